@@ -39,8 +39,8 @@ impl Pair {
         let period = Period::new(4 << (first >> 5)).ok()?;
         let sampling = Sampling { method, period, ..Sampling::default() };
         let cache_bytes = CACHE_BYTES_MIN;
-        let remembers_plain = first & 8 != 0;
-        let config = EncoderConfig { cache_bytes, sampling, matcher, remembers_plain, ..EncoderConfig::default() };
+        let caches_plain = first & 8 != 0;
+        let config = EncoderConfig { cache_bytes, sampling, matcher, caches_plain, ..EncoderConfig::default() };
         let config = EncoderConfig { epoch: EPOCH, ..config };
         Some(Self {
             encoder: Encoder::open_at_once(config).ok()?,
@@ -79,7 +79,7 @@ impl Pair {
         let mut wire = Vec::new();
         let encoding = self.encoder.encode_block(block, &mut wire);
         assert!(encoding.wire_bytes(block, &wire) <= block.len() + 4);
-        if encoding == Encoding::Remembered {
+        if encoding == Encoding::PlainCached {
             self.decoder.handle_plain(block);
         }
         if !encoding.has_shim() {

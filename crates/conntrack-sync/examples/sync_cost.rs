@@ -1,7 +1,8 @@
-//! What replicating the kernel's connections costs, system calls apart: `cargo run --release -p conntrack-sync --example sync_cost`.
+//! The cost of replicating the kernel's connections, without system calls: `cargo run --release -p conntrack-sync
+//! --example sync_cost`.
 //!
-//! Short TCP connections of seven events each go from one node to the other, whose requests to the kernel are taken and
-//! thrown away. Then memory is measured with 200 000 connections, and a failover of them.
+//! Short TCP connections of seven events each are replicated from one node to the other, whose requests to the kernel
+//! are discarded. Then memory is measured with 200 000 connections, and a failover of them.
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
 
 use std::time::{Duration, Instant as Clock};

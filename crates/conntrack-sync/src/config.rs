@@ -1,4 +1,4 @@
-//! What a node that replicates the kernel's connections is made from.
+//! The configuration of a node that replicates the kernel's connections.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,30 +11,30 @@ use replication::secure::{Security, UnnamedPeer};
 
 use super::filter::SyncFilter;
 
-/// What this node does with its peers' connections.
+/// Where this node stores its peers' connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Injection {
-    /// They are in its kernel at once: nothing is left to do at a failover.
+    /// In the kernel immediately: a failover needs no further work.
     #[default]
     Direct,
-    /// They are kept in memory until it is made primary.
+    /// In memory until the node becomes primary.
     ExternalCache,
 }
 
-/// How many nodes forward at a time.
+/// The number of nodes that forward at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
     /// One.
     #[default]
     PrimaryBackup,
-    /// Several: each is primary for what its packets are.
+    /// Several nodes forward: each is primary for the connections whose packets it receives.
     MultiPrimary,
 }
 
-/// What keepalived, or whoever moves the addresses, says that this node is.
+/// The role of this node, as keepalived or another manager of the addresses assigns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncRole {
-    /// It holds the addresses.
+    /// It holds the addresses and forwards.
     Primary,
     /// Another node does.
     #[default]
@@ -55,35 +55,36 @@ impl SyncRole {
     }
 }
 
-/// What a node is made from. The hash key and the seed are its own; all else is alike on nodes that back each other up.
+/// The configuration of a node. The hash key and the RNG seed are individual; all else is equal on nodes that back each
+/// other up.
 #[derive(Debug)]
 pub struct SyncConfig {
     /// This node's number.
     pub node: NodeId,
-    /// Connections held at most, 1 to 2^31.
+    /// The maximum number of connections, 1 to 2^31.
     pub connections_max: u32,
     /// Secret under which tuples are hashed.
     pub hash_key: HashKey,
-    /// Secret from which session numbers come; differs from start to start.
+    /// The RNG seed of session numbers; it differs from start to start.
     pub seed: u64,
-    /// What is done with the peers' connections.
+    /// Where the peers' connections are stored.
     pub injection: Injection,
-    /// How many nodes forward at a time.
+    /// The number of nodes that forward at a time.
     pub mode: Mode,
-    /// The role at the start. Where several forward it is always [`SyncRole::Primary`].
+    /// The initial role. Where several nodes forward it is always [`SyncRole::Primary`].
     pub role: SyncRole,
-    /// Which connections the peers are told of.
+    /// The connections to replicate.
     pub filter: SyncFilter,
-    /// Announced connections are replicated as well.
+    /// Whether expectations are replicated as well.
     pub expectations: bool,
-    /// A peer's connection that is not about to end has at least this long in the kernel, and is refreshed before it is over:
-    /// its master's kernel makes no event when packets keep it alive.
+    /// The minimum kernel timeout of a peer's connection that is not closing. The connection is refreshed before it
+    /// expires, as the owner's kernel sends no event when packets keep it alive.
     pub timeout_floor: Duration,
-    /// Time between two heartbeats, which tell the roles.
+    /// The interval of heartbeats, which distribute the role.
     pub heartbeat_interval: Duration,
     /// The other nodes.
     pub peers: Vec<SyncPeerConfig>,
-    /// What the channels with them are secured by; `None`: they are not.
+    /// The credentials that secure the channels with peers; `None`: unsecured.
     pub security: Option<Security>,
 }
 
@@ -92,44 +93,44 @@ pub struct SyncConfig {
 pub struct SyncPeerConfig {
     /// Its number.
     pub id: NodeId,
-    /// How it is spoken with.
+    /// The replication protocol with the peer.
     pub profile: PeerProfile,
 }
 
-/// How a peer is spoken with.
+/// The replication protocol with a peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PeerProfile {
     /// Another node of Mainstay. The session's `connections_max` is the node's.
     Native(SessionConfig),
-    /// A conntrackd, or what speaks as it does. The session's `connections_max` is the node's.
+    /// Conntrackd's protocol. The session's `connections_max` is the node's.
     Conntrackd {
         /// Limits and times.
         config: FtfwConfig,
-        /// The time of day in seconds, from which numbers begin, as conntrackd's do.
+        /// The time of day in seconds, from which message numbers start, as conntrackd's do.
         time_of_day_s: u32,
     },
 }
 
 /// Default of [`SyncConfig::timeout_floor`].
 pub const TIMEOUT_FLOOR_DEFAULT: Duration = Duration::from_secs(180);
-/// The least [`SyncConfig::timeout_floor`]: a walk over all connections, and as long again.
+/// The minimum of [`SyncConfig::timeout_floor`]: a refresh scan of all connections, and as long again.
 pub const TIMEOUT_FLOOR_MIN: Duration = Duration::from_secs(30);
 /// Default of [`SyncConfig::heartbeat_interval`].
 pub const HEARTBEAT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 /// The most peers.
 pub const SYNC_PEERS_MAX: usize = 16;
 
-/// Why a node cannot be made from its configuration: the part that is unsound.
+/// An error in a node's configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A number is out of its range.
     #[error("{0} must be from {1} to {2}")]
     OutOfRange(&'static str, u64, u64),
     /// A peer has this node's number, or that of another peer.
-    #[error("node {} is named twice: give each node a number of its own", .0.0)]
+    #[error("node {} is configured twice: give each node a distinct number", .0.0)]
     NamedTwice(NodeId),
-    /// A session cannot be had.
+    /// A session cannot be created.
     #[error("replication with node {}: {error}", .peer.0)]
     Session {
         /// With whom.
@@ -137,7 +138,7 @@ pub enum ConfigError {
         /// Why.
         error: replication::ConfigError,
     },
-    /// A session with a conntrackd cannot be had.
+    /// A session with conntrackd cannot be created.
     #[error("replication with conntrackd (node {}): {error}", .peer.0)]
     Conntrackd {
         /// With whom.
@@ -145,7 +146,7 @@ pub enum ConfigError {
         /// Why.
         error: FtfwConfigError,
     },
-    /// A channel cannot be had.
+    /// A channel cannot be created.
     #[error(transparent)]
     Channel(#[from] UnnamedPeer),
 }
@@ -154,7 +155,7 @@ impl SyncConfig {
     /// Checks the limits and their relations.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error found.
     pub fn check(&self) -> Result<(), ConfigError> {
         let ranges = [
             ("connections_max", u64::from(self.connections_max), 1, 1 << 31),

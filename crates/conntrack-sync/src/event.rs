@@ -1,95 +1,95 @@
-//! What a node tells of itself.
+//! Events that a node reports.
 
 use alloc::collections::VecDeque;
 
 use flow::{Instant, NodeId};
 
 use super::config::SyncRole;
+use super::coverage::FilterCoverage;
 use super::request::KernelRefusal;
-use super::share::Share;
 
-/// The most events that wait to be polled; when there are more, the oldest goes.
+/// The maximum number of events that wait to be polled; beyond it the oldest is dropped.
 pub const SYNC_EVENTS_MAX: usize = 256;
 
-/// Something that an operator wants to know of.
+/// An event for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncEvent {
-    /// The peer is there and is told everything from now on.
+    /// A session with the peer is open; the full table will be replicated.
     PeerUp(NodeId),
-    /// Nothing is heard of the peer any more.
+    /// The session with the peer timed out.
     PeerSilent(NodeId),
-    /// The peer has left of its own will.
+    /// The peer has shut down.
     PeerLeft(NodeId),
-    /// The peer was restarted.
+    /// The peer has restarted.
     PeerRestarted(NodeId),
-    /// The peer begins to tell all its connections.
+    /// The peer begins a full resynchronisation.
     ResyncStarted(NodeId),
-    /// The peer has told all its connections.
+    /// The peer has completed its full resynchronisation.
     ResyncCompleted(NodeId),
-    /// This node and the peer have told each other everything.
+    /// This node and the peer have completed full resynchronisation in both directions.
     Synchronised(NodeId),
-    /// Copies of the peer's connections are not what the peer told. They are being put right.
+    /// Replicas of the peer's connections differ from the peer's state. They are being repaired.
     ReplicasDiffer {
         /// The peer.
         peer: NodeId,
-        /// Connections found since the last word of it.
+        /// Differing connections found since the last report.
         connections: u32,
     },
-    /// After that: they are what it told.
+    /// Afterwards: the replicas agree with the peer's state.
     ReplicasAgree {
         /// The peer.
         peer: NodeId,
-        /// Copies that were told again or removed.
+        /// Replicas that were retransmitted or removed.
         repaired: u32,
     },
-    /// The channel with the peer is encrypted from now on.
+    /// The channel with the peer is now encrypted.
     ChannelSecured(NodeId),
-    /// It is encrypted under new session keys.
+    /// It is encrypted with new session keys.
     SessionKeysExchanged(NodeId),
-    /// The peer says that it has this role.
+    /// The peer announced this role.
     PeerRole {
         /// The peer.
         peer: NodeId,
-        /// What it says.
+        /// The role.
         role: SyncRole,
     },
-    /// This node was given a role, and is now master of so many connections that were others'.
+    /// This node's role changed; it has taken over so many connections of other nodes.
     RoleChanged {
         /// The role.
         role: SyncRole,
         /// Connections claimed.
         claimed: u32,
     },
-    /// This node went on with the connections of a peer that does not forward any more.
+    /// This node took over the connections of a peer that no longer forwards.
     Claimed {
         /// The peer.
         peer: NodeId,
         /// How many.
         connections: u32,
     },
-    /// This node and the peer are both primary, and one at a time should be: look after what moves the addresses.
+    /// This node and the peer are both primary, contrary to the configuration: check the manager of the addresses.
     SplitBrain(NodeId),
-    /// They are not any more.
+    /// The split brain has ended.
     SplitBrainOver(NodeId),
-    /// Events of the kernel were lost: what is in the kernel is compared with what is known.
+    /// Events of the kernel were lost: its table is compared with the mirror.
     EventsLost,
-    /// After that: what was missed is known.
+    /// Afterwards: all missed changes are known.
     Recovered {
-        /// Connections found to be otherwise than was known, or gone.
+        /// Connections that differed from the mirror, or were gone.
         repaired: u64,
     },
-    /// The kernel's table could not be read; it is tried again.
+    /// The kernel's table could not be read; another attempt follows.
     DumpFailed,
-    /// The kernel does not take connections, for this reason. Said once until it takes them again.
+    /// The kernel refuses connections for this reason. Reported once until it accepts them again.
     InjectionFails(KernelRefusal),
-    /// The kernel takes connections again.
+    /// The kernel accepts connections again.
     InjectionWorks,
-    /// `connections_max` are held, and further ones of this node's kernel are not told: raise it.
+    /// `connections_max` are held, and further ones of this node's kernel are not replicated: raise it.
     TableFull,
-    /// `connections_max` are held, and the peer's no longer fit: raise it.
+    /// `connections_max` are held, and the peer's connections no longer fit: raise it.
     ReplicaIncomplete(NodeId),
-    /// The filter leaves out nearly all of this kernel's connections.
-    FewReplicated(Share),
+    /// The filter excludes nearly all of this kernel's connections.
+    FewReplicated(FilterCoverage),
 }
 
 /// Events with their times, oldest first.

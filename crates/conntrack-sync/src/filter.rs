@@ -1,4 +1,4 @@
-//! Which connections the peers are told of, and from when on.
+//! Selects the connections to replicate, and the state from which on.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,8 +12,8 @@ use super::mirror::Record;
 pub struct TcpStates(u16);
 
 impl TcpStates {
-    /// From the end of the handshake on, to the end: what is told unless something else is asked for. A connection that a
-    /// handshake only begins is begun again by its end points.
+    /// From the end of the handshake to the end: the default. End points restart a connection whose handshake was
+    /// interrupted.
     pub const ESTABLISHED_ON: Self = Self::of(&[
         TcpState::Established,
         TcpState::FinWait,
@@ -36,58 +36,57 @@ impl TcpStates {
         Self(bits)
     }
 
-    /// Whether the state is among them.
+    /// Whether the state is in the set.
     #[must_use]
     pub const fn contains(self, state: TcpState) -> bool {
         self.0 & 1 << state as u8 != 0
     }
 }
 
-/// When a connection that is not TCP is told first.
+/// When a connection that is not TCP is replicated first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TellOthers {
+pub enum NonTcpStart {
     /// With its first packet.
     FirstPacket,
-    /// When it was answered: what never is costs nothing.
+    /// With its first reply: unanswered ones cost nothing.
     #[default]
     FirstReply,
 }
 
-/// Connections that peers are not told of: those of which all that is named holds.
+/// Connections that are not replicated: those that match all stated conditions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IgnoreRule {
-    /// An end point is in one of these networks: the source of the original or of the reply tuple, as conntrackd's `Address
-    /// Ignore` has it. What either is translated to does not count, so that shared addresses may be named. Empty: whatever
-    /// they are.
+    /// An end point is in one of these networks: the source of the original or of the reply tuple, as conntrackd's
+    /// `Address Ignore`. Translated addresses do not count, so shared addresses may be listed. Empty: no condition.
     pub addresses: Vec<(IpAddr, u8)>,
     /// The protocol.
     pub protocol: Option<u8>,
     /// It is TCP, and its state is one of these.
     pub tcp_states: Option<TcpStates>,
-    /// Its mark, as far as the mask says.
+    /// Its mark, in the bits of the mask.
     pub mark: Option<(u32, u32)>,
     /// The zone.
     pub zone: Option<u16>,
 }
 
-/// Which connections the peers are told of, compiled: what no rule speaks of costs a few comparisons.
+/// The compiled filter: a connection that matches no rule costs a few comparisons.
 #[derive(Clone, Debug)]
 pub struct SyncFilter {
-    /// Hold for a connection from its beginning to its end.
+    /// Rules that match a connection permanently.
     lasting: Vec<Compiled>,
-    /// Hang on what changes.
+    /// Rules that depend on changing fields.
     passing: Vec<Compiled>,
     tcp_states: TcpStates,
-    others: TellOthers,
+    others: NonTcpStart,
 }
 
 impl Default for SyncFilter {
     fn default() -> Self {
-        Self::new(&[], TcpStates::ESTABLISHED_ON, TellOthers::default())
+        Self::new(&[], TcpStates::ESTABLISHED_ON, NonTcpStart::default())
     }
 }
 
-/// A rule with its networks as sorted ranges, which are searched in few steps however many they are.
+/// A rule with its networks as sorted ranges, for binary search.
 #[derive(Clone, Debug)]
 struct Compiled {
     any_address: bool,
@@ -99,7 +98,7 @@ struct Compiled {
     zone: Option<u16>,
 }
 
-/// What rules ask of a connection.
+/// The fields of a connection that rules match.
 struct Subject<'a> {
     original: &'a Tuple,
     reply: &'a Tuple,
@@ -109,17 +108,17 @@ struct Subject<'a> {
 }
 
 impl SyncFilter {
-    /// Connections that none of these rules speaks of are told: TCP from one of these states on and while in one of them,
-    /// others when `others` says.
+    /// Replicates connections that match none of these rules: TCP while in one of these states, others as `others`
+    /// selects.
     #[must_use]
-    pub fn new(ignored: &[IgnoreRule], tcp_states: TcpStates, others: TellOthers) -> Self {
+    pub fn new(ignored: &[IgnoreRule], tcp_states: TcpStates, others: NonTcpStart) -> Self {
         let is_lasting = |rule: &&IgnoreRule| rule.mark.is_none() && rule.tcp_states.is_none();
         let (lasting, passing): (Vec<_>, Vec<_>) = ignored.iter().partition(is_lasting);
         let compile = |rules: Vec<&IgnoreRule>| rules.into_iter().map(Compiled::new).collect();
         Self { lasting: compile(lasting), passing: compile(passing), tcp_states, others }
     }
 
-    /// Whether the connection is none of this node's business, whatever becomes of it.
+    /// Whether the connection is permanently excluded.
     #[inline]
     pub(super) fn ignores(&self, entry: &Entry) -> bool {
         if self.lasting.is_empty() {
@@ -130,20 +129,20 @@ impl SyncFilter {
         self.lasting.iter().any(|rule| rule.matches(&subject))
     }
 
-    /// Whether the peers are to be told of the connection as it is now.
+    /// Whether the connection in its present state is to be replicated.
     #[inline]
     pub(super) fn is_worth_replicating(&self, record: &Record) -> bool {
         let tcp_state = record.tcp_state();
         let is_far_enough = match (tcp_state, self.others) {
             (Some(state), _) => self.tcp_states.contains(state),
-            (None, TellOthers::FirstPacket) => true,
-            (None, TellOthers::FirstReply) => record.status().contains(Status::SEEN_REPLY),
+            (None, NonTcpStart::FirstPacket) => true,
+            (None, NonTcpStart::FirstReply) => record.status().contains(Status::SEEN_REPLY),
         };
         is_far_enough && (self.passing.is_empty() || !self.ignores_now(record, tcp_state))
     }
 
-    /// Whether a rule leaves the connection out, as it is now.
-    pub(super) fn leaves_out(&self, entry: &Entry) -> bool {
+    /// Whether a rule excludes the connection in its present state.
+    pub(super) fn excludes(&self, entry: &Entry) -> bool {
         let Entry { original, reply, zone, mark, .. } = entry;
         let tcp_state = entry.tcp().map(|info| info.state);
         let subject = Subject { original, reply, zone: *zone, mark: mark.unwrap_or(0), tcp_state };
@@ -201,7 +200,7 @@ impl Compiled {
     }
 }
 
-/// Ranges in order, those that overlap as one.
+/// Sorts ranges and merges overlapping ones.
 fn joined<T: Ord + Copy>(mut ranges: Vec<(T, T)>) -> Vec<(T, T)> {
     ranges.sort_unstable();
     let mut joined: Vec<(T, T)> = Vec::with_capacity(ranges.len());

@@ -7,16 +7,16 @@
 //!            poll_kernel_requests ◄─────┘ └──── sessions ◄── handle_datagram
 //! ```
 //!
-//! The same value runs in the daemon and in tests. The node whose kernel sees a connection's packets is its master; what
-//! another node's kernel is told of it is a copy. Versions decide between masters, as between gateways.
+//! The same value runs in the daemon and in tests. The node whose kernel sees a connection's packets is its owner;
+//! other nodes' kernels get replicas. Versions decide between owners, as between gateways.
 //!
-//! Whoever owns it calls, in this order: what came in (`handle_*`), then [`SyncNode::poll_kernel_requests`] until it is false
-//! (executing each batch, and saying what was refused), [`SyncNode::poll_transmit`] until it is none, and
-//! [`SyncNode::handle_timeout`] when [`SyncNode::poll_timeout`] has come. Nothing is told to the peers before the kernel's
-//! table was read once: [`SyncNode::poll_dump`] is true at once at the start.
+//! The caller passes input first (`handle_*`). It then calls [`SyncNode::poll_kernel_requests`] until it returns false
+//! (executing each batch, and reporting refusals), [`SyncNode::poll_transmit`] until it returns none, and
+//! [`SyncNode::handle_timeout`] at [`SyncNode::poll_timeout`]. Nothing is replicated before the kernel's table was read
+//! once: [`SyncNode::poll_dump`] is true at the start.
 //!
-//! It knows no netlink, socket or clock, forwards nothing and sees no packet. It chooses no role: the operator, or whoever moves
-//! the addresses, does ([`SyncNode::set_role`]).
+//! It knows no netlink, socket or clock, forwards nothing and sees no packet. It does not choose its role: the operator
+//! or the manager of the addresses does ([`SyncNode::set_role`]).
 //!
 //! ```
 //! use conntrack_sync::*;
@@ -66,7 +66,7 @@
 //!         nodes[1].handle_requests_done(now);
 //!     }
 //! }
-//! assert_eq!(requests.len(), 1, "node 1's kernel is to have it as well");
+//! assert_eq!(requests.len(), 1, "node 1's kernel gets a replica");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![no_std]
@@ -78,17 +78,17 @@ extern crate std;
 
 mod config;
 mod connections;
+mod conntrackd_store;
+mod coverage;
 mod error;
 mod event;
 mod filter;
-mod foreign;
 mod mirror;
 mod node;
 mod peer;
 mod readiness;
 mod request;
 mod session;
-mod share;
 mod status;
 mod store;
 #[cfg(test)]
@@ -101,12 +101,12 @@ pub use config::{
 pub use connections::dump_state::DumpResult;
 pub use connections::injection::KERNEL_REQUESTS_MAX;
 pub use connections::kernel::{KernelEvent, Origin};
-pub use connections::walk::{REFRESH_AHEAD, WALK_PERIOD};
+pub use connections::refresh::{REFRESH_AHEAD, REFRESH_PERIOD};
+pub use coverage::{CONNECTIONS_MANY, FilterCoverage};
 pub use error::SyncError;
 pub use event::{SYNC_EVENTS_MAX, SyncEvent};
-pub use filter::{IgnoreRule, SyncFilter, TcpStates, TellOthers};
+pub use filter::{IgnoreRule, NonTcpStart, SyncFilter, TcpStates};
 pub use node::SyncNode;
 pub use readiness::{Obstacle, Readiness};
 pub use request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
-pub use share::{CONNECTIONS_MANY, Share};
 pub use status::{SyncCounters, SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};

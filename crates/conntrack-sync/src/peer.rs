@@ -1,4 +1,4 @@
-//! A peer: the session with it, the channel that it travels in, and what it says that it is.
+//! A peer: its session, its channel, and its announced role.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,12 +12,12 @@ use replication::{Resync, Session, SessionConfig};
 
 use super::config::{ConfigError, PeerProfile, SyncConfig, SyncPeerConfig, SyncRole};
 use super::connections::Connections;
-use super::connections::expectation_table::EXPECTATIONS_TOLD_MAX;
+use super::connections::expectation_table::EXPECTATIONS_REPLICATED_MAX;
 use super::error::SyncError;
-use super::session::{Carried, SyncSession};
+use super::session::{ChangeDetails, SyncSession};
 use super::status::SyncPeerStatus;
 
-/// A role that was not said again for so many intervals is not known any more.
+/// The number of missed heartbeats after which a peer's role is unknown.
 const HEARTBEATS_MISSED_MAX: u32 = 10;
 
 /// A peer.
@@ -58,7 +58,7 @@ impl Peer {
             }
             PeerProfile::Conntrackd { config: session, time_of_day_s } => {
                 let connections_max = config.connections_max;
-                let session = FtfwConfig { connections_max, expectations_max: EXPECTATIONS_TOLD_MAX, ..*session };
+                let session = FtfwConfig { connections_max, expectations_max: EXPECTATIONS_REPLICATED_MAX, ..*session };
                 let session = FtfwSession::new(session, id, *time_of_day_s);
                 let session = session.map_err(|error| ConfigError::Conntrackd { peer: id, error })?;
                 SyncSession::Conntrackd { session, resync: Resync::default(), sweep_at: None }
@@ -85,12 +85,12 @@ impl Peer {
         self.session.is_open()
     }
 
-    /// What connections became, carried to the session.
-    pub(super) fn carry(&mut self, carried: &Carried<'_>, connections: &Connections) {
-        self.session.carry(self.id, carried, connections);
+    /// What connections became, details to the session.
+    pub(super) fn distribute(&mut self, details: &ChangeDetails<'_>, connections: &Connections) {
+        self.session.distribute(self.id, details, connections);
     }
 
-    /// A datagram of the session's.
+    /// Handles a datagram of the session.
     pub(super) fn handle_session(
         &mut self,
         now: Instant,
@@ -100,12 +100,12 @@ impl Peer {
         self.session.handle_datagram(now, connections, datagram)
     }
 
-    /// A datagram of the session's for the peer.
+    /// Writes a datagram of the session for the peer.
     pub(super) fn poll_session(&mut self, now: Instant, connections: &mut Connections, buffer: &mut Vec<u8>) -> bool {
         self.session.poll_transmit(now, connections, buffer)
     }
 
-    /// A heartbeat, when it is time.
+    /// Writes a heartbeat, if one is due.
     pub(super) fn poll_heartbeat(&mut self, now: Instant, node: NodeId, role: SyncRole, buffer: &mut Vec<u8>) -> bool {
         let SyncSession::Native { session, .. } = &self.session else { return false };
         if now < self.heartbeat_at {
@@ -133,12 +133,12 @@ impl Peer {
         true
     }
 
-    /// Says a heartbeat at once: the role is another.
-    pub(super) const fn hasten_heartbeat(&mut self, now: Instant) {
+    /// Makes a heartbeat due at once, after a change of role.
+    pub(super) const fn send_heartbeat_now(&mut self, now: Instant) {
         self.heartbeat_at = now;
     }
 
-    /// The peer says its role; returns it if it is another.
+    /// Records the peer's role; returns it if it changed.
     pub(super) fn note_role(&mut self, now: Instant, state: State) -> Option<SyncRole> {
         let role = match state {
             State::TakingOver | State::Active | State::Leaving => SyncRole::Primary,
@@ -149,7 +149,7 @@ impl Peer {
         (self.role.replace(role) != Some(role)).then_some(role)
     }
 
-    /// Does what is due; true if it is not known any more what the peer is.
+    /// Does the due work; returns whether the peer's role became unknown.
     pub(super) fn handle_timeout(&mut self, now: Instant, connections: &mut Connections) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.handle_timeout(now);
@@ -166,7 +166,7 @@ impl Peer {
 
     pub(super) fn poll_timeout(&self, is_initialised: bool) -> Option<Instant> {
         let channel = self.channel.as_ref().and_then(Channel::poll_timeout);
-        if !self.can_be_told() {
+        if !self.can_send() {
             return channel;
         }
         let session = if is_initialised { self.session.poll_timeout() } else { None };
@@ -174,12 +174,12 @@ impl Peer {
         [channel, session, heartbeat].into_iter().flatten().min()
     }
 
-    /// Whatever is said to the peer reaches it: the channel, if there is one, has keys.
-    pub(super) fn can_be_told(&self) -> bool {
+    /// Whether datagrams can be sent: the channel, if there is one, has keys.
+    pub(super) fn can_send(&self) -> bool {
         self.channel.as_ref().is_none_or(Channel::is_ready)
     }
 
-    /// What the session went through, for the log; true if the peer is not heard any more.
+    /// Collects the session's events for the log; returns whether the peer became unreachable.
     pub(super) fn collect_events(&mut self, now: Instant, connections: &mut Connections) -> bool {
         self.session.collect_events(now, self.id, connections)
     }
@@ -189,8 +189,8 @@ impl Peer {
             id: self.id,
             role: self.role,
             is_up: self.is_up(),
-            last_heard: None,
-            has_told_all: false,
+            last_received_at: None,
+            is_complete: false,
             lacks_room: false,
             is_split: self.is_split,
             session: None,

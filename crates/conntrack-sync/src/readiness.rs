@@ -1,43 +1,43 @@
-//! Whether a failover now would be safe, and why not.
+//! Whether a failover now would be safe, and the obstacles.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use flow::NodeId;
 
+use super::coverage::FilterCoverage;
 use super::request::KernelRefusal;
-use super::share::Share;
 
-/// Something that stands in the way of a failover.
+/// An obstacle to a safe failover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// What the kernel had at the start is not known yet.
+    /// The kernel's initial table has not been read.
     NotInitialised,
-    /// Events of the kernel were lost, and what was missed is not known yet.
+    /// Events of the kernel were lost, and the missed changes are not known yet.
     EventsLost,
-    /// So many connections wait to be told to the kernel.
+    /// So many requests to the kernel are pending.
     Pending(u32),
-    /// The kernel refused so many connections, the last time for this reason.
+    /// The kernel refused so many connections, the last one for this reason.
     NotInKernel(u32, Option<KernelRefusal>),
-    /// Nothing is heard of the peer.
+    /// The session with the peer is down.
     Silent(NodeId),
-    /// The peer has not told all its connections yet.
-    NotHeard(NodeId),
-    /// The peer has not been told all of this node's yet.
-    NotTold(NodeId),
-    /// There is no room for all of the peer's connections.
+    /// The peer has not completed its full resynchronisation.
+    IncompleteFromPeer(NodeId),
+    /// The full resynchronisation to the peer is not complete.
+    IncompleteToPeer(NodeId),
+    /// The peer's connections do not all fit.
     NoRoom(NodeId),
-    /// Copies of the peer's connections are not what it told.
+    /// Replicas of the peer's connections differ from its state.
     Differs(NodeId),
-    /// Both are primary, and one should be.
+    /// Both are primary, contrary to the configuration.
     SplitBrain(NodeId),
-    /// The peer cannot hold the addresses.
+    /// The peer cannot hold the addresses: it is at fault.
     PeerAtFault(NodeId),
     /// This node cannot.
     Fault,
-    /// The filter leaves out nearly all of this kernel's connections.
-    FewReplicated(Share),
+    /// The filter excludes nearly all of this kernel's connections.
+    FewReplicated(FilterCoverage),
 }
 
 impl fmt::Display for Obstacle {
@@ -45,18 +45,18 @@ impl fmt::Display for Obstacle {
         match self {
             Self::NotInitialised => f.write_str("the kernel's table has not been read yet"),
             Self::EventsLost => f.write_str("events of the kernel were lost and are being made up for"),
-            Self::Pending(count) => write!(f, "{count} connections wait to be told to the kernel"),
+            Self::Pending(count) => write!(f, "{count} connections wait to be injected into the kernel"),
             Self::NotInKernel(count, Some(why)) => write!(f, "the kernel refused {count} connections: {why}"),
             Self::NotInKernel(count, None) => write!(f, "the kernel refused {count} connections"),
-            Self::Silent(peer) => write!(f, "nothing is heard of node {}", peer.0),
-            Self::NotHeard(peer) => write!(f, "node {} has not told all its connections yet", peer.0),
-            Self::NotTold(peer) => write!(f, "node {} has not been told all connections yet", peer.0),
+            Self::Silent(peer) => write!(f, "node {} is unreachable", peer.0),
+            Self::IncompleteFromPeer(peer) => write!(f, "node {} has not replicated all its connections yet", peer.0),
+            Self::IncompleteToPeer(peer) => write!(f, "not all connections are replicated to node {} yet", peer.0),
             Self::NoRoom(peer) => write!(f, "there is no room for all of node {}'s connections", peer.0),
             Self::Differs(peer) => write!(f, "copies of node {}'s connections differ and are being put right", peer.0),
             Self::SplitBrain(peer) => write!(f, "node {} is primary as well", peer.0),
             Self::PeerAtFault(peer) => write!(f, "node {} is at fault", peer.0),
             Self::Fault => f.write_str("this node is at fault"),
-            Self::FewReplicated(Share { established, replicated }) => write!(
+            Self::FewReplicated(FilterCoverage { established, replicated }) => write!(
                 f,
                 "of {established} established connections of this kernel {replicated} are replicated: [filter] leaves the others \
                  out (filter.addresses, [[filter.ignore]])"
@@ -68,9 +68,9 @@ impl fmt::Display for Obstacle {
 /// Whether a failover now would be safe.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
-    /// Nothing is left to tell to the kernel: whatever this node knows, packets may come for.
+    /// No request to the kernel is pending: packets of all known connections may arrive.
     pub is_usable: bool,
-    /// What stands in the way of a failover, to this node or from it.
+    /// The obstacles to a failover, to this node or from it.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -82,7 +82,7 @@ impl Readiness {
     }
 }
 
-/// `a failover now would be safe`, or that it would not, and why.
+/// `a failover now would be safe`, or the obstacles.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_safe() {

@@ -1,30 +1,30 @@
-//! What the kernel is asked to do, what it may answer, and what is counted of that.
+//! Requests to the kernel, its refusals, and their counters.
 
 use alloc::boxed::Box;
 
 use flow::netfilter::{Entry, Expectation, Tuple};
 
-/// Names a request until [`crate::SyncNode::handle_requests_done`].
+/// Identifies a request until [`crate::SyncNode::handle_requests_done`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestToken {
     pub(crate) batch: u32,
     pub(crate) index: u32,
 }
 
-/// Something that is asked of the kernel.
+/// A request to the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelAction {
     /// Create the connection.
     Create(Entry),
-    /// Set what is said of the connection.
+    /// Set the stated properties of the connection.
     Update(Entry),
     /// End the connection.
     Delete(Entry),
-    /// Say what is known of the connection: by [`crate::SyncNode::handle_kernel_found`].
+    /// Query the connection: answered by [`crate::SyncNode::handle_kernel_found`].
     Get {
         /// Its original tuple.
         tuple: Tuple,
-        /// The zone that this tuple is of.
+        /// The zone of this tuple.
         zone: u16,
     },
     /// Expect a connection.
@@ -33,49 +33,49 @@ pub enum KernelAction {
     DeleteExpectation(Box<Expectation>),
 }
 
-/// A request to the kernel. Those of a batch are to be executed in their order.
+/// A request to the kernel. A batch must be executed in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelRequest {
     /// Its name.
     pub token: RequestToken,
-    /// What is asked.
+    /// The request.
     pub action: KernelAction,
 }
 
-/// Why the kernel does not do what it was asked for.
+/// Why the kernel refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KernelRefusal {
-    /// There is one with one of the tuples.
+    /// A connection with one of the tuples exists.
     #[error("another connection has one of its tuples")]
     Exists,
     /// There is none.
-    #[error("it is not there")]
+    #[error("it does not exist")]
     Missing,
     /// There is no room.
     #[error("its table is full: raise net.netfilter.nf_conntrack_max to that of the other nodes")]
     Full,
-    /// This kernel does not know what is asked for.
+    /// This kernel does not support the request.
     #[error("it lacks what the connection needs: load the modules (helpers, NAT) that the other nodes have")]
     Unsupported,
-    /// This process may not.
-    #[error("it does not allow it: run with CAP_NET_ADMIN")]
+    /// This process lacks permission.
+    #[error("it does not permit it: run with CAP_NET_ADMIN")]
     NotPermitted,
-    /// It finds the request unsound.
-    #[error("it finds the request unsound: report it, with the versions of both kernels")]
+    /// The kernel considers the request invalid.
+    #[error("it considers the request invalid: report it, with the versions of both kernels")]
     Invalid,
-    /// Something else, by its number.
+    /// Another error, by number.
     #[error("error {0}")]
     Other(i32),
 }
 
 impl KernelRefusal {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const KINDS: usize = 7;
     /// The names of the kinds, as in metrics.
     pub const NAMES: [&'static str; Self::KINDS] =
         ["exists", "missing", "full", "unsupported", "not_permitted", "invalid", "other"];
 
-    /// Its place in [`Self::NAMES`].
+    /// Its index in [`Self::NAMES`].
     #[must_use]
     pub const fn kind(self) -> usize {
         match self {
@@ -90,22 +90,22 @@ impl KernelRefusal {
     }
 }
 
-/// What is counted of requests.
+/// Counters of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InjectionCounters {
     /// Connections created.
     pub created: u64,
     /// Connections updated.
     pub updated: u64,
-    /// Of those, the ones whose time alone was renewed.
+    /// Of those, renewals of the timeout alone.
     pub refreshed: u64,
     /// Connections deleted.
     pub deleted: u64,
-    /// Connections asked after.
+    /// Connections queried.
     pub asked: u64,
     /// Expectations created or deleted.
     pub expectations: u64,
-    /// Refusals that were not to be expected, by kind.
+    /// Unexpected refusals, by kind.
     pub refused: [u64; KernelRefusal::KINDS],
     /// Deletions given up.
     pub deletions_given_up: u64,

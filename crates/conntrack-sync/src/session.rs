@@ -1,4 +1,4 @@
-//! The session with a peer, whatever it speaks.
+//! The session with a peer, in either protocol.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,28 +9,29 @@ use replication::conntrackd::{self, FtfwEvent, FtfwSession};
 use replication::{Holding, Link, Resync, Session, SessionEvent};
 
 use super::config::SyncRole;
-use super::connections::{Connections, Touched};
+use super::connections::{ConnectionChange, Connections};
+use super::conntrackd_store::ConntrackdStore;
 use super::error::SyncError;
 use super::event::SyncEvent;
-use super::foreign::ForeignTable;
 use super::status::SyncPeerStatus;
 use super::store::{NativeStore, holding};
 
-/// A conntrackd never says when it has told everything. What it was asked for and has not told after so long, it does not have.
-const TOLD_WITHIN: Duration = Duration::from_secs(120);
+/// Conntrackd never reports the end of a resynchronisation. Connections that it has not sent within this time do not
+/// exist.
+const RESYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What became of a connection, with what its slot does not hold any more.
-pub(super) struct Carried<'a> {
-    pub(super) touched: Touched,
-    /// The name of what ended.
+/// A change of a connection, with data that its slot no longer holds.
+pub(super) struct ChangeDetails<'a> {
+    pub(super) changes: ConnectionChange,
+    /// The encoded name of the ended connection.
     pub(super) attributes: &'a [u8],
-    /// All of it, where somebody needs that.
+    /// The whole ended connection, where a session needs it.
     pub(super) entry: Option<Entry>,
     pub(super) expectation: Option<Expectation>,
 }
 
 /// The session with a peer.
-#[allow(clippy::large_enum_variant, reason = "there is one for each peer, and it stays where it is")]
+#[allow(clippy::large_enum_variant, reason = "there is one for each peer, and it never moves")]
 pub(super) enum SyncSession {
     /// By the native protocol.
     Native { session: Session, resync: Resync },
@@ -38,7 +39,7 @@ pub(super) enum SyncSession {
     Conntrackd {
         session: FtfwSession,
         resync: Resync,
-        /// When it is to have told everything.
+        /// When its resynchronisation counts as complete.
         sweep_at: Option<Instant>,
     },
 }
@@ -51,24 +52,28 @@ impl SyncSession {
         }
     }
 
-    pub(super) fn carry(&mut self, id: NodeId, carried: &Carried<'_>, connections: &Connections) {
+    pub(super) fn distribute(&mut self, id: NodeId, details: &ChangeDetails<'_>, connections: &Connections) {
         match self {
-            Self::Native { session, .. } => match carried.touched {
-                Touched::Changed(handle) => session.mark_changed(handle),
-                Touched::Copied(handle) => session.note_copy(handle, |key| holding(connections, key, id, handle)),
-                Touched::TakenOver(handle) => {
+            Self::Native { session, .. } => match details.changes {
+                ConnectionChange::Changed(handle) => session.mark_changed(handle),
+                ConnectionChange::ReplicaChanged(handle) => {
+                    session.note_copy(handle, |key| holding(connections, key, id, handle))
+                }
+                ConnectionChange::TakenOver(handle) => {
                     session.note_copy(handle, |_| Holding::Own);
                     session.mark_changed(handle);
                 }
-                Touched::Ended { handle, had_another_master: true, .. } => {
-                    session.mark_deleted_anyway(handle, carried.attributes);
+                ConnectionChange::Ended { handle, had_other_owner: true, .. } => {
+                    session.mark_deleted_anyway(handle, details.attributes);
                 }
-                Touched::Ended { handle, .. } => session.mark_deleted(handle, carried.attributes),
-                Touched::Forgotten(handle) => session.forget(handle),
-                Touched::Refused(to) if to == id => session.tell_end(carried.attributes),
-                Touched::Refused(_) | Touched::ExpectationChanged(_) | Touched::ExpectationEnded(_) => {}
+                ConnectionChange::Ended { handle, .. } => session.mark_deleted(handle, details.attributes),
+                ConnectionChange::NeverReplicated(handle) => session.forget(handle),
+                ConnectionChange::Refused(to) if to == id => session.tell_end(details.attributes),
+                ConnectionChange::Refused(_)
+                | ConnectionChange::ExpectationChanged(_)
+                | ConnectionChange::ExpectationEnded(_) => {}
             },
-            Self::Conntrackd { session, .. } => carry_to_conntrackd(session, carried),
+            Self::Conntrackd { session, .. } => carry_to_conntrackd(session, details),
         }
     }
 
@@ -83,7 +88,7 @@ impl SyncSession {
                 Ok(session.handle_datagram(now, datagram, &mut NativeStore { connections, resync })?)
             }
             Self::Conntrackd { session, resync, .. } => {
-                Ok(session.handle_datagram(now, datagram, &mut ForeignTable { connections, resync })?)
+                Ok(session.handle_datagram(now, datagram, &mut ConntrackdStore { connections, resync })?)
             }
         }
     }
@@ -94,7 +99,7 @@ impl SyncSession {
                 session.poll_transmit(now, &mut NativeStore { connections, resync }, buffer)
             }
             Self::Conntrackd { session, resync, .. } => {
-                session.poll_transmit(now, &mut ForeignTable { connections, resync }, buffer)
+                session.poll_transmit(now, &mut ConntrackdStore { connections, resync }, buffer)
             }
         }
     }
@@ -103,8 +108,8 @@ impl SyncSession {
         match self {
             Self::Native { session, resync } => {
                 session.handle_timeout(now);
-                // Nobody remembers them: what a peer that was away still has goes when it is told everything, or the kernel
-                // ends it.
+                // Unknown ends are not kept: a peer that was away removes such connections in its full
+                // resynchronisation, or its kernel ends them.
                 while session.drop_untold_end() {}
                 if resync.step(|round, from, slots| connections.sweep(id, round, from, slots)) {
                     session.request_resync();
@@ -116,7 +121,7 @@ impl SyncSession {
                     *sweep_at = None;
                     resync.complete();
                 }
-                // What was told in a round that was given up carries its mark as well: it stays until the next.
+                // Connections of an abandoned resynchronisation distribute its mark as well: they stay until the next one.
                 let _ = resync.step(|round, from, slots| connections.sweep(id, round, from, slots));
             }
         }
@@ -139,10 +144,10 @@ impl SyncSession {
                 while let Some(event) = session.poll_event() {
                     let event = match event {
                         FtfwEvent::PeerUp | FtfwEvent::PeerRestarted => {
-                            // It is asked for everything.
+                            // Requests a full resynchronisation.
                             resync.start();
-                            *sweep_at = Some(now + TOLD_WITHIN);
-                            connections.living.set(id, true);
+                            *sweep_at = Some(now + RESYNC_TIMEOUT);
+                            connections.alive.set(id, true);
                             if event == FtfwEvent::PeerUp {
                                 SyncEvent::PeerUp(id)
                             } else {
@@ -150,7 +155,7 @@ impl SyncSession {
                             }
                         }
                         FtfwEvent::PeerSilent => {
-                            connections.living.set(id, false);
+                            connections.alive.set(id, false);
                             *sweep_at = None;
                             is_lost = true;
                             SyncEvent::PeerSilent(id)
@@ -165,15 +170,15 @@ impl SyncSession {
         }
     }
 
-    /// Fills in what the session knows.
+    /// Fills in the session's part of the status.
     pub(super) fn fill_status(&self, peer: SyncPeerStatus) -> SyncPeerStatus {
         match self {
             Self::Native { session, resync } => {
                 let status = session.status();
                 SyncPeerStatus {
                     is_up: status.link == Link::Open,
-                    last_heard: status.last_heard,
-                    has_told_all: status.heard && !resync.lacks_room,
+                    last_received_at: status.last_heard,
+                    is_complete: status.heard && !resync.lacks_room,
                     lacks_room: resync.lacks_room,
                     session: Some(status),
                     ..peer
@@ -183,8 +188,8 @@ impl SyncSession {
                 let status = session.status();
                 SyncPeerStatus {
                     is_up: status.link == conntrackd::Link::Open,
-                    last_heard: status.last_heard,
-                    has_told_all: status.heard && !resync.lacks_room,
+                    last_received_at: status.last_heard,
+                    is_complete: status.heard && !resync.lacks_room,
                     lacks_room: resync.lacks_room,
                     conntrackd: Some(status),
                     ..peer
@@ -194,19 +199,22 @@ impl SyncSession {
     }
 }
 
-fn carry_to_conntrackd(session: &mut FtfwSession, carried: &Carried<'_>) {
-    match (carried.touched, &carried.entry, &carried.expectation) {
-        (Touched::Changed(handle) | Touched::TakenOver(handle), ..) => session.mark_changed(handle),
-        (Touched::Copied(handle) | Touched::Forgotten(handle), ..) => session.forget(handle),
-        (Touched::Ended { handle, had_another_master: true }, Some(entry), _) => {
+fn carry_to_conntrackd(session: &mut FtfwSession, details: &ChangeDetails<'_>) {
+    match (details.changes, &details.entry, &details.expectation) {
+        (ConnectionChange::Changed(handle) | ConnectionChange::TakenOver(handle), ..) => session.mark_changed(handle),
+        (ConnectionChange::ReplicaChanged(handle) | ConnectionChange::NeverReplicated(handle), ..) => {
+            session.forget(handle)
+        }
+        (ConnectionChange::Ended { handle, had_other_owner: true }, Some(entry), _) => {
             session.mark_deleted_anyway(handle, entry);
         }
-        (Touched::Ended { handle, .. }, Some(entry), _) => session.mark_deleted(handle, entry),
-        (Touched::ExpectationChanged(handle), ..) => session.mark_expectation_changed(handle),
-        (Touched::ExpectationEnded(handle), _, Some(expectation)) => {
+        (ConnectionChange::Ended { handle, .. }, Some(entry), _) => session.mark_deleted(handle, entry),
+        (ConnectionChange::ExpectationChanged(handle), ..) => session.mark_expectation_changed(handle),
+        (ConnectionChange::ExpectationEnded(handle), _, Some(expectation)) => {
             session.mark_expectation_deleted(handle, expectation);
         }
-        (Touched::Ended { .. } | Touched::ExpectationEnded(_) | Touched::Refused(_), ..) => {}
+        (ConnectionChange::Ended { .. } | ConnectionChange::ExpectationEnded(_) | ConnectionChange::Refused(_), ..) => {
+        }
     }
 }
 
@@ -221,15 +229,15 @@ fn collect_native(
     while let Some(event) = session.poll_event() {
         let event = match event {
             SessionEvent::PeerUp => {
-                connections.living.set(id, true);
+                connections.alive.set(id, true);
                 SyncEvent::PeerUp(id)
             }
             SessionEvent::PeerSilent | SessionEvent::PeerLeft => {
-                connections.living.set(id, false);
+                connections.alive.set(id, false);
                 resync.unsettle();
                 is_lost = true;
                 if event == SessionEvent::PeerLeft {
-                    // Its daemon ends: when it comes back it has merely found what its kernel has.
+                    // The peer's daemon stops: after a restart it only finds entries in its kernel.
                     connections.restarted.set(id, connections.role == SyncRole::Primary);
                     SyncEvent::PeerLeft(id)
                 } else {

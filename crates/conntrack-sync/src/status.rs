@@ -1,4 +1,4 @@
-//! A node's figures, for operators.
+//! A node's status, for operators.
 
 use alloc::vec::Vec;
 
@@ -12,64 +12,64 @@ use super::config::{Injection, Mode, SyncRole};
 use super::readiness::Readiness;
 use super::request::{InjectionCounters, KernelRefusal};
 
-/// What is counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SyncCounters {
     /// Events of the kernel.
     pub events: u64,
-    /// Of those, the ones that changed nothing that another node must know of.
+    /// Of those, the ones without a replicated change.
     pub idle_events: u64,
-    /// Ends of connections that were not known: never told of, or left out.
+    /// Ends of unknown connections: never reported, or excluded.
     pub unknown_ends: u64,
     /// Ends of an earlier connection with the same tuple.
     pub stale_ends: u64,
-    /// Events of connections that a rule leaves out.
+    /// Events of connections that a rule excludes.
     pub filtered: u64,
     /// Connections of this node's kernel that began.
     pub began: u64,
-    /// Connections of this node's that ended.
+    /// Connections of this node that ended.
     pub ended: u64,
-    /// Changes told.
-    pub told: u64,
-    /// Changes of connections that were not far enough to be told.
+    /// Changes replicated.
+    pub replicated: u64,
+    /// Changes of connections that had not reached a replicated state.
     pub withheld: u64,
-    /// Connections that ended before they were told: they cost nothing on the wire.
-    pub never_told: u64,
-    /// Copies that a packet made this node's.
+    /// Connections that ended before they were replicated: they cost nothing on the wire.
+    pub never_replicated: u64,
+    /// Replicas taken over because of a packet.
     pub taken_over: u64,
-    /// Copies that a role, or a peer's silence, made this node's.
+    /// Replicas taken over because of a role or a peer's silence.
     pub claimed: u64,
-    /// Words of peers taken.
-    pub copies_taken: u64,
-    /// Words of peers that were older than what is known.
-    pub words_stale: u64,
-    /// Words of peers of connections that have ended.
-    pub words_refused: u64,
-    /// Connections that two nodes had each seen something of.
+    /// Updates of peers that were applied.
+    pub replicas_stored: u64,
+    /// Updates of peers that were older than the known state.
+    pub updates_stale: u64,
+    /// Updates of peers for connections that have ended.
+    pub updates_refused: u64,
+    /// Connections of which two nodes had each seen packets.
     pub merged: u64,
-    /// Ends told by peers and taken.
-    pub ends_taken: u64,
-    /// Ends told by peers of connections that are not theirs any more.
+    /// Deletions of peers that were applied.
+    pub ends_applied: u64,
+    /// Deletions of peers for connections that they no longer own.
     pub ends_stale: u64,
-    /// Ends told by peers of connections that packets keep alive here.
+    /// Deletions of peers for connections that packets keep alive here.
     pub ends_refused: u64,
-    /// Copies that their master did not tell again.
-    pub remnants: u64,
-    /// Copies that this kernel ended while their master has them; they are injected again.
-    pub copies_ended_early: u64,
-    /// Connections for which there was no room.
+    /// Replicas that their owner's resynchronisation did not confirm.
+    pub replicas_unconfirmed: u64,
+    /// Replicas that this kernel ended while their owner has them; they are injected again.
+    pub replicas_ended_early: u64,
+    /// Connections that did not fit.
     pub no_room: u64,
-    /// Announced connections left out: of connections that are not known, or too many of one.
+    /// Expectations omitted: of unknown connections, or too many of one.
     pub expectations_left_out: u64,
-    /// Times that events of the kernel were lost.
+    /// The number of losses of kernel events.
     pub overruns: u64,
-    /// Of those, the ones after which all that was missed is known.
+    /// Of those, the ones after which all missed changes became known.
     pub recoveries: u64,
-    /// Times that the kernel's table was read.
+    /// The number of dumps of the kernel's table.
     pub dumps: u64,
-    /// Connections found by that to be otherwise than was known, or gone.
+    /// Connections that a dump found to differ from the mirror, or gone.
     pub repaired: u64,
-    /// Datagrams of peers that could not be used.
+    /// Invalid datagrams of peers.
     pub bad_datagrams: u64,
 }
 
@@ -78,21 +78,21 @@ pub struct SyncCounters {
 pub struct SyncPeerStatus {
     /// The peer.
     pub id: NodeId,
-    /// What it says that it is; `None` where it says nothing (any more).
+    /// Its announced role; `None` if unknown.
     pub role: Option<SyncRole>,
-    /// It is heard, and hears.
+    /// Whether the session is open.
     pub is_up: bool,
-    /// When it was last heard.
-    pub last_heard: Option<Instant>,
-    /// It has told all its connections, and there was room for them.
-    pub has_told_all: bool,
-    /// Copies of its connections did not all find room.
+    /// When its last datagram arrived.
+    pub last_received_at: Option<Instant>,
+    /// Whether its full resynchronisation is complete, and all its connections fitted.
+    pub is_complete: bool,
+    /// Whether replicas of its connections did not all fit.
     pub lacks_room: bool,
-    /// Both are primary, and one should be.
+    /// Both are primary, contrary to the configuration.
     pub is_split: bool,
     /// The native session.
     pub session: Option<SessionStatus>,
-    /// The session with a conntrackd.
+    /// The session with conntrackd.
     pub conntrackd: Option<FtfwStatus>,
     /// The channel, if there is one.
     pub channel: Option<ChannelStatus>,
@@ -103,37 +103,37 @@ pub struct SyncPeerStatus {
 pub struct SyncStatus {
     /// This node.
     pub node: NodeId,
-    /// How many nodes forward.
+    /// The number of nodes that forward.
     pub mode: Mode,
-    /// What this one is.
+    /// This node's role.
     pub role: SyncRole,
-    /// What is done with peers' connections.
+    /// Where peers' connections are stored.
     pub injection: Injection,
     /// Connections held.
     pub connections: u32,
     /// At most.
     pub connections_max: u32,
-    /// Of those held, this node's.
+    /// Of those held, the ones that this node owns.
     pub own: u32,
     /// And the peers'.
     pub copies: u32,
-    /// Peers' connections that wait to be told to the kernel.
+    /// Peers' connections that wait to be injected into the kernel.
     pub pending: usize,
-    /// Peers' connections that the kernel refused and does not have.
+    /// Peers' connections that the kernel refused and lacks.
     pub not_in_kernel: u32,
-    /// Requests that were refused and are to be tried again.
+    /// Refused requests that wait for a retry.
     pub retries: usize,
-    /// Why the kernel does not take connections at present, if so.
+    /// The reason why the kernel refuses connections at present, if it does.
     pub failing: Option<KernelRefusal>,
-    /// Events were lost, and what was missed is not known yet.
+    /// Events were lost, and the missed changes are not known yet.
     pub is_recovering: bool,
-    /// All that the kernel had at the start is known.
+    /// The kernel's initial table has been read.
     pub is_initialised: bool,
-    /// Times that both this node and a peer were primary and one should have been.
+    /// The number of split brains.
     pub split_brains: u64,
-    /// What is counted.
+    /// The counters.
     pub counters: SyncCounters,
-    /// What was asked of the kernel.
+    /// The counters of requests to the kernel.
     pub injected: InjectionCounters,
     /// The peers.
     pub peers: Vec<SyncPeerStatus>,
@@ -141,25 +141,25 @@ pub struct SyncStatus {
     pub readiness: Readiness,
 }
 
-/// A connection, for who looks on.
+/// A connection, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyncFlow {
     /// Its slot.
     pub slot: u32,
-    /// All that is known of it.
+    /// The entry.
     pub entry: Entry,
-    /// Its master.
+    /// Its owner.
     pub owner: NodeId,
     /// Its version.
     pub version: u32,
     /// This node's kernel has it.
     pub is_in_kernel: bool,
-    /// Its master has seen no packet of it.
+    /// Its owner has seen no packet of it.
     pub is_unseen: bool,
-    /// It waits for its turn to be told to the kernel.
+    /// A request to the kernel is pending.
     pub is_pending: bool,
-    /// The peers are told of it.
-    pub is_told: bool,
+    /// It is replicated to the peers.
+    pub is_replicated: bool,
 }
 
 /// Some of the connections.
@@ -167,6 +167,6 @@ pub struct SyncFlow {
 pub struct SyncFlows {
     /// In the order of their slots.
     pub flows: Vec<SyncFlow>,
-    /// Where to go on; `None`: that was all.
+    /// The slot to continue from; `None`: the end.
     pub next: Option<u32>,
 }

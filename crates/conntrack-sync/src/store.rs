@@ -1,4 +1,4 @@
-//! The connections as a session with a node of Mainstay sees them.
+//! The connections for a session with a native peer.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use super::config::SyncRole;
 use super::connections::{Connections, speaker};
 use super::mirror::{Record, flag};
 
-/// The connections, seen by the session with one peer.
+/// The connections for the session with one peer.
 pub(super) struct NativeStore<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) resync: &'a mut Resync,
@@ -20,7 +20,7 @@ pub(super) fn item(key: u64, record: &Record) -> Item {
     kernel::item(key, &record.original(), &record.reply(), record.zone(), record.version)
 }
 
-/// What lies in a slot, as the session of `node` with `peer` sees it.
+/// The content of a slot for the session of `node` with `peer`.
 pub(super) fn holding(connections: &Connections, key: u64, peer: NodeId, handle: Handle) -> Holding {
     match connections.mirror.get(handle) {
         None => Holding::Nothing,
@@ -34,7 +34,7 @@ pub(super) fn holding(connections: &Connections, key: u64, peer: NodeId, handle:
 impl Store for NativeStore<'_> {
     fn encode(&mut self, _now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let Some(record) = self.connections.mirror.get(handle) else { return false };
-        if !self.connections.is_own(record) || !record.is_any(flag::TOLD) {
+        if !self.connections.is_own(record) || !record.is_any(flag::REPLICATED) {
             return false;
         }
         kernel::encode(&record.entry(), speaker(record), record.expectations(), out);
@@ -42,8 +42,8 @@ impl Store for NativeStore<'_> {
     }
 
     fn apply(&mut self, now: Instant, from: NodeId, _kind: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
-        let told = kernel::decode(attributes)?;
-        let result = self.connections.apply(now, from, self.resync.epoch(), &told);
+        let update = kernel::decode(attributes)?;
+        let result = self.connections.apply(now, from, self.resync.epoch(), &update);
         self.resync.lacks_room |= result.is_err();
         result
     }
@@ -61,7 +61,7 @@ impl Store for NativeStore<'_> {
     }
 
     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
-        self.connections.next_told(from)
+        self.connections.next_replicated(from)
     }
 
     fn resync_started(&mut self, _now: Instant, _from: NodeId) {
@@ -99,7 +99,7 @@ impl Store for NativeStore<'_> {
         let handle = self.connections.mirror.find(&ended.original, ended.zone)?;
         let is_the_peers = self.connections.mirror.get(handle)?.owner() == peer;
         if is_the_peers {
-            // Each would believe it the other's. Where both would claim it, versions decide.
+            // Each would consider the other its owner. Where both would claim it, versions decide.
             let is_primary = self.connections.role == SyncRole::Primary;
             self.connections.take_over(handle, !is_primary);
         }

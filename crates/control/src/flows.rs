@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow::connection::flags;
 use flow::conntrack::{ProtocolState, TcpState, UdpState};
 use flow::table::{Slot, Table};
-use flow::{Connection, Direction, Instant, IpFamily, NodeId, Role, Tuple};
+use flow::{Connection, ConnectionRole, Direction, Instant, IpFamily, NodeId, Tuple};
 
 use api::{BothWays, Ends, Flow, FlowFilterText};
 use network_functions::tuple_filter::TupleFilter;
@@ -30,8 +30,8 @@ pub struct FlowDescriber {
 impl FlowDescriber {
     /// What this node is to a connection.
     #[must_use]
-    pub fn role(&self, connection: &Connection) -> Role {
-        if connection.owner == self.node { Role::Master } else { Role::Backup }
+    pub fn role(&self, connection: &Connection) -> ConnectionRole {
+        if connection.owner == self.node { ConnectionRole::Owner } else { ConnectionRole::Replica }
     }
 
     /// The name of its state.
@@ -77,10 +77,10 @@ impl FlowDescriber {
 
 /// The name of what a node is to a connection.
 #[must_use]
-pub fn role_name(role: Role) -> &'static str {
+pub fn role_name(role: ConnectionRole) -> &'static str {
     match role {
-        Role::Master => "master",
-        Role::Backup => "backup",
+        ConnectionRole::Owner => "master",
+        ConnectionRole::Replica => "backup",
     }
 }
 
@@ -107,7 +107,7 @@ pub fn ends(tuple: &Tuple) -> Ends {
 pub struct FlowFilter {
     tuple: TupleFilter,
     state: Option<String>,
-    role: Option<Role>,
+    role: Option<ConnectionRole>,
 }
 
 /// Reads the conditions on the ends of connections or packets.
@@ -144,8 +144,8 @@ impl FlowFilter {
     /// A sentence that says which condition cannot be read and how it is written.
     pub fn parse(text: &FlowFilterText) -> Result<Self, String> {
         let role = text.role.as_ref().map(|name| match name.to_ascii_lowercase().as_str() {
-            "master" => Ok(Role::Master),
-            "backup" => Ok(Role::Backup),
+            "master" => Ok(ConnectionRole::Owner),
+            "backup" => Ok(ConnectionRole::Replica),
             _ => Err(format!("role: {name:?} is not known: write master or backup")),
         });
         let state =
@@ -161,7 +161,7 @@ impl FlowFilter {
 
     /// Whether a connection meets all conditions that is known by these tuples, in this state, and to which this node is that.
     #[must_use]
-    pub fn matches_described(&self, tuples: &[Tuple], state: &str, role: Role) -> bool {
+    pub fn matches_described(&self, tuples: &[Tuple], state: &str, role: ConnectionRole) -> bool {
         self.tuple.matches_any(tuples)
             && self.role.is_none_or(|wanted| wanted == role)
             && self.state.as_ref().is_none_or(|wanted| state.eq_ignore_ascii_case(wanted))

@@ -127,7 +127,7 @@ fn function(name: &str, outcome: CallOutcome, counted: &[String], before: &Tuple
         CallOutcome::Began(Ok(())) => ("begin", "accept"),
         CallOutcome::Began(Err(reason)) => ("begin", reason.label()),
         CallOutcome::Handled(Verdict::Forward) => ("packet", "forward"),
-        CallOutcome::Handled(Verdict::Reply) => ("packet", "reply"),
+        CallOutcome::Handled(Verdict::SendBack) => ("packet", "reply"),
         CallOutcome::Handled(Verdict::Queued) => ("packet", "queue"),
         CallOutcome::Handled(Verdict::Drop(reason)) => ("packet", reason.label()),
     };

@@ -5,8 +5,8 @@ use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{BloomShape, Shape, ShapeError};
 
-/// A Bloom filter: what was inserted is always found; of the rest, a share that [`crate::theory::bloom_false_positive`]
-/// tells is found too.
+/// A Bloom filter. It always finds an inserted key. It also finds other keys, with the probability that
+/// [`crate::theory::bloom_false_positive`] computes.
 #[derive(Clone)]
 pub struct Bloom {
     memory: Memory,
@@ -17,7 +17,7 @@ impl Bloom {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn new(shape: BloomShape) -> Result<Self, ShapeError> {
         Ok(Self { memory: Memory::new(Shape::Bloom(shape).words()?), shape })
     }
@@ -34,8 +34,8 @@ impl Bloom {
         }
     }
 
-    /// Sets or clears one bit, as the sum of a counting filter does whose counters become one or zero (the "Flow Digest"
-    /// of MLCBF, section 2.1). Nothing is told of a bit that is so already.
+    /// Sets or clears one bit. A counting filter calls it when a counter becomes one or zero ("Flow Digest", [MLCBF]
+    /// section 2.1). An unchanged bit marks no word as changed.
     pub(crate) fn set(&mut self, bit: usize, is_set: bool) {
         let word = self.memory.word(bit / 32);
         let changed = if is_set { word | 1 << (bit % 32) } else { word & !(1 << (bit % 32)) };
@@ -44,16 +44,16 @@ impl Bloom {
         }
     }
 
-    /// Whether the key was inserted, or looks as if it had been.
+    /// Whether the filter contains the key, or a false positive.
     #[must_use]
     pub fn contains(&self, key: KeyHash) -> bool {
         self.bits(key).all(|bit| self.memory.word(bit / 32) >> (bit % 32) & 1 == 1)
     }
 
-    /// Adds all that another filter of the same shape and secret holds.
+    /// Adds all keys of another filter of the same shape and secret.
     ///
     /// # Errors
-    /// The other is of another shape.
+    /// The shapes differ.
     pub fn merge(&mut self, other: &Self) -> Result<(), ShapeError> {
         if self.shape != other.shape {
             return Err(ShapeError::OtherShape);
@@ -68,7 +68,7 @@ impl Bloom {
     }
 }
 
-/// The bits of the last word that exist, of `units` units with `per_word` in a word.
+/// A mask of the valid bits in the last word, for `units` units with `per_word` in a word.
 pub(crate) const fn last_word_mask(units: u64, per_word: u64) -> u32 {
     let in_last = (units - 1) % per_word + 1;
     (u32::MAX as u64 >> (32 - in_last * (32 / per_word))) as u32
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn false_positives_are_as_many_as_the_formula_says() {
-        // Ten bits a key and four hashes: 1.2 % in MLCBF, section 1.1.3.
+    fn false_positives_match_the_formula() {
+        // Ten bits a key and four hashes: 1.2 % in [MLCBF], section 1.1.3.
         let (items, tests) = (10_000, 400_000);
         let mut filter = Bloom::new(BloomShape { bits: 10 * items, hashes: 4 }).expect("a shape");
         (0..items).for_each(|number| filter.insert(key(number)));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn two_filters_merged_hold_what_both_held() {
+    fn merged_filter_holds_the_keys_of_both() {
         let shape = BloomShape { bits: 1001, hashes: 3 };
         let [mut one, mut other, mut both] = [(); 3].map(|()| Bloom::new(shape).expect("a shape"));
         for number in 0..40 {

@@ -1,4 +1,4 @@
-//! A multiset in counters of four bits, of which each key has a few (Fan et al., "Summary cache", 2000).
+//! A multiset in counters of four bits, a few for each key (Fan et al., "Summary cache", 2000).
 
 use alloc::boxed::Box;
 
@@ -8,17 +8,17 @@ use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{BloomShape, CountingBloomShape, Shape, ShapeError};
 
-/// What a counter counts up to. It stays there: from then on it is not known how many it has counted, and a counter that
-/// is too high costs a false positive where one that is too low would cost a key.
+/// The highest value of a counter. A counter that reaches it stays there, as its true count is unknown: a false
+/// positive is cheaper than a lost key.
 pub const COUNTER_MAX: u32 = 15;
 
-/// A counting Bloom filter. A key that was inserted as often as removed leaves nothing behind, as long as none of its
-/// counters has come to [`COUNTER_MAX`].
+/// A counting Bloom filter. Inserting and removing a key equally often restores the filter, unless one of its counters
+/// reached [`COUNTER_MAX`].
 #[derive(Clone)]
 pub struct CountingBloom {
     memory: Memory,
     shape: CountingBloomShape,
-    /// Which counters are not zero, if that is to be told instead of the counters.
+    /// A bit for each counter that is not zero, where backups receive the bits instead of the counters.
     digest: Option<Box<Bloom>>,
 }
 
@@ -26,16 +26,16 @@ impl CountingBloom {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn new(shape: CountingBloomShape) -> Result<Self, ShapeError> {
         Ok(Self { memory: Memory::new(Shape::CountingBloom(shape).words()?), shape, digest: None })
     }
 
-    /// An empty one with a plain Bloom filter beside it that says which counters are not zero: MLCBF's Flow Digest
-    /// (section 2.1), whose primary counts and whose backups hold but bits.
+    /// An empty filter with a plain Bloom filter beside it that marks the counters above zero. This is the Flow Digest
+    /// ([MLCBF] section 2.1): the primary counts, its backups hold bits only.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn with_digest(shape: CountingBloomShape) -> Result<Self, ShapeError> {
         let digest = Bloom::new(BloomShape { bits: shape.counters, hashes: shape.hashes })?;
         Ok(Self { digest: Some(Box::new(digest)), ..Self::new(shape)? })
@@ -47,7 +47,7 @@ impl CountingBloom {
         self.digest.as_deref()
     }
 
-    /// The plain filter beside it, to take what changed.
+    /// The plain filter beside it, to take its changed words.
     pub fn digest_mut(&mut self) -> Option<&mut Bloom> {
         self.digest.as_deref_mut()
     }
@@ -79,29 +79,28 @@ impl CountingBloom {
         }
     }
 
-    /// How often the key was inserted and not removed, at most.
+    /// The key's count: insertions less removals, or more by a false positive.
     #[must_use]
     pub fn count(&self, key: KeyHash) -> u32 {
         self.counters(key).map(|counter| self.counter(counter)).min().unwrap_or_default()
     }
 
-    /// Whether the key is in it, or looks so.
+    /// Whether the filter contains the key, or a false positive.
     #[must_use]
     pub fn contains(&self, key: KeyHash) -> bool {
         self.counters(key).all(|counter| self.counter(counter) > 0)
     }
 
-    /// Takes a key out once. Returns whether it can have been in it; if not, nothing changes.
+    /// Removes a key once. Returns whether the filter contained it; if not, nothing changes.
     ///
-    /// A key that was never inserted but looks so is taken out as well, at the cost of others: only who knows what was
-    /// inserted may remove.
+    /// Removing a false positive damages other keys: the caller must remove only keys that it inserted.
     pub fn remove(&mut self, key: KeyHash) -> bool {
         if !self.contains(key) {
             return false;
         }
         for counter in self.counters(key) {
             let count = self.counter(counter);
-            // Two of a key's counters may be the same one, at zero after the first.
+            // Two of a key's counters may coincide, and are zero after the first decrement.
             if (1..COUNTER_MAX).contains(&count) {
                 self.set(counter, count - 1);
             }
@@ -109,17 +108,17 @@ impl CountingBloom {
         true
     }
 
-    /// How many counters have come to [`COUNTER_MAX`] and will never be less.
+    /// The number of saturated counters, which never decrease.
     #[must_use]
     pub fn saturated(&self) -> usize {
         let in_word = |word: &u32| (0..8).filter(|place| word >> (place * 4) & 0xf == COUNTER_MAX).count();
         self.memory.words().iter().filter(|word| **word != 0).map(in_word).sum()
     }
 
-    /// Adds all that another filter of the same shape and secret counts.
+    /// Adds all counts of another filter of the same shape and secret.
     ///
     /// # Errors
-    /// The other is of another shape.
+    /// The shapes differ.
     pub fn merge(&mut self, other: &Self) -> Result<(), ShapeError> {
         if self.shape != other.shape {
             return Err(ShapeError::OtherShape);
@@ -185,11 +184,11 @@ mod tests {
         let found = (0..tests).filter(|number| filter.contains(key(items + number))).count();
         let (measured, expected) = (found as f64 / tests as f64, theory::bloom_false_positive(10 * items, 4, items));
         assert!((measured / expected - 1.0).abs() < 0.1, "{measured} instead of {expected}");
-        assert_eq!(filter.saturated(), 0, "sixteen keys in a counter are unheard of at this load");
+        assert_eq!(filter.saturated(), 0, "no counter saturates at this load");
     }
 
     #[test]
-    fn events_of_the_digest_are_as_many_as_equations_2_and_3_say() {
+    fn digest_changes_match_equations_2_and_3() {
         let (items, rounds) = (2000_u64, 40_000_u64);
         let shape = CountingBloomShape { counters: 4 * items, hashes: 4 };
         let mut filter = CountingBloom::with_digest(shape).expect("a shape");
@@ -215,17 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_full_stays_so() {
+    fn a_saturated_counter_stays() {
         let mut filter = CountingBloom::new(CountingBloomShape { counters: 1000, hashes: 2 }).expect("a shape");
         (0..20).for_each(|_| filter.insert(key(1)));
         assert_eq!((filter.count(key(1)), filter.saturated()), (COUNTER_MAX, 2));
         (0..20).for_each(|_| assert!(filter.remove(key(1))));
-        assert!(filter.contains(key(1)), "rather a false positive than a lost key");
+        assert!(filter.contains(key(1)), "a saturated counter keeps its key");
     }
 
     proptest! {
         #[test]
-        fn nothing_is_missed_and_what_is_removed_leaves_nothing(
+        fn inserted_keys_are_found_and_removal_restores_the_filter(
             steps in proptest::collection::vec((0_u64..40, any::<bool>()), 0..150), hashes in 1_u8..6,
         ) {
             let shape = CountingBloomShape { counters: 211, hashes };
@@ -256,7 +255,7 @@ mod tests {
         }
 
         #[test]
-        fn two_filters_merged_count_what_both_counted(
+        fn merged_filter_adds_the_counts_of_both(
             ones in proptest::collection::vec(0_u64..40, 0..60), others in proptest::collection::vec(0_u64..40, 0..60),
         ) {
             let shape = CountingBloomShape { counters: 1013, hashes: 3 };

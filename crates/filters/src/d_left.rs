@@ -1,19 +1,19 @@
-//! The d-left counting Bloom filter (DLCBF; Bonomi et al., "An improved construction for counting Bloom filters", 2006), as
-//! MLCBF compares with: subtables of one size, and a new item goes to the least loaded of its buckets, of several to the
-//! leftmost.
+//! The d-left counting Bloom filter (DLCBF; Bonomi et al., "An improved construction for counting Bloom filters",
+//! 2006), a comparator in [MLCBF]: subtables of one size, and a new item goes to the least loaded of its buckets, the
+//! leftmost among equals.
 //!
-//! That is a [multi-level](crate::multi_level) filter whose levels do not become smaller, so it is the same code. Unlike in
-//! Bonomi's, fingerprints are the same in all subtables; he permutes key and fingerprint together, so that two items which
-//! meet in one subtable meet in all.
+//! It is a [multi-level](crate::multi_level) filter whose levels have the same size, so it shares that code. Unlike
+//! Bonomi's, an item has the same fingerprint in all subtables. He permutes key and fingerprint together, so two items
+//! that collide in one subtable collide in all.
 
 use crate::multi_level::MultiLevel;
 use crate::shape::{Insertion, MultiLevelShape};
 
-/// A d-left counting Bloom filter: a [`MultiLevel`] with a [`shape`] of its own.
+/// A d-left counting Bloom filter: a [`MultiLevel`] with the right [`shape`].
 pub type DLeft<H> = MultiLevel<H>;
 
-/// The shape of a d-left filter with so many cells in all, in so many subtables of buckets of so many cells. The fingerprint
-/// has the bits that the content leaves.
+/// The shape of a d-left filter with `cells` cells in total, in `subtables` subtables. The fingerprint has the bits of
+/// a cell beyond `content_bits`.
 #[must_use]
 pub const fn shape(cells: u64, subtables: u8, cells_per_bucket: u8, content_bits: u8) -> MultiLevelShape {
     MultiLevelShape {
@@ -32,7 +32,7 @@ mod tests {
     use crate::{Counters, Secret};
 
     #[test]
-    fn items_are_spread_over_the_subtables_with_a_lean_to_the_left() {
+    fn items_are_distributed_with_more_in_subtables_on_the_left() {
         let mut filter = DLeft::<Counters>::new(shape(10_000, 4, 8, 4)).expect("a shape");
         let secret = Secret::new([1, 1]);
         (0..2000).for_each(|number| assert!(filter.insert(secret.spread(number)).is_ok()));

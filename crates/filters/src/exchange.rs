@@ -1,59 +1,61 @@
-//! How a structure is told to another node: whole, or the words that changed; and compared.
+//! Replication of a filter to another node: all words, or the changed words, and comparison by digests.
 //!
-//! The sender tells its [`Shape`] once, sets a [mark](Memory::mark) for each receiver, and tells all words in pieces that fit
-//! its datagrams ([`Update::encode_words`]). From then on it tells what changed ([`Memory::take_changes`],
-//! [`Update::encode`]); what gets lost it [gives back](Memory::give_back), and it is told again as it is then. A receiver
-//! applies updates in whichever order they come in, as long as what is newer of a word comes after what is older. Whether
-//! both have the same is seen by [digests](Memory::digest) of sections.
+//! The sender transmits its [`Shape`], sets a [mark](Memory::mark) for each receiver, and transmits all words in parts
+//! that fit its datagrams ([`Update::encode_words`]). Afterwards it transmits changed words only
+//! ([`Memory::take_changes`], [`Update::encode`]).
 //!
-//! An update is a row of runs, each of words that follow one another:
+//! Words of a lost datagram are [given back](Memory::give_back) and retransmitted with their current values. A receiver
+//! may apply updates in any order that keeps the updates of each word in order. Both ends compare
+//! [digests](Memory::digest) of sections.
+//!
+//! An update is a sequence of runs, each of consecutive words:
 //!
 //! ```text
 //! gap · 2 + (0: one word, 1: several)   [number of words]   words, four bytes each, network order
 //! ```
 //!
-//! Gaps and numbers are in LEB128: seven bits a byte, the lowest first. The gap is counted from the end of the last run, at
-//! the first from zero. So a changed cell of a filter of a million takes six bytes when 2000 change at a time.
+//! Gaps and numbers are in LEB128: seven bits a byte, the lowest first. The gap counts from the end of the last run,
+//! the first from zero. A changed cell of a filter of a million takes six bytes when 2000 change at a time.
 
 use alloc::vec::Vec;
 
 use crate::memory::{Change, Memory};
 use crate::shape::{Shape, ShapeError};
 
-/// Words that one update tells at most: what is more is several updates.
+/// The largest number of words in one update; more words take several updates.
 pub const UPDATE_WORDS_MAX: usize = 1 << 20;
 
-/// A peer tells what cannot be taken.
+/// Why an update from a peer was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The bytes are no update.
     #[error("these bytes are no update of a filter: {0}")]
     Malformed(&'static str),
-    /// An update tells of a word that there is none of.
-    #[error("the update tells of word {index}, the filter has {words}: the peer's is larger than ours")]
+    /// The update names a word beyond the end of this filter.
+    #[error("the update names word {index} of a filter of {words} words: the peer's filter is larger")]
     Beyond {
-        /// Which word.
+        /// The index of the word.
         index: u64,
         /// How many there are.
         words: usize,
     },
-    /// A word that is never part of such a structure.
-    #[error("word {index} of the update cannot be part of such a filter: the peer does not do as it should")]
-    Word {
-        /// Which word.
+    /// The value cannot occur in this structure.
+    #[error("word {index} of the update is invalid in this filter: the peer misbehaves")]
+    InvalidWord {
+        /// The index of the word.
         index: u32,
     },
-    /// The structure itself cannot be.
+    /// The shape is invalid.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
 
-/// A structure that can be told to another node.
+/// A structure that can be replicated to another node.
 pub trait Exchange: Sized {
-    /// An empty one of this shape.
+    /// An empty structure of this shape.
     ///
     /// # Errors
-    /// There is no such structure, or it is of another kind than this type.
+    /// The shape is invalid, or of another kind than this type.
     fn empty(shape: Shape) -> Result<Self, ShapeError>;
 
     /// What it looks like.
@@ -62,22 +64,22 @@ pub trait Exchange: Sized {
     /// Its words.
     fn memory(&self) -> &Memory;
 
-    /// Its words, for marks and for what is taken of them.
+    /// Its words, to set marks and take changes.
     fn memory_mut(&mut self) -> &mut Memory;
 
-    /// Whether a structure of this shape can have this word in this place.
+    /// Whether a structure of this shape can hold this word at this index.
     fn admits(&self, index: usize, word: u32) -> bool;
 
-    /// Puts a word into its place, and counts what it holds.
+    /// Stores a word at its index and updates the item count.
     ///
     /// # Panics
-    /// There is no such place.
+    /// The index is beyond the end.
     fn put(&mut self, index: usize, word: u32);
 
-    /// The one of this shape with these words.
+    /// A structure of this shape with these words.
     ///
     /// # Errors
-    /// There is no such structure, or these are not its words.
+    /// The shape is invalid, or the words do not match it.
     fn from_words(shape: Shape, words: &[u32]) -> Result<Self, ExchangeError> {
         let mut made = Self::empty(shape)?;
         if words.len() != made.memory().words().len() {
@@ -85,17 +87,17 @@ pub trait Exchange: Sized {
         }
         for (index, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
             if !made.admits(index, *word) {
-                return Err(ExchangeError::Word { index: index as u32 });
+                return Err(ExchangeError::InvalidWord { index: index as u32 });
             }
             made.put(index, *word);
         }
         Ok(made)
     }
 
-    /// Takes over what an update tells: all of it or, if any of it cannot be, nothing. Returns how many words were told.
+    /// Applies an update: all of it or, if any word is invalid, nothing. Returns the number of words.
     ///
     /// # Errors
-    /// The update tells of words that cannot be part of this structure.
+    /// The update contains words that are invalid in this structure.
     fn apply(&mut self, update: &Update<'_>) -> Result<usize, ExchangeError> {
         let words = self.memory().words().len();
         for change in update.changes() {
@@ -104,7 +106,7 @@ pub trait Exchange: Sized {
                 return Err(ExchangeError::Beyond { index: change.index.into(), words });
             }
             if !self.admits(index, change.word) {
-                return Err(ExchangeError::Word { index: change.index });
+                return Err(ExchangeError::InvalidWord { index: change.index });
             }
         }
         update.changes().for_each(|change| self.put(change.index as usize, change.word));
@@ -112,7 +114,7 @@ pub trait Exchange: Sized {
     }
 }
 
-/// An update that was checked: its runs are whole, and none of its words is beyond the filter's.
+/// A validated update: its runs are complete, and all its words are within the filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     bytes: &'a [u8],
@@ -120,8 +122,8 @@ pub struct Update<'a> {
 }
 
 impl<'a> Update<'a> {
-    /// Adds an update that tells these changes to `bytes`. They are put in order; of several of the same word the last one
-    /// is told. At most [`UPDATE_WORDS_MAX`] of them make one update.
+    /// Appends an update with these changes to `bytes`, sorted by index; only the last change of a word is sent. An
+    /// update holds at most [`UPDATE_WORDS_MAX`] changes.
     pub fn encode(changes: &mut Vec<Change>, bytes: &mut Vec<u8>) {
         changes.sort_by_key(|change| change.index);
         // The later of two replaces the earlier.
@@ -139,17 +141,17 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// Adds an update that tells these words, which lie from word `first` on, to `bytes`.
+    /// Appends an update with these words, the first of which has index `first`, to `bytes`.
     pub fn encode_words(first: u32, words: &[u32], bytes: &mut Vec<u8>) {
         if !words.is_empty() {
             encode_run(first.into(), words.iter().copied(), bytes);
         }
     }
 
-    /// Reads an update of a filter of so many words.
+    /// Parses an update of a filter of `filter_words` words.
     ///
     /// # Errors
-    /// The bytes are no update, or tell of words beyond the filter's.
+    /// The bytes are no update, or name words beyond the filter's end.
     pub fn parse(bytes: &'a [u8], filter_words: usize) -> Result<Self, ExchangeError> {
         let (mut rest, mut end, mut words) = (bytes, 0_u64, 0);
         while !rest.is_empty() {
@@ -168,24 +170,24 @@ impl<'a> Update<'a> {
             rest = behind;
         }
         if words > UPDATE_WORDS_MAX {
-            return Err(ExchangeError::Malformed("more words than one update may tell"));
+            return Err(ExchangeError::Malformed("more words than an update may hold"));
         }
         Ok(Self { bytes, words })
     }
 
-    /// How many words it tells.
+    /// The number of words.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.words
     }
 
-    /// It tells nothing.
+    /// Whether it holds no words.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// What it tells, in rising order.
+    /// Its changes, in rising order of index.
     pub fn changes(&self) -> impl Iterator<Item = Change> + use<'a> {
         let (mut rest, mut end) = (self.bytes, 0_u64);
         let runs = core::iter::from_fn(move || {
@@ -196,7 +198,7 @@ impl<'a> Update<'a> {
             Some((first, run.words.as_chunks::<4>().0))
         });
         runs.flat_map(|(first, words)| {
-            // That indices fit was checked.
+            // The indices were validated.
             (first as u32..).zip(words).map(|(index, word)| Change { index, word: u32::from_be_bytes(*word) })
         })
     }
@@ -251,7 +253,7 @@ fn read_number(bytes: &[u8]) -> Result<(u64, &[u8]), ExchangeError> {
             return Ok((number, &bytes[place + 1..]));
         }
     }
-    // Nine times seven bits are more than any place needs.
+    // No index needs more than nine times seven bits.
     Err(ExchangeError::Malformed("a number without end"))
 }
 

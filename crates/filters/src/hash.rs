@@ -1,10 +1,11 @@
-//! Keys: one computation under a secret gives all that any of the structures needs of a key.
+//! Keys: one keyed computation yields all hash values that the structures need.
 //!
-//! Who does not know the secret cannot choose keys that meet in the same cells. A [`KeyHash`] is two words: where the
-//! key's first cell is, and how far it is from there to each of the others (double hashing, which does to balanced
-//! allocations and Bloom filters what independent functions do: Kirsch and Mitzenmacher, "Less hashing, same performance",
-//! 2006; Mitzenmacher, "Balanced allocations and double hashing", 2012). The fingerprint is the low end of the second word,
-//! which the places do not depend on.
+//! Without the secret, an attacker cannot choose keys that collide. A [`KeyHash`] is two words: the index of the key's
+//! first cell, and the distance to each further cell.
+//!
+//! This is double hashing, which serves balanced allocations and Bloom filters as well as independent functions do
+//! (Kirsch and Mitzenmacher, "Less hashing, same performance", 2006; Mitzenmacher, "Balanced allocations and double
+//! hashing", 2012). The fingerprint is the low end of the second word, which does not influence the indices.
 
 use core::fmt;
 
@@ -12,7 +13,7 @@ use core::fmt;
 #[derive(Clone, Copy)]
 pub struct Secret {
     sip: [u64; 2],
-    /// What a 64-bit hash is changed by, and multiplied with: at first, for the place, for the step.
+    /// Values XORed into a 64-bit hash before each multiplication: first, for the index, for the step.
     whitening: [u64; 3],
     multipliers: [u64; 3],
 }
@@ -39,8 +40,8 @@ impl Secret {
         KeyHash { place, step }
     }
 
-    /// Makes of a 64-bit keyed hash all that is needed, by three multiplications. That nobody can choose keys which meet is
-    /// the hash's promise, as SipHash makes it: this only spreads it, evenly even where the hashes are numbers in a row.
+    /// Expands a 64-bit keyed hash by three multiplications. The caller's hash, such as SipHash, must prevent chosen
+    /// collisions; this function only spreads the values, also those of consecutive numbers.
     #[must_use]
     #[inline]
     pub fn spread(&self, hash: u64) -> KeyHash {
@@ -49,29 +50,29 @@ impl Secret {
         KeyHash { place, step }
     }
 
-    /// A number that is the same for the same secret and betrays nothing of it: by it a filter's receiver knows that it can
-    /// look up its own keys.
+    /// A number derived from the secret that does not disclose it. Receivers compare it to verify that both ends hash
+    /// keys alike.
     #[must_use]
     pub fn check(&self) -> u64 {
         siphash128(self.sip, b"the same secret?")[0]
     }
 }
 
-/// Both halves of the product, as one.
+/// XOR of both halves of the product.
 #[inline]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Spreads a word that no attacker chooses: fingerprints, and the words of a digest.
+/// Mixes a word that no attacker chooses: fingerprints, and the words of a digest.
 #[inline]
 #[must_use]
 pub const fn mix(word: u64) -> u64 {
     fold(word ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93)
 }
 
-/// The hash of a key: all that the structures know of it.
+/// The hash of a key, from which every structure derives indices and fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash {
     place: u64,
@@ -79,7 +80,7 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// Which of `range` places is the key's with number `number`.
+    /// The key's index with number `number`, below `range`.
     #[must_use]
     #[inline(always)]
     pub const fn index(self, number: u64, range: u64) -> usize {
@@ -87,14 +88,14 @@ impl KeyHash {
         ((place as u128 * range as u128) >> 64) as usize
     }
 
-    /// So many bits of the key, 31 at most, that its places tell nothing about.
+    /// The lowest `bits` bits of the key's second word, at most 31. They are independent of the indices.
     #[must_use]
     #[inline(always)]
     pub const fn fingerprint(self, bits: u32) -> u32 {
         self.step as u32 & ((1 << bits) - 1)
     }
 
-    /// The 64 bits by which an exact table tells keys apart.
+    /// The 64 bits that distinguish keys in an exact table.
     #[must_use]
     #[inline(always)]
     pub const fn whole(self) -> u64 {
@@ -122,7 +123,7 @@ impl SipState {
     fn new(key: [u64; 2]) -> Self {
         Self([
             key[0] ^ u64::from_be_bytes(*b"somepseu"),
-            // What tells 128 bits of output from 64.
+            // Selects 128 bits of output instead of 64.
             key[1] ^ u64::from_be_bytes(*b"dorandom") ^ 0xee,
             key[0] ^ u64::from_be_bytes(*b"lygenera"),
             key[1] ^ u64::from_be_bytes(*b"tedbytes"),
@@ -192,9 +193,9 @@ mod tests {
         }
     }
 
-    /// Numbers that follow each other are the least random keys there are.
+    /// Consecutive numbers are the least random keys.
     #[test]
-    fn places_and_fingerprints_of_numbers_in_a_row_are_spread_evenly() {
+    fn consecutive_numbers_are_spread_evenly() {
         const KEYS: u64 = 1 << 20;
         const BINS: u64 = 1 << 10;
         let secret = Secret::new([3, 4]);

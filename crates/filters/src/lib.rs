@@ -1,20 +1,22 @@
-//! Sets and maps in a few bits an item, which are sometimes wrong, and the mathematics of how often.
+//! Approximate sets and maps of a few bits an item, and the mathematics of their error rates.
 //!
 //! A backup that holds the fingerprint and the state of each connection instead of its record needs five bytes for it
-//! instead of hundreds. The structures are those of MLCBF and what one would take instead today:
+//! instead of hundreds. The structures are the multi-level filter of [MLCBF] and its comparators:
 //!
-//! | module | holds | wrong in that |
+//! | module | holds | error |
 //! |---|---|---|
-//! | [`bloom`] | a set that only grows | it says yes of what is not in it |
-//! | [`counting_bloom`] | a multiset, in 4-bit counters | the same |
-//! | [`stateful_bloom`] | states, in cells with counters | the same, or it does not know the state |
-//! | [`d_left`] | a multiset or states, in subtables of the same size | yes of what is not in it |
-//! | [`multi_level`] | the same, in levels that become smaller | the same |
+//! | [`bloom`] | a set that only grows | false positives |
+//! | [`counting_bloom`] | a multiset, in 4-bit counters | false positives |
+//! | [`stateful_bloom`] | states, in cells with counters | false positives, or an unknown state |
+//! | [`d_left`] | a multiset or states, in subtables of the same size | false positives |
+//! | [`multi_level`] | a multiset or states, in levels of decreasing size | false positives |
 //!
-//! All take a [`KeyHash`], made from a key by one computation under a [`Secret`], and lie in words of 32 bits in whole cache
-//! lines ([`memory`]), so that all of them can be told to another node: whole, or what changed since a mark, compared by
-//! digests ([`exchange`]). What they should cost and how often they should be wrong is computed by [`theory`]. How they ask for
-//! memory before they read it ([`prefetch`]), the rooms below do as well.
+//! All take a [`KeyHash`], computed from a key once under a [`Secret`]. They store 32-bit words in whole cache lines
+//! ([`memory`]), so a sender can replicate any of them: whole, or the words that changed since a mark; receivers
+//! compare digests ([`exchange`]).
+//!
+//! [`theory`] computes expected cost and error rates. [`prefetch`] loads cache lines ahead of use, here and in other
+//! crates.
 //!
 //! ```
 //! use filters::{MultiLevel, MultiLevelShape, Secret, States};
@@ -28,7 +30,7 @@
 //! assert_eq!(filter.lookup(key), None);
 //! ```
 //!
-//! It knows no clock, socket, thread or randomness: where a choice is to be random, it comes from the key's hash.
+//! The crate knows no clock, socket, thread or randomness: random choices derive from the key's hash.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -59,16 +61,16 @@ pub use multi_level::{Counters, MultiLevel, States};
 pub use shape::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError, StatefulBloomShape};
 pub use stateful_bloom::StatefulBloom;
 
-/// There is no room for the key where it would be looked for.
+/// None of the key's buckets has a free cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("every cell that could hold the key is taken: the filter needs more cells for so many items")]
 pub struct Full;
 
-/// What became of an item that was to be inserted.
+/// The result of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
-    /// It got a cell of its own.
+    /// It occupies a new cell.
     Placed,
-    /// Its fingerprint was there already, with this state or count: the key itself, or one that looks like it.
+    /// Its fingerprint was present, with this state or count: the key itself, or a colliding one.
     Matched(u16),
 }

@@ -1,8 +1,8 @@
-//! Words of 32 bits in whole cache lines, and which of them changed since a mark.
+//! Words of 32 bits in whole cache lines, with change tracking since a mark.
 //!
-//! Every structure of this crate lies in such a memory. What changed is known by the word: a cell of the structures with
-//! fingerprints, eight counters of a counting Bloom filter. A mark costs a bit a word, and what is taken from it is bounded
-//! by whoever takes it; words that changed again before they were taken are taken once, as they are then.
+//! Every structure of this crate stores its words in such a memory, which tracks changes by word: a cell of a filter
+//! with fingerprints, or eight counters of a counting Bloom filter. A mark costs a bit a word. The caller bounds how
+//! many changes it takes; a word that changed repeatedly is taken once, with its current value.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,27 +14,27 @@ use crate::prefetch::prefetch;
 
 /// Words in a cache line.
 pub const WORDS_PER_LINE: usize = 16;
-/// Marks that a memory has at once: a peer has one each. More are refused.
+/// The maximum number of marks: one for each peer. More are refused.
 pub const MARKS_MAX: usize = 8;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub(crate) struct Line([u32; WORDS_PER_LINE]);
 
-/// A mark, by which it is known what changed since.
+/// A mark, which tracks the words that changed after it was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkId(u8);
 
-/// A word that changed, as it is now.
+/// A changed word with its current value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Its place.
+    /// The word's index.
     pub index: u32,
-    /// The word.
+    /// The word's value.
     pub word: u32,
 }
 
-/// Why there is no further mark.
+/// Why no further mark can be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a filter has at most {MARKS_MAX} marks: give back those of peers that are gone")]
 pub struct TooManyMarks;
@@ -44,13 +44,13 @@ pub struct TooManyMarks;
 pub struct Memory {
     lines: Vec<Line>,
     words: usize,
-    /// Whether there is any mark: asked at each change.
+    /// Whether any mark is set: tested at each change.
     is_marked: bool,
     marks: Vec<Option<Mark>>,
 }
 
 impl Memory {
-    /// So many words, all zero.
+    /// A memory of this many words, all zero.
     #[must_use]
     pub fn new(words: usize) -> Self {
         let lines = vec![Line([0; WORDS_PER_LINE]); words.div_ceil(WORDS_PER_LINE)];
@@ -64,7 +64,7 @@ impl Memory {
         &words[..self.words]
     }
 
-    /// What it takes, in bytes, without marks.
+    /// Its size in bytes, without marks.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
@@ -76,25 +76,25 @@ impl Memory {
         &self.lines
     }
 
-    /// The word with number `index`.
+    /// The word at `index`.
     ///
     /// # Panics
-    /// There is no such word.
+    /// The index is beyond the end.
     #[must_use]
     #[inline(always)]
     pub fn word(&self, index: usize) -> u32 {
         self.lines[index / WORDS_PER_LINE].0[index % WORDS_PER_LINE]
     }
 
-    /// The group with number `index` of `WORDS` words, a divisor of those in a line.
+    /// The group at `index` of `WORDS` words, a divisor of those in a line.
     ///
     /// # Panics
-    /// There is no such group.
+    /// The index is beyond the end.
     #[must_use]
     #[inline(always)]
     pub fn group<const WORDS: usize>(&self, index: usize) -> &[u32; WORDS] {
         const { assert!(WORDS_PER_LINE.is_multiple_of(WORDS)) }
-        // In one row, so that finding a group takes one multiplication by a constant.
+        // One contiguous slice, so that a group's address takes one multiplication by a constant.
         let groups = <[[u32; WORDS]]>::ref_from_bytes(self.lines.as_bytes()).expect("lines are whole groups");
         &groups[index]
     }
@@ -104,10 +104,10 @@ impl Memory {
         prefetch(&self.lines, index / WORDS_PER_LINE, 0);
     }
 
-    /// Puts a word into its place.
+    /// Stores a word at its index.
     ///
     /// # Panics
-    /// There is no such place.
+    /// The index is beyond the end.
     #[inline(always)]
     pub fn set(&mut self, index: usize, word: u32) {
         self.lines[index / WORDS_PER_LINE].0[index % WORDS_PER_LINE] = word;
@@ -124,7 +124,7 @@ impl Memory {
     /// Marks this moment.
     ///
     /// # Errors
-    /// There are [`MARKS_MAX`] marks already.
+    /// [`MARKS_MAX`] marks are set.
     pub fn mark(&mut self) -> Result<MarkId, TooManyMarks> {
         let place = match self.marks.iter().position(Option::is_none) {
             Some(place) => place,
@@ -151,14 +151,14 @@ impl Memory {
         self.marks.get_mut(usize::from(mark.0))?.as_mut()
     }
 
-    /// How many words changed since the mark and were not taken yet. None of a mark that was given back.
+    /// The number of words that changed since the mark and were not taken. Zero for a mark that was given back.
     #[must_use]
     pub fn changed(&self, mark: MarkId) -> usize {
         self.marks.get(usize::from(mark.0)).and_then(Option::as_ref).map_or(0, |mark| mark.changed)
     }
 
-    /// Takes at most `limit` of the words that changed since the mark, in rising order from where the last call left off, and
-    /// adds them to `changes`. Returns how many are left.
+    /// Appends at most `limit` words that changed since the mark to `changes`, in rising order from the end of the last
+    /// call. Returns how many are left.
     pub fn take_changes(&mut self, mark: MarkId, limit: usize, changes: &mut Vec<Change>) -> usize {
         let Self { lines, marks, .. } = self;
         let Some(mark) = marks.get_mut(usize::from(mark.0)).and_then(Option::as_mut) else { return 0 };
@@ -170,24 +170,24 @@ impl Memory {
         mark.changed
     }
 
-    /// What was taken did not arrive: these words count as changed again.
+    /// Marks words as changed once more because the datagram that carried them was lost.
     pub fn give_back(&mut self, mark: MarkId, indices: impl IntoIterator<Item = u32>) {
         let words = self.words;
         let Some(mark) = self.marked(mark) else { return };
         indices.into_iter().filter(|index| (*index as usize) < words).for_each(|index| mark.note(index as usize));
     }
 
-    /// All words count as changed: the receiver has nothing.
+    /// Marks all words as changed: the receiver has none.
     pub fn change_all(&mut self, mark: MarkId) {
         let words = self.words;
         let Some(mark) = self.marked(mark) else { return };
         (0..words).for_each(|index| mark.note(index));
     }
 
-    /// A sum over `words`, by which two memories are compared: the same for the same words, whatever their way there.
-    /// Sections of a memory are compared on their own, and the sums of sections add up (wrapping) to the whole's.
+    /// A sum over `words` that is equal for equal words, regardless of their history. The sums of adjacent sections add
+    /// up (wrapping) to the sum of the whole.
     ///
-    /// Not a secret's work: it finds what was lost, not what was forged.
+    /// It detects losses, not forgery: it is no cryptographic hash.
     #[must_use]
     pub fn digest(&self, words: core::ops::Range<usize>) -> u64 {
         let words = words.start.min(self.words)..words.end.min(self.words);
@@ -199,12 +199,12 @@ impl Memory {
     }
 }
 
-/// Which words changed: a bit each.
+/// The changed words, a bit for each.
 #[derive(Clone)]
 struct Mark {
     bits: Vec<u64>,
     changed: usize,
-    /// Where to look next, in words of `bits`.
+    /// Where the search continues, as an index into `bits`.
     next: usize,
 }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_since_a_mark_is_taken_once_and_as_it_is_then() {
+    fn changed_words_are_taken_once_with_their_current_value() {
         let mut memory = Memory::new(1000);
         memory.set(3, 1);
         let mark = memory.mark().expect("the first");
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_taker_gets_round_to_everything() {
+    fn bounded_takes_eventually_return_every_change() {
         let mut memory = Memory::new(300);
         let mark = memory.mark().expect("the first");
         memory.change_all(mark);
         let mut all = Vec::new();
         while memory.changed(mark) > 0 {
-            // The first words change all the time, and must not keep the last ones from being told.
+            // The first words change all the time, and must not starve the last ones.
             memory.set(0, all.len() as u32);
             all.extend(taken(&mut memory, mark, 7));
             assert!(all.len() < 400, "a turn takes more than it brings");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_again_to_whom_it_was_lost() {
+    fn lost_words_are_retransmitted_to_the_receiver_that_lost_them() {
         let mut memory = Memory::new(64);
         let [one, other] = [memory.mark().expect("the first"), memory.mark().expect("the second")];
         memory.set(5, 1);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_depend_on_words_and_places_and_not_on_the_way_there() {
+    fn digests_depend_on_words_and_indices_but_not_on_history() {
         let memory = |words: &[(usize, u32)]| {
             let mut memory = Memory::new(100);
             words.iter().for_each(|(index, word)| memory.set(*index, *word));

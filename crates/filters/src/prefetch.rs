@@ -1,10 +1,10 @@
-//! Asking the processor to fetch memory that will be read soon.
+//! Prefetches memory that will be read soon.
 
 /// Bytes that one prefetch fetches.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// Fetches the cache line `offset_bytes` into element `index` of `elements`. A hint: an element that does not exist is
-/// no error.
+/// Prefetches the cache line `offset_bytes` into element `index` of `elements`. It is a hint: an index beyond the end
+/// is permitted.
 #[inline(always)]
 pub fn prefetch<T>(elements: &[T], index: usize, offset_bytes: usize) {
     let line = elements.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(offset_bytes);

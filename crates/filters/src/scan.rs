@@ -1,6 +1,6 @@
-//! Looking at all cells of a bucket at once.
+//! Compares all cells of a bucket at once.
 
-/// Which of the cells agree with `pattern` in the bits of `mask`: the lowest bit is the first cell.
+/// The cells that equal `pattern` in the bits of `mask`: the lowest bit is the first cell.
 #[inline(always)]
 #[must_use]
 pub fn matches<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, pattern: u32) -> u32 {
@@ -12,7 +12,7 @@ pub fn matches<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, pattern: u32
     matches_one_by_one(cells, mask, pattern)
 }
 
-/// Which of the cells have their top bit set: the lowest bit is the first cell.
+/// The cells with their top bit set: the lowest bit is the first cell.
 #[inline(always)]
 #[must_use]
 pub fn top_bits<const CELLS: usize>(cells: &[u32; CELLS]) -> u32 {
@@ -47,7 +47,7 @@ fn in_a_row(found: [u32; 4]) -> u32 {
     found.into_iter().rev().fold(0, |row, bits| row << 8 | bits)
 }
 
-/// What every processor can do.
+/// The portable comparison.
 #[inline(always)]
 fn matches_one_by_one<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, pattern: u32) -> u32 {
     cells.iter().enumerate().fold(0, |found, (index, cell)| found | u32::from(cell & mask == pattern) << index)
@@ -83,7 +83,7 @@ mod vector {
         }
     }
 
-    /// Four buckets share the instructions that narrow and gather what was found.
+    /// Compares four buckets; they share the instructions that narrow and gather the results.
     #[inline(always)]
     pub(super) fn matches_4_by_8(buckets: [&[u32; 8]; 4], mask: u32, pattern: u32) -> u32 {
         gather(buckets.map(|cells| {
@@ -106,7 +106,7 @@ mod vector {
     fn gather(lanes: [[__m128i; 2]; 4]) -> u32 {
         // SAFETY: these instructions are SSE2's, which every x86_64 has, and they touch no memory.
         unsafe {
-            // Narrowed with saturation, a number keeps its sign.
+            // Saturated narrowing keeps a number's sign.
             let [a, b, c, d] = lanes.map(|[low, high]| _mm_packs_epi32(low, high));
             let low = _mm_movemask_epi8(_mm_packs_epi16(a, b)) as u32;
             low | (_mm_movemask_epi8(_mm_packs_epi16(c, d)) as u32) << 16
@@ -119,7 +119,7 @@ mod vector {
         let (low, high): (__m128i, __m128i) = (zerocopy::transmute!(*low), zerocopy::transmute!(*high));
         // SAFETY: these instructions are SSE2's, which every x86_64 has, and they touch no memory.
         unsafe {
-            // Narrowed with saturation, a number keeps its sign.
+            // Saturated narrowing keeps a number's sign.
             let words = _mm_packs_epi32(low, high);
             _mm_movemask_epi8(_mm_packs_epi16(words, _mm_setzero_si128())) as u32
         }
@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         /// Few distinct cells, so that several match.
         #[test]
-        fn the_vector_scan_finds_what_the_portable_one_finds(
+        fn the_vector_scan_equals_the_portable_scan(
             cells in proptest::array::uniform8(prop_oneof![0_u32..3, (0_u32..3).prop_map(|low| low | 1 << 31)]),
             pattern in prop_oneof![0_u32..3, (0_u32..3).prop_map(|low| low | 1 << 31)],
             mask in prop_oneof![Just(u32::MAX), Just(1 << 31), Just(1 << 31 | 1)],

@@ -1,4 +1,4 @@
-//! What a structure looks like: all that must be the same for two of them to be exchanged, and its form in messages.
+//! The shape of a structure: all parameters that must be equal for replication, and their encoding.
 //!
 //! A shape is 32 bytes, in network order:
 //!
@@ -8,53 +8,53 @@
 //!                hashes  bucket  bits          bits      content           per mille                 the secret
 //! ```
 //!
-//! The size is in bits (Bloom filter), counters (counting), or cells. What a kind does not have is zero.
+//! The size is in bits (Bloom filter), counters (counting), or cells. Fields that a kind lacks are zero.
 
-/// Levels that a multi-level filter has at most.
+/// The maximum number of levels of a multi-level filter.
 pub const LEVELS_MAX: u64 = 8;
-/// Cells that a bucket has at most.
+/// The maximum number of cells of a bucket.
 pub const CELLS_PER_BUCKET_MAX: u64 = 8;
-/// Hash functions that a Bloom filter has at most.
+/// The maximum number of hash functions of a Bloom filter.
 pub const HASHES_MAX: u64 = 16;
-/// Words that a structure has at most: a gigabyte.
+/// The maximum number of words of a structure: a gigabyte.
 pub const WORDS_MAX: u64 = 1 << 28;
-/// Bits of a state at most.
+/// The maximum number of bits of a state.
 pub const STATE_BITS_MAX: u64 = 16;
-/// Fewer bits of a fingerprint tell nothing apart.
+/// The least number of fingerprint bits that distinguishes items usefully.
 pub const FINGERPRINT_BITS_MIN: u64 = 4;
-/// Bits of a shape in messages.
+/// The size of an encoded shape.
 pub const SHAPE_BYTES: usize = 32;
-/// What this form of a shape says of itself.
+/// The version of this encoding.
 const VERSION: u8 = 1;
-/// Bits of a cell beside the one that says it is taken.
+/// Bits of a cell beside the "taken" bit.
 const CELL_BITS: u64 = 31;
 
-/// A structure that cannot be: misuse, or a peer that sends what it must not.
+/// An invalid shape: misuse, or an invalid message of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// A figure is out of its range.
+    /// A parameter is out of its range.
     #[error("{what}: {value}, allowed are {least} to {most}")]
     OutOfRange {
         /// Which figure.
         what: &'static str,
-        /// What it is.
+        /// The rejected value.
         value: u64,
-        /// The least that is allowed.
+        /// The minimum.
         least: u64,
-        /// The most that is allowed.
+        /// The maximum.
         most: u64,
     },
-    /// The bytes are not a shape's.
-    #[error("these bytes do not tell a filter's shape: {0}")]
+    /// The bytes are no encoded shape.
+    #[error("these bytes are no encoded filter shape: {0}")]
     Malformed(&'static str),
     /// The bytes are of a later version.
-    #[error("the filter's shape is told in version {0}, this program knows version 1")]
+    #[error("the filter's shape is encoded in version {0}, this program supports version 1")]
     Version(u8),
-    /// A structure of a kind that this one is not.
-    #[error("the peer's filter is of another kind or shape than ours: both must be configured alike")]
+    /// The structure is of another kind.
+    #[error("the peer's filter has another kind or shape than this node's: configure both alike")]
     OtherShape,
     /// Keys are hashed under another secret.
-    #[error("the peer's filter is under another secret than ours: both must be given the same")]
+    #[error("the peer's filter uses another secret than this node's: configure the same on both")]
     OtherSecret,
 }
 
@@ -103,7 +103,7 @@ pub struct StatefulBloomShape {
     pub cells: u64,
     /// Cells a key (k).
     pub hashes: u8,
-    /// Bits of a state, whose highest value is taken by "several": 4 (four cells a word) or 12 (two).
+    /// Bits of a state, whose highest value means "several": 4 (four cells a word) or 12 (two).
     pub state_bits: u8,
 }
 
@@ -127,25 +127,25 @@ impl StatefulBloomShape {
     }
 }
 
-/// Where a new item goes.
+/// The bucket for a new item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insertion {
-    /// Into the first of its buckets with a free cell (FA).
+    /// The first of its buckets with a free cell (FA).
     FirstAvailable,
-    /// Into the bucket with the fewest items, of several the first (LL).
+    /// The bucket with the fewest items, the first of several (LL).
     LeastLoad,
 }
 
 /// A multi-level filter; with a ratio of 1000 and least-load insertion a d-left filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MultiLevelShape {
-    /// Cells of all levels (n). Levels are of whole buckets, so there may be a few less.
+    /// Cells of all levels (n). Levels consist of whole buckets, so there may be slightly fewer.
     pub cells: u64,
     /// Levels (D).
     pub levels: u8,
     /// Cells a bucket (H).
     pub cells_per_bucket: u8,
-    /// A level's size over that of the level before it, in thousandths (R).
+    /// The ratio of a level's size to the one before it, in thousandths (R).
     pub ratio_per_mille: u16,
     /// Bits of a fingerprint (F).
     pub fingerprint_bits: u8,
@@ -156,12 +156,12 @@ pub struct MultiLevelShape {
 }
 
 impl MultiLevelShape {
-    /// The seed's default, FA(4,8) with R = 0.5, for so many items at 85 % of its cells, where an insertion that finds no room
-    /// is all but impossible. The fingerprint has the bits that the content leaves of a cell of 32.
+    /// The default of [MLCBF], FA(4,8) with R = 0.5, for `items` items at a load of 85 %, where insertions practically
+    /// never fail. The fingerprint has the bits of a 32-bit cell beyond the content.
     #[must_use]
     pub const fn for_items(items: u64, content_bits: u8) -> Self {
         Self {
-            // Nine tenths of the maximum load; small filters overflow earlier, as they are less even.
+            // Nine tenths of the maximum load; small filters overflow earlier, as their buckets are less even.
             cells: items * 100 / 85 + 128,
             levels: 4,
             cells_per_bucket: 8,
@@ -172,22 +172,22 @@ impl MultiLevelShape {
         }
     }
 
-    /// Words from a bucket to the next: buckets do not cross cache lines.
+    /// The stride between buckets, in words: buckets do not cross cache lines.
     pub(crate) const fn stride(self) -> usize {
         (self.cells_per_bucket as usize).next_power_of_two()
     }
 
-    /// Which bits of 64 are cells, with as many a level as there are words from a bucket to the next.
+    /// The bits of 64 that represent cells, with as many a level as the stride.
     pub(crate) fn cells_mask(self) -> u64 {
         let of_bucket = (1 << self.cells_per_bucket) - 1_u64;
         (0..usize::from(self.levels)).fold(0, |mask, level| mask | of_bucket << (level * self.stride()))
     }
 
-    /// Buckets of each level (BN): those of the first are n / (H · R0), rounded down, R0 = 1 + R + R² + …; those of each
-    /// further one R times as many as of the one before it, rounded down.
+    /// Buckets of each level (BN): the first has n / (H · R0), rounded down, with R0 = 1 + R + R² + …; each further
+    /// level has R times as many as the one before it, rounded down.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn buckets(self) -> Result<[u64; LEVELS_MAX as usize], ShapeError> {
         check("levels", self.levels.into(), 2, LEVELS_MAX)?;
         check("cells a bucket", self.cells_per_bucket.into(), 1, CELLS_PER_BUCKET_MAX)?;
@@ -197,7 +197,7 @@ impl MultiLevelShape {
         check("fingerprint bits", self.fingerprint_bits.into(), FINGERPRINT_BITS_MIN, left)?;
         check("cells", self.cells, 1, WORDS_MAX)?;
         let (ratio, levels) = (u128::from(self.ratio_per_mille), u32::from(self.levels));
-        // All in thousandths to the power of the last level, so that nothing is rounded before the end.
+        // All in thousandths to the power of the last level, so that only the result is rounded.
         let sum: u128 = (0..levels).map(|level| ratio.pow(level) * 1000_u128.pow(levels - 1 - level)).sum();
         let whole = u128::from(self.cells) * 1000_u128.pow(levels - 1);
         let mut size = (whole / (u128::from(self.cells_per_bucket) * sum)) as u64;
@@ -215,10 +215,10 @@ impl MultiLevelShape {
     }
 }
 
-/// What is in the cells of a multi-level filter.
+/// The content of a multi-level filter's cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// How often an item was inserted.
+    /// The number of insertions of an item.
     Counters,
     /// An item's state.
     States,
@@ -238,10 +238,10 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// How many words a structure of this shape has.
+    /// The number of words of a structure of this shape.
     ///
     /// # Errors
-    /// There is no such structure.
+    /// The shape is invalid.
     pub fn words(self) -> Result<usize, ShapeError> {
         let words = match self {
             Self::Bloom(shape) => shape.words(),
@@ -252,7 +252,7 @@ impl Shape {
         words.map(|words| words as usize)
     }
 
-    /// The shape as messages tell it, with the [check](crate::Secret::check) of the secret that keys are hashed under.
+    /// The encoded shape, with the [check](crate::Secret::check) of the secret that keys are hashed under.
     #[must_use]
     pub fn encode(self, secret_check: u64) -> [u8; SHAPE_BYTES] {
         let (kind, bytes, ratio, size) = match self {
@@ -276,10 +276,10 @@ impl Shape {
         encoded
     }
 
-    /// Reads a shape from a message. It is one that can be built; whether it is small enough to be is the reader's to say.
+    /// Decodes a shape from a message. The result can be built; the caller must limit its size.
     ///
     /// # Errors
-    /// The bytes are not a shape's, or not of a structure that can be, or its keys are hashed under another secret.
+    /// The bytes are no valid shape, or its keys are hashed under another secret.
     pub fn decode(bytes: &[u8], secret_check: u64) -> Result<Self, ShapeError> {
         let bytes: &[u8; SHAPE_BYTES] = bytes.try_into().map_err(|_| ShapeError::Malformed("not 32 bytes"))?;
         let [version, kind, hashes, cells_per_bucket, fingerprint_bits, content_bits, policy, ..] = *bytes;
@@ -314,7 +314,7 @@ impl Shape {
         if word(24) != secret_check {
             return Err(ShapeError::OtherSecret);
         }
-        // What a kind does not have is zero: so there is one form of each shape.
+        // Unused fields must be zero, so each shape has one encoding.
         if shape.encode(secret_check) == *bytes {
             Ok(shape)
         } else {

@@ -1,9 +1,9 @@
 //! States in the cells of a counting Bloom filter (Bonomi et al., "Beyond Bloom filters: from approximate membership checks
 //! to approximate state machines", 2006: the "stateful Bloom filter").
 //!
-//! A cell has a counter of four bits and the state that all its items have, or "several". It is what MLCBF compares the
-//! filters with fingerprints with: a change of state is one message a cell, and items that share all their cells with
-//! others are no longer known by their state.
+//! A cell has a four-bit counter and the state that all its items share, or "several". It is a comparator in [MLCBF]: a
+//! change of state changes each of the key's cells, and the state of an item is unknown if it shares all its cells with
+//! items in other states.
 
 use crate::bloom::last_word_mask;
 use crate::counting_bloom::COUNTER_MAX;
@@ -12,12 +12,12 @@ use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{Shape, ShapeError, StatefulBloomShape};
 
-/// What is known of a key's state.
+/// The result of looking up a key's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     /// This is its state.
     State(u16),
-    /// It is in the filter, but all its cells are shared with items of other states.
+    /// The filter contains it, but all its cells are shared with items in other states.
     Several,
 }
 
@@ -28,7 +28,7 @@ pub struct StatefulBloom {
     shape: StatefulBloomShape,
 }
 
-/// A cell: how many items it has, and their state. [`StatefulBloom::several`] where they differ.
+/// A cell: the number of its items, and their state, or [`StatefulBloom::several`] where they differ.
 #[derive(Clone, Copy)]
 struct Cell {
     count: u32,
@@ -39,18 +39,18 @@ impl StatefulBloom {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn new(shape: StatefulBloomShape) -> Result<Self, ShapeError> {
         Ok(Self { memory: Memory::new(Shape::StatefulBloom(shape).words()?), shape })
     }
 
-    /// The highest state that it can hold.
+    /// The highest permitted state.
     #[must_use]
     pub const fn state_max(&self) -> u16 {
         (1 << self.shape.state_bits) - 2
     }
 
-    /// The state that stands for several.
+    /// The state value that means "several".
     const fn several(&self) -> u32 {
         (1 << self.shape.state_bits) - 1
     }
@@ -60,7 +60,7 @@ impl StatefulBloom {
         (0..u64::from(hashes)).map(move |number| key.index(number, cells))
     }
 
-    /// In which word a cell is, and how far up.
+    /// The index of the cell's word, and the bit offset in it.
     const fn place(&self, cell: usize) -> (usize, u32) {
         let bits = 4 + self.shape.state_bits as usize;
         let per_word = 32 / bits;
@@ -83,7 +83,7 @@ impl StatefulBloom {
         }
     }
 
-    /// Adds a key with its state. It must not be in the filter already: that is [`StatefulBloom::modify`].
+    /// Inserts a key with its state. It must be absent; [`StatefulBloom::modify`] changes a present one.
     ///
     /// # Panics
     /// The state is beyond [`StatefulBloom::state_max`].
@@ -98,7 +98,7 @@ impl StatefulBloom {
         }
     }
 
-    /// Gives a key of the filter another state. Returns whether it can be in it; if not, nothing changes.
+    /// Changes the state of a key. Returns whether the filter may contain it; if not, nothing changes.
     ///
     /// # Panics
     /// The state is beyond [`StatefulBloom::state_max`].
@@ -116,8 +116,8 @@ impl StatefulBloom {
         true
     }
 
-    /// The key's state; nothing if it is not in the filter. Items of one state in one of its cells and of another in the
-    /// next say that it is in neither.
+    /// The key's state, or none if the filter does not contain it. Cells with two different states show that the key is
+    /// absent.
     #[must_use]
     pub fn lookup(&self, key: KeyHash) -> Option<Known> {
         let mut known = Known::Several;
@@ -136,7 +136,7 @@ impl StatefulBloom {
         Some(known)
     }
 
-    /// Takes a key out. Returns whether it can have been in it; if not, nothing changes.
+    /// Removes a key. Returns whether the filter may have contained it; if not, nothing changes.
     pub fn remove(&mut self, key: KeyHash) -> bool {
         if self.lookup(key).is_none() {
             return false;
@@ -144,7 +144,7 @@ impl StatefulBloom {
         for place in self.cells(key) {
             let cell = self.cell(place);
             match cell.count {
-                // Full, or counted down by the key's other place in the same cell.
+                // Saturated, or already decremented because two hashes of the key share the cell.
                 COUNTER_MAX | 0 => {}
                 1 => self.set(place, Cell { count: 0, state: 0 }),
                 count => self.set(place, Cell { count: count - 1, ..cell }),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_items_in_the_same_cells_the_states_are_not_known() {
+    fn items_sharing_all_cells_have_an_unknown_state() {
         let mut filter = filter(1, 1, 12);
         filter.insert(key(1), 5);
         filter.insert(key(2), 5);
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_in_it_is_found_and_a_state_that_is_known_is_right(
+        fn inserted_keys_are_found_and_known_states_are_right(
             steps in proptest::collection::vec((0_u64..30, 0_u8..3, 0_u16..4), 0..120),
             hashes in 1_u8..5, wide: bool,
         ) {
@@ -257,7 +257,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                // A full counter stays, and so may a state that nobody has any more.
+                // A saturated counter stays, and may keep the state of a removed item.
                 prop_assume!((0..97).all(|cell| filter.cell(cell).count < COUNTER_MAX));
                 for (number, state) in &model {
                     let found = filter.lookup(key(*number));

@@ -1,29 +1,29 @@
-//! What the structures should cost and how often they should be wrong, by the equations of MLCBF and of those who
-//! invented them. Tests beside the structures hold them to it.
+//! Expected cost and error rates of the structures, by the equations of [MLCBF] and of the structures' inventors. Tests
+//! beside the structures verify them.
 //!
-//! The equations suppose that hashes are uniform and independent, and that nothing is removed.
+//! The equations assume uniform and independent hashes, and no removals.
 
 use crate::shape::{LEVELS_MAX, MultiLevelShape, ShapeError};
 
 const LEVELS: usize = LEVELS_MAX as usize;
 
-/// The share of keys that are not in a Bloom filter of `bits` bits (or counters) and yet are found:
-/// (1 − (1 − 1/m)^kn)^k, which the seed approximates by e (section 1.1.3).
+/// The false positive rate of a Bloom filter of `bits` bits (or counters): (1 − (1 − 1/m)^kn)^k, which [MLCBF]
+/// approximates by e (section 1.1.3).
 #[must_use]
 pub fn bloom_false_positive(bits: u64, hashes: u8, items: u64) -> f64 {
     let zero = power(1.0 - 1.0 / bits as f64, u64::from(hashes) * items);
     power(1.0 - zero, hashes.into())
 }
 
-/// The number of hashes that makes false positives fewest: m/n · ln 2, to the nearest whole number.
+/// The number of hashes that minimises false positives: m/n · ln 2, to the nearest whole number.
 #[must_use]
 pub fn bloom_hashes(bits: u64, items: u64) -> u8 {
     let best = bits as f64 / items.max(1) as f64 * core::f64::consts::LN_2;
     (best + 0.5).clamp(1.0, 255.0) as u8
 }
 
-/// Bits of the digest beside a counting Bloom filter that change with an item, by equations 2 and 3 of the seed (P01 and
-/// P10), over all of its bits.
+/// Changed bits per item of the digest beside a counting Bloom filter, by equations 2 and 3 of [MLCBF] (P01 and P10),
+/// over all bits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DigestEvents {
     /// Bits that become one when an item is inserted.
@@ -33,7 +33,7 @@ pub struct DigestEvents {
 }
 
 impl DigestEvents {
-    /// In a filter of so many counters that holds so many items.
+    /// For a filter of `counters` counters with `items` items.
     #[must_use]
     pub fn at(counters: u64, hashes: u8, items: u64) -> Self {
         let (hashes, others) = (f64::from(hashes), u64::from(hashes) * items);
@@ -45,7 +45,8 @@ impl DigestEvents {
     }
 }
 
-/// What comes of inserting items into a multi-level filter by first available (section 3.1, equations 3 to 5).
+/// The expected result of inserting items into a multi-level filter by first available ([MLCBF] section 3.1, equations
+/// 3 to 5).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FirstAvailable {
     shape: MultiLevelShape,
@@ -55,16 +56,16 @@ pub struct FirstAvailable {
     pub success: [f64; LEVELS],
     /// Items that fit no level: n_overflow of the last.
     pub overflow: f64,
-    /// What a search costs on average that finds its item in a level, beside the levels before it: the places of a bucket's
-    /// items, averaged over the items.
+    /// The average cost of a successful search within a level, without the levels before it: an item's position in its
+    /// bucket, averaged over the items.
     within: [f64; LEVELS],
 }
 
 impl FirstAvailable {
-    /// After so many items were inserted into a filter of this shape.
+    /// After inserting `items` items into a filter of this shape.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn of(shape: MultiLevelShape, items: u64) -> Result<Self, ShapeError> {
         let buckets = shape.buckets()?.map(|buckets| buckets as f64);
         let mut left = items as f64;
@@ -78,7 +79,7 @@ impl FirstAvailable {
         Ok(Self { shape, items: items as f64, buckets, success, overflow: left, within })
     }
 
-    /// The expected number of items a bucket in each level: α.
+    /// The expected number of items in a bucket of each level: α.
     #[must_use]
     pub fn load_factors(&self) -> [f64; LEVELS] {
         core::array::from_fn(
@@ -92,17 +93,18 @@ impl FirstAvailable {
         self.success.map(|success| success / self.items)
     }
 
-    /// Cells that a search looks at which finds nothing: Σα (equation 4).
+    /// The cost in cells of an unsuccessful search: Σα (equation 4).
     #[must_use]
     pub fn unsuccessful_search_cells(&self) -> f64 {
         self.load_factors().iter().sum()
     }
 
-    /// Cells that a search looks at which finds its item, by equation 5: in its own level as in a table with chains,
-    /// C = 1 + α/2 − 1/(2·BN), and in each level before it as many as a bucket holds on average.
+    /// The cost in cells of a successful search, by equation 5: in the item's level as in a table with chains, C = 1 +
+    /// α/2 − 1/(2·BN), and in each level before it the average number of items in a bucket.
     ///
-    /// Both are wrong where buckets fill up, one up and one down: see [`FirstAvailable::successful_search_cells`]. (The text
-    /// has α/(2·BN) for the levels behind the first, which makes no difference that could be measured.)
+    /// Both terms are wrong where buckets fill up, in opposite directions: see
+    /// [`FirstAvailable::successful_search_cells`]. (The text has α/(2·BN) for the levels behind the first, without a
+    /// measurable difference.)
     #[must_use]
     pub fn successful_search_cells_by_equation_5(&self) -> f64 {
         let factors = self.load_factors();
@@ -110,8 +112,8 @@ impl FirstAvailable {
         self.over_levels(|level| factors[level], within)
     }
 
-    /// The same, exactly: a bucket holds no more than H items, of which the searched one is first, second, … or last with the
-    /// same probability; and an item is behind the first level only because its bucket there was full, with H items.
+    /// The same, exactly. A bucket holds at most H items, and the searched item has each position with the same
+    /// probability. An item is behind the first level only because its bucket there was full, with H items.
     #[must_use]
     pub fn successful_search_cells(&self) -> f64 {
         self.over_levels(|_| self.shape.cells_per_bucket.into(), |level| self.within[level])
@@ -126,30 +128,30 @@ impl FirstAvailable {
         cells
     }
 
-    /// The share of keys that are not in the filter and yet are found: Σα · 2^−F.
+    /// The false positive rate: Σα · 2^−F.
     #[must_use]
     pub fn false_positive(&self) -> f64 {
         self.unsuccessful_search_cells() / power(2.0, self.shape.fingerprint_bits.into())
     }
 }
 
-/// What comes of throwing items into buckets.
+/// The expected result of throwing items into buckets at random.
 struct Fill {
     /// Items that find their bucket full.
     overflow: f64,
-    /// The sum over all items of their places in their buckets, from one on.
+    /// The sum over all items of their positions in their buckets, counted from one.
     places: f64,
 }
 
 impl Fill {
-    /// Equation 3: the number of items in a bucket is binomially distributed. The overflow is n − Σ min(j, H) · P(j) · m, so
-    /// that only terms up to H are needed.
+    /// Equation 3: the number of items in a bucket has a binomial distribution. The overflow is n − Σ min(j, H) · P(j)
+    /// · m, which needs only terms up to H.
     fn of(items: f64, buckets: f64, cells: u8) -> Self {
         if items <= 0.0 || buckets <= 0.0 {
             return Self { overflow: items.max(0.0), places: 0.0 };
         }
         let hit = 1.0 / buckets;
-        // P(0) of a number of items that need not be whole.
+        // P(0) for a fractional number of items.
         let whole = items as u64;
         let mut probability = power(1.0 - hit, whole) * (1.0 - (items - whole as f64) * hit);
         let (mut up_to, mut taken, mut places) = (0.0, 0.0, 0.0);
@@ -167,15 +169,15 @@ impl Fill {
     }
 }
 
-/// The load at which a multi-level filter filled by first available is expected to have turned away its first item, over all
-/// of its cells: the seed's estimate of the maximum load.
+/// The load over all cells at which a multi-level filter filled by first available is expected to reject its first
+/// item: the maximum load estimated in [MLCBF].
 ///
 /// # Errors
-/// There is no such filter.
+/// The shape is invalid.
 pub fn maximum_load(shape: MultiLevelShape) -> Result<f64, ShapeError> {
     let buckets: u64 = shape.buckets()?.iter().sum();
     let cells = buckets * u64::from(shape.cells_per_bucket);
-    // The overflow rises with the items, so the border is found by halving.
+    // The overflow rises with the items, so bisection finds the limit.
     let (mut fits, mut overflows) = (0, cells + 1);
     while overflows - fits > 1 {
         let middle = fits.midpoint(overflows);
@@ -184,7 +186,7 @@ pub fn maximum_load(shape: MultiLevelShape) -> Result<f64, ShapeError> {
     Ok(fits as f64 / cells as f64)
 }
 
-/// The most that the share of false positives of any filter with D levels of H cells can be: D · H · 2^−F.
+/// The upper bound of the false positive rate of a filter with D levels of H cells: D · H · 2^−F.
 #[must_use]
 pub fn false_positive_bound(shape: MultiLevelShape) -> f64 {
     f64::from(shape.levels) * f64::from(shape.cells_per_bucket) / power(2.0, shape.fingerprint_bits.into())
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn fifteen_thousand_items_in_twenty_thousand_cells_lie_as_the_seed_computes() {
+    fn fifteen_thousand_items_in_twenty_thousand_cells_are_distributed_as_in_mlcbf() {
         let theory = FirstAvailable::of(first_available(20_000, 4, 8), 15_000).expect("a shape");
         // Section 3.1 B.
         for (success, expected) in theory.success.iter().zip([10_336.0, 4237.0, 427.0, 0.0]) {
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn table_1_is_computed_as_the_seed_computes_it() {
+    fn table_1_of_mlcbf_is_reproduced() {
         type Row = [f64; 4];
         // (D, H), load, α, LD: the rows "Ana." of table I.
         let rows: [(u8, u8, u64, Row, Row); 4] = [
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn maximum_loads_are_estimated_as_the_seed_estimates_them() {
+    fn maximum_loads_match_the_estimates_of_mlcbf() {
         for (levels, cells, expected) in [(4, 8, 0.94), (8, 4, 0.97)] {
             let load = maximum_load(first_available(10_000, levels, cells)).expect("a shape");
             assert!(close(load, expected, 0.011), "({levels},{cells}): {load}");
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_bits_of_fingerprint_are_wrong_in_3_of_100_000_at_most() {
+    fn twenty_fingerprint_bits_err_in_at_most_3_of_100_000() {
         let shape = first_available(10_000, 4, 8);
         assert!(close(false_positive_bound(shape), 3.051e-5, 1e-8));
         let theory = FirstAvailable::of(shape, 9000).expect("a shape");
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_bits_an_item_want_seven_hashes() {
+    fn ten_bits_an_item_need_seven_hashes() {
         assert_eq!((bloom_hashes(10, 1), bloom_hashes(1, 10), bloom_hashes(0, 0)), (7, 1, 1));
     }
 }

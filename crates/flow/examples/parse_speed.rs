@@ -1,4 +1,4 @@
-//! What parsing, hashing and rewriting cost: nanoseconds a packet, the best of several rounds.
+//! The cost of parsing, hashing and rewriting: nanoseconds a packet, the best of several rounds.
 //!
 //! `cargo run --release -p flow --example parse_speed`
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
@@ -12,7 +12,7 @@ use flow::{BATCH_FRAMES_MAX, Checksum, Frame, HashKey, PortId, Tuple};
 
 const ROUNDS: usize = 15;
 const PASSES_PER_ROUND: usize = 1000;
-/// One batch, over and over: the cost of the work, not of fetching frames from memory.
+/// One batch, repeated: the cost of the work, not of fetching frames from memory.
 const FRAMES: usize = BATCH_FRAMES_MAX;
 
 fn main() {

@@ -1,12 +1,12 @@
-//! How fast the connection table is, beside a `hashbrown` map.
+//! The speed of the connection table, beside a `hashbrown` map.
 //!
 //! ```text
 //! cargo run --release -p flow --example table_speed -- [connections]
 //! GLIBC_TUNABLES=glibc.malloc.hugetlb=1 cargo run --release -p flow --example table_speed    # with huge pages
 //! ```
 //!
-//! Every lookup is for another connection, in random order; hashes are made beforehand, as a packet's is when it is
-//! parsed. Each figure is the least and the median of several passes over all connections.
+//! Every lookup is for another connection, in random order; hashes are computed beforehand, as at parsing. Each figure
+//! is the least and the median of several passes over all connections.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::collections::hash_map::RandomState;
@@ -37,7 +37,7 @@ fn key() -> HashKey {
     HashKey([RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()])
 }
 
-/// A small generator (xorshift64*), good enough to visit connections in no order.
+/// A small generator (xorshift64*), good enough for a random order.
 struct Random(u64);
 
 impl Random {
@@ -71,7 +71,7 @@ fn connection(number: u32, nat: bool) -> Connection {
     connection
 }
 
-/// Prints the least and the median of what `pass` takes for one of its `operations`.
+/// Prints the least and the median duration of one of the `operations` of `pass`.
 fn report(what: &str, operations: u32, mut pass: impl FnMut() -> Duration) {
     let mut nanos: Vec<_> = (0..PASSES).map(|_| pass().as_nanos() as f64 / f64::from(operations)).collect();
     nanos.sort_by(f64::total_cmp);
@@ -112,7 +112,7 @@ fn measure(connections: u32, nat: bool) {
     });
 }
 
-/// Time that looking up as many connections as there are takes, `batch` at a time; `then` is timed with it.
+/// The time to look up as many connections as the table holds, `batch` at a time; `then` is timed with it.
 fn lookups(
     table: &mut Table,
     connections: u32,
@@ -124,7 +124,7 @@ fn lookups(
     let mut total = Duration::ZERO;
     let mut found = [None; BATCH_FRAMES_MAX];
     let mut wanted = Vec::with_capacity(BATCH_FRAMES_MAX);
-    // Batches of one are timed 32 together, so that the clock does not weigh more.
+    // Batches of one are timed 32 together, so that the clock has no greater weight.
     let group = batch.max(32);
     for _ in 0..connections as usize / group {
         wanted.clear();
@@ -150,7 +150,7 @@ fn lookups(
     total
 }
 
-/// Has all that a batch of lookups needs fetched.
+/// Prefetches all that a batch of lookups needs.
 fn prefetch(table: &Table, wanted: &[(u64, Tuple)]) {
     wanted.iter().for_each(|(hash, _)| table.prefetch_index(*hash));
     for (hash, _) in wanted {
@@ -158,7 +158,7 @@ fn prefetch(table: &Table, wanted: &[(u64, Tuple)]) {
     }
 }
 
-/// As [`lookups`], of tuples that no connection has.
+/// As [`lookups`], of tuples without a connection.
 fn absent(table: &Table, connections: u32, random: &mut Random) -> Duration {
     let mut total = Duration::ZERO;
     let mut found: [Option<(Slot, Direction)>; 32] = [None; 32];
@@ -178,7 +178,7 @@ fn absent(table: &Table, connections: u32, random: &mut Random) -> Duration {
     total
 }
 
-/// Time that removing and entering anew as many connections as there are takes.
+/// The time to remove and insert as many connections as the table holds.
 fn churn(table: &mut Table, connections: u32, nat: bool, random: &mut Random) -> Duration {
     let start = Clock::now();
     for _ in 0..connections {

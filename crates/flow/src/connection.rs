@@ -1,4 +1,4 @@
-//! One connection: everything that a node knows of it, in one record.
+//! A connection: the node's whole state of it, in one record.
 
 use core::mem::offset_of;
 
@@ -17,17 +17,17 @@ pub const FUNCTION_STATE_BYTES_MAX: usize = 64;
 #[repr(transparent)]
 pub struct NodeId(pub u8);
 
-/// Which way a packet goes on its connection.
+/// The direction of a packet on its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
-    /// As the first packet went.
+    /// The direction of the first packet.
     Original = 0,
     /// Against it.
     Reply = 1,
 }
 
 impl Direction {
-    /// The other way.
+    /// The opposite direction.
     #[must_use]
     pub const fn reverse(self) -> Self {
         match self {
@@ -43,13 +43,13 @@ impl Direction {
     }
 }
 
-/// What this node is to a connection (TRIPOD, section III-B).
+/// The node's role for a connection ([TRIPOD], section III-B).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Role {
-    /// It handles the connection's packets and tells the backups.
-    Master,
-    /// It holds a copy, told by the master.
-    Backup,
+pub enum ConnectionRole {
+    /// It processes the connection's packets and replicates its state.
+    Owner,
+    /// It holds a replica that the owner keeps up to date.
+    Replica,
 }
 
 /// A connection's record. Four cache lines, of which a packet touches all four; the lookup needs the first two.
@@ -62,33 +62,34 @@ pub struct Connection {
     pub original: Tuple,
     /// Packets seen, by direction.
     pub packets: [u64; 2],
-    /// Counts the changes worth telling; a higher one is newer (see [`Connection::take_over`]).
+    /// The version of the replicated state; a higher one is newer (see [`Connection::take_over`]).
     pub version: u32,
-    /// The node that is master of the connection.
+    /// The node that owns the connection.
     pub owner: NodeId,
     /// Bits of [`flags`].
     pub flags: u8,
-    /// Ports that packets left on last, by direction: the port's number plus one; 0 while none has left from this node.
+    /// Egress ports of the last packets, by direction: the port's number plus one; 0 while none has left from this
+    /// node.
     pub egress: [u8; 2],
 
     /// The tuple of packets in the reply direction, as they come in: under NAT not the inverse of `original`.
     pub reply: Tuple,
     /// Bytes seen (from the IP header on), by direction.
     pub bytes: [u64; 2],
-    /// When the connection ends unless another packet comes, in nanoseconds of [`Instant`].
+    /// When the connection expires without further packets, in nanoseconds of [`Instant`].
     pub expires_at_nanos: u64,
 
-    /// Where the protocol's automaton stands.
+    /// The state of the protocol's automaton.
     pub protocol: ProtocolState,
-    /// The table's own: the tick at which the connection's timer fires at the latest; 0 when that is not known here. So
-    /// that a packet that brings the expiry forward need not look at the timer, which lies elsewhere.
+    /// The latest tick at which the connection's timer fires, or 0 where unknown. With it, a packet that shortens the
+    /// expiry need not read the timer, which lies in another cache line.
     pub(crate) timer_tick: u32,
 
     /// The functions' states, one behind the other, laid out by the chain.
     pub functions: [u8; FUNCTION_STATE_BYTES_MAX],
 }
 
-// What the table's lookup counts on: four lines, a tuple at the start of each of the first two.
+// The lookup relies on four cache lines, with a tuple at the start of each of the first two.
 const _: () = assert!(size_of::<Connection>() == 4 * 64);
 const _: () = assert!(offset_of!(Connection, original) == 0 && offset_of!(Connection, reply) == 64);
 
@@ -96,21 +97,20 @@ const _: () = assert!(offset_of!(Connection, original) == 0 && offset_of!(Connec
 pub mod flags {
     /// Packets have been seen in both directions.
     pub const REPLIED: u8 = 1;
-    /// The connection will not be lost to a shortage of memory (established, as conntrack sees it).
+    /// The connection is not evicted under memory pressure (established, as in conntrack).
     pub const ASSURED: u8 = 2;
-    /// The record is a copy: its packets have been seen by another node only.
-    pub const COPY: u8 = 8;
-    /// Found again by the resynchronisation that is under way.
+    /// The record is a replica: only another node has seen its packets.
+    pub const REPLICA: u8 = 8;
+    /// The resynchronisation in progress has confirmed the connection.
     pub const RESYNCED: u8 = 4;
-    /// Connections may be expected on its behalf.
+    /// Connections are expected on its behalf.
     pub const EXPECTS: u8 = 16;
     /// It was expected on behalf of another one.
     pub const RELATED: u8 = 32;
-    /// Its packets reach two living nodes, so that each sees a part of the conversation. The windows of TCP are not held
-    /// against its segments.
+    /// Its packets reach two live nodes, so each sees a part of the segments. TCP windows are not checked.
     pub const SHARED: u8 = 64;
-    /// Its master has seen no packet of it: it speaks for a connection of which it has a copy. Only while a copy is on its way
-    /// into the table.
+    /// The sender has seen no packet of the connection and re-advertises its replica. The flag exists only while an
+    /// update is applied.
     pub const UNSEEN: u8 = 128;
 }
 
@@ -134,13 +134,13 @@ impl Connection {
         }
     }
 
-    /// This record, to be put in the place of another in its slot: the timer that is armed for that one serves this one.
+    /// This record, to replace another one in its slot: it keeps that one's armed timer.
     #[must_use]
     pub const fn with_timer_of(self, replaced: &Self) -> Self {
         Self { timer_tick: replaced.timer_tick, ..self }
     }
 
-    /// When the connection ends unless another packet comes.
+    /// When the connection expires without further packets.
     #[must_use]
     pub const fn expires_at(&self) -> Instant {
         Instant::from_nanos(self.expires_at_nanos)
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// A packet of `direction` leaves by `port`.
+    /// A packet of `direction` leaves through `port`.
     #[inline(always)]
     pub const fn note_egress(&mut self, direction: Direction, port: PortId) {
         self.egress[direction.index()] = port.0.wrapping_add(1);
@@ -170,27 +170,27 @@ impl Connection {
         }
     }
 
-    /// Counts a change: the new version is newer than every earlier one of this master.
+    /// Increments the version, which is then newer than every earlier one of this owner.
     pub const fn bump_version(&mut self) {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// `node` becomes master. Its versions are newer than any that the former master can have reached in the
-    /// meantime: the high half counts masters, the low half a master's changes.
+    /// Makes `node` the owner. Its versions exceed all that the former owner can have reached meanwhile: the high half
+    /// counts owners, the low half an owner's changes.
     pub const fn take_over(&mut self, node: NodeId) {
         self.owner = node;
         self.version = (self.version | 0xffff).wrapping_add(1);
     }
 
-    /// The version of a connection that begins in this one's place, with the same tuple. It is newer than whatever a former
-    /// or a next master of this one can have reached, so that no word of this one counts against it: two masters on, where
-    /// a take-over is one on.
+    /// The first version of a connection that reuses this one's tuple. It skips two owners where a take-over skips one.
+    /// It so exceeds every version of this connection's former or next owner, and no late update of this connection
+    /// overrides it.
     #[must_use]
     pub const fn version_of_successor(&self) -> u32 {
         ((self.version | 0xffff).wrapping_add(1) | 0xffff).wrapping_add(1)
     }
 
-    /// Whether `version` is newer than this record's, counting round the end (RFC 1982).
+    /// Whether `version` is newer than this record's, in serial number arithmetic (RFC 1982).
     #[must_use]
     pub const fn is_older_than(&self, version: u32) -> bool {
         (version.wrapping_sub(self.version) as i32) > 0
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_translates_nothing() {
+    fn a_new_connection_is_untranslated() {
         let connection = connection();
         for direction in [Direction::Original, Direction::Reply] {
             assert_eq!(connection.translated(direction), *connection.tuple(direction));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_a_translated_connection_leave_as_the_other_side_knows_them() {
+    fn translated_packets_leave_with_the_inverse_of_the_reply_tuple() {
         let mut connection = connection();
         connection.reply.destination = [9; 16];
         let out = connection.translated(Direction::Original);
@@ -235,23 +235,23 @@ mod tests {
     }
 
     #[test]
-    fn a_new_master_is_newer_than_whatever_the_old_one_reached() {
+    fn versions_of_a_new_owner_exceed_those_of_the_former() {
         for version in [1, 0xffff, 0x1_0000, u32::MAX - 1, u32::MAX] {
             let copy = Connection { version, ..connection() };
-            let mut old_master = copy;
+            let mut former_owner = copy;
             for _ in 0..100 {
-                old_master.bump_version();
+                former_owner.bump_version();
             }
-            assert!(copy.is_older_than(old_master.version) && !old_master.is_older_than(copy.version));
-            let mut new_master = old_master;
-            new_master.take_over(NodeId(2));
-            assert_eq!(new_master.owner, NodeId(2));
-            assert!(old_master.is_older_than(new_master.version));
+            assert!(copy.is_older_than(former_owner.version) && !former_owner.is_older_than(copy.version));
+            let mut new_owner = former_owner;
+            new_owner.take_over(NodeId(2));
+            assert_eq!(new_owner.owner, NodeId(2));
+            assert!(former_owner.is_older_than(new_owner.version));
             let successor = copy.version_of_successor();
-            let mut next_master = copy;
-            next_master.take_over(NodeId(2));
-            assert!(old_master.is_older_than(successor) && next_master.is_older_than(successor));
-            assert!(!new_master.is_older_than(new_master.version), "nothing is newer than itself");
+            let mut next_owner = copy;
+            next_owner.take_over(NodeId(2));
+            assert!(former_owner.is_older_than(successor) && next_owner.is_older_than(successor));
+            assert!(!new_owner.is_older_than(new_owner.version), "nothing is newer than itself");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Why a packet was not passed on. Every drop names one of these, and each is a counter.
+//! Reasons of drops. Every drop has one, and each is a counter.
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
-        /// Why a packet was not passed on.
+        /// Why a packet was dropped.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum DropReason { $($(#[$doc])* $name,)* }
@@ -33,29 +33,29 @@ drop_reasons! {
     BadIpChecksum = "bad_ip_checksum",
     /// The transport checksum is wrong.
     BadTransportChecksum = "bad_transport_checksum",
-    /// An address that no packet may carry there (RFC 1122 section 3.2.1.3: a multicast or zero source, say).
+    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3: a multicast or zero source, say).
     MartianAddress = "martian_address",
     /// A link-layer protocol that the node does not forward.
     UnsupportedLinkProtocol = "unsupported_link_protocol",
     /// A network-layer feature that the node does not pass (source routing, for example).
     UnsupportedNetworkFeature = "unsupported_network_feature",
-    /// A fragment of what may not be fragmented (an ICMP error, neighbour discovery: RFC 6980), or an ICMP error about a
-    /// fragment that is not the first of its packet and so names no connection.
+    /// A fragment of a packet that must not be fragmented (an ICMP error, neighbour discovery: RFC 6980). Or an ICMP
+    /// error about a later fragment, which identifies no connection.
     Fragment = "fragment",
-    /// A first fragment without its whole transport header, or a later one that could replace a part of it (RFC 1858,
+    /// A first fragment without its whole transport header, or a later one that could overwrite a part of it (RFC 1858,
     /// RFC 7112).
     TinyFragment = "tiny_fragment",
-    /// A fragment that overlaps another of its packet, or any other of that packet afterwards (RFC 5722).
+    /// A fragment that overlaps another of its packet, or a later one of that packet (RFC 5722).
     OverlappingFragment = "overlapping_fragment",
     /// A fragment that was seen before.
     DuplicateFragment = "duplicate_fragment",
-    /// A fragment that ends behind the longest packet that there is.
+    /// A fragment that ends beyond the maximum length of a packet.
     FragmentTooLong = "fragment_too_long",
-    /// A fragment whose packet's first fragment did not come in time.
+    /// A fragment whose first fragment did not arrive in time.
     FragmentTimeout = "fragment_timeout",
-    /// There is no room to keep the fragment, or another packet's fragments needed its room.
+    /// No room to hold the fragment, or it was evicted for another packet.
     FragmentTableFull = "fragment_table_full",
-    /// The fragment's source has as many packets or bytes in pieces under way as one source may.
+    /// The fragment's source has reached its limit of fragmented packets or bytes.
     FragmentSourceLimit = "fragment_source_limit",
     /// Link-layer broadcast or multicast that is not for forwarding.
     LinkBroadcast = "link_broadcast",
@@ -74,16 +74,16 @@ drop_reasons! {
     OutOfWindow = "out_of_window",
     /// A RST that is not within the window (RFC 5961 section 3).
     InvalidReset = "invalid_reset",
-    /// An SCTP packet whose verification tag is not its association's (RFC 9260 section 8.5).
+    /// An SCTP packet with a verification tag of another association (RFC 9260 section 8.5).
     InvalidSctpTag = "invalid_sctp_tag",
     /// An SCTP packet that the association's state does not allow.
     InvalidSctpState = "invalid_sctp_state",
     /// An ICMP error about a connection that the node does not have.
     UnrelatedIcmpError = "unrelated_icmp_error",
-    /// An ICMP error to another address than the source of the packet that it quotes, where alone errors go (RFC 792, RFC
-    /// 4443 section 3). As Linux since 5.1, which calls it invalid.
+    /// An ICMP error to another address than the source of the packet that it quotes, which alone may receive it (RFC
+    /// 792, RFC 4443 section 3). Linux since 5.1 treats it as invalid.
     MisdirectedIcmpError = "misdirected_icmp_error",
-    /// An ICMP message of a kind that neither begins nor answers a query.
+    /// An ICMP message of a kind that is neither a query nor a reply.
     UnsupportedIcmp = "unsupported_icmp",
 
     // The connection table.
@@ -91,25 +91,25 @@ drop_reasons! {
     TableFull = "table_full",
     /// The translated tuple is already that of another connection.
     TupleInUse = "tuple_in_use",
-    /// The packet would begin a new connection and its source has as many as one source may.
+    /// The packet would begin a new connection, and its source has reached its limit of connections.
     SourceLimit = "source_limit",
-    /// The packet would begin a new connection and its source has begun as many in this second as one source may.
+    /// The packet would begin a new connection, and its source has reached its rate limit.
     SourceRate = "source_rate",
 
-    // Recovery of what was told compactly.
-    /// The source has sent too much of connections that no filter names.
+    // Recovery from peer filters.
+    /// The source has sent too many packets of connections that no filter contains.
     RecoverySourceLimit = "recovery_source_limit",
-    /// All sources together have sent so many packets of no connection that their work is over its budget; senders repeat them.
+    /// Packets of no connection exceed the recovery's work budget; their senders will retransmit.
     RecoveryWorkLimit = "recovery_work_limit",
-    /// A segment that no filter names, dropped to see whether it comes again.
+    /// A segment that no filter contains, dropped to wait for its retransmission.
     RecoveryBlocked = "recovery_blocked",
-    /// An answer that may be to several connections behind one outside port; those inside were asked whose it is.
+    /// A reply that matches several connections behind one outside port; the inside hosts were probed.
     RecoveryAmbiguous = "recovery_ambiguous",
-    /// An end point's reset in answer to such a question: the answer was not for it.
+    /// An end point's reset in answer to such a probe: the reply was not for it.
     RecoveryDenial = "recovery_denial",
 
     // Functions.
-    /// A firewall rule says so, or none allows it.
+    /// Denied by a firewall rule, or allowed by none.
     FirewallDenied = "firewall_denied",
     /// No free port is left for source NAT.
     NatPortsExhausted = "nat_ports_exhausted",
@@ -117,28 +117,28 @@ drop_reasons! {
     NatBlockExhausted = "nat_block_exhausted",
     /// A packet that NAT cannot translate.
     NatUntranslatable = "nat_untranslatable",
-    /// A packet announces a further connection, and there is no room for it among those expected.
+    /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
-    /// Part of a line that a helper must see whole: its sender repeats it, with the rest as a rule.
+    /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.
     PartialLine = "partial_line",
-    /// A payload that must be changed cannot be now: the frame has no room, or an earlier change is not acknowledged yet.
+    /// A payload change that is impossible now: the frame has no room, or an earlier change is unacknowledged.
     PayloadUnchangeable = "payload_unchangeable",
 
     // Forwarding.
-    /// The time to live or hop limit ran out.
+    /// The time to live or hop limit expired.
     TtlExceeded = "ttl_exceeded",
     /// No route to the destination.
     NoRoute = "no_route",
-    /// The next hop does not say its link address, or too many next hops are being asked for theirs.
+    /// The next hop did not answer address resolution, or too many resolutions are in progress.
     NeighbourUnresolved = "neighbour_unresolved",
-    /// The next hop is being asked for its link address, and as much waits for the answer as may wait.
+    /// The next hop is being resolved, and its queue of waiting packets is full.
     NeighbourQueueFull = "neighbour_queue_full",
     /// The packet is larger than the outgoing link takes and must not be fragmented.
     PacketTooBig = "packet_too_big",
-    /// The node does not hold the addresses at present (it stands by), or is not sure of it: after a pause it begins no
+    /// The node does not hold the addresses at present (it stands by), or is unsure: after a pause it begins no
     /// connection before its peers have answered.
     NotActive = "not_active",
-    /// The packet was for one of the node's own addresses and asked for nothing that it offers.
+    /// The packet was for an address of the node and for none of its services.
     LocalUnhandled = "local_unhandled",
 
     // Workers.
@@ -148,7 +148,7 @@ drop_reasons! {
     StrayHandOver = "stray_hand_over",
 
     // Sending.
-    /// Too much waits for the path of the tunnel that the packet would have gone through.
+    /// The queue of the tunnel's path is full.
     TunnelBacklog = "tunnel_backlog",
     /// The outgoing port would not take it.
     TransmitFailed = "transmit_failed",

@@ -1,7 +1,7 @@
-//! A frame in a buffer, what its sender left undone on it, and a batch of them.
+//! A frame in a buffer, its offload state, and a batch of frames.
 //!
-//! Frames are borrowed: whoever receives them (an `AF_PACKET` socket, an `AF_XDP` ring, a test) lends its own
-//! memory, so that no room copies a packet to look at it.
+//! Frames are borrowed: the receiver (an `AF_PACKET` socket, an `AF_XDP` ring, a test) lends its buffer, so that no
+//! stage copies a packet to read it.
 
 use alloc::vec::Vec;
 
@@ -16,10 +16,10 @@ pub const BATCH_FRAMES_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PortId(pub u8);
 
-/// What is known of the checksum of a frame's transport header.
+/// The verification state of a frame's transport checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
-    /// Nobody checked it: it must be verified before the packet is believed.
+    /// Unverified: it must be checked before the packet is used.
     #[default]
     Unverified,
     /// The sender left it to hardware: the field holds the *uncomplemented* sum of the pseudo-header alone.
@@ -31,11 +31,11 @@ pub enum Checksum {
         /// Offset of the checksum field from `start`, in bytes.
         offset: u16,
     },
-    /// The receiving hardware or the kernel vouches for it.
+    /// The receiving hardware or the kernel has verified it.
     Valid,
 }
 
-/// What the frame is to be cut into when it leaves on a real wire.
+/// The segmentation to apply when the frame leaves on a real wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SegmentationKind {
     /// An ordinary packet.
@@ -49,7 +49,7 @@ pub enum SegmentationKind {
     Udp,
 }
 
-/// Segmentation offload state: one frame that stands for several packets.
+/// Segmentation offload state: one frame that represents several packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segmentation {
     /// How it is cut.
@@ -62,32 +62,32 @@ pub struct Segmentation {
     pub ecn: bool,
 }
 
-/// What is to become of a frame after the node has seen it.
+/// The disposition of a frame after processing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition {
-    /// Nobody decided yet; a frame left so is a mistake and is dropped as [`DropReason::Undecided`].
+    /// Undecided. A frame that remains so is a defect and is dropped as [`DropReason::Undecided`].
     Undecided,
     /// Send it on this port.
     Transmit(PortId),
     /// Do not send it.
     Drop(DropReason),
-    /// It was for the node itself (a neighbour advertisement, say) and has been dealt with.
+    /// It was for the node itself (a neighbour advertisement, say) and has been processed.
     Consumed,
 }
 
-/// A frame lent by whoever received it.
+/// A frame lent by its receiver.
 #[derive(Debug)]
 pub struct Frame<'a> {
     buffer: &'a mut [u8],
     start: usize,
     length_bytes: usize,
-    /// The port it came in on.
+    /// The port that it arrived on.
     pub ingress: PortId,
-    /// What is known of its transport checksum.
+    /// The state of its transport checksum.
     pub checksum: Checksum,
     /// How it is to be cut.
     pub segmentation: Segmentation,
-    /// What is to become of it.
+    /// Its disposition.
     pub disposition: Disposition,
 }
 
@@ -120,8 +120,8 @@ impl<'a> Frame<'a> {
         &mut self.buffer[self.start..self.start + self.length_bytes]
     }
 
-    /// Makes the frame `length_bytes` long, cutting or growing it at its end (grown bytes hold whatever the
-    /// buffer held). False, and nothing changed, when the buffer is too small.
+    /// Makes the frame `length_bytes` long, cutting or growing it at its end (grown bytes keep the buffer's content).
+    /// Returns false, without changes, when the buffer is too small.
     pub fn set_length(&mut self, length_bytes: usize) -> bool {
         let fits = self.start + length_bytes <= self.buffer.len();
         if fits {
@@ -136,7 +136,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A copy of a frame as it came in, to be handed in again later.
+/// A copy of a received frame, for later reinjection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedFrame {
     /// The frame from its link header on.
@@ -147,7 +147,7 @@ pub struct OwnedFrame {
 }
 
 impl OwnedFrame {
-    /// A frame of the node's own making that is to be handled as if it had come in on `ingress`.
+    /// A frame that the node created, to be processed as if it had arrived on `ingress`.
     #[must_use]
     pub const fn new(bytes: Vec<u8>, ingress: PortId, checksum: Checksum, segmentation: Segmentation) -> Self {
         Self { bytes, ingress, checksum, segmentation }
@@ -164,7 +164,7 @@ impl OwnedFrame {
         }
     }
 
-    /// The frame as it came.
+    /// The frame as received.
     #[must_use]
     pub fn frame(&mut self) -> Frame<'_> {
         let length_bytes = self.bytes.len();

@@ -1,4 +1,5 @@
-//! How a connection is named: its tuple, and the keyed hash that spreads tuples over the table and the workers.
+//! The identification of a connection: its tuple, and the keyed hash that distributes tuples over the table and the
+//! workers.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -17,7 +18,7 @@ pub enum IpFamily {
     V6,
 }
 
-/// A directed five-tuple: who sends to whom.
+/// A directed five-tuple: source and destination.
 ///
 /// IPv4 addresses lie in `source` and `destination` in their IPv4-mapped form (`::ffff:a.b.c.d`). For ICMP queries
 /// both ports hold the identifier and `discriminator` the *request's* type, with [`QUERY_REPLY`] in replies: two hosts that
@@ -42,13 +43,13 @@ pub struct Tuple {
     pub discriminator: u16,
 }
 
-/// The bit of [`Tuple::discriminator`] that tells an ICMP reply from its request.
+/// The bit of [`Tuple::discriminator`] that distinguishes an ICMP reply from its request.
 pub const QUERY_REPLY: u16 = 0x100;
 /// The bits of [`Tuple::discriminator`] that are the request's type.
 const QUERY_TYPE: u16 = 0xff;
 
 impl PartialEq for Tuple {
-    /// Word by word and without a branch: the tuples of a packet and of its connection are the same almost always.
+    /// Compared by words and without a branch: the tuples of a packet and of its connection are nearly always equal.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         let (own, others): ([u64; 5], [u64; 5]) = (zerocopy::transmute!(*self), zerocopy::transmute!(*other));
@@ -65,14 +66,14 @@ impl PartialOrd for Tuple {
 }
 
 impl Ord for Tuple {
-    /// An order without a meaning, for maps.
+    /// An arbitrary order, for maps.
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         self.as_bytes().cmp(other.as_bytes())
     }
 }
 
 impl Hash for Tuple {
-    /// All bytes in one piece.
+    /// Hashes all bytes with one write.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.as_bytes());
     }
@@ -121,7 +122,8 @@ impl Tuple {
         }
     }
 
-    /// A tuple of IPv4 end points as a packet has them, put together in whole words: what is stored in pieces is slow to load.
+    /// A tuple of the IPv4 end points of a packet, assembled in whole words: storing it bytewise would make the next
+    /// load slow.
     #[inline(always)]
     pub(crate) fn of_ipv4(protocol: u8, source: ([u8; 4], u16), destination: ([u8; 4], u16)) -> Self {
         let address =
@@ -152,11 +154,11 @@ impl Tuple {
         }
     }
 
-    /// The tuple of packets that go the other way.
+    /// The tuple of packets in the opposite direction.
     #[must_use]
     #[inline]
     pub const fn inverse(&self) -> Self {
-        // In whole words, as what is stored in pieces is slow to load whole. The ports are the first half of the last one.
+        // Whole words avoid slow loads of bytewise stores. The ports are the first half of the last word.
         let [a, b, c, d, rest]: [u64; 5] = zerocopy::transmute!(*self);
         let rest = u64::from_le(rest);
         let ports = (rest as u32).rotate_left(16) as u64;
@@ -168,7 +170,7 @@ impl Tuple {
         inverse
     }
 
-    /// Which family its addresses are of.
+    /// The family of its addresses.
     #[must_use]
     pub const fn family(&self) -> IpFamily {
         if self.version == 4 { IpFamily::V4 } else { IpFamily::V6 }
@@ -239,7 +241,7 @@ fn ip_address(bytes: &[u8; 16], family: IpFamily) -> IpAddr {
 
 #[inline]
 pub(crate) const fn mapped(address: [u8; 4]) -> [u8; 16] {
-    // One wide value rather than sixteen bytes: what is stored in pieces is slow to load whole.
+    // One wide value rather than sixteen bytes: bytewise stores make the next load slow.
     (0xffff << 32 | u32::from_be_bytes(address) as u128).to_be_bytes()
 }
 
@@ -248,7 +250,7 @@ pub(crate) const fn unmapped(address: &[u8; 16]) -> [u8; 4] {
     [address[12], address[13], address[14], address[15]]
 }
 
-/// The secret under which tuples are hashed, so that nobody outside can choose tuples that collide.
+/// The secret under which tuples are hashed, so that outsiders cannot choose colliding tuples.
 #[derive(Clone, Copy)]
 pub struct HashKey(pub [u64; 2]);
 
@@ -267,8 +269,8 @@ impl HashKey {
     /// IPv6:  address (16) address (16) port (2) port (2) protocol (1) discriminator (2)    39 bytes
     /// ```
     ///
-    /// all in network order, the discriminator without [`QUERY_REPLY`]; the family is told by the length, and with the length byte that SipHash appends both are
-    /// whole words. The low half chooses the table's bucket, the high bits the worker.
+    /// in network order, the discriminator without [`QUERY_REPLY`]. The length implies the family, and with SipHash's
+    /// length byte both are whole words. The low half selects the table's bucket, the high bits the worker.
     #[must_use]
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
@@ -305,7 +307,7 @@ impl HashKey {
     }
 }
 
-/// Ports, protocol and discriminator in network order, and the length that SipHash ends with.
+/// Ports, protocol and discriminator in network order, and the final length byte of SipHash.
 #[inline]
 fn last_word(low_port: u16, high_port: u16, tuple: &Tuple, length_bytes: u8) -> u64 {
     let ports = u64::from(low_port) << 48 | u64::from(high_port) << 32;

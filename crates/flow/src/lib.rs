@@ -1,11 +1,12 @@
 //! Packets, connections and the table that holds them.
 //!
-//! `flow` knows how to read and rewrite frames ([`wire`]), how to name a connection ([`key`]), how a
-//! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
-//! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
-//! packet belongs to ([`steering`]). Fragments find their connection through [`fragments`]; what one source has is counted in
-//! [`source_counts`]. What the Linux kernel's own tracking says of a connection is [`netfilter`]'s. Numbers that go round are compared by
-//! [`serial`], and [`random`] makes jitter of a seed.
+//! `flow` reads and rewrites frames ([`wire`]), identifies connections ([`key`]), advances their protocol automata
+//! ([`conntrack`]), and keeps millions of them in a bounded table with batched lookup ([`table`], [`timer_wheel`]).
+//! [`steering`] assigns packets to workers.
+//!
+//! Fragments find their connection through [`fragments`]; [`source_counts`] counts resources per source. [`netfilter`]
+//! describes connections as the Linux kernel's tracking does. [`serial`] compares wrapping numbers, and [`random`]
+//! derives jitter from a seed.
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -36,7 +37,7 @@ pub mod timer_wheel;
 pub mod token_bucket;
 pub mod wire;
 
-pub use connection::{Connection, Direction, NodeId, Role};
+pub use connection::{Connection, ConnectionRole, Direction, NodeId};
 pub use drop_reason::DropReason;
 pub use frame::{
     BATCH_FRAMES_MAX, Checksum, Disposition, Frame, OwnedFrame, PacketBatch, PortId, Segmentation, SegmentationKind,

@@ -1,26 +1,27 @@
-//! Where a connection's automaton stands: the part of the record that [`conntrack`](crate::conntrack) reads and writes.
+//! The state of a connection's automaton: the part of the record that [`conntrack`](crate::conntrack) reads and writes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What is known of one side of a TCP connection as a sender (the window tracking of Guido van Rooij, "Real Stateful TCP
-/// Packet Filtering in IP Filter", as Linux has it).
+/// The state of one side of a TCP connection as a sender (the window tracking of Guido van Rooij, "Real Stateful TCP
+/// Packet Filtering in IP Filter", as Linux implements it).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TcpPeer {
     /// Highest sequence number sent, plus one. SCTP: the verification tag that the side's packets carry; 0 while it is not known.
     pub end: u32,
-    /// Highest sequence number that the other side lets it send. SCTP: the tag that the other side offers in a handshake
-    /// beside the association that stands; 0 if there is none.
+    /// Highest sequence number that the other side permits. SCTP: the tag that the other side offers in a second
+    /// handshake beside an established association; 0 if there is none.
     pub end_max: u32,
-    /// Largest window that it advertised, in bytes; 0 while nothing is known of this side.
+    /// Largest advertised window, in bytes; 0 while this side is unknown.
     pub window_max: u32,
-    /// Highest acknowledgement that it sent; counts if [`peer_flags::ACKNOWLEDGED`] is set.
+    /// Its highest acknowledgement; valid if [`peer_flags::ACKNOWLEDGED`] is set.
     pub acknowledged_max: u32,
     /// Shift of the windows that it advertises (RFC 7323).
     pub window_scale: u8,
     /// Bits of [`peer_flags`].
     pub flags: u8,
-    /// While [`peer_flags::RELEARNING`] is set: the upper half of the sequence number whose acknowledgement ends it.
+    /// While [`peer_flags::RELEARNING`] is set: the upper half of the sequence number whose acknowledgement ends
+    /// relearning.
     pub relearnt_at: u16,
 }
 
@@ -32,14 +33,14 @@ pub mod peer_flags {
     pub const SACK_PERMITTED: u8 = 2;
     /// The side sent FIN.
     pub const FIN_SENT: u8 = 4;
-    /// Segments outside the window are let through.
+    /// Segments outside the window pass.
     pub const LIBERAL: u8 = 8;
-    /// Data was sent that is not acknowledged.
+    /// Some data is unacknowledged.
     pub const UNACKNOWLEDGED: u8 = 16;
     /// The side has acknowledged something.
     pub const ACKNOWLEDGED: u8 = 32;
-    /// The connection was taken over, and this side may have sent more than was seen here. With `window_max` 0 nothing
-    /// was heard of the side since.
+    /// The connection was taken over, and this side may have sent more than was seen here. With `window_max` 0, no
+    /// segment of the side has arrived since.
     pub const RELEARNING: u8 = 64;
 }
 
@@ -49,13 +50,14 @@ pub mod last_flags {
     pub const WINDOW_SCALE: u8 = super::peer_flags::WINDOW_SCALE;
     /// The last SYN permits selective acknowledgements.
     pub const SACK_PERMITTED: u8 = super::peer_flags::SACK_PERMITTED;
-    /// A SYN went by in LAST_ACK: the next ACK may be a challenge (RFC 5961 section 4) rather than that of the last FIN.
+    /// A SYN was seen in LAST_ACK: the next ACK may be a challenge (RFC 5961 section 4) rather than that of the last
+    /// FIN.
     pub const CHALLENGE_EXPECTED: u8 = 4;
     /// Both sides sent a SYN (RFC 9293 section 3.5, simultaneous open).
     pub const SIMULTANEOUS_OPEN: u8 = 8;
 }
 
-/// Where a connection's automaton stands, whatever its protocol.
+/// The state of a connection's automaton, for any protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolState {
@@ -66,9 +68,9 @@ pub struct ProtocolState {
     pub last_kind: u8,
     /// Direction of the last segment (TCP).
     pub last_direction: u8,
-    /// Retransmissions of the same segment seen in a row (TCP).
+    /// Consecutive retransmissions of the same segment (TCP).
     pub retransmissions: u8,
-    /// The last segment's sequence number (TCP). UDP: when the first answer came, in milliseconds of
+    /// TCP: the last segment's sequence number. UDP: the time of the first reply, in milliseconds of
     /// [`Instant`](crate::Instant), modulo 2^32.
     pub last_sequence: u32,
     /// The last segment's acknowledgement (TCP).

@@ -1,11 +1,11 @@
-//! A small seeded generator, for jitter and for spreading: not for secrets.
+//! A small generator with an RNG seed, for jitter and hashing: not for secrets.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator whose numbers all follow from `seed`.
+    /// A generator whose numbers are determined by the RNG seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)

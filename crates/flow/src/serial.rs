@@ -1,5 +1,5 @@
-//! Numbers that go round at 2^32: sequence numbers (RFC 9293 section 3.4), message numbers and versions (RFC 1982).
-//! Comparisons are right while the numbers are less than 2^31 apart.
+//! Serial number arithmetic modulo 2^32: sequence numbers (RFC 9293 section 3.4), message numbers and versions (RFC
+//! 1982). Comparisons are valid while the numbers are less than 2^31 apart.
 
 /// Whether `a` lies before `b`.
 #[must_use]
@@ -13,7 +13,7 @@ pub const fn is_after(a: u32, b: u32) -> bool {
     is_before(b, a)
 }
 
-/// The one of the two that lies further on.
+/// The later of the two.
 #[must_use]
 pub const fn later(a: u32, b: u32) -> u32 {
     if is_before(a, b) { b } else { a }

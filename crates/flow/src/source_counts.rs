@@ -1,15 +1,15 @@
-//! How much of something each source has, counted exactly.
+//! Exact resource counts per source.
 //!
-//! A source is a prefix of addresses: an IPv6 host has a /64 of them to choose from, so that counting single addresses
-//! would count nothing. Sources are hashed under a secret key, and those that have nothing are forgotten, so that there
-//! are never more entries than things counted.
+//! A source is a prefix of addresses: an IPv6 host can use a whole /64, so that counting single addresses would be
+//! useless. Sources are hashed under a secret key, and those with a count of zero are removed, so there are never more
+//! entries than counted items.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::{HashKey, IpFamily, Tuple};
 
-/// How many leading bits of an address name a source.
+/// The prefix length that defines a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourcePrefixes {
     /// Of IPv4 addresses, 0 to 32.
@@ -26,7 +26,7 @@ impl Default for SourcePrefixes {
 }
 
 impl SourcePrefixes {
-    /// The source of `tuple`, as a tuple that names nothing else.
+    /// The source of `tuple`, as a tuple with all other fields cleared.
     pub(crate) fn of(self, tuple: &Tuple) -> Tuple {
         let bits = match tuple.family() {
             // In the mapped form the address is behind 96 bits of prefix.
@@ -47,7 +47,7 @@ impl SourcePrefixes {
     }
 }
 
-/// What one source has.
+/// The count of one source.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     source: Tuple,
@@ -63,21 +63,21 @@ pub struct SourceCounts {
 }
 
 impl SourceCounts {
-    /// Nothing counted yet. There is room for `sources_max` sources from the start, so that none makes others wait; the
-    /// caller counts no more things than that.
+    /// An empty counter. It allocates room for `sources_max` sources at once, so that a new source never causes a
+    /// delay; the caller counts no more items than that.
     #[must_use]
     pub fn new(key: HashKey, prefixes: SourcePrefixes, sources_max: usize) -> Self {
         Self { key, prefixes, counts: HashTable::with_capacity(sources_max) }
     }
 
-    /// How much the source of `tuple` has.
+    /// The count of the source of `tuple`.
     #[must_use]
     pub fn count(&self, tuple: &Tuple) -> u32 {
         let source = self.prefixes.of(tuple);
         self.counts.find(self.key.hash(&source), |count| count.source == source).map_or(0, |found| found.count)
     }
 
-    /// The source of `tuple` has `amount` more.
+    /// Adds `amount` to the source of `tuple`.
     pub fn add(&mut self, tuple: &Tuple, amount: u32) {
         let source = self.prefixes.of(tuple);
         let key = self.key;
@@ -87,7 +87,7 @@ impl SourceCounts {
         count.get_mut().count = count.get().count.saturating_add(amount);
     }
 
-    /// The source of `tuple` has `amount` less; one that has nothing left is forgotten.
+    /// Subtracts `amount` from the source of `tuple`; a source with zero is removed.
     pub fn subtract(&mut self, tuple: &Tuple, amount: u32) {
         let source = self.prefixes.of(tuple);
         let key = self.key;
@@ -103,7 +103,7 @@ impl SourceCounts {
         }
     }
 
-    /// Sources that have something.
+    /// The number of sources with a count.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.counts.len()
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((counts.count(&from_v4(1)), counts.count(&from_v4(3))), (1, 0));
         assert_eq!(counts.sources(), 4);
         counts.subtract(&from_v6(2, 9), 1);
-        assert_eq!(counts.sources(), 3, "who has nothing is forgotten");
+        assert_eq!(counts.sources(), 3, "a source with zero is removed");
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_plain_map(changes in prop::collection::vec((0u8..6, 1u32..5, any::<bool>()), 0..200)) {
+        fn counts_equal_those_of_a_plain_map(changes in prop::collection::vec((0u8..6, 1u32..5, any::<bool>()), 0..200)) {
             let mut counts = SourceCounts::new(HashKey([3, 4]), SourcePrefixes::default(), 6);
             let mut reference: BTreeMap<u8, u32> = BTreeMap::new();
             for (host, amount, is_more) in changes {

@@ -1,9 +1,11 @@
-//! How fast each source begins something, held to a rate.
+//! A rate limit for each source.
 //!
-//! Each source has a token bucket, kept as the time at which it will be full again (the generic cell rate algorithm, ITU-T
-//! I.371). The buckets lie in sets of a table of fixed size; when a set is full, the source that is nearest to a full
-//! bucket is forgotten. So a flood from more sources than the table has is not held to the rate in full, but nobody is
-//! refused for what others did.
+//! Each source has a token bucket, stored as the time at which it will be full (the generic cell rate algorithm, ITU-T
+//! I.371). The buckets lie in the sets of a fixed-size table. When a set is full, the source closest to a full bucket
+//! is evicted.
+//!
+//! A flood from more sources than the table holds is thus not fully limited, but no source is refused for the traffic
+//! of others.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +14,7 @@ use core::time::Duration;
 use crate::source_counts::SourcePrefixes;
 use crate::{HashKey, Instant, Tuple};
 
-/// Sources that are remembered.
+/// The number of sources in the table.
 pub const RATED_SOURCES_MAX: usize = SETS * WAYS;
 const SETS: usize = 8192;
 const WAYS: usize = 8;
@@ -20,7 +22,7 @@ const WAYS: usize = 8;
 /// A source's bucket.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// The keyed hash of the source, which stands for it; two sources share a bucket once in 2^64.
+    /// The keyed hash that identifies the source; two sources collide with probability 2^-64.
     source: u64,
     /// When it will be full again, in nanoseconds of [`Instant`].
     full_at_nanos: u64,
@@ -36,14 +38,14 @@ pub struct SourceRates {
 }
 
 impl SourceRates {
-    /// Every source may begin `per_second_max` (1 at least) in a second, and as many at once.
+    /// Limits every source to `per_second_max` (1 at least) a second, with bursts of the same size.
     #[must_use]
     pub fn new(key: HashKey, prefixes: SourcePrefixes, per_second_max: u32) -> Self {
         let cost_nanos = (Duration::from_secs(1).as_nanos() as u64 / u64::from(per_second_max.max(1))).max(1);
         Self { key, prefixes, cost_nanos, buckets: vec![Bucket { source: 0, full_at_nanos: 0 }; RATED_SOURCES_MAX] }
     }
 
-    /// Whether the source of `tuple` may begin one more now.
+    /// Whether the source of `tuple` is below its limit now.
     #[must_use]
     pub fn may_begin(&self, now: Instant, tuple: &Tuple) -> bool {
         let (source, set) = self.place(tuple);
@@ -52,12 +54,13 @@ impl SourceRates {
         full_at_nanos + self.cost_nanos <= now.as_nanos() + Duration::from_secs(1).as_nanos() as u64
     }
 
-    /// The source of `tuple` has begun one more.
+    /// Counts an event of the source of `tuple`.
     pub fn note_begun(&mut self, now: Instant, tuple: &Tuple) {
         self.note_begun_many(now, tuple, 1);
     }
 
-    /// The source of `tuple` has begun `count` more, perhaps more than it may: it then begins none until it has made up for them.
+    /// Counts `count` events of the source of `tuple`, possibly beyond its limit: it is then blocked until the excess
+    /// is paid off.
     pub fn note_begun_many(&mut self, now: Instant, tuple: &Tuple, count: u32) {
         let (source, set) = self.place(tuple);
         let ways = &mut self.buckets[set..set + WAYS];
@@ -71,7 +74,7 @@ impl SourceRates {
         *bucket = Bucket { source, full_at_nanos: full_at_nanos.max(now.as_nanos()) + cost_nanos };
     }
 
-    /// What stands for the source, and where its set begins.
+    /// The source's identifying hash, and the first index of its set.
     fn place(&self, tuple: &Tuple) -> (u64, usize) {
         let source = self.key.hash(&self.prefixes.of(tuple));
         (source, (source >> 32) as usize % SETS * WAYS)
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_a_seconds_worth_at_once_and_then_its_rate_and_others_theirs() {
+    fn a_source_gets_a_burst_of_one_second_and_then_its_rate() {
         let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 10);
         let start = Instant::from_millis(5000);
         let at_once = (0..50).filter(|_| begin(&mut rates, start, 1)).count();
@@ -110,17 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_begins_many_at_once_makes_up_for_them() {
+    fn a_source_over_its_limit_is_blocked_until_the_excess_is_paid_off() {
         let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 10);
         let start = Instant::from_millis(5000);
         rates.note_begun_many(start, &from(1), 35);
-        assert!(rates.may_begin(start, &from(2)), "others are not concerned");
+        assert!(rates.may_begin(start, &from(2)), "other sources are unaffected");
         let may_begin = |ms| rates.may_begin(start + Duration::from_millis(ms), &from(1));
         assert_eq!([0, 2599, 2600].map(may_begin), [false, false, true]);
     }
 
     #[test]
-    fn a_flood_from_many_sources_makes_nobody_wait_who_is_new() {
+    fn a_flood_from_many_sources_does_not_limit_a_new_source() {
         let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 1);
         let now = Instant::from_millis(5000);
         for host in 0..3 * RATED_SOURCES_MAX as u32 {

@@ -1,4 +1,4 @@
-//! Time as the pure rooms see it: an argument.
+//! Time in the pure crates: an argument.
 
 use core::ops::Add;
 use core::time::Duration;
@@ -11,7 +11,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The epoch itself.
     pub const ZERO: Self = Self(0);
-    /// A point that never comes.
+    /// A time that is never reached.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// The point `nanos` nanoseconds after the epoch.
@@ -32,7 +32,7 @@ impl Instant {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not after.
+    /// The time since `earlier`; zero when this is not after it.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -43,7 +43,7 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        // In 64 bits, as this happens for every packet; far beyond them is FAR_FUTURE too.
+        // In 64 bits, as this happens for every packet; results far beyond them are FAR_FUTURE, too.
         let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into());
         Self(self.0.saturating_add(nanos))
     }

@@ -40,16 +40,16 @@ pub const TICK_BITS_MAX: u32 = 40;
 const TICK_MAX: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
 const _: () = assert!(TICK_BITS_MIN + SLOT_BITS * LEVELS as u32 == u64::BITS);
 
-/// Timers that one call of [`TimerWheel::poll`] moves between levels before it returns, so that a caller on the data
-/// path is never held up by a slot that holds the timers of a million connections.
+/// The maximum number of timers that one call of [`TimerWheel::poll`] moves between levels, so that a slot with the
+/// timers of a million connections does not delay a caller on the data path.
 pub const MOVES_PER_POLL_MAX: u32 = 256;
 
-/// The largest index that a timer may have, exclusive: the upper half names lists.
+/// The exclusive maximum of a timer's index: the upper half of the range denotes lists.
 pub const INDEX_MAX: u32 = 1 << 31;
 
-/// List of timers whose tick has come.
+/// The list of due timers.
 const DUE: usize = LEVELS * SLOTS;
-/// List of timers on their way from an upper level's slot to lower ones.
+/// The list of timers that move from an upper level's slot to lower ones.
 const MOVING: usize = DUE + 1;
 const LISTS: usize = MOVING + 1;
 
@@ -71,13 +71,13 @@ impl Timer {
     /// A timer that is not armed.
     pub const NEW: Self = Self { deadline_nanos: 0, next: NONE, previous: NOT_ARMED };
 
-    /// Whether it will fire.
+    /// Whether it is armed.
     #[must_use]
     pub const fn is_armed(&self) -> bool {
         self.previous != NOT_ARMED
     }
 
-    /// What cancelling it will touch beside itself: indices of timers, or numbers beyond [`INDEX_MAX`] that are none.
+    /// The neighbours that cancelling it will touch: indices of timers, or numbers beyond [`INDEX_MAX`] for none.
     pub(crate) const fn neighbours(&self) -> [u32; 2] {
         [self.previous, self.next]
     }
@@ -95,11 +95,11 @@ impl Default for Timer {
     }
 }
 
-/// The caller's records, as the wheel sees them: an array of things that each hold a [`Timer`].
+/// The caller's records: an array of items with a [`Timer`] each.
 pub trait TimerStore {
     /// The timer of record `index`.
     fn timer(&self, index: u32) -> &Timer;
-    /// The timer of record `index`, to be changed.
+    /// The timer of record `index`, mutable.
     fn timer_mut(&mut self, index: u32) -> &mut Timer;
 }
 
@@ -113,12 +113,12 @@ impl TimerStore for [Timer] {
     }
 }
 
-/// What a call of [`TimerWheel::poll`] came to.
+/// The result of a call of [`TimerWheel::poll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
     /// The timer of this record fired; it is no longer armed.
     Fired(u32),
-    /// The call's share of work is done and there is more: poll again, now or later.
+    /// The call's share of work is done and more is left: poll again, now or later.
     More,
     /// Nothing is left to do before [`TimerWheel::next_expiry`].
     Idle,
@@ -128,7 +128,7 @@ pub enum Poll {
 #[derive(Clone)]
 pub struct TimerWheel {
     tick_bits: u32,
-    /// All ticks up to this one have been dealt with, but for what is in the lists `DUE` and `MOVING`.
+    /// All ticks up to this one are processed, except for the lists `DUE` and `MOVING`.
     tick: u64,
     /// The first timer of each list, or [`NONE`].
     first: Box<[u32]>,
@@ -161,13 +161,13 @@ impl TimerWheel {
         }
     }
 
-    /// How long a tick is: the most by which a timer fires late.
+    /// The length of a tick: the maximum lateness of a timer.
     #[must_use]
     pub const fn tick_nanos(&self) -> u64 {
         1 << self.tick_bits
     }
 
-    /// The point up to which the wheel has turned; timers not after it are due.
+    /// The time up to which the wheel has turned; timers not after it are due.
     #[must_use]
     pub const fn turned_to(&self) -> Instant {
         Instant::from_nanos(self.tick << self.tick_bits)
@@ -213,8 +213,8 @@ impl TimerWheel {
         self.armed -= 1;
     }
 
-    /// Does a bounded share of what is due by `now`: at most one timer fires and at most [`MOVES_PER_POLL_MAX`] move
-    /// between levels. Time that runs backwards is taken as standing still.
+    /// Does a bounded part of the work due by `now`: at most one timer fires and at most [`MOVES_PER_POLL_MAX`] move
+    /// between levels. Time that runs backwards is treated as unchanged.
     pub fn poll(&mut self, store: &mut (impl TimerStore + ?Sized), now: Instant) -> Poll {
         let now_tick = now.as_nanos() >> self.tick_bits;
         let mut moves = 0;
@@ -248,8 +248,8 @@ impl TimerWheel {
         }
     }
 
-    /// When [`TimerWheel::poll`] has something to do next: a point not after the earliest deadline's tick (a timer far
-    /// away asks to be moved nearer first), in the past when work is left over. `None` when no timer is armed.
+    /// The time at which [`TimerWheel::poll`] next has work: not after the earliest deadline's tick (a distant timer
+    /// first moves to a nearer level), and in the past when work is left over. `None` when no timer is armed.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         let tick = if self.first[DUE] != NONE || self.first[MOVING] != NONE { self.tick } else { self.next_slot()?.0 };
@@ -262,7 +262,7 @@ impl TimerWheel {
         ((deadline_nanos >> self.tick_bits) + u64::from(deadline_nanos & below != 0)).min(TICK_MAX)
     }
 
-    /// Links an unlinked timer into the list that its deadline asks for.
+    /// Links an unlinked timer into the list of its deadline.
     fn place(&mut self, store: &mut (impl TimerStore + ?Sized), index: u32) {
         let tick = self.tick_of(store.timer(index).deadline_nanos);
         let list = if tick <= self.tick {
@@ -289,7 +289,7 @@ impl TimerWheel {
         }
     }
 
-    /// Makes all of list `from` the list `to`, which is empty.
+    /// Moves all of list `from` to the empty list `to`.
     fn splice(&mut self, store: &mut (impl TimerStore + ?Sized), from: usize, to: usize) {
         let first = self.first[from];
         self.set_first(from, NONE);
@@ -299,7 +299,7 @@ impl TimerWheel {
         }
     }
 
-    /// The first slot that holds a timer: its first tick, and its list.
+    /// The first slot with a timer: its first tick, and its list.
     fn next_slot(&self) -> Option<(u64, usize)> {
         let (level, used) = self.used.iter().enumerate().find(|(_, used)| used.iter().any(|word| *word != 0))?;
         let (word, bits) = used.iter().enumerate().find(|(_, word)| **word != 0)?;

@@ -1,10 +1,10 @@
-//! Limits on how often something may happen.
+//! Rate limits.
 
 use core::time::Duration;
 
 use crate::Instant;
 
-/// How often something may happen: `burst` times at once, and `per_s` times a second in the long run.
+/// A rate limit: `burst` events at once, and `per_s` a second in the long run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateLimit {
     cost_nanos: u64,
@@ -12,7 +12,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// The limit. Both numbers are at least 1: what may never happen needs no limit.
+    /// The limit. Both numbers must be at least 1.
     #[must_use]
     pub const fn new(per_s: u32, burst: u32) -> Self {
         let per_s = if per_s == 0 { 1 } else { per_s };
@@ -21,21 +21,22 @@ impl RateLimit {
         Self { cost_nanos, burst_nanos: cost_nanos.saturating_mul(burst as u64) }
     }
 
-    /// How long an untouched bucket takes to be full again.
+    /// The time to refill an empty bucket.
     #[must_use]
     pub const fn refill_time(&self) -> Duration {
         Duration::from_nanos(self.burst_nanos)
     }
 }
 
-/// A bucket of tokens, full at first, that is refilled as its [`RateLimit`] says. It is one number: when it will be full.
+/// A token bucket, full at first, refilled at its [`RateLimit`]. It is stored as one number: the time at which it will
+/// be full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TokenBucket {
     full_at: Instant,
 }
 
 impl TokenBucket {
-    /// Takes a token. False, and nothing taken, when there is none.
+    /// Takes a token. Returns false when there is none.
     #[must_use]
     pub fn take(&mut self, now: Instant, limit: &RateLimit) -> bool {
         let full_at = self.full_at.max(now) + Duration::from_nanos(limit.cost_nanos);
@@ -46,7 +47,7 @@ impl TokenBucket {
         may
     }
 
-    /// Whether the whole burst could be taken now, so that the bucket is as good as a new one.
+    /// Whether the bucket is full and thus equal to a new one.
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         self.full_at <= now
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_through_at_once_and_then_as_many_as_the_rate_allows() {
+    fn a_burst_passes_at_once_and_then_the_rate_applies() {
         let (limit, mut bucket) = (RateLimit::new(10, 50), TokenBucket::default());
         assert_eq!(taken(&mut bucket, &limit, 1000, 60), 50);
         assert_eq!(taken(&mut bucket, &limit, 1099, 5), 0);
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_or_goes_back_refills_nothing() {
+    fn a_clock_that_stops_or_runs_backwards_refills_nothing() {
         let (limit, mut bucket) = (RateLimit::new(1000, 2), TokenBucket::default());
         assert_eq!(taken(&mut bucket, &limit, 5000, 3), 2);
         assert_eq!(taken(&mut bucket, &limit, 4000, 3), 0);

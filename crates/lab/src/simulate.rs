@@ -135,7 +135,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
         return play(&read(path)?, &format!("mainstay lab simulate --scenario {}", path.display()), args);
     }
     if args.trace {
-        let scenario = Scenario::generate(first, args.faults).told_by(args.representation);
+        let scenario = Scenario::generate(first, args.faults).with_representation(args.representation);
         return play(&scenario, &replay(first, args), args);
     }
     let seeds = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS_DEFAULT });
@@ -156,7 +156,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let report = report(&totals, args.faults, began.elapsed(), broken);
     console::print_as(args.json, &report, || render(&report))?;
     let Some(one) = report.broken.first() else { return Ok(()) };
-    let scenario = Scenario::generate(one.seed, args.faults).told_by(args.representation);
+    let scenario = Scenario::generate(one.seed, args.faults).with_representation(args.representation);
     tell_shortest(&scenario, options, args)?;
     Err(PromisesBroken { failures: report.failures, seeds, replay: one.replay.clone() }.into())
 }

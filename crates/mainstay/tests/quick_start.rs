@@ -177,7 +177,9 @@ fn serve_outside(topology: &Topology) {
     let address = SocketAddr::new(SERVER[0], SERVER_PORT);
     let listener = topology.server.run(|| {
         let mut netlink = Netlink::open().expect("netlink");
-        netlink.add_address("bridge", Prefix::new(OUTSIDE_ROUTER.0.into(), OUTSIDE_ROUTER.1)).expect("the address is free");
+        netlink
+            .add_address("bridge", Prefix::new(OUTSIDE_ROUTER.0.into(), OUTSIDE_ROUTER.1))
+            .expect("the address is free");
         TcpListener::bind(address).expect("the port is free")
     });
     let listener = listener.expect("the namespace is there");

@@ -1,5 +1,5 @@
-//! What firewall, NAT and an idle FTP helper cost a packet and a new connection, in nanoseconds:
-//! `cargo run --release -p network-functions --example chain_cost`
+//! The cost of firewall, NAT and an idle FTP helper for a packet and a new connection, in nanoseconds: `cargo run
+//! --release -p network-functions --example chain_cost`
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::hint::black_box;
@@ -24,7 +24,7 @@ const CONNECTIONS: u16 = 256;
 const ROUNDS: u32 = 10_000;
 const RULES: u16 = 50;
 
-/// A helper that has nothing to do for any of the connections.
+/// A helper without control connections.
 fn ftp() -> Ftp {
     Ftp::new(FtpConfig {
         control_ports: vec![PortRange::single(CONTROL_PORT)],
@@ -47,7 +47,7 @@ impl TupleUse for NothingUsed {
     }
 }
 
-/// A firewall whose last rule of [`RULES`] is the one that matches.
+/// A firewall of [`RULES`] rules of which the last one matches.
 fn firewall() -> Firewall {
     let rule = |number: u16| Rule {
         name: format!("rule {number}"),
@@ -105,8 +105,8 @@ fn headers(tuple: Tuple) -> Headers {
     }
 }
 
-/// The shortest of [`ROUNDS`] rounds over `count` items, in nanoseconds an item: a round is shorter than a time slice, so
-/// that the shortest one was not disturbed by other programs.
+/// The shortest of [`ROUNDS`] rounds over `count` items, in nanoseconds an item: a round is shorter than a time slice,
+/// so the shortest one was undisturbed by other programs.
 fn best_nanos(count: usize, mut round: impl FnMut(u32)) -> f64 {
     let nanos = (0..ROUNDS).map(|number| {
         let started = Clock::now();
@@ -140,7 +140,7 @@ fn pass(chain: &Chain, runtime: &mut Runtime<'_>, frame: &mut Frame<'_>, all: &m
     })
 }
 
-/// What [`pass`] costs without a chain: the measurement itself.
+/// The cost of [`pass`] without a chain: the measurement itself.
 fn make_packets(frame: &mut Frame<'_>, all: &[Connection]) -> f64 {
     best_nanos(all.len(), |round| {
         let direction = if round % 2 == 0 { Direction::Original } else { Direction::Reply };

@@ -1,5 +1,5 @@
-//! What it costs to find a connection's rule among few and among many, and to compile the rules:
-//! `cargo run --release -p network-functions --example classify_cost`
+//! The cost of finding a connection's rule among few and among many, and of compiling the rules: `cargo run --release
+//! -p network-functions --example classify_cost`
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use network_functions::rule_set::{Conditions, RuleKey, RuleSet};
 const KEYS: u32 = 1024;
 const ROUNDS: u32 = 2000;
 
-/// Of rules as firewalls have them: a client network, a server network, a service.
+/// Typical firewall rules: a client network, a server network, a service.
 fn rule(number: u32) -> Conditions {
     let scattered = number.wrapping_mul(2_654_435_761);
     let network = |first: Ipv4Addr, bits: u32, length_bits: u8| {
@@ -35,7 +35,7 @@ fn rule(number: u32) -> Conditions {
     }
 }
 
-/// A connection that meets the rule.
+/// A connection that matches the rule.
 fn key(rule: &Conditions, number: u32) -> RuleKey {
     let address =
         |prefixes: &[Prefix]| prefixes.first().map_or(number, |prefix| bounds(prefix)[0] as u32 + number % 256);

@@ -1,4 +1,4 @@
-//! Addresses and prefixes as rules name them.
+//! Addresses and prefixes of rules.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(of("10.1.16.0/20"), [0xffff_0a01_1000, 0xffff_0a01_1fff]);
         assert_eq!(of("0.0.0.0/0"), [0xffff_0000_0000, 0xffff_ffff_ffff]);
         assert_eq!(of("::/0"), [0, u128::MAX]);
-        // Bits behind the length name an interface's address, not another network.
+        // Bits behind the prefix length belong to an interface's address, not to the network.
         assert_eq!(of("10.1.17.5/20"), of("10.1.16.0/20"));
     }
 }

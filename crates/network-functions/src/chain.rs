@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
-//! workers; what changes ([`ChainCounters`], [`Log`]) belongs to the worker and is lent in a [`Runtime`].
+//! workers; mutable parts ([`ChainCounters`], [`Log`]) belong to the worker and are lent in a [`Runtime`].
 
 mod counters;
 mod erased;
@@ -75,11 +75,12 @@ impl ChainBuilder {
         self.build_within(ChainLayout::default())
     }
 
-    /// As [`ChainBuilder::build`], for connections whose records hold the states of an earlier chain, of `layout`: the
-    /// states of functions that it knows stay where they are, others are placed behind them.
+    /// As [`ChainBuilder::build`], for connections whose records hold the states of an earlier chain, of `layout`:
+    /// states of known functions keep their offsets, others are placed behind them.
     ///
     /// # Errors
-    /// As [`ChainBuilder::build`]; and the record may have no room left for a new function's state, or that state's
+    /// As [`ChainBuilder::build`]. Also, the record may lack room for a new function's state, or unused record bytes
+    /// may differ from that state's default.
     /// default is not what the unused bytes of a record are.
     pub fn build_within(self, mut layout: ChainLayout) -> Result<Chain, ChainError> {
         if self.functions.len() > CHAIN_FUNCTIONS_MAX {
@@ -117,17 +118,17 @@ fn check_unique(links: &[Link], function: &dyn ErasedFunction) -> Result<(), Cha
     Ok(())
 }
 
-/// A function in the chain, and what is its own.
+/// A function in the chain, with its state's position and its counters.
 struct Link {
     function: Box<dyn ErasedFunction>,
     /// Its state's bytes in [`Connection::functions`].
     state: Range<usize>,
-    /// How many counters it named.
+    /// The number of its counters.
     counters: usize,
     handles_packets: bool,
 }
 
-/// What whoever runs the chain lends it for a packet.
+/// The mutable resources that the caller lends the chain for a packet.
 pub struct Runtime<'a> {
     /// Now.
     pub now: Instant,
@@ -135,13 +136,13 @@ pub struct Runtime<'a> {
     pub node: NodeId,
     /// Counters made by [`Chain::new_counters`] of the same chain; those of another one may panic.
     pub counters: &'a mut ChainCounters,
-    /// Where entries for the operator go.
+    /// The log for the operator.
     pub log: &'a mut Log,
     /// The connections that functions expect.
     pub expectations: &'a mut Expectations,
 }
 
-/// In `on_packet` the connection's tuples are fixed; a function that looks for a free one finds none.
+/// In `on_packet` the connection's tuples are fixed; a function that searches a free one finds none.
 struct NoTupleFree;
 
 impl TupleUse for NoTupleFree {
@@ -153,12 +154,12 @@ impl TupleUse for NoTupleFree {
 /// Functions in order. Made by [`ChainBuilder`].
 pub struct Chain {
     links: Vec<Link>,
-    /// Where states lie, those of functions of earlier chains included.
+    /// The positions of states, including those of functions of earlier chains.
     layout: ChainLayout,
     /// Every state at its default, to begin and to decode from.
     default_states: [u8; FUNCTION_STATE_BYTES_MAX],
     counter_names: Vec<String>,
-    /// A function changes the numbers of TCP segments.
+    /// Whether a function changes the numbers of TCP segments.
     renumbers: bool,
 }
 
@@ -174,7 +175,7 @@ impl Chain {
         self.links.iter().map(|link| link.function.name())
     }
 
-    /// The name of a function by its place, and the names of its counters, without the function's own before them.
+    /// The name of a function by its index, and the names of its counters without the function's prefix.
     pub fn function(&self, index: usize) -> Option<(&'static str, impl Iterator<Item = &str>)> {
         let link = self.links.get(index)?;
         let first = self.links[..index].iter().map(|link| link.counters).sum::<usize>();
@@ -191,7 +192,8 @@ impl Chain {
         &self.counter_names
     }
 
-    /// Whether packets of known connections need the functions' states. If not, [`Chain::process`] leaves them alone.
+    /// Whether packets of known connections need the functions' states. If not, [`Chain::process`] does not access
+    /// them.
     #[must_use]
     pub fn packets_use_states(&self) -> bool {
         self.links.iter().any(|link| link.function.packets_use_state())
@@ -206,14 +208,13 @@ impl Chain {
         }
     }
 
-    /// A connection begins with `packet`: every function's `on_init` in chain order. On success `connection` holds
-    /// their states and the reply tuple that they chose; the first packet itself still goes through
-    /// [`Chain::process`].
+    /// Begins a connection with `packet`: calls every function's `on_init` in chain order. On success `connection`
+    /// holds their states and the chosen reply tuple; the first packet itself must still go through [`Chain::process`].
     ///
-    /// `tuples` says which reply tuples are taken; usually it is the table in which `connection` is not yet.
+    /// `tuples` reports which reply tuples are in use; usually it is the table, before `connection` is inserted.
     ///
     /// # Errors
-    /// A function refused the connection. `connection` is then as it was: only counters and log have changed.
+    /// A function refused the connection. `connection` is then unchanged; only counters and log have changed.
     pub fn init(
         &self,
         runtime: &mut Runtime<'_>,
@@ -224,7 +225,7 @@ impl Chain {
         self.init_watched(runtime, tuples, connection, packet, &mut Unwatched)
     }
 
-    /// As [`Chain::init`], with `watch` told of every call.
+    /// As [`Chain::init`]; `watch` observes every call.
     ///
     /// # Errors
     /// As [`Chain::init`].
@@ -267,8 +268,8 @@ impl Chain {
         Ok(())
     }
 
-    /// A packet of a connection: every function's `on_packet` (of those that handle packets), in chain order in the original direction
-    /// and in reverse order in the reply direction, until one does not forward it.
+    /// Processes a packet of a connection: calls every `on_packet` (of functions that handle packets), in chain order
+    /// in the original direction and in reverse order in the reply direction, until one does not forward it.
     pub fn process(
         &self,
         runtime: &mut Runtime<'_>,
@@ -279,7 +280,7 @@ impl Chain {
         self.process_watched(runtime, connection, packet, direction, &mut Unwatched)
     }
 
-    /// As [`Chain::process`], with `watch` told of every call.
+    /// As [`Chain::process`]; `watch` observes every call.
     #[inline]
     pub fn process_watched<W: Watch>(
         &self,
@@ -311,15 +312,15 @@ impl Chain {
         Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
     }
 
-    /// Whether connection tracking must be shown segments as [`Chain::as_sent`] gives them.
+    /// Whether connection tracking must see segments in the form of [`Chain::as_sent`].
     #[must_use]
     #[inline]
     pub const fn renumbers(&self) -> bool {
         self.renumbers
     }
 
-    /// The headers of a segment that comes in, with what it acknowledges under the numbers with which the other side sent
-    /// it: before all functions that renumber. `None` when that is what they say already.
+    /// The headers of an incoming segment with acknowledgements in the other side's numbering, before any renumbering
+    /// function. `None` when they are equal to the original ones.
     #[must_use]
     pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Option<Headers> {
         let Transport::Tcp(arrived) = headers.transport else { return None };
@@ -396,15 +397,15 @@ impl Chain {
         Processed { verdict: Verdict::Forward, states_changed }
     }
 
-    /// The connection has ended: every function's `on_close` in chain order.
+    /// Ends the connection: calls every function's `on_close` in chain order.
     pub fn close(&self, connection: &Connection, reason: CloseReason) {
         for link in &self.links {
             link.function.on_close(&connection.functions[link.state.clone()], reason);
         }
     }
 
-    /// Appends the states of all functions as attributes: one for each function whose state is not the default, with
-    /// the function's own attributes in it.
+    /// Appends the states of all functions as attributes: one for each function whose state is not the default,
+    /// containing the function's attributes.
     pub fn encode_states(&self, connection: &Connection, out: &mut Vec<u8>) {
         for link in &self.links {
             let start = out.len();
@@ -422,11 +423,11 @@ impl Chain {
         }
     }
 
-    /// Sets the states of all functions to what [`Chain::encode_states`] wrote, perhaps on a node with another chain:
-    /// attributes of functions that are not in this one are skipped, functions without an attribute get their default.
+    /// Sets the states of all functions from the output of [`Chain::encode_states`], possibly of a node with another
+    /// chain. Attributes of unknown functions are skipped; functions without an attribute get their default.
     ///
     /// # Errors
-    /// The attributes are malformed. `connection` is then as it was.
+    /// The attributes are malformed. `connection` is then unchanged.
     pub fn decode_states(&self, connection: &mut Connection, attributes: &[u8]) -> Result<(), TlvError> {
         let mut states = self.default_states;
         for attribute in tlv::read(attributes) {

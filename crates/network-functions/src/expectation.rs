@@ -1,4 +1,4 @@
-//! Connections that are expected: announced within another connection, as FTP, SIP and H.323 announce them.
+//! Expected connections: announced within another connection, as in FTP, SIP and H.323.
 //!
 //! ```text
 //!   master connection ── a helper reads "PORT …" ──► expect(…) ──► table of expectations
@@ -6,10 +6,12 @@
 //!   first packet of the announced connection ───────────────────────────┘─► related: firewall and NAT follow the master
 //! ```
 //!
-//! An expectation names the first packet's tuple as it comes in, with wildcards, and the tuple with which that packet is to
-//! leave. It belongs to its master and ends with it, with its time, or, unless it is permanent, when its connection begins.
-//! Packets of known connections never come near the table. A connection that has an expected tuple already is found
-//! before the expectation is: an expectation takes nothing away from anybody.
+//! An expectation contains the first packet's tuple as received, with wildcards, and the tuple with which that packet
+//! leaves. It belongs to its master connection and ends with it, on its timeout, or, unless it is permanent, when the
+//! expected connection begins.
+//!
+//! Packets of known connections bypass the table. An existing connection with an expected tuple takes precedence over
+//! the expectation.
 
 #[cfg(test)]
 mod tests;
@@ -23,12 +25,12 @@ use flow::{Instant, Tuple, WorkerId};
 
 pub use wire::decode;
 
-/// Connections expected at once, at most, of all masters together. Further ones are refused until some have come or gone.
+/// The maximum number of expectations of all masters together. Further ones are refused until some end.
 pub const EXPECTATIONS_MAX: usize = 4096;
-/// Connections expected on behalf of one master, at most: enough for audio and video with a control channel each. A further
-/// one takes the place of the oldest. All of them travel in one message with their master.
+/// The maximum number of expectations of one master: enough for audio and video with a control channel each. A further
+/// one replaces the oldest. All of them are replicated in one message with their master.
 pub const EXPECTATIONS_PER_MASTER_MAX: usize = 4;
-/// How long an announced connection is waited for, unless its function says otherwise (as Linux waits for those of FTP).
+/// The default timeout of an expectation (that of Linux for FTP).
 pub const EXPECTATION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 
 /// In an expected tuple: any address.
@@ -39,38 +41,38 @@ pub const ANY_PORT: u16 = 0;
 /// An expected connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expectation {
-    /// Its first packet's tuple as it comes in. The source may be [`ANY_ADDRESS`] and [`ANY_PORT`].
+    /// Its first packet's incoming tuple. The source may be [`ANY_ADDRESS`] and [`ANY_PORT`].
     pub tuple: Tuple,
-    /// The same packet's tuple as it is to leave. A source of [`ANY_ADDRESS`] or [`ANY_PORT`] is kept as it came; a port
-    /// that is taken is replaced by a free one when the address is translated.
+    /// The tuple with which the same packet leaves. A source of [`ANY_ADDRESS`] or [`ANY_PORT`] is unchanged; a port in
+    /// use is replaced by a free one when the address is translated.
     pub outgoing: Tuple,
     /// The function that expects it, by its [`crate::function::FlowState::ATTRIBUTE`].
     pub function: u16,
     /// When it is given up.
     pub expires_at: Instant,
-    /// It stays when its connection has begun, for more of the kind.
+    /// It remains when its connection has begun, for further ones.
     pub is_permanent: bool,
 }
 
-/// Why a connection cannot be expected.
+/// Why an expectation is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Another master's connection is expected under the same tuple.
+    /// Another master has an expectation for the same tuple.
     Clash,
-    /// [`EXPECTATIONS_MAX`] are expected.
+    /// The limit [`EXPECTATIONS_MAX`] is reached.
     Full,
 }
 
 /// A connection that began as expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fulfilled {
-    /// The original tuple of the connection that announced it.
+    /// The original tuple of the master connection.
     pub master: Tuple,
-    /// The expectation is used up: the master's backups must be told.
+    /// Whether the expectation is removed: the change must be replicated.
     pub is_used_up: bool,
 }
 
-/// What an expected connection is looked up by.
+/// The lookup key of an expected connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     destination: [u8; 16],
@@ -87,7 +89,7 @@ impl Key {
     }
 }
 
-/// A tuple's bytes: an order for the maps, of no meaning.
+/// A tuple's bytes: an arbitrary order for the maps.
 type TupleBytes = [u8; size_of::<Tuple>()];
 
 fn bytes(tuple: &Tuple) -> TupleBytes {
@@ -100,8 +102,8 @@ struct Entry {
     master: Tuple,
 }
 
-/// A worker's part of the ports that functions announce. Workers announce at the same time, and hear of each other's
-/// expectations a moment later: parts keep them from announcing the same.
+/// A worker's part of the ports that functions announce. Workers announce concurrently and learn each other's
+/// expectations a moment later: separate parts prevent conflicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortShare {
     worker: WorkerId,
@@ -112,7 +114,7 @@ impl PortShare {
     /// All ports, for the only worker.
     pub const WHOLE: Self = Self { worker: WorkerId::LEAD, workers: 1 };
 
-    /// The part of `worker` when there are `workers` (not 0).
+    /// The part of `worker` among `workers` (not 0).
     #[must_use]
     pub const fn of(worker: WorkerId, workers: u8) -> Self {
         Self { worker, workers }
@@ -125,13 +127,13 @@ impl PortShare {
     }
 }
 
-/// The expected connections of one worker: those that its own connections announced and, if there are other workers, those
-/// that theirs did.
+/// The expected connections of one worker: those announced by its connections and, with several workers, by the others'
+/// connections.
 #[derive(Clone, Debug)]
 pub struct Expectations {
     entries: BTreeMap<Key, Entry>,
     deadlines: BTreeSet<(Instant, Key)>,
-    /// What each master expects, oldest first.
+    /// The expectations of each master, oldest first.
     masters: BTreeMap<TupleBytes, Vec<Key>>,
     port_share: PortShare,
     revision: u64,
@@ -150,24 +152,24 @@ impl Default for Expectations {
 }
 
 impl Expectations {
-    /// Connections expected.
+    /// The number of expectations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Sets the part of the ports that are announced here; at first it is the whole.
+    /// Sets the part of the ports for announcements here; initially it is the whole.
     pub const fn set_port_share(&mut self, share: PortShare) {
         self.port_share = share;
     }
 
-    /// The part of the ports that are announced here.
+    /// The part of the ports for announcements here.
     #[must_use]
     pub const fn port_share(&self) -> PortShare {
         self.port_share
     }
 
-    /// A number that is another one whenever what is expected is.
+    /// A number that changes whenever the expectations change.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
@@ -179,8 +181,8 @@ impl Expectations {
         self.entries.is_empty()
     }
 
-    /// Expects a connection on behalf of `master` (its original tuple). What the same master expected under the same tuple
-    /// is replaced.
+    /// Expects a connection on behalf of `master` (its original tuple). It replaces an expectation of the same master
+    /// for the same tuple.
     ///
     /// # Errors
     /// [`Refusal`]; nothing changes then.
@@ -204,7 +206,7 @@ impl Expectations {
         Ok(())
     }
 
-    /// The expectation that a packet with this tuple fulfils if it begins a connection.
+    /// The expectation that a packet with this tuple matches if it begins a connection.
     #[inline]
     #[must_use]
     pub fn find(&self, now: Instant, tuple: &Tuple) -> Option<&Expectation> {
@@ -214,7 +216,7 @@ impl Expectations {
         self.find_entry(now, tuple).map(|entry| &entry.expectation)
     }
 
-    /// The original tuple of the connection on whose behalf that expectation is.
+    /// The original tuple of that expectation's master.
     #[must_use]
     pub fn master_of(&self, now: Instant, tuple: &Tuple) -> Option<&Tuple> {
         self.find_entry(now, tuple).map(|entry| &entry.master)
@@ -229,7 +231,7 @@ impl Expectations {
         })
     }
 
-    /// A connection has begun with a packet of this tuple: the expectation that it fulfils is used up unless it is permanent.
+    /// A connection has begun with a packet of this tuple: removes the matching expectation unless it is permanent.
     pub fn fulfil(&mut self, now: Instant, tuple: &Tuple) -> Option<Fulfilled> {
         if self.entries.is_empty() {
             return None;
@@ -241,26 +243,26 @@ impl Expectations {
         Some(Fulfilled { master, is_used_up: !expectation.is_permanent })
     }
 
-    /// Whether anything is expected on behalf of `master`.
+    /// Whether `master` has expectations.
     #[must_use]
     pub fn has(&self, master: &Tuple) -> bool {
         !self.masters.is_empty() && self.masters.contains_key(&bytes(master))
     }
 
-    /// What is expected on behalf of `master`, oldest first; that of which the time is over may be among it.
+    /// The expectations of `master`, oldest first; expired ones may be included.
     pub fn of(&self, master: &Tuple) -> impl Iterator<Item = &Expectation> {
         let keys = self.masters.get(&bytes(master)).map_or(&[][..], Vec::as_slice);
         keys.iter().filter_map(|key| self.entries.get(key)).map(|entry| &entry.expectation)
     }
 
-    /// Nothing is expected on behalf of `master` any more: it has ended.
+    /// Removes the expectations of `master`, which has ended.
     pub fn forget(&mut self, master: &Tuple) {
         while let Some(key) = self.masters.get(&bytes(master)).and_then(|keys| keys.last().copied()) {
             self.remove(&key);
         }
     }
 
-    /// What `function` expected on behalf of `master` is expected no more.
+    /// Removes the expectations that `function` created on behalf of `master`.
     pub fn forget_function(&mut self, master: &Tuple, function: u16) {
         loop {
             let found = self.of(master).find(|known| known.function == function).map(|known| Key::of(&known.tuple));
@@ -269,19 +271,20 @@ impl Expectations {
         }
     }
 
-    /// Another node says all that it expects on behalf of its connection `master`. What clashes with another master's, or
-    /// finds no room, is left out.
+    /// Replaces the expectations of `master`, a connection of another node. Expectations that clash with another
+    /// master's, or exceed the limit, are omitted.
     pub fn replace(&mut self, now: Instant, master: &Tuple, expected: &[Expectation]) {
         if self.has(master) {
             self.forget(master);
         }
         for expectation in expected {
-            // The node that was first to expect it knows better, or this one is full: nothing else can be done here.
+            // The node that created the expectation first takes precedence, or this table is full: nothing else can be
+            // done here.
             let _ = self.expect(now, master, *expectation);
         }
     }
 
-    /// Appends what is expected on behalf of `master` as attributes, for another node.
+    /// Appends the expectations of `master` as attributes, for another node.
     pub fn encode(&self, now: Instant, master: &Tuple, out: &mut Vec<u8>) {
         for expectation in self.of(master).filter(|expectation| expectation.expires_at > now) {
             wire::encode(now, expectation, out);

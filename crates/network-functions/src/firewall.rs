@@ -1,18 +1,20 @@
-//! The firewall: ordered rules that say which connections may begin.
+//! The firewall: ordered rules that permit or deny new connections.
 //!
-//! Rules are evaluated once, when a connection begins, on the tuple as the functions before the firewall in the chain
-//! have made it: a firewall in front of NAT sees the addresses that packets come in with, one behind NAT the
-//! translated ones. Later packets pass on that decision, on whichever node they arrive; so does a connection that a
-//! peer of the cluster let in, even if the rule's number is unknown here (pfsync and conntrackd decide likewise).
-//! Connections that no rule matches are dropped.
+//! Rules are evaluated once, when a connection begins, on the tuple behind the earlier functions of the chain: a
+//! firewall before NAT sees incoming addresses, one behind NAT the translated ones.
 //!
-//! A connection that was announced within another one ([`crate::expectation`]) passes without a rule, unless
-//! [`Related::Rules`] says otherwise.
+//! Later packets pass on that decision, on any node. So do connections that a peer of the cluster permitted, even if
+//! the rule's number is unknown here (pfsync and conntrackd behave likewise). Connections that no rule matches are
+//! dropped.
 //!
-//! New rules are for new connections, unless the operator asks for the others to be held against them too
-//! ([`NetworkFunction::reevaluate`]). Then a connection that a rule let in must be let in by one of the new rules.
-//! Connections that were announced are judged likewise once announced connections pass by rules only. Those of which nobody
-//! knows where they came in (they were there before the firewall was) are not judged.
+//! An expected connection ([`crate::expectation`]) passes without a rule, unless [`Related::Rules`] is set.
+//!
+//! New rules apply to new connections, unless the operator requests a re-evaluation of existing ones
+//! ([`NetworkFunction::reevaluate`]). A connection that a rule permitted then needs the permission of one of the new
+//! rules.
+//!
+//! Expected connections are re-evaluated likewise once they need a rule. Connections with unknown ingress (older than
+//! the firewall in the chain) are not re-evaluated.
 
 mod reevaluation;
 mod rule;
@@ -28,7 +30,7 @@ use flow::wire::tlv::{self, TlvError};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
+use crate::function::{Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict, state_attribute};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
@@ -37,34 +39,34 @@ pub use rule::{Action, FirewallConfig, Related, Rule};
 /// The name of the function.
 pub const NAME: &str = "firewall";
 
-/// What the counter of connections that no rule matched is called.
+/// The name of the counter of connections that no rule matched.
 pub const DEFAULT_COUNTER_NAME: &str = "default_hits";
 
-/// What the counter of connections that another one announced, and that therefore needed no rule, is called.
+/// The name of the counter of expected connections, which passed without a rule.
 pub const RELATED_COUNTER_NAME: &str = "related_hits";
 
-/// What the counter of a rule is called: `rule/accept/web`. By the rule's name and not its place, so that it goes on when
-/// rules come and go around it.
+/// The name of a rule's counter: `rule/accept/web`. It contains the rule's name instead of its index, so that the
+/// counter continues when rules around it change.
 #[must_use]
 pub fn rule_counter_name(action: Action, rule: &str) -> String {
     format!("rule/{}/{rule}", action.label())
 }
 
-/// The action and the rule of a counter that [`rule_counter_name`] named.
+/// The action and the rule of a counter named by [`rule_counter_name`].
 #[must_use]
 pub fn rule_of_counter(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("rule/")?.split_once('/')
 }
 
-/// What the firewall keeps of a connection: who let it in.
+/// The firewall's state of a connection: the rule that permitted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FirewallState {
-    /// The number of the rule that let it in, from 1; 0 when that is not known, or it was announced and needed none.
+    /// The number of the rule that permitted it, from 1; 0 when unknown, or when it was expected and needed none.
     rule_number: u16,
-    /// [`FirewallConfig::generation`] of the rules that the number counts.
+    /// The [`FirewallConfig::generation`] of that number.
     generation: u16,
-    /// The port that its first packet came in on, from 1; 0 when that is not known.
+    /// The ingress port of its first packet, from 1; 0 when unknown.
     ingress_number: u16,
 }
 
@@ -72,7 +74,7 @@ mod attribute {
     //! Attributes of the state.
     /// Rule number and generation, a u16 each.
     pub(super) const RULE: u16 = 1;
-    /// Number of the port that the first packet came in on, u16.
+    /// The ingress port of the first packet, u16.
     pub(super) const INGRESS: u16 = 2;
 }
 
@@ -117,7 +119,7 @@ struct RuleOutcome {
     log: bool,
 }
 
-/// The firewall; see the module's text.
+/// The firewall; see the module's documentation.
 pub struct Firewall {
     rules: RuleSet,
     outcomes: Vec<RuleOutcome>,
@@ -130,7 +132,7 @@ impl Firewall {
     /// A firewall with these rules.
     ///
     /// # Errors
-    /// There are too many rules, or one of them makes no sense.
+    /// There are too many rules, or one of them is invalid.
     pub fn new(config: FirewallConfig) -> Result<Self, RuleSetError> {
         let rules = RuleSet::compile(config.rules.iter().map(|rule| &rule.conditions))?;
         let outcome = |rule: Rule| RuleOutcome { name: rule.name, action: rule.action, log: rule.log };
@@ -143,7 +145,7 @@ impl Firewall {
         })
     }
 
-    /// The name of the rule that let a connection in; `None` when that was under other rules than these.
+    /// The name of the rule that permitted a connection; `None` when that was under other rules.
     #[must_use]
     pub fn rule_name(&self, state: &FirewallState) -> Option<&str> {
         let index = usize::from(state.rule_number).checked_sub(1)?;
@@ -204,15 +206,15 @@ impl NetworkFunction for Firewall {
         Err(DropReason::FirewallDenied)
     }
 
-    fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> Judgement {
-        self.judge(state, outgoing)
+    fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> ReevaluationOutcome {
+        self.evaluate(state, outgoing)
     }
 
     fn restorable(&self) -> Result<(), Unrestorable> {
         Ok(())
     }
 
-    /// Not a connection that another one announced, nor one that only earlier rules let in.
+    /// Except for expected connections, and those that only earlier rules permitted.
     fn is_restorable(&self, state: &FirewallState) -> bool {
         self.is_of_these_rules(state)
     }

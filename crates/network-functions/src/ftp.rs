@@ -1,4 +1,4 @@
-//! The FTP helper: lets data connections through that are announced on a control connection (RFC 959, RFC 2428), and
+//! The FTP helper: expects data connections that are announced on a control connection (RFC 959, RFC 2428), and
 //! translates the announcements where addresses are translated.
 //!
 //! ```text
@@ -6,23 +6,26 @@
 //!   client          ◄─"227 … 192,0,2,9,…"────── node ◄─"227 … 10,0,0,9,…"──────── server      expect client ─► 192.0.2.9:…
 //! ```
 //!
-//! **What is believed.** Announcements of a client, and those of a server that was asked for one; whole lines, at the
-//! beginning of a line, outside replies of several lines; with the address of whoever announces, as itself or as the other
-//! side knows it. Another address is a means to have a server attack a third party (RFC 2577) and, unless
-//! [`FtpConfig::loose`], is not expected; nor is, unless [`FtpConfig::privileged_ports`], a port below 1024. Such lines pass
-//! as they are: the data connection is then judged like any other.
+//! **Accepted announcements.** A client's announcements, and those of a server after a request; whole lines, at the
+//! beginning of a line, outside multi-line replies. The address must be the announcer's, in its view or in the other
+//! side's.
 //!
-//! **Segments.** A line that matters must lie in one segment, and be read in its turn. One that comes in pieces, or behind a
-//! gap, is refused ([`DropReason::PartialLine`]) until its sender repeats it whole: three times at most, then it passes
-//! unread. Of several announcements in one segment the first is believed.
+//! Another address can make a server attack a third party (RFC 2577) and is ignored unless [`FtpConfig::loose`] is set;
+//! ports below 1024 need [`FtpConfig::privileged_ports`]. Ignored lines pass unchanged, and the rules apply to the data
+//! connection.
 //!
-//! **Numbers.** A changed line has another length, so sequence numbers, acknowledgements and SACK blocks are shifted from
-//! there on ([`state`](mod@state)); connection tracking sees the numbers of whoever sends ([`NetworkFunction::as_sent`]).
+//! **Segments.** A relevant line must lie in one segment and be read in order. A line in several segments, or behind a
+//! gap, is refused ([`DropReason::PartialLine`]) until its sender retransmits it whole: three times at most, then it
+//! passes unread. Of several announcements in one segment the first is used.
+//!
+//! **Numbers.** A changed line has another length, so later sequence numbers, acknowledgements and SACK blocks are
+//! shifted ([`state`](mod@state)); connection tracking uses the sender's numbers ([`NetworkFunction::as_sent`]).
+//!
 //! On translated connections the maximum segment size is lowered by [`GROWTH_BYTES_MAX`], so that a segment which grows
-//! still fits the path. Where in the chain the helper stands does not matter.
+//! still fits the path. The helper's position in the chain does not matter.
 //!
-//! **Encrypted** control connections (RFC 4217) cannot be read from the server's `234` on: use passive mode, and rules for
-//! the server's data ports.
+//! **Encrypted** control connections (RFC 4217) cannot be read after the server's `234`: use passive mode, and rules
+//! for the server's data ports.
 
 mod line;
 mod reading;
@@ -41,44 +44,44 @@ use flow::{Direction, DropReason, HashKey, NodeId, Tuple};
 use crate::function::{Context, NetworkFunction, Verdict};
 use crate::port_range::PortRange;
 use crate::restoration::{Restoring, Unrestorable};
-use reading::{Said, repeat_change};
+use reading::{SegmentData, repeat_change};
 use state::{FtpState, flags};
 
 /// The name of the function.
 pub const NAME: &str = "ftp";
 /// The port of control connections (IANA).
 pub const CONTROL_PORT: u16 = 21;
-/// The most bytes that a line becomes longer, and by which translated control connections' segments are kept smaller.
+/// The maximum growth of a line in bytes, by which the segments of translated control connections are reduced.
 pub const GROWTH_BYTES_MAX: u16 = 64;
 
 const _: () = assert!(line::TEXT_BYTES_MAX <= GROWTH_BYTES_MAX as usize);
 const _: () = assert!(line::LINE_BYTES_MAX <= i8::MAX as usize);
 
-/// All that the helper is told.
+/// The configuration of the helper.
 #[derive(Clone, Debug)]
 pub struct FtpConfig {
-    /// Ports of control connections, as clients or as servers know them.
+    /// Ports of control connections, before or after translation.
     pub control_ports: Vec<PortRange>,
-    /// Announcements of addresses that are not the announcer's are believed, as site-to-site transfers (FXP) need it.
+    /// Accept announcements of addresses other than the announcer's, as site-to-site transfers (FXP) need.
     pub loose: bool,
-    /// Announcements of ports below 1024 are believed.
+    /// Accept announcements of ports below 1024.
     pub privileged_ports: bool,
-    /// How long an announced connection is waited for.
+    /// The timeout of expectations.
     pub timeout: Duration,
     /// Ports on translated addresses that are announced for clients, divided between the nodes: those of source NAT.
     pub ports: PortRange,
     /// This node.
     pub node: NodeId,
-    /// How many nodes divide the ports.
+    /// The number of nodes that divide the ports.
     pub nodes: NonZeroU8,
-    /// The secret under which ports are chosen.
+    /// The secret that randomises ports.
     pub key: HashKey,
 }
 
-/// Why the helper cannot do what it is told: a mistake in the configuration.
+/// A mistake in the helper's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FtpError {
-    /// There is no part of the ports for this node.
+    /// The range has no part for this node.
     #[error("the ports {ports} cannot be divided between {nodes} nodes so that node {} has a part", node.0)]
     NoPorts {
         /// The ports.
@@ -90,7 +93,7 @@ pub enum FtpError {
     },
 }
 
-/// The helper; see the module's text.
+/// The helper; see the module's documentation.
 #[derive(Debug)]
 pub struct Ftp {
     config: FtpConfig,
@@ -123,7 +126,7 @@ impl Ftp {
         Ok(Self { config, ports })
     }
 
-    /// Whether a connection is a control connection by its ports, as it comes in or as it goes out.
+    /// Whether a connection is a control connection by its ports, before or after translation.
     fn is_control(&self, original: &Tuple, outgoing: &Tuple) -> bool {
         let ports = [original.destination_port, outgoing.destination_port];
         original.protocol == ip_protocol::TCP
@@ -138,30 +141,30 @@ impl Ftp {
         direction: Direction,
         segment: &TcpSegment,
     ) -> Result<(), DropReason> {
-        let said = Said { direction, sequence: segment.sequence, payload: packet.payload() };
-        let is_saying = !said.payload.is_empty() && !segment.has(tcp_flags::SYN);
-        if is_saying {
-            self.refuse_part(state, context, said)?;
+        let data = SegmentData { direction, sequence: segment.sequence, payload: packet.payload() };
+        let has_payload = !data.payload.is_empty() && !segment.has(tcp_flags::SYN);
+        if has_payload {
+            self.refuse_part(state, context, data)?;
         }
-        // Nothing of a segment that is dropped may be remembered.
+        // A dropped segment must not change the state.
         let mut next = *state;
         let (own, other) = (direction.index(), direction.reverse().index());
         if segment.has(tcp_flags::ACK) {
-            next.ways[other].note_acknowledgement(segment.acknowledgement);
+            next.sides[other].note_acknowledgement(segment.acknowledgement);
         }
         let mut edit = None;
-        if is_saying {
-            let repeated = repeat_change(&next, context, said)?;
-            // A line that is refused is awaited again before what follows it.
-            let announced = self.read(&mut next, context, said).inspect_err(|_| state.note_awaited(direction))?;
+        if has_payload {
+            let repeated = repeat_change(&next, context, data)?;
+            // A refused line is expected again before later data.
+            let announced = self.read(&mut next, context, data).inspect_err(|_| state.note_awaited(direction))?;
             edit = repeated.or(announced);
         }
-        // A later SYN is a repetition, or none of the connection's own.
+        // A later SYN is a retransmission, or not of this connection.
         if segment.has(tcp_flags::SYN) && next.next(Direction::Reply).is_none() {
             next.begin(direction, segment.sequence.wrapping_add(1));
         }
         leave_room(context, packet, segment);
-        let (own, other) = (next.ways[own], next.ways[other]);
+        let (own, other) = (next.sides[own], next.sides[other]);
         if !own.is_plain() || !other.is_plain() {
             let acknowledgement = other.backwards(segment.acknowledgement);
             packet.renumber_tcp(own.forwards(segment.sequence), acknowledgement, |edge| other.backwards(edge));
@@ -176,7 +179,7 @@ impl Ftp {
     }
 }
 
-/// Segments of a translated connection may grow: its SYNs ask for smaller ones.
+/// Segments of a translated connection may grow: its SYNs announce a smaller maximum.
 fn leave_room(context: &Context<'_>, packet: &mut Packet<'_, '_>, segment: &TcpSegment) {
     if let Some(bytes) = segment.maximum_segment_bytes
         && context.original != context.reply.inverse()
@@ -223,7 +226,7 @@ impl NetworkFunction for Ftp {
         }
     }
 
-    /// But for control connections, of which it keeps how far it has read.
+    /// Except for control connections, for which it keeps the read position.
     fn restorable(&self) -> Result<(), Unrestorable> {
         Ok(())
     }
@@ -237,7 +240,7 @@ impl NetworkFunction for Ftp {
     }
 
     fn as_sent(&self, state: &FtpState, segment: &mut TcpSegment, direction: Direction) {
-        let other = &state.ways[direction.reverse().index()];
+        let other = &state.sides[direction.reverse().index()];
         if !state.has(flags::CONTROL) || other.is_plain() || !segment.has(tcp_flags::ACK) {
             return;
         }

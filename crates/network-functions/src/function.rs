@@ -1,4 +1,4 @@
-//! What a network function is (TRIPOD, section III-A2).
+//! The interface of a network function ([TRIPOD], section III-A2).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,64 +13,64 @@ use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
 use crate::log::Log;
 use crate::restoration::{Restoring, Unrestorable};
 
-/// What is to be done with a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// On to the next function, then out.
+    /// It continues to the next function and then leaves.
     Forward,
-    /// Not passed on.
+    /// It is dropped.
     Drop(DropReason),
-    /// The function turned the packet into its own answer: back to where it came from.
-    Reply,
-    /// The function keeps the packet for now.
+    /// The function turned the packet into a response, which leaves through the port that it came in on.
+    SendBack,
+    /// The function holds the packet for now.
     Queued,
 }
 
 /// Why a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// Its protocol closed it.
+    /// The protocol closed it.
     TcpClosed,
-    /// Nothing came for too long.
+    /// It timed out.
     Timeout,
-    /// A function, an operator or the cluster ended it.
+    /// A function, an operator or the cluster terminated it.
     Terminated,
 }
 
-/// What becomes of a connection that began under an earlier configuration.
+/// The result of re-evaluating a connection that began under an earlier configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judgement {
-    /// It goes on.
-    Stays,
-    /// The configuration does not allow it any more.
-    Ends,
+pub enum ReevaluationOutcome {
+    /// It continues.
+    Allowed,
+    /// The configuration no longer permits it.
+    Denied,
 }
 
-/// A function's state of one connection: a plain value of fixed size that lies in the connection's record.
+/// A function's state of one connection: a plain value of fixed size in the connection's record.
 ///
-/// On the wire it is attributes, not its bytes, so that nodes of different versions understand each other: an unknown
+/// It is replicated as attributes, not as bytes, so that nodes of different versions understand each other: an unknown
 /// attribute is skipped, an absent one keeps its default.
 pub trait FlowState: FromBytes + IntoBytes + Immutable + KnownLayout + Default + Copy {
-    /// The attribute type under which the state travels; unique among functions, never reused.
+    /// The attribute type of the state; unique among functions, never reused.
     const ATTRIBUTE: u16;
 
     /// Appends the state's attributes to `out`. Nothing appended means the default.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads what `encode` wrote, perhaps by another version.
+    /// Decodes the output of `encode`, possibly of another version.
     ///
     /// # Errors
     /// The attributes are malformed.
     fn decode(attributes: &[u8]) -> Result<Self, TlvError>;
 }
 
-/// Whether a tuple is taken: how a function that chooses tuples (NAT) asks the table.
+/// Whether a tuple is in use: how a function that chooses tuples (NAT) queries the table.
 pub trait TupleUse {
-    /// A connection has `tuple`, in either direction.
+    /// Whether a connection has `tuple`, in either direction.
     fn is_used(&self, tuple: &Tuple) -> bool;
 
-    /// The packets with `tuple` would come to another of the node's workers: rather choose a tuple whose packets come here.
-    /// Cheaper to ask than [`TupleUse::is_used`].
+    /// Whether packets with `tuple` would reach another of the node's workers: functions prefer tuples whose packets
+    /// reach this one. Cheaper than [`TupleUse::is_used`].
     fn is_elsewhere(&self, tuple: &Tuple) -> bool {
         let _ = tuple;
         false
@@ -84,8 +84,8 @@ impl TupleUse for Table {
 }
 
 pub mod state_attribute {
-    //! The attribute types under which the states of the functions in this crate travel ([`super::FlowState::ATTRIBUTE`]).
-    //! Numbers from [`PRIVATE_FIRST`] on are for functions that live elsewhere.
+    //! The attribute types of the states of this crate's functions ([`super::FlowState::ATTRIBUTE`]). Numbers from
+    //! [`PRIVATE_FIRST`] on are for functions of other crates.
     /// The firewall.
     pub const FIREWALL: u16 = 1;
     /// Network address translation.
@@ -96,36 +96,36 @@ pub mod state_attribute {
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
 
-/// What a function is given beside packet and state.
+/// The context of a call beside packet and state.
 pub struct Context<'a> {
     /// Now.
     pub now: Instant,
     /// This node.
     pub node: NodeId,
-    /// Port that the packet came in on.
+    /// The ingress port of the packet.
     pub ingress: PortId,
-    /// The connection's tuple in the original direction, as packets come in.
+    /// The connection's incoming tuple in the original direction.
     pub original: Tuple,
-    /// The connection's tuple in the reply direction, as packets come in. A function that translates changes it in
-    /// `on_init`; changes made in `on_packet` are not kept.
+    /// The connection's incoming tuple in the reply direction. A function that translates changes it in `on_init`;
+    /// changes made in `on_packet` are discarded.
     pub reply: Tuple,
-    /// Which tuples are taken. Only `on_init` may choose one: in `on_packet` every tuple counts as taken.
+    /// Queries which tuples are in use. Only `on_init` may choose one: in `on_packet` every tuple counts as in use.
     pub tuples: &'a dyn TupleUse,
-    /// The function's own counters, as many as it named.
+    /// The function's counters, as many as it named.
     pub counters: &'a mut [u64],
-    /// Where entries for the operator go.
+    /// The log for the operator.
     pub log: &'a mut Log,
-    /// In `on_init`: the connection was expected, and is to leave as this says. `None` in `on_packet`.
+    /// In `on_init`: the expectation that the connection matched, with its outgoing tuple. `None` in `on_packet`.
     pub expected: Option<Expectation>,
-    /// The node's expected connections; functions come to them by [`Context::expect`].
+    /// The node's expected connections; functions access them by [`Context::expect`].
     pub(crate) expectations: &'a mut Expectations,
-    /// The function expected something: the backups must be told.
+    /// The function created an expectation, which must be replicated.
     pub(crate) has_expected: bool,
 }
 
 impl Context<'_> {
-    /// Expects a connection on behalf of this one, which becomes its master (see [`crate::expectation`]). For `on_packet`
-    /// only: a connection that is not yet in the table cannot be a master.
+    /// Expects a connection on behalf of this one, which becomes its master (see [`crate::expectation`]). For
+    /// `on_packet` only: a connection that is not yet in the table cannot be a master.
     ///
     /// # Errors
     /// [`Refusal`]; nothing is expected then.
@@ -141,7 +141,8 @@ impl Context<'_> {
         self.expectations.port_share()
     }
 
-    /// Takes back what the function (by its [`FlowState::ATTRIBUTE`]) expected on behalf of this connection.
+    /// Removes the expectations that the function (by its [`FlowState::ATTRIBUTE`]) created on behalf of this
+    /// connection.
     pub fn forget_expected(&mut self, function: u16) {
         if self.expectations.has(&self.original) {
             self.expectations.forget_function(&self.original, function);
@@ -149,39 +150,39 @@ impl Context<'_> {
         }
     }
 
-    /// Adds one to the function's counter `index`, in the order of [`NetworkFunction::counter_names`]. A counter that
-    /// was not named is not counted.
+    /// Increments the function's counter `index`, in the order of [`NetworkFunction::counter_names`]. An unnamed
+    /// counter is ignored.
     pub fn count(&mut self, index: usize) {
         if let Some(counter) = self.counters.get_mut(index) {
             *counter = counter.wrapping_add(1);
         }
     }
 
-    /// The connection's tuple as its packets in the original direction leave the functions that have run so far.
+    /// The connection's tuple as its packets in the original direction leave the functions called so far.
     #[must_use]
     pub const fn outgoing(&self) -> Tuple {
         self.reply.inverse()
     }
 }
 
-/// A network function. It reads its configuration, is handed its connection's state, and keeps nothing else.
+/// A network function. It has a configuration, receives its connection's state, and keeps nothing else.
 pub trait NetworkFunction {
     /// Its state of one connection.
     type State: FlowState;
 
-    /// Whether its `on_packet` does anything. A function that decides when a connection begins and forwards every packet
-    /// from then on says false, and is then not asked.
+    /// Whether `on_packet` does anything. It is false for a function that decides when a connection begins and forwards
+    /// all later packets; it is then not called.
     const HANDLES_PACKETS: bool = true;
 
-    /// Whether it changes the numbers of TCP segments. It then says in [`NetworkFunction::as_sent`] what connection tracking
-    /// is to see, and is asked for every segment.
+    /// Whether it changes the numbers of TCP segments. It then provides the numbers for connection tracking in
+    /// [`NetworkFunction::as_sent`], which is called for every segment.
     const RENUMBERS: bool = false;
 
-    /// Whether the functions behind it see other tuples than those before it: it translates.
+    /// Whether it translates: later functions see other tuples than earlier ones.
     const TRANSLATES: bool = false;
 
-    /// Whether its `on_packet` looks at the connection's state. One that goes by the connection's tuples alone says false: it
-    /// is handed a default state, what it writes there is lost, and the state need not be fetched for packets.
+    /// Whether `on_packet` uses the connection's state. It is false for a function that needs the connection's tuples
+    /// only: it receives a default state, changes to it are lost, and packets do not fetch the state.
     const PACKETS_USE_STATE: bool = true;
 
     /// Its name, as in the configuration and in metrics; unique within a chain.
@@ -192,13 +193,13 @@ pub trait NetworkFunction {
         Vec::new()
     }
 
-    /// A connection begins with this packet. `on_packet` is called for the same packet afterwards.
+    /// Begins a connection with this packet. `on_packet` is called for the same packet afterwards.
     ///
     /// # Errors
-    /// The connection may not begin; the packet is dropped.
+    /// The connection is refused; the packet is dropped.
     fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<Self::State, DropReason>;
 
-    /// A packet of a connection.
+    /// Processes a packet of a connection.
     fn on_packet(
         &self,
         state: &mut Self::State,
@@ -207,52 +208,52 @@ pub trait NetworkFunction {
         direction: Direction,
     ) -> Verdict;
 
-    /// A segment as it comes in, before connection tracking looks at it: gives what it acknowledges (also selectively) the
-    /// numbers under which the other side sent it. Sequence numbers are looked at as their sender writes them.
+    /// Prepares an incoming segment for connection tracking: converts its acknowledgements (also selective ones) to the
+    /// numbers that the other side used. Sequence numbers stay as sent.
     fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {
         let _ = (state, segment, direction);
     }
 
-    /// The configuration is a new one, and the operator wants connections that began under earlier ones to be held
-    /// against it: whether this one may go on. `outgoing` is its tuple as its packets in the original direction reach this
-    /// function. A function that has nothing against connections that go on need not answer.
-    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> Judgement {
+    /// Re-evaluates a connection that began under an earlier configuration. `outgoing` is its tuple as its packets in
+    /// the original direction reach this function. The default permits every connection.
+    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> ReevaluationOutcome {
         let _ = (state, outgoing);
-        Judgement::Stays
+        ReevaluationOutcome::Allowed
     }
 
-    /// Whether its state of a connection follows from the connection's tuple and the configuration, so that a node that was
-    /// told no more than the tuple can make it again with [`NetworkFunction::restore`]. A function without a state of its
-    /// own that translates nothing can; any other has to say so.
+    /// Whether its state of a connection follows from the connection's tuple and the configuration. A node that has
+    /// only the tuple can then recompute it with [`NetworkFunction::restore`]. The default permits it for functions
+    /// without state and translation.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it does not.
     fn restorable(&self) -> Result<(), Unrestorable> {
         if size_of::<Self::State>() == 0 && !Self::TRANSLATES {
             return Ok(());
         }
         Err(Unrestorable {
             reason: "keeps of a connection what does not follow from its tuple",
-            cure: "tell connections precisely, or take the function out of the chain",
+            remedy: "replicate connections precisely, or take the function out of the chain",
         })
     }
 
-    /// Whether `restore` makes up for this state of a connection that goes on, where [`NetworkFunction::restorable`].
+    /// Whether `restore` yields an equivalent of this state of a live connection, where
+    /// [`NetworkFunction::restorable`].
     fn is_restorable(&self, state: &Self::State) -> bool {
         let _ = state;
         true
     }
 
-    /// Its state of a connection as `on_init` would make it from the tuple; a function that translates changes
-    /// [`Restoring::reply`]. `None` when it would not let the connection begin, or cannot tell. Nothing is counted.
+    /// Its state of a connection as `on_init` would compute it from the tuple; a function that translates changes
+    /// [`Restoring::reply`]. `None` when it would deny the connection, or cannot decide. Nothing is counted.
     fn restore(&self, restoring: &mut Restoring) -> Option<Self::State> {
         let _ = restoring;
         self.restorable().is_ok().then(Self::State::default)
     }
 
-    /// A function that translates: adds to `incoming` the tuples that it may have translated into `outgoing`, both as packets
-    /// of the original direction have them, each once. Whoever asks tries each with `restore`, so there may be some that are
-    /// none. Where there are more than [`CANDIDATES_MAX`](crate::restoration::CANDIDATES_MAX), none is tried, and it may stop.
+    /// For a function that translates: appends to `incoming` the distinct tuples that it may have translated into
+    /// `outgoing`, both in the original direction. The caller checks each with `restore`, so false candidates are
+    /// permitted. It may stop beyond [`CANDIDATES_MAX`](crate::restoration::CANDIDATES_MAX), as then none is tried.
     fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
         incoming.push(*outgoing);
     }

@@ -1,15 +1,15 @@
 //! Network functions, and the chain that runs them.
 //!
-//! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. It keeps nothing
-//! between packets but what it writes into that state, which is therefore all that another node needs to go on.
+//! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
+//! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`firewall`], [`nat`] and [`ftp`] are functions; [`chain`] runs functions in order. The room knows neither the connection
-//! table nor the protocols' automata: it is handed a connection and a packet.
+//! [`firewall`], [`nat`] and [`ftp`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
 //!
-//! A quota: each connection may carry so many bytes, then no more. This is all that its author writes; that the count
-//! goes on where it stood when another node takes the connection over is the chain's work.
+//! A quota: each connection may carry a number of bytes, then no more. This is all that its author writes; the chain
+//! makes the count continue on another node after a take-over.
 //!
 //! ```
 //! use flow::wire::Packet;
@@ -93,7 +93,7 @@
 //! assert_eq!(send(&chain, &mut here), Verdict::Forward);
 //! assert_eq!(send(&chain, &mut here), Verdict::Forward);
 //!
-//! // … and tells another, which forwards the third and stops there.
+//! // … and replicates to another, which forwards the third and drops the next.
 //! let mut attributes = Vec::new();
 //! chain.encode_states(&here, &mut attributes);
 //! let mut there = connection();
@@ -105,18 +105,18 @@
 //!
 //! # Writing a helper
 //!
-//! A helper is a function that reads what end points say to each other and lets through the connections that they
-//! announce (FTP; SIP and H.323 would be others). What it needs beside a function's usual means:
+//! A helper is a function that reads the end points' payload and permits the connections that they announce (FTP; SIP
+//! and H.323 would be others). It additionally uses:
 //!
-//! * [`function::Context::expect`] tells which connection is announced: its first packet's tuple as it will come in, with
-//!   wildcards, and how it is to leave. Firewall and NAT then let it follow the connection that announced it, and the
-//!   expectation travels to the backups with that connection.
-//! * [`Packet::replace_payload`](flow::wire::Packet::replace_payload) changes what is said, where addresses are translated.
+//! * [`function::Context::expect`] announces a connection: its first packet's incoming tuple, with wildcards, and its
+//! outgoing tuple. Firewall and NAT then treat it like its master connection, and the expectation is replicated with
+//! that connection.
+//! * [`Packet::replace_payload`](flow::wire::Packet::replace_payload) changes the payload, where addresses are translated.
 //! * Over TCP a change of length shifts all later numbers: the function sets
-//!   [`RENUMBERS`](function::NetworkFunction::RENUMBERS), rewrites numbers with
-//!   [`Packet::renumber_tcp`](flow::wire::Packet::renumber_tcp) and undoes acknowledgements for connection tracking in
-//!   [`as_sent`](function::NetworkFunction::as_sent). [`ftp`] keeps its account of that in 16 bytes a direction. Over UDP
-//!   none of this is needed.
+//! [`RENUMBERS`](function::NetworkFunction::RENUMBERS), rewrites numbers with
+//! [`Packet::renumber_tcp`](flow::wire::Packet::renumber_tcp) and maps acknowledgements back for connection tracking in
+//! [`as_sent`](function::NetworkFunction::as_sent). [`ftp`] stores the shift in 16 bytes a direction. Over UDP none of
+//! this is needed.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The log: what functions have to say to the operator, and how often each of those who write to it may do so: one rule that
-//! matches all the time must not hide what others have to say.
+//! The functions' log for the operator, with a rate limit for each source, so that one rule that matches constantly
+//! does not hide the entries of others.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,29 +10,30 @@ use core::time::Duration;
 
 use flow::{Instant, RateLimit, TokenBucket, Tuple};
 
-/// Entries a second of each source, unless told otherwise; as many may come at once.
+/// The default number of entries a second of each source, and the size of a burst.
 pub const ENTRIES_PER_SECOND_DEFAULT: u32 = 100;
-/// Sources whose entries are counted: more than a firewall has rules. When there are as many, those that are far from
-/// their limit are forgotten; when there is none, a further source's entries are dropped.
+/// The maximum number of sources with a limit: more than a firewall has rules. When full, sources with a full token
+/// bucket are evicted; without one, a further source's entries are dropped.
 pub const SOURCES_MAX: usize = 16_384;
-/// How long entries are kept back before it is said how many they were.
+/// The interval between summaries of suppressed entries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Something that an operator asked to be told of (a firewall rule with `log`).
+/// An event that the operator asked to log (a firewall rule with `log`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// The function that says it.
+    /// The function that logged it.
     pub function: &'static str,
-    /// What it says.
+    /// The text.
     pub message: String,
     /// The packet's tuple.
     pub tuple: Tuple,
 }
 
-/// Entries that a [`Log`] holds at most. Once it is full, new entries are counted and dropped until it is drained.
+/// The maximum number of entries of a [`Log`]. When it is full, new entries are counted and dropped until it is
+/// drained.
 pub const LOG_ENTRIES_MAX: usize = 1024;
 
-/// Entries for the operator, waiting to be written by whoever runs the chain.
+/// Entries for the operator; the chain's caller writes them out.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     entries: Vec<LogEntry>,
@@ -41,8 +42,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds the entry that `entry` makes. It is not called when the log is full, so that a flood of connections that
-    /// are worth an entry costs no formatting.
+    /// Adds the entry that `entry` returns. It is not called when the log is full, so that a flood of entries costs no
+    /// formatting.
     pub fn push_with(&mut self, entry: impl FnOnce() -> LogEntry) {
         if self.entries.len() < LOG_ENTRIES_MAX {
             self.entries.push(entry());
@@ -51,7 +52,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::push_with`], as often as each source may; see [`Log::push_summaries`] for the rest.
+    /// As [`Log::push_with`], within the source's limit; see [`Log::push_summaries`] for suppressed entries.
     pub fn push_limited(&mut self, now: Instant, from: LogSource<'_>, tuple: Tuple, message: impl FnOnce() -> String) {
         if self.limits.admit(now, from, tuple) {
             self.push_with(|| LogEntry { function: from.function, message: message(), tuple });
@@ -60,13 +61,13 @@ impl Log {
         }
     }
 
-    /// Sets how many entries a second each source may write, and as many at once; `None` is any number. At first it is
+    /// Sets the entries a second of each source, and the size of its bursts; `None` is unlimited. The default is
     /// [`ENTRIES_PER_SECOND_DEFAULT`].
     pub fn set_limit(&mut self, entries_per_s: Option<u32>) {
         self.limits.set_limit(entries_per_s);
     }
 
-    /// Adds an entry for each source whose entries were kept back during the last second: how many they were.
+    /// Adds an entry for each source with suppressed entries during the last second, with their number.
     pub fn push_summaries(&mut self, now: Instant) {
         let mut limits = mem::take(&mut self.limits);
         limits.summaries(now, |entry| self.push_with(|| entry));
@@ -78,29 +79,29 @@ impl Log {
         self.entries.drain(..)
     }
 
-    /// How many entries found the log full, or their source at its limit, since the log was made.
+    /// The number of entries dropped because the log was full, or their source at its limit.
     #[must_use]
     pub const fn dropped_entries(&self) -> u64 {
         self.dropped_entries
     }
 }
 
-/// Who writes an entry.
+/// The source of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSource<'a> {
     /// The function.
     pub function: &'static str,
-    /// Its rule, or another part of it that has a limit of its own.
+    /// Its rule, or another part of it with a separate limit.
     pub name: &'a str,
 }
 
-/// What is known of a source.
+/// The state of a source.
 #[derive(Clone, Debug, Default)]
 struct Source {
     bucket: TokenBucket,
-    /// Entries kept back since it was last said how many.
+    /// Entries suppressed since the last summary.
     suppressed: u64,
-    /// The connection of the last of them.
+    /// The connection of the last suppressed entry.
     last: Option<Tuple>,
 }
 
@@ -115,7 +116,7 @@ impl Source {
 struct LogLimits {
     limit: Option<RateLimit>,
     sources: BTreeMap<&'static str, BTreeMap<String, Source>>,
-    /// When it is next said how many entries were kept back; `None` while none are.
+    /// The time of the next summary; `None` while no entries are suppressed.
     summary_at: Option<Instant>,
 }
 
@@ -132,7 +133,7 @@ impl LogLimits {
         self.limit = entries_per_s.map(|per_s| RateLimit::new(per_s, per_s));
     }
 
-    /// Whether the source may write an entry now; if not, it is remembered that it would have.
+    /// Whether the source may write an entry now; otherwise the entry is counted as suppressed.
     fn admit(&mut self, now: Instant, from: LogSource<'_>, tuple: Tuple) -> bool {
         let Some(limit) = self.limit else { return true };
         let Some(source) = self.source(now, from) else { return false };
@@ -161,8 +162,8 @@ impl LogLimits {
         self.sources.get_mut(from.function)?.get_mut(from.name)
     }
 
-    /// Says how many entries were kept back, an entry for each source, when it is time to.
-    fn summaries(&mut self, now: Instant, mut say: impl FnMut(LogEntry)) {
+    /// Writes the summaries of suppressed entries, one for each source, when they are due.
+    fn summaries(&mut self, now: Instant, mut push: impl FnMut(LogEntry)) {
         if self.summary_at.is_none_or(|at| at > now) {
             return;
         }
@@ -172,7 +173,7 @@ impl LogLimits {
                 if let Some(tuple) = source.last.take() {
                     let message = format!("{} more by rule {name} not logged", source.suppressed);
                     source.suppressed = 0;
-                    say(LogEntry { function, message, tuple });
+                    push(LogEntry { function, message, tuple });
                 }
             }
         }

@@ -1,48 +1,50 @@
 //! Network address translation: source NAT to addresses that the cluster shares, and port forwarding.
 //!
-//! A connection's translation is decided when it begins and lies in its two tuples, which every node that has the
-//! connection knows; any node can go on translating.
+//! A connection's translation is decided when it begins and is contained in its two tuples, which every node with the
+//! connection has; any node can continue to translate.
 //!
 //! ```text
 //!   original direction:  in  Connection.original      out  inverse of Connection.reply
 //!   reply direction:     in  Connection.reply         out  inverse of Connection.original
 //! ```
 //!
-//! **Nodes never choose the same port.** Each node takes ports for new connections from a part of the range that is
-//! its own ([`PortRange::slice`]), so that two nodes that are active at once never give two connections one tuple,
-//! without asking each other. A node that takes over connections keeps their ports, whosever part they are from.
-//! Protocols without ports have nothing to divide: two inside hosts that reach the same outside host by such a
-//! protocol (GRE, ESP) through two nodes at once may collide, which the table of whichever node hears of it second
-//! refuses.
+//! **Nodes never choose the same port.** Each node takes ports for new connections from its part of the range
+//! ([`PortRange::slice`]), so two active nodes never choose one tuple, without coordination. Connections that are taken
+//! over keep their ports, whatever part they are from.
 //!
-//! **Which port.** The connection's own source port if it is in the node's part and free; otherwise ports in an order
-//! that a keyed hash of the inside end point gives (RFC 6056 section 3.3.3 without its counter). As the destination is
-//! not hashed, an end point is seen under the same port by everybody it talks to as long as that is free (RFC 4787
-//! REQ-1), and an inside address always under the same pool address (REQ-2). ICMP queries are translated by their
-//! identifier (RFC 5508 REQ-1).
+//! Protocols without ports have nothing to divide. Two inside hosts that reach the same outside host by such a protocol
+//! (GRE, ESP) through two nodes at once may collide; the table of the node that learns of it second refuses the
+//! connection.
 //!
-//! **Computed mappings** ([`Mapping`], RFC 7422): an inside address has a block of ports of its own, and address and port
-//! outside follow from address and port inside; see the `deterministic` module's text. Nodes then do not divide the ports, and a node
-//! that knows of a connection no more than its tuple can go on translating it.
+//! **Port selection.** The connection's own source port if it is in the node's part and free; otherwise ports in the
+//! order of a keyed hash of the inside end point (RFC 6056 section 3.3.3 without its counter).
 //!
-//! **Forwarded ports** are never taken: an address and port that a destination rule forwards, whatever else the rule asks for,
-//! is no source of another connection. (Rules that name no ports leave source NAT its choice.)
+//! As the destination is not hashed, an end point has the same port towards all peers as long as that is free (RFC 4787
+//! REQ-1), and an inside address always the same pool address (REQ-2). ICMP queries are translated by their identifier
+//! (RFC 5508 REQ-1).
 //!
-//! **Expected connections** ([`crate::expectation`]) follow the connection that announced them; the rules are not asked. A
-//! source port that is taken is replaced by one of the node's part.
+//! **Computed mappings** ([`Mapping`], RFC 7422): an inside address has a fixed block of ports, and the outside address
+//! and port follow from the inside ones; see the `deterministic` module. Nodes then do not divide the ports, and a node
+//! can continue to translate a connection of which it has the tuple only.
 //!
-//! **Several workers.** Each worker chooses among the ports with which the answers come back to itself: two workers can as
-//! little choose the same port as two nodes. As answers are steered by both ends, an inside end point is then seen under
-//! the same port by those of its peers whose packets come to one worker, no longer by all.
+//! **Forwarded ports** are never chosen: an address and port that a destination rule forwards, whatever its other
+//! conditions, is no source of another connection. (Rules that name no ports do not restrict source NAT.)
 //!
-//! **Hairpinning** (RFC 4787 REQ-9) is a matter of rules: a source rule that also matches inside sources towards the
+//! **Expected connections** ([`crate::expectation`]) follow their master connection; rules do not apply. A source port
+//! in use is replaced by one of the node's part.
+//!
+//! **Several workers.** Each worker chooses ports for which the replies reach that worker, so two workers never choose
+//! the same port, like two nodes. As replies are steered by both ends, an inside end point then has the same port only
+//! towards peers whose packets reach one worker.
+//!
+//! **Hairpinning** (RFC 4787 REQ-9) is configured by rules: a source rule that also matches inside sources towards the
 //! inside destinations of port forwarding.
 //!
-//! **New rules** are for new connections: one that has begun keeps its translation for as long as it lives, as its end
-//! points know each other by it.
+//! **New rules** apply to new connections: an existing one keeps its translation to its end, as its end points know
+//! each other by it.
 //!
-//! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
-//! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
+//! **Untranslated connections** are never rewritten. If the reply tuple of one is another connection's, the table
+//! refuses it (`tuple_in_use`) on insertion, as Linux does for connections without a NAT rule.
 
 mod deterministic;
 pub(crate) mod ports;
@@ -77,13 +79,13 @@ use rule::{Pool, Target, check_destination, check_shared, check_source};
 /// The name of the function.
 pub const NAME: &str = "nat";
 
-/// What NAT keeps of a connection beside its tuples: which rules translated it.
+/// NAT's state of a connection beside its tuples: the rules that translated it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct NatState {
-    /// The source rule's number, from 1; 0 when the source is as it came.
+    /// The source rule's number, from 1; 0 without source translation.
     source_rule_number: u16,
-    /// The destination rule's number, from 1; 0 when the destination is as it came.
+    /// The destination rule's number, from 1; 0 without destination translation.
     destination_rule_number: u16,
 }
 
@@ -138,24 +140,24 @@ impl FlowState for NatState {
     }
 }
 
-/// NAT; see the module's text.
+/// NAT; see the module's documentation.
 pub struct Nat {
     destination_rules: RuleSet,
     targets: Vec<Target>,
-    /// What the destination rules say of destinations alone, of those that name ports: these ports are not source NAT's to take.
+    /// The destinations of destination rules that name ports: source NAT must not choose these ports.
     forwarded: RuleSet,
-    /// For each destination rule the addresses that are forwarded by it, if they are single ones.
+    /// The addresses that each destination rule forwards, if they are single ones.
     destinations: Vec<Vec<[u8; 16]>>,
     source_rules: RuleSet,
     pools: Vec<Pool>,
-    /// A rule asks where a connection came in, which a tuple does not say.
+    /// Whether a rule has an ingress condition, which a tuple cannot answer.
     asks_ingress: bool,
     /// This node's part of the ports.
     ports: PortRange,
     key: HashKey,
 }
 
-/// Counters behind those of the rules.
+/// Indices of the counters behind those of the rules.
 #[derive(Clone, Copy)]
 enum Counter {
     PortsPreserved,
@@ -170,7 +172,7 @@ impl Nat {
     /// NAT by these rules.
     ///
     /// # Errors
-    /// The configuration makes no sense; see [`NatError`].
+    /// The configuration is invalid; see [`NatError`].
     pub fn new(config: NatConfig) -> Result<Self, NatError> {
         let NatConfig { destination_rules, source_rules, ports, node, nodes, key } = config;
         let (source_conditions, pools) = checked(source_rules, |index, rule| check_source(index, rule, ports))?;
@@ -191,14 +193,14 @@ impl Nat {
         })
     }
 
-    /// The ports that this node takes for new connections.
+    /// The ports that this node chooses for new connections.
     #[must_use]
     pub const fn ports(&self) -> PortRange {
         self.ports
     }
 
-    /// The formulas of the source rules that compute their mapping, for the log: each rule's index, and how to find the inside
-    /// host of an outside address and port.
+    /// The formulas of the source rules with computed mapping, for the log: each rule's index, and how to find the
+    /// inside host of an outside address and port.
     pub fn formulas(&self) -> impl Iterator<Item = (usize, String)> + '_ {
         self.pools.iter().enumerate().filter_map(|(index, pool)| match pool {
             Pool::Computed(mapping) => Some((index, mapping.describe())),
@@ -210,14 +212,15 @@ impl Nat {
         context.count(self.pools.len() + self.targets.len() + counter as usize);
     }
 
-    /// Whether the source of `outgoing` is an address and port that a destination rule forwards, whoever asks for them: what a
-    /// peer of that source sent there would no longer reach the forwarded service (port shadowing, CVE-2021-3773).
+    /// Whether the source of `outgoing` is an address and port that a destination rule forwards, for any client.
+    /// Otherwise packets of that source's peer to the forwarded service would reach this connection (port shadowing,
+    /// CVE-2021-3773).
     fn is_forwarded(&self, outgoing: &Tuple) -> bool {
         let key = RuleKey { tuple: outgoing.inverse(), icmp: None, ingress: PortId::default() };
         has_ports(outgoing.protocol) && self.forwarded.classify(&key).is_some()
     }
 
-    /// `outgoing` with its destination as the first destination rule that it meets says.
+    /// `outgoing` with its destination translated by the first matching destination rule.
     fn translate_destination(&self, outgoing: &mut Tuple, key: &RuleKey) -> Option<RuleIndex> {
         let index = self.destination_rules.classify(key)?;
         let target = &self.targets[index.get()];
@@ -228,14 +231,14 @@ impl Nat {
         Some(index)
     }
 
-    /// `outgoing` with its source at an address of `pool`, so that the reply tuple is free.
+    /// `outgoing` with a source address of `pool`, such that the reply tuple is free.
     fn translate_source(
         &self,
         outgoing: &Tuple,
         pool: &[[u8; 16]],
         context: &mut Context<'_>,
     ) -> Result<Tuple, DropReason> {
-        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's is enough.)
+        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's suffices.)
         let inside = Tuple { destination: [0; 16], destination_port: 0, ..*outgoing };
         let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside };
         let address = pool[pick(self.key.hash(&host), pool.len())];
@@ -260,7 +263,7 @@ impl Nat {
         self.free_port(self.key.hash(&inside), with_port, context)
     }
 
-    /// `outgoing` with the source that `mapping` computes, or the next port of the host's block if that is taken.
+    /// `outgoing` with the source that `mapping` computes, or the next port of the host's block if that is in use.
     fn compute_source(
         &self,
         outgoing: &Tuple,
@@ -281,7 +284,8 @@ impl Nat {
         })
     }
 
-    /// The first of the ports, in the order that `hash` chooses, with which the reply tuple is free and its packets come here.
+    /// The first of the ports, in the order of `hash`, for which the reply tuple is free and its packets reach this
+    /// worker.
     fn free_port(
         &self,
         hash: u64,
@@ -298,8 +302,8 @@ impl Nat {
         })
     }
 
-    /// A connection that was expected leaves as its expectation says. Its port is kept if that is free, whichever part it
-    /// is from: the other end of its tuple was chosen for this connection alone.
+    /// Translates an expected connection by its expectation. Its port is kept if free, whichever part it is from: the
+    /// other end of its tuple was chosen for this connection alone.
     fn follow(&self, expected: &Expectation, context: &mut Context<'_>) -> Result<NatState, DropReason> {
         let incoming = context.outgoing();
         let mut outgoing = Tuple {
@@ -340,7 +344,7 @@ fn checked<R, V>(
     rules.into_iter().enumerate().map(|(index, rule)| check(index, rule)).collect()
 }
 
-/// What a destination rule asks of the destination, and nothing of who asks for it.
+/// The destination conditions of a destination rule, without those on clients.
 fn destination_alone(conditions: &Conditions) -> Conditions {
     Conditions {
         family: conditions.family,
@@ -351,7 +355,7 @@ fn destination_alone(conditions: &Conditions) -> Conditions {
     }
 }
 
-/// The destinations of a rule that are one address each.
+/// The destinations of a rule that are single addresses.
 fn single_addresses(conditions: &Conditions) -> Vec<[u8; 16]> {
     let single = conditions.destinations.iter().filter(|prefix| prefix.prefix_len() == prefix.max_prefix_len());
     single.map(|prefix| tuple_bytes(prefix.addr())).collect()
@@ -361,13 +365,13 @@ fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatErro
     RuleSet::compile(conditions.iter()).map_err(|error| NatError::Conditions { kind, error })
 }
 
-/// An index below `length` (not 0) that `hash` chooses.
+/// An index below `length` (not 0) from `hash`.
 fn pick(hash: u64, length: usize) -> usize {
     usize::try_from(hash % length as u64).unwrap_or(0)
 }
 
-/// Whether the ports of an SCTP packet can become those of `outgoing`: a fragment's cannot, as the checksum is that of all of
-/// the packet. (Addresses are not in it.)
+/// Whether the ports of an SCTP packet can be changed to those of `outgoing`: a fragment's cannot, as the checksum
+/// covers the whole packet. (It does not cover addresses.)
 fn may_be_renumbered(packet: &Packet<'_, '_>, outgoing: &Tuple) -> bool {
     let Tuple { source_port, destination_port, .. } = packet.headers.tuple;
     !packet.headers.is_fragment || (source_port, destination_port) == (outgoing.source_port, outgoing.destination_port)
@@ -398,7 +402,7 @@ impl NetworkFunction for Nat {
         let incoming = context.outgoing();
         let mut outgoing = incoming;
         let mut state = NatState::default();
-        // Source NAT takes a tuple only once it has seen that it is free: then nobody need look again.
+        // Source NAT has verified that its tuple is free: no second lookup is needed.
         let mut is_known_free = false;
         let mut key = RuleKey::new(incoming, &packet.headers.transport, context.ingress);
         if let Some(index) = self.translate_destination(&mut outgoing, &key) {
@@ -432,7 +436,7 @@ impl NetworkFunction for Nat {
     }
 
     fn restore(&self, restoring: &mut Restoring) -> Option<NatState> {
-        self.remake(restoring)
+        self.recompute(restoring)
     }
 
     fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
@@ -447,8 +451,8 @@ impl NetworkFunction for Nat {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Verdict {
-        // The tuples decide, not the state: they are also there for connections that came from elsewhere (the kernel's
-        // connection tracking) and that no rule of this node translated.
+        // The tuples decide, not the state: connections from elsewhere (the kernel's connection tracking) have
+        // translated tuples without a rule of this node.
         let outgoing = match direction {
             Direction::Original => context.reply.inverse(),
             Direction::Reply => context.original.inverse(),
@@ -457,7 +461,7 @@ impl NetworkFunction for Nat {
             return Verdict::Forward;
         }
         if matches!(packet.headers.transport, Transport::IcmpError(_)) {
-            // The packet quoted in it has to be translated too, which whoever related it to the connection does.
+            // The quoted packet needs translation, too; the caller that related the error to the connection does it.
             return Verdict::Drop(DropReason::NatUntranslatable);
         }
         if matches!(packet.headers.transport, Transport::Sctp(_)) && !may_be_renumbered(packet, &outgoing) {

@@ -1,4 +1,4 @@
-//! Ranges of ports, and how the nodes of a cluster divide one between them.
+//! Ranges of ports, and their division among the nodes of a cluster.
 
 use core::fmt;
 use core::num::NonZeroU8;
@@ -37,21 +37,20 @@ impl PortRange {
         self.last
     }
 
-    /// How many ports there are, 1 to 65536.
+    /// The number of ports, 1 to 65536.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.last as u32 - self.first as u32 + 1
     }
 
-    /// Whether `port` is one of them.
+    /// Whether it contains `port`.
     #[must_use]
     pub const fn contains(&self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
 
-    /// The part of the range that is `node`'s when `nodes` nodes (from 0) share it. The parts are disjoint, together
-    /// are the range, and differ in size by one port at most. `None` when there is no such node or when there are
-    /// fewer ports than nodes.
+    /// The part of the range for `node` of `nodes` nodes (from 0). The parts are disjoint, cover the range, and differ
+    /// in size by one port at most. `None` for an invalid node, or when there are fewer ports than nodes.
     #[must_use]
     pub fn slice(&self, node: NodeId, nodes: NonZeroU8) -> Option<Self> {
         let (node, nodes) = (u32::from(node.0), u32::from(nodes.get()));

@@ -1,13 +1,13 @@
-//! Rules in order, and which of them is the first that a connection meets.
+//! Ordered rules, and the search for the first one that a connection matches.
 //!
 //! ```text
 //!   Conditions ──compile──► RuleSet: for each family, groups of rules
-//!                              Group: a row of bits for each thing asked for, a bit for each rule
+//!                              Group: a row of bits for each condition, a bit for each rule
 //!                                 Dimension: numbers cut into intervals, a row for each
 //! ```
 //!
-//! [`Conditions`] are what an operator writes; [`RuleSet`] is what packets are held against. Firewall and NAT rules
-//! are both conditions with something to do, so that both are validated and matched by the same code.
+//! [`Conditions`] are the operator's configuration; [`RuleSet`] is compiled to match packets. Firewall and NAT rules
+//! are both conditions with an action, so the same code validates and matches both.
 
 mod compiled;
 mod conditions;

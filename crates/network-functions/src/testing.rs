@@ -1,4 +1,4 @@
-//! A gateway of a chain and a set of tuples, and packets for it: what the tests of all functions need.
+//! Test helpers for all functions: a gateway with a chain and a set of tuples, and packets for it.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashSet;
@@ -76,7 +76,7 @@ fn transport(tuple: &Tuple, direction: Direction) -> Transport {
     }
 }
 
-/// Calls `with` with a packet of `tuple`, whose frame has the headers that the tuple speaks of.
+/// Calls `with` with a packet of `tuple`, in a frame with the tuple's protocols.
 pub(crate) fn with_packet<R>(
     tuple: &Tuple,
     ingress: PortId,
@@ -134,7 +134,7 @@ pub(crate) fn with_packet<R>(
     with(&mut Packet { frame: &mut frame, headers: &mut headers })
 }
 
-/// Tuples of connections that exist.
+/// Tuples of existing connections.
 #[derive(Default)]
 pub(crate) struct Tuples(pub(crate) HashSet<Tuple>);
 
@@ -144,13 +144,13 @@ impl TupleUse for Tuples {
     }
 }
 
-/// A connection that began, and the tuple with which its first packet left.
+/// A connection that began, and the outgoing tuple of its first packet.
 pub(crate) struct Begun {
     pub(crate) connection: Connection,
     pub(crate) outgoing: Tuple,
 }
 
-/// A chain, and the tuples of the connections that it let begin.
+/// A chain, and the tuples of the connections that it permitted.
 pub(crate) struct Gateway {
     pub(crate) chain: Chain,
     pub(crate) counters: ChainCounters,
@@ -174,7 +174,7 @@ impl Gateway {
         Self::of(ChainBuilder::new().push(function).build().expect("one function"))
     }
 
-    /// The first packet of a connection comes in.
+    /// Processes the first packet of a connection.
     pub(crate) fn begin(&mut self, ingress: PortId, tuple: Tuple) -> Result<Begun, DropReason> {
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let before = connection;
@@ -192,7 +192,7 @@ impl Gateway {
         Ok(Begun { connection, outgoing })
     }
 
-    /// A packet of a connection comes in; the verdict, and the tuple that it has afterwards.
+    /// Processes a packet of a connection; returns the verdict, and its tuple afterwards.
     pub(crate) fn pass(
         &mut self,
         connection: &mut Connection,
@@ -206,7 +206,7 @@ impl Gateway {
         })
     }
 
-    /// This packet of a connection comes in.
+    /// Processes this packet of a connection.
     pub(crate) fn process(
         &mut self,
         connection: &mut Connection,
@@ -221,7 +221,7 @@ impl Gateway {
         )
     }
 
-    /// The tuple with which an answer to the connection leaves.
+    /// The tuple with which a reply of the connection leaves.
     pub(crate) fn answer(&mut self, begun: &mut Begun) -> Tuple {
         let (processed, outgoing) = self.pass(&mut begun.connection, OUTSIDE, Direction::Reply);
         assert_eq!(processed.verdict, Verdict::Forward);

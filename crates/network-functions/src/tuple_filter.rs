@@ -1,17 +1,17 @@
-//! Conditions on tuples, by which operators choose packets and connections to look at.
+//! Conditions on tuples, with which operators select packets and connections to inspect.
 
 use flow::Tuple;
 
 use crate::address::{Prefix, from_tuple_bytes};
 
-/// Conditions on a tuple, all of which must hold; an absent one always does.
+/// Conditions on a tuple, all of which must match; an absent one always does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TupleFilter {
     /// The IP protocol's number.
     pub protocol: Option<u8>,
-    /// Where the source lies.
+    /// The prefix of the source.
     pub source: Option<Prefix>,
-    /// Where the destination lies.
+    /// The prefix of the destination.
     pub destination: Option<Prefix>,
     /// The port of either end.
     pub port: Option<u16>,
@@ -24,13 +24,13 @@ impl TupleFilter {
         *self == Self::default()
     }
 
-    /// Whether a tuple meets all conditions.
+    /// Whether a tuple matches all conditions.
     #[must_use]
     pub fn matches(&self, tuple: &Tuple) -> bool {
         self.matches_any(core::slice::from_ref(tuple))
     }
 
-    /// Whether each condition is met by at least one of the tuples: those of a connection before and after translation.
+    /// Whether each condition matches at least one of the tuples: those of a connection before and after translation.
     #[must_use]
     pub fn matches_any(&self, tuples: &[Tuple]) -> bool {
         let lies_within = |prefix: Option<Prefix>, end: fn(&Tuple) -> [u8; 16]| {
@@ -60,7 +60,7 @@ mod tests {
     const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 
     #[test]
-    fn every_condition_must_hold_and_none_always_does() {
+    fn all_conditions_must_match_and_an_empty_filter_always_matches() {
         let tuple = Tuple::v4(TCP, (INSIDE, 4000), (SERVER, 80));
         let prefix = |text: &str| Some(text.parse().unwrap());
         assert!(TupleFilter::default().matches(&tuple));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_found_by_its_ends_before_and_after_translation() {
+    fn a_connection_matches_by_its_addresses_before_and_after_translation() {
         let tuples = [Tuple::v4(TCP, (INSIDE, 4000), (SERVER, 80)), Tuple::v4(TCP, (SHARED, 5000), (SERVER, 80))];
         for source in ["10.1.0.10/32", "198.51.100.1/32"] {
             let filter = TupleFilter { source: Some(source.parse().unwrap()), ..TupleFilter::default() };

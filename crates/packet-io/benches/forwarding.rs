@@ -27,7 +27,7 @@ const ROUNDS: usize = 3;
 /// Payload of a small datagram, in bytes.
 const DATAGRAM_BYTES: usize = 18;
 
-/// What the forwarding thread has done.
+/// The counters of the forwarding thread.
 struct Forwarded {
     frames: u64,
     bytes: u64,

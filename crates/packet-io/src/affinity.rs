@@ -41,7 +41,7 @@ mod tests {
             let processor = pin_this_thread(0).unwrap();
             // SAFETY: sched_getcpu takes no pointers.
             assert_eq!(usize::try_from(unsafe { libc::sched_getcpu() }), Ok(processor));
-            // It may run on this one only now, whatever number is asked for.
+            // The process may now run on this processor only, whatever number is requested.
             assert_eq!(pin_this_thread(7).unwrap(), processor);
         })
         .join()

@@ -9,8 +9,8 @@ pub fn now() -> Instant {
     Instant::from_nanos(read(libc::CLOCK_MONOTONIC))
 }
 
-/// Has the calling thread's timeouts end when they are due, instead of up to 50 µs later so that others may end together
-/// with them (prctl(2), `PR_SET_TIMERSLACK`).
+/// Makes the calling thread's timeouts end on time, instead of up to 50 µs later to coalesce them with others
+/// (prctl(2), `PR_SET_TIMERSLACK`).
 pub fn wait_precisely() {
     // SAFETY: prctl with these arguments takes no pointers. It fails for no number above zero.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };

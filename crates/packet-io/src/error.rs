@@ -1,4 +1,4 @@
-//! What can go wrong between the program and the system.
+//! Errors between the program and the system.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub enum TransmitFailure {
     /// The frame is larger than the interface takes.
     #[error("the frame is larger than the interface takes")]
     TooLarge,
-    /// The kernel found the frame or what it says of checksum and segmentation contradictory.
+    /// The kernel found the frame's checksum or segmentation fields contradictory.
     #[error("the kernel refused the frame as invalid")]
     Invalid,
     /// Anything else.
@@ -48,13 +48,13 @@ pub enum IoError {
     /// The operator named an interface that is not there.
     #[error("there is no interface \"{interface}\" in this network namespace: check the name, or create it first")]
     NoSuchInterface {
-        /// The name asked for.
+        /// The requested name.
         interface: String,
     },
     /// The process lacks a privilege.
     #[error("{operation} is not permitted: run as root, or give the program {capability}")]
     NotPermitted {
-        /// What was tried, naming its object.
+        /// The attempted operation, with its object.
         operation: String,
         /// The capability that would allow it (capabilities(7)).
         capability: &'static str,
@@ -79,20 +79,20 @@ pub enum IoError {
     /// The machine does not allow network namespaces to this user.
     #[error("network namespaces cannot be made: {0}")]
     NamespacesForbidden(String),
-    /// The kernel answered a netlink request with something else than was asked for.
-    #[error("the kernel's answer to {operation} makes no sense: {detail}")]
+    /// The kernel's reply to a netlink request is unexpected.
+    #[error("the kernel's reply to {operation} is invalid: {detail}")]
     UnexpectedAnswer {
-        /// What was asked.
+        /// The request.
         operation: String,
-        /// What is wrong with the answer.
+        /// The fault of the reply.
         detail: String,
     },
     /// The operating system refused.
     #[error("{operation}: {source}")]
     System {
-        /// What was tried, naming its object.
+        /// The attempted operation, with its object.
         operation: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -2,9 +2,9 @@
 
 use std::ptr::NonNull;
 
-/// An array that neither moves nor grows. Pointers into it ([`Fixed::pointer`]) stay good for as long as the value lives, also
-/// after it was read or written by reference: every reference is made from the same pointer as they are. (Pointers taken from
-/// a vector end when the vector is borrowed again.)
+/// An array that neither moves nor grows. Pointers into it ([`Fixed::pointer`]) stay valid while the value lives, also
+/// across reads and writes by reference, because every reference is derived from the same pointer. (Pointers taken from
+/// a vector become invalid when the vector is borrowed again.)
 pub(crate) struct Fixed<T> {
     elements: NonNull<[T]>,
 }
@@ -22,8 +22,8 @@ impl<T> Fixed<T> {
         self.elements.len()
     }
 
-    /// Where the element lies. To read or write by it needs what borrowing the value would: the kernel may write by it only
-    /// during a call that has the value borrowed mutably.
+    /// The pointer to the element. Reading or writing through it requires the same access as borrowing the value: the
+    /// kernel may write through it only during a call that borrows the value mutably.
     ///
     /// # Panics
     /// There is no such element.

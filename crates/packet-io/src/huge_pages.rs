@@ -1,4 +1,4 @@
-//! A global allocator that asks for huge pages where they pay: large tables looked up at random.
+//! A global allocator that uses huge pages for large blocks: big tables with random access.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -36,8 +36,8 @@ fn map(bytes: usize) -> *mut u8 {
     let lead_bytes = mapping.align_offset(HUGE_PAGE_BYTES);
     let block = mapping.wrapping_byte_add(lead_bytes);
     let end = bytes.next_multiple_of(4096);
-    // SAFETY: both pieces lie within the mapping just made, outside the block: before it and behind it. The mapping
-    // begins and ends on pages, so that the pieces do, too. The advice concerns the block alone and may be refused.
+    // SAFETY: both ranges lie within the mapping just made, before and behind the block. The mapping begins and ends at
+    // page boundaries, and so do the ranges. The advice concerns the block alone and may be refused.
     unsafe {
         if lead_bytes > 0 {
             libc::munmap(mapping, lead_bytes);

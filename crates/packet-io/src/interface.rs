@@ -1,5 +1,5 @@
-//! What an interface and its driver can do, asked by name in the namespace of the calling thread (netdevice(7), and the
-//! requests of `SIOCETHTOOL` that `linux/ethtool.h` describes).
+//! Properties of an interface and its driver, queried by name in the namespace of the calling thread (netdevice(7), and
+//! the requests of `SIOCETHTOOL` in `linux/ethtool.h`).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::IoError;
 use crate::system::{check, own, zeroed};
 
-/// Asks for what a driver is called.
+/// Requests the driver's name.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
-/// Asks for the numbers of queues.
+/// Requests the numbers of queues.
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Work that an interface can take off the kernel.
@@ -64,7 +64,7 @@ struct Value {
     data: u32,
 }
 
-/// A socket to ask through. It asks about the namespace that it was opened in, whichever thread uses it.
+/// A socket for queries. It refers to the namespace in which it was opened, whichever thread uses it.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     socket: OwnedFd,
@@ -101,8 +101,8 @@ impl Inquiry {
     }
 
     fn ask(&self, kind: libc::c_ulong, mut request: libc::ifreq) -> io::Result<libc::__c_anonymous_ifr_ifru> {
-        // SAFETY: the requests used here read and write one ifreq, which lives on; what `SIOCETHTOOL` follows its
-        // pointer to is the caller's.
+        // SAFETY: the requests used here read and write one ifreq, which stays valid; the caller owns the memory that
+        // `SIOCETHTOOL` reaches through its pointer.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), kind as _, &raw mut request) })?;
         Ok(request.ifr_ifru)
     }
@@ -129,7 +129,7 @@ fn request(interface: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// What the interface's driver is called; `None` when the interface is not there or its driver does not say.
+/// The name of the interface's driver; `None` when the interface is missing or the driver has no name.
 #[must_use]
 pub fn driver(interface: &str) -> Option<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
@@ -138,7 +138,7 @@ pub fn driver(interface: &str) -> Option<String> {
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// How many receive queues the interface serves; 1 where its driver cannot say, because such drivers have one.
+/// The number of receive queues of the interface; 1 where the driver does not report it, as such drivers have one.
 #[must_use]
 pub fn receive_queues(interface: &str) -> u32 {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
@@ -146,7 +146,7 @@ pub fn receive_queues(interface: &str) -> u32 {
     asked.map_or(1, |()| (channels.combined + channels.receive).max(1))
 }
 
-/// Packets that the interface has received so far; `None` when it is not there or `/proc` does not tell.
+/// The number of packets that the interface has received; `None` when it is missing or `/proc` lacks it.
 #[must_use]
 pub fn received_packets(interface: &str) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_told() {
+    fn a_missing_interface_is_reported() {
         assert_eq!(driver("nowhere0"), None);
         assert_eq!(offload("nowhere0", Offload::GenericReceive), None);
         let error = set_offload("nowhere0", Offload::GenericReceive, true).unwrap_err();

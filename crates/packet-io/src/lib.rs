@@ -5,9 +5,11 @@
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
 //! [`ctnetlink`] for the connections that the kernel tracks, [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
-//! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
-//! parses no header (but for [`tun`], which answers neighbour requests on a link that it makes up) and decides nothing. The `unsafe` code of the workspace is here, but for the prefetching and the
-//! processor's instructions of a few files that `xtask` lists; each block says why it is sound.
+//! The crate knows no packets beyond a frame's boundaries and the work that its sender left to hardware. It parses no
+//! header (except [`tun`], which answers neighbour requests on an emulated link) and decides nothing.
+//!
+//! All `unsafe` code of the workspace is here, except for prefetching and processor instructions in a few files that
+//! `xtask` lists; each block states why it is sound.
 //!
 //! ```
 //! use flow::{Disposition, PortId};

@@ -9,7 +9,7 @@ use crate::system::{check, zeroed};
 /// with the privilege to. Returns how many it may hold now.
 ///
 /// # Errors
-/// The limit can neither be read nor raised far enough: says by how much it falls short and what to do.
+/// The limit can neither be read nor raised far enough: the error states the shortfall and the remedy.
 pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
     // SAFETY: all-zero bytes are a valid rlimit.
     let mut limit: libc::rlimit = unsafe { zeroed() };
@@ -33,7 +33,7 @@ pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
     }
 }
 
-/// Which of the capabilities (capabilities(7), by their names) this process lacks; all where `/proc` does not tell.
+/// The capabilities (capabilities(7), by name) that this process lacks; all of them where `/proc` is unreadable.
 #[must_use]
 pub fn missing_capabilities<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
     /// The capabilities that this project has a use for, with their numbers.
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_that_nobody_knows_is_missing() {
+    fn an_unknown_capability_is_missing() {
         assert_eq!(missing_capabilities(&["CAP_NO_SUCH"]), ["CAP_NO_SUCH"]);
     }
 

@@ -21,14 +21,14 @@ pub struct MemoryFrame {
     buffer: Vec<u8>,
     start: usize,
     length_bytes: usize,
-    /// What is known of its transport checksum.
+    /// The state of its transport checksum.
     pub checksum: Checksum,
     /// How it is to be cut.
     pub segmentation: Segmentation,
 }
 
 impl MemoryFrame {
-    /// A copy of `bytes`, an ordinary packet whose checksum nobody checked.
+    /// A copy of `bytes`, an ordinary packet with an unverified checksum.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let mut frame = Self::default();
@@ -42,7 +42,7 @@ impl MemoryFrame {
         &self.buffer[self.start..self.start + self.length_bytes]
     }
 
-    /// Makes it a copy of `bytes` in the buffer it has, an ordinary packet whose checksum nobody checked.
+    /// Replaces it by a copy of `bytes` in its buffer, an ordinary packet with an unverified checksum.
     pub fn refill(&mut self, bytes: &[u8]) {
         self.buffer.resize(HEADROOM_BYTES + bytes.len() + TAILROOM_BYTES, 0);
         self.buffer[HEADROOM_BYTES..HEADROOM_BYTES + bytes.len()].copy_from_slice(bytes);
@@ -78,8 +78,8 @@ impl Port {
     }
 }
 
-/// What is left to know of a frame once the batch that borrowed it is gone.
-struct Outcome {
+/// The result of processing a frame, kept after the batch that borrowed it.
+struct ProcessedFrame {
     start: usize,
     length_bytes: usize,
     checksum: Checksum,
@@ -87,7 +87,7 @@ struct Outcome {
     disposition: Disposition,
 }
 
-/// Ports in memory. A frame is never copied on its way through: its buffer moves from the one queue to the other.
+/// Ports in memory. Frames are never copied: their buffers move from one queue to the other.
 #[derive(Debug)]
 pub struct MemoryIo {
     ports: Vec<Port>,
@@ -100,7 +100,7 @@ impl MemoryIo {
         Self { ports: (0..ports).map(|_| Port { up: true, ..Port::default() }).collect() }
     }
 
-    /// Puts a copy of `frame` where `port` receives.
+    /// Queues a copy of `frame` for reception on `port`.
     ///
     /// # Errors
     /// There is no such port.
@@ -125,13 +125,13 @@ impl MemoryIo {
         Ok(())
     }
 
-    /// The frame that has waited longest of those sent on `port`. To be given back by [`MemoryFrame::refill`] and
-    /// [`MemoryIo::inject_frame`] where allocation is to be spared.
+    /// The oldest frame sent on `port`. [`MemoryFrame::refill`] and [`MemoryIo::inject_frame`] reuse its buffer where
+    /// allocation must be avoided.
     pub fn take_sent(&mut self, port: PortId) -> Option<MemoryFrame> {
         self.ports.get_mut(usize::from(port.0))?.outbound.pop_front()
     }
 
-    /// Takes `port` down (what waits to be received is lost, what is sent fails) or up again.
+    /// Takes `port` down (frames waiting for reception are lost, transmissions fail) or up again.
     ///
     /// # Errors
     /// There is no such port.
@@ -151,14 +151,14 @@ impl MemoryIo {
             .ok_or_else(|| IoError::Misuse(format!("there is no port {} in memory", port.0)))
     }
 
-    fn settle(&mut self, ingress: PortId, mut frame: MemoryFrame, outcome: &Outcome) {
+    fn settle(&mut self, ingress: PortId, mut frame: MemoryFrame, outcome: &ProcessedFrame) {
         frame.start = outcome.start;
         frame.length_bytes = outcome.length_bytes;
         frame.checksum = outcome.checksum;
         frame.segmentation = outcome.segmentation;
         match outcome.disposition {
             Disposition::Transmit(port) => match self.ports.get_mut(usize::from(port.0)) {
-                // A failure has been counted by the port, and there is nobody to tell.
+                // The port has counted a failure; the caller needs no error.
                 Some(port) => drop(port.send(frame)),
                 None => {
                     self.ports[usize::from(ingress.0)].counters.transmit_failures.count(TransmitFailure::NoSuchPort)
@@ -178,9 +178,9 @@ fn lend(frame: &mut MemoryFrame, ingress: PortId) -> Frame<'_> {
     lent
 }
 
-fn outcome(frame: &mut Frame<'_>) -> Outcome {
+fn outcome(frame: &mut Frame<'_>) -> ProcessedFrame {
     let (_, start, length_bytes) = frame.buffer_parts();
-    Outcome {
+    ProcessedFrame {
         start,
         length_bytes,
         checksum: frame.checksum,
@@ -206,7 +206,7 @@ impl PacketIo for MemoryIo {
 
             let mut batch: PacketBatch<'_> = frames.iter_mut().map(|frame| lend(frame, ingress)).collect();
             process(&mut batch);
-            let outcomes: ArrayVec<Outcome, BATCH_FRAMES_MAX> = batch.iter_mut().map(outcome).collect();
+            let outcomes: ArrayVec<ProcessedFrame, BATCH_FRAMES_MAX> = batch.iter_mut().map(outcome).collect();
             drop(batch);
             for (frame, outcome) in frames.into_iter().zip(&outcomes) {
                 self.settle(ingress, frame, outcome);

@@ -6,7 +6,7 @@ use flow::{Disposition, Frame, PacketBatch, PortId};
 
 use crate::{IoError, TransmitFailure};
 
-/// What a port has done since it was opened.
+/// The counters of a port since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortCounters {
     /// Frames received and handed to the node. A frame that stands for several packets counts once.
@@ -21,13 +21,13 @@ pub struct PortCounters {
     pub receive_queue_full: u64,
     /// Frames that came larger than a buffer.
     pub received_oversized: u64,
-    /// Frames that came with an offload that the virtio-net header cannot express (tunnel segmentation, say).
+    /// Frames with an offload that the virtio-net header cannot express (tunnel segmentation, say).
     pub received_unsupported_offload: u64,
     /// How often the port was found down or gone.
     pub went_down: u64,
     /// Frames that the node left undecided (a defect of the node).
     pub undecided: u64,
-    /// Frames that were to leave on this port and did not.
+    /// Frames that could not be sent on this port.
     pub transmit_failures: TransmitFailureCounters,
 }
 
@@ -70,23 +70,23 @@ impl TransmitFailureCounters {
 
 /// A node's ports.
 pub trait PacketIo {
-    /// Receives what is there, at most one batch a port, lends each batch to `process`, then sends every frame whose
-    /// disposition is `Transmit`. Never waits. Returns the frames received; 0 says that nothing is left to do until a
-    /// descriptor becomes readable.
+    /// Receives pending frames, at most one batch a port, lends each batch to `process`, then sends every frame whose
+    /// disposition is `Transmit`. Never blocks. Returns the number of received frames; 0 means that no work is left
+    /// until a descriptor becomes readable.
     ///
     /// # Errors
-    /// Only what makes the ports useless as a whole. A frame that cannot be sent and a port that goes down are
-    /// counted, not reported: they are an ordinary part of a gateway's life.
+    /// Only if the ports become unusable as a whole. Unsent frames and ports that go down are counted instead: they
+    /// occur in normal operation.
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError>;
 
-    /// Sends one frame of the node's own, as its checksum and segmentation state say.
+    /// Sends one frame that the node created, with its checksum and segmentation state.
     ///
     /// # Errors
     /// [`IoError::Transmit`]; the failure has been counted, and the caller may well ignore it.
     fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError>;
 
-    /// Sends those frames of a batch, which came otherwise than by [`PacketIo::poll`], whose disposition is `Transmit`. The
-    /// frames have some room before them, as received ones do. What cannot be sent is counted.
+    /// Sends the frames with disposition `Transmit` of a batch that did not come from [`PacketIo::poll`]. The frames
+    /// have headroom, as received ones do. Failures are counted.
     fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
         for frame in batch {
             if let Disposition::Transmit(port) = frame.disposition {
@@ -99,6 +99,6 @@ pub trait PacketIo {
     /// Descriptors that become readable when frames wait. None when the backend is polled only.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// What `port` has done so far; all zero for a port that the node does not have.
+    /// The counters of `port`; all zero for an unknown port.
     fn counters(&self, port: PortId) -> PortCounters;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::IoError;
 use crate::system::{check, own, zeroed};
 
-/// The most descriptors reported by one wait; the others are reported by the next.
+/// The most descriptors reported by one call; the next call reports the others.
 pub const EVENTS_MAX: usize = 64;
 
 /// The caller's name for a descriptor.
@@ -32,8 +32,8 @@ impl Poller {
         Ok(Self { epoll })
     }
 
-    /// Adds a descriptor, to be reported as `token` when it is readable, closed or in error. A descriptor that is
-    /// closed leaves the set by itself.
+    /// Adds a descriptor, to be reported as `token` when it is readable, closed or in error. A closed descriptor is
+    /// removed automatically.
     ///
     /// # Errors
     /// It is in the set already, or cannot be waited for (a plain file).
@@ -53,7 +53,7 @@ impl Poller {
     }
 
     fn control(&self, operation: i32, descriptor: BorrowedFd<'_>, event: *mut libc::epoll_event) -> io::Result<()> {
-        // SAFETY: `event` is null, which removal allows, or points to an event that lives on.
+        // SAFETY: `event` is null, which removal allows, or points to an event that stays valid.
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor.as_raw_fd(), event) }).map(drop)
     }
 
@@ -144,10 +144,10 @@ impl Waker {
         unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Makes the descriptor unreadable again. To be called before looking at what the wake was about.
+    /// Makes the descriptor unreadable again. Call it before handling the cause of the wake-up.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // SAFETY: `count` is writable for its length. The read fails only when nobody woke: clear all the same.
+        // SAFETY: `count` is writable for its length. The read fails only without a wake-up: it is clear then, too.
         unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }

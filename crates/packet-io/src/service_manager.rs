@@ -1,7 +1,7 @@
 //! Word to the service manager that started the process, in the protocol of sd_notify(3): a datagram of `KEY=value`
 //! lines to the Unix socket that `NOTIFY_SOCKET` names.
 //!
-//! Nothing here waits: a manager that does not take a datagram now is told again by whoever needs it told.
+//! No call blocks: the caller retries a notification that the manager does not accept now.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 const WATCHDOG_VARIABLE: &str = "WATCHDOG_USEC";
 const WATCHDOG_PROCESS_VARIABLE: &str = "WATCHDOG_PID";
 
-/// The way to the service manager.
+/// The connection to the service manager.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: UnixDatagram,
@@ -38,7 +38,7 @@ impl ServiceManager {
     /// (unix(7)).
     ///
     /// # Errors
-    /// The address is of another kind, or nobody listens there.
+    /// The address is of another kind, or no socket listens there.
     pub fn connect(address: &OsStr) -> Result<Self, IoError> {
         let explain = |error| IoError::from_io(error, format!("reaching the service manager at {address:?}"));
         let name = match address.as_bytes() {
@@ -56,9 +56,10 @@ impl ServiceManager {
         Ok(Self { socket })
     }
 
-    /// Tells the manager `state`, lines such as `READY=1`. False: it did not take it, and may be told again.
+    /// Sends `state` to the manager, lines such as `READY=1`. False: the manager did not accept it, and the caller may
+    /// retry.
     #[must_use]
-    pub fn tell(&self, state: &str) -> bool {
+    pub fn notify(&self, state: &str) -> bool {
         loop {
             match self.socket.send(state.as_bytes()) {
                 Ok(sent) => return sent == state.len(),
@@ -69,8 +70,8 @@ impl ServiceManager {
     }
 }
 
-/// How long the manager waits for a sign of life (`WATCHDOG=1`) before it takes the process for hung and restarts it;
-/// `None` when it does not watch this process.
+/// How long the manager waits for a keep-alive (`WATCHDOG=1`) before it considers the process hung and restarts it;
+/// `None` when it does not monitor this process.
 #[must_use]
 pub fn watchdog_timeout() -> Option<Duration> {
     let variable = |name| env::var(name).ok();
@@ -92,27 +93,27 @@ mod tests {
 
     use super::*;
 
-    fn heard(manager: &UnixDatagram) -> String {
+    fn received(manager: &UnixDatagram) -> String {
         let mut bytes = [0; 256];
         let length = manager.recv(&mut bytes).unwrap();
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
     #[test]
-    fn a_manager_is_told_at_a_path_and_at_an_abstract_name() {
+    fn a_manager_is_notified_at_a_path_and_at_an_abstract_name() {
         let path = std::env::temp_dir().join(format!("mainstay-notify-{}", process::id()));
         let manager = UnixDatagram::bind(&path).unwrap();
-        assert!(ServiceManager::connect(path.as_os_str()).unwrap().tell("READY=1"));
-        assert_eq!(heard(&manager), "READY=1");
+        assert!(ServiceManager::connect(path.as_os_str()).unwrap().notify("READY=1"));
+        assert_eq!(received(&manager), "READY=1");
         std::fs::remove_file(&path).unwrap();
 
         let name = format!("mainstay-notify-{}", process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let connected = ServiceManager::connect(&OsString::from(format!("@{name}"))).unwrap();
-        assert!(connected.tell("WATCHDOG=1") && connected.tell("STOPPING=1"));
-        assert_eq!([heard(&manager), heard(&manager)], ["WATCHDOG=1", "STOPPING=1"]);
+        assert!(connected.notify("WATCHDOG=1") && connected.notify("STOPPING=1"));
+        assert_eq!([received(&manager), received(&manager)], ["WATCHDOG=1", "STOPPING=1"]);
         drop(manager);
-        assert!(!connected.tell("READY=1"), "nobody is there any more");
+        assert!(!connected.notify("READY=1"), "the manager is gone");
     }
 
     #[test]
@@ -120,12 +121,12 @@ mod tests {
         let name = format!("mainstay-notify-full-{}", process::id());
         let _manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let connected = ServiceManager::connect(&OsString::from(format!("@{name}"))).unwrap();
-        let taken = (0..100_000).take_while(|_| connected.tell("WATCHDOG=1")).count();
+        let taken = (0..100_000).take_while(|_| connected.notify("WATCHDOG=1")).count();
         assert!((1..100_000).contains(&taken), "{taken}");
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_what_would_be_one() {
+    fn an_invalid_address_is_refused_with_a_valid_form() {
         let error = ServiceManager::connect(OsStr::new("vsock:2:1234")).unwrap_err().to_string();
         assert!(error.contains("neither a path nor an abstract name"), "{error}");
         let error = ServiceManager::connect(OsStr::new("/nonexistent/notify")).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::IoError;
 use crate::system::{check, own, zeroed};
 
-/// A signal that a daemon answers to.
+/// A signal that a daemon handles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Signal {
     /// SIGTERM: the service manager wants the process to end.
@@ -39,8 +39,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on the signals [`Signal`] names are received here. To be called before any thread is started: only the
-    /// calling thread and those it starts leave the signals to the descriptor.
+    /// Redirects the signals of [`Signal`] to this descriptor. Call it before any thread is started: only the calling
+    /// thread and the threads that it starts block the signals.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -83,7 +83,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Sends a signal to a process: one that this process started, or may speak to otherwise.
+/// Sends a signal to a process that this process started, or has permission to signal.
 ///
 /// # Errors
 /// There is no such process, or it is another user's.
@@ -91,7 +91,7 @@ pub fn send(process: u32, signal: Signal) -> Result<(), IoError> {
     send_number(process, signal.number())
 }
 
-/// Ends a process at once, without a say (SIGKILL).
+/// Kills a process (SIGKILL).
 ///
 /// # Errors
 /// As [`send`].
@@ -124,8 +124,8 @@ fn send_number(process: u32, signal: libc::c_int) -> Result<(), IoError> {
     check(unsafe { libc::kill(number, signal) }).map(drop).map_err(explain)
 }
 
-/// Makes the child that `command` starts be killed (SIGKILL) when the thread that starts it ends, so that nothing is
-/// left behind when the parent is killed itself. Start it from a thread that lives as long as the child is wanted.
+/// Makes the kernel kill the child of `command` (SIGKILL) when the thread that starts it ends, so that no child
+/// survives a killed parent. Start it from a thread that lives as long as the child is needed.
 pub fn die_with_parent(command: &mut Command) {
     // SAFETY: getpid takes nothing and cannot fail.
     let parent = unsafe { libc::getpid() };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_told_to_end() {
+    fn a_child_is_terminated() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         send(child.id(), Signal::Terminate).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn a_child_that_stands_still_ends_when_it_goes_on_or_is_killed() {
         let start = || Command::new("sleep").arg("600").spawn().unwrap();
-        let mut told = start();
-        pause(told.id()).unwrap();
-        send(told.id(), Signal::Terminate).unwrap();
-        assert!(told.try_wait().unwrap().is_none(), "it stands still");
-        resume(told.id()).unwrap();
-        assert_eq!(told.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let mut paused = start();
+        pause(paused.id()).unwrap();
+        send(paused.id(), Signal::Terminate).unwrap();
+        assert!(paused.try_wait().unwrap().is_none(), "it stands still");
+        resume(paused.id()).unwrap();
+        assert_eq!(paused.wait().unwrap().signal(), Some(libc::SIGTERM));
         let mut killed = start();
         pause(killed.id()).unwrap();
         kill(killed.id()).unwrap();

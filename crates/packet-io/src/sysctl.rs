@@ -21,7 +21,7 @@ fn explain(error: std::io::Error, operation: String) -> IoError {
 }
 
 /// Sets a parameter, named by its path below `/proc/sys` (`net/ipv4/ip_forward`; slashes, because interface names may
-/// hold dots).
+/// contain dots).
 ///
 /// # Errors
 /// The parameter does not exist, the value is not valid or the process may not.
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_can_be_read_and_a_wrong_name_is_told() {
+    fn a_parameter_can_be_read_and_a_wrong_name_is_an_error() {
         assert!(!read("kernel/ostype").unwrap().is_empty());
         let error = read("net/ipv4/no_such_parameter").unwrap_err();
         assert!(error.to_string().contains("net/ipv4/no_such_parameter"), "{error}");

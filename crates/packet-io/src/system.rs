@@ -12,7 +12,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Takes over the descriptor that a system call returned.
 pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     let descriptor = check(result)?;
-    // SAFETY: the call succeeded, so `descriptor` is open, and the caller passes it on to nobody else.
+    // SAFETY: the call succeeded, so `descriptor` is open, and the caller passes it to no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

@@ -19,8 +19,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Time that the calling thread has run so far, and has waited for a processor that others had: what it would have run on a
-/// machine of its own. Without the time it waited where `/proc` does not tell.
+/// The time that the calling thread has run or waited for a processor: its run time on an otherwise idle machine.
+/// Without the waiting time where `/proc` lacks it.
 #[must_use]
 pub fn thread_wanted_time() -> Duration {
     // Nanoseconds on a processor, nanoseconds waiting for one, turns (proc(5)).
@@ -43,8 +43,8 @@ pub fn cpu_time_of(pid: u32) -> Option<Duration> {
     (result == 0).then(|| Duration::from_nanos(read(clock)))
 }
 
-/// Processor time of the kernel's threads for work that no process could be made to do (ksoftirqd, one a processor) so
-/// far; what is done in the midst of a process is that process's time. Zero where `/proc` does not tell.
+/// The processor time so far of the kernel's threads for deferred interrupt work (ksoftirqd, one a processor). Such
+/// work in the context of a process counts as that process's time. Zero where `/proc` lacks it.
 #[must_use]
 pub fn soft_interrupt_threads_cpu_time() -> Duration {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -56,15 +56,15 @@ pub fn soft_interrupt_threads_cpu_time() -> Duration {
     Duration::from_nanos(processes.filter_map(time_of).sum())
 }
 
-/// Time that all processors of the machine together have been at work so far, whatever at, in steps of 10 ms; `None` where
-/// `/proc` does not tell.
+/// The time that all processors of the machine together have been busy so far, in steps of 10 ms; `None` where `/proc`
+/// lacks it.
 #[must_use]
 pub fn machine_cpu_time() -> Option<Duration> {
     let statistics = std::fs::read_to_string("/proc/stat").ok()?;
     let of_all = statistics.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = of_all.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen (proc(5)). What has to do with
-    // being idle is exact, the rest sampled: hence the time that there was, less that. Both have the same ticks.
+    // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen (proc(5)). Only idle time is
+    // exact, the rest is sampled: busy time is hence the uptime less idle time. Both have the same ticks.
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let processors = statistics.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1);
     // SAFETY: sysconf takes no pointers.
@@ -104,9 +104,9 @@ pub fn prefer_this_process() -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
 }
 
-/// Has the calling thread run as soon as it can, before all ordinary ones (sched(7), `SCHED_RR`); those that it starts are
-/// ordinary again. For what sleeps most of the time: nothing else runs on a processor that it keeps busy. Needs
-/// `CAP_SYS_NICE`; false, and nothing changed, without it.
+/// Gives the calling thread real-time priority over ordinary threads (sched(7), `SCHED_RR`); threads that it starts are
+/// ordinary. Use it for threads that mostly sleep, as a busy one monopolises its processor. Needs `CAP_SYS_NICE`;
+/// without it returns false and changes nothing.
 #[must_use]
 pub fn run_in_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_wants_what_it_runs_and_no_more_than_there_is() {
+    fn a_threads_demand_is_its_run_time_and_at_most_the_elapsed_time() {
         let (began, wanted, ran) = (std::time::Instant::now(), thread_wanted_time(), thread_cpu_time());
         let mut sum = 0_u64;
         while thread_cpu_time() < ran + Duration::from_millis(20) {
@@ -159,7 +159,7 @@ mod tests {
         }
         let wanted = thread_wanted_time().saturating_sub(wanted);
         assert!(wanted >= Duration::from_millis(20), "{wanted:?}");
-        // What it waits for is told when the wait is over, with a tick's uncertainty.
+        // Waiting time is accounted when it ends, with a tick's uncertainty.
         assert!(wanted <= began.elapsed() + Duration::from_millis(20), "{wanted:?}");
     }
 
@@ -180,7 +180,7 @@ mod tests {
         while process_cpu_time() < process + Duration::from_millis(100) {
             sum = std::hint::black_box(sum + 1);
         }
-        // Both uptime and idle time are told in steps of 10 ms.
+        // Both uptime and idle time have steps of 10 ms.
         assert!(machine_cpu_time().unwrap() >= machine + Duration::from_millis(50));
         assert!(soft_interrupt_threads_cpu_time() <= machine_cpu_time().unwrap());
     }

@@ -78,9 +78,9 @@ pub(crate) fn emit(checksum: Checksum, segmentation: Segmentation, frame: &[u8])
     header
 }
 
-/// Bytes of header before the payload. The frame's own word goes before that of whoever sent it, which may count
-/// payload in: the kernel puts these bytes, and only these, into the linear part of its buffer, so that a needless 64 KB
-/// would each time cost it a search for contiguous memory.
+/// Bytes of header before the payload. The frame's own headers take precedence over the sender's value, which may
+/// include payload: the kernel copies these bytes into the linear part of its buffer. With 64 KB it would search for
+/// contiguous memory each time.
 pub(crate) fn header_bytes(checksum: Checksum, segmentation: Segmentation, frame: &[u8]) -> u16 {
     let Checksum::Partial { start, .. } = checksum else { return segmentation.header_bytes.min(frame_limit(frame)) };
     let transport = usize::from(start);
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(checksum in checksums(), segmentation in segmentations()) {
+        fn an_encoded_header_decodes_to_the_same_state(checksum in checksums(), segmentation in segmentations()) {
             let header = emit(checksum, segmentation, &[0x50; 300]);
             let (read_checksum, read_segmentation) = parse(header, 0).unwrap();
             prop_assert_eq!(read_checksum, checksum);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checked_frame_is_valid_and_leaves_with_nothing_to_do() {
+    fn a_checked_frame_is_valid_and_needs_no_offload() {
         let (checksum, segmentation) = parse([FLAG_DATA_VALID, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0).unwrap();
         assert_eq!(checksum, Checksum::Valid);
         assert_eq!(emit(checksum, segmentation, &[]), [0; HEADER_BYTES]);

@@ -26,12 +26,12 @@ const REQUEST: u16 = 1;
 pub struct XdpFeatures {
     /// Programs in the driver that can hand frames to `AF_XDP` sockets.
     pub native: bool,
-    /// `AF_XDP` without copies.
+    /// `AF_XDP` with zero-copy.
     pub zero_copy: bool,
 }
 
-/// What the driver of `interface` offers at the moment; some offer less before an XDP program is attached. `None` when the
-/// interface is not there or the kernel is too old to say.
+/// The features that the driver of `interface` offers now; some offer fewer before an XDP program is attached. `None`
+/// when the interface is missing or the kernel is too old.
 #[must_use]
 pub fn xdp_features(interface: &str) -> Option<XdpFeatures> {
     let index = Inquiry::open().ok()?.index(interface).ok()?;
@@ -45,7 +45,7 @@ pub fn xdp_features(interface: &str) -> Option<XdpFeatures> {
     Some(XdpFeatures { native: features & FEATURE_REDIRECT != 0, zero_copy: features & FEATURE_ZERO_COPY != 0 })
 }
 
-/// One question with one attribute; the attributes of the answer, `None` when it is an error.
+/// Sends one request with one attribute; returns the attributes of the reply, `None` for an error.
 fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> Option<Vec<u8>> {
     let mut request = vec![0; HEADERS_BYTES];
     request[4..6].copy_from_slice(&family.to_ne_bytes());
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_loopback_interface_has_no_native_xdp() {
-        // On kernels that cannot say it is not known.
+        // Older kernels do not report features.
         if let Some(features) = xdp_features("lo") {
             assert!(!features.native && !features.zero_copy);
         }

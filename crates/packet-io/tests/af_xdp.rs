@@ -32,8 +32,8 @@ fn routers() -> [[IpAddr; 2]; 2] {
     })
 }
 
-/// A network whose hosts sum what they send and know the gateway's link addresses: its kernel no longer sees who asks.
-/// `None`, said aloud, where the machine forbids namespaces or `AF_XDP`.
+/// A network whose hosts compute checksums and have neighbour entries for the gateway, as its kernel receives no
+/// requests. `None`, with a message, where the machine forbids namespaces or `AF_XDP`.
 fn network() -> Option<Network> {
     let network = Network::new()?;
     if let Err(error @ (IoError::NotPermitted { .. } | IoError::System { .. })) =
@@ -94,10 +94,10 @@ fn tcp_passes_unchanged_behind_the_driver() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told_and_done_without() {
+fn unavailable_features_are_reported_as_fallbacks() {
     let Some(network) = network() else { return };
     let io = open(&network, &configs());
-    // Virtual cables have no zero-copy.
+    // Virtual cables lack zero-copy.
     let fallbacks: Vec<_> = io.fallbacks(PortId(0)).collect();
     assert!(matches!(fallbacks[..], [Fallback::Copy(_)]), "{fallbacks:?}");
     assert!(!io.is_zero_copy(PortId(0)));
@@ -120,7 +120,7 @@ fn a_port_that_goes_down_and_comes_back_is_survived() {
     let begin = Instant::now();
     switch(false);
     while io.counters(PortId(1)).went_down == 0 {
-        assert!(begin.elapsed() < PATIENCE, "nobody noticed");
+        assert!(begin.elapsed() < PATIENCE, "the failure was not detected");
         io.poll(&mut |_| {}).unwrap();
     }
     io.transmit(PortId(1), &frame).unwrap_err();
@@ -135,7 +135,7 @@ fn a_port_that_goes_down_and_comes_back_is_survived() {
 }
 
 #[test]
-fn a_killed_process_leaves_its_queues_to_the_next() {
+fn the_queues_of_a_killed_process_can_be_reopened() {
     if std::env::var_os(HOLD).is_some() {
         let _io = AfXdpIo::open(&configs()).unwrap();
         println!("{HELD}");
@@ -145,7 +145,7 @@ fn a_killed_process_leaves_its_queues_to_the_next() {
     }
     let Some(network) = network() else { return };
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_killed_process_leaves_its_queues_to_the_next", "--nocapture"]).env(HOLD, "1");
+    command.args(["--exact", "the_queues_of_a_killed_process_can_be_reopened", "--nocapture"]).env(HOLD, "1");
     command.stdout(Stdio::piped());
     die_with_parent(&mut command);
     let mut child = network.gateway.spawn_command(command).unwrap();
@@ -190,7 +190,7 @@ fn frames_longer_than_a_chunk_are_counted_and_not_truncated() {
     let Some(network) = network() else { return };
     network.client.run(|| set_offload("host", Offload::TransmitChecksum, true).unwrap()).unwrap();
     network.client.run(|| set_offload("host", Offload::TcpSegmentation, true).unwrap()).unwrap();
-    // Behind the driver the kernel hands over whole what the host leaves to hardware to cut.
+    // Behind the driver the kernel passes unsegmented packets from the host's offload.
     let mut io = open(&network, &generic_configs());
     let client = [packet_io::af_packet::PortConfig::new("host")];
     let mut client = network.client.run(|| AfPacketIo::open(&client).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The kernel divides an interface's frames among workers as the steering function says.
+//! The kernel distributes an interface's frames among workers by the steering function.
 
 mod common;
 
@@ -134,12 +134,12 @@ fn the_kernel_gives_each_worker_its_packets_also_after_the_interface_was_away() 
     let mut sender = open_sender();
     expect_steered(&mut sender, &mut workers, 1);
 
-    // Down and up: the sockets leave the group and come back to it.
+    // Down and up: the sockets leave the group and rejoin it.
     let set_up = |up| network.gateway.run(|| Netlink::open().unwrap().set_up("port0", up).unwrap()).unwrap();
     set_up(false);
     workers.iter_mut().for_each(|worker| assert_eq!(worker.poll(&mut |_| ()).unwrap(), 0));
     set_up(true);
-    wait_until_heard(&network, &mut sender, &mut workers);
+    wait_until_received(&network, &mut sender, &mut workers);
     expect_steered(&mut sender, &mut workers, 2);
 
     // Removed and made again: another interface of the same name, found in whatever order.
@@ -155,31 +155,31 @@ fn the_kernel_gives_each_worker_its_packets_also_after_the_interface_was_away() 
     network.client.run(|| Netlink::open().unwrap().set_up("host", true).unwrap()).unwrap();
     let mut sender = open_sender();
     workers.reverse();
-    wait_until_heard(&network, &mut sender, &mut workers);
+    wait_until_received(&network, &mut sender, &mut workers);
     workers.reverse();
     expect_steered(&mut sender, &mut workers, 3);
 }
 
 /// Waits until every worker gets frames again. Sockets that must be opened again are opened where the interface is.
-fn wait_until_heard(network: &Network, sender: &mut AfPacketIo, workers: &mut [AfPacketIo]) {
+fn wait_until_received(network: &Network, sender: &mut AfPacketIo, workers: &mut [AfPacketIo]) {
     let deadline = Instant::now() + PATIENCE;
     let frames: Vec<Vec<u8>> = packets(99).into_iter().take(200).collect();
-    let mut heard = vec![false; workers.len()];
-    while heard.contains(&false) {
-        assert!(Instant::now() < deadline, "{heard:?}");
+    let mut received = vec![false; workers.len()];
+    while received.contains(&false) {
+        assert!(Instant::now() < deadline, "{received:?}");
         for frame in &frames {
             let mut bytes = frame.clone();
             let length_bytes = bytes.len();
             // The link may not be up yet.
             let _ = sender.transmit(PortId(0), &Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap());
         }
-        for (worker, heard) in workers.iter_mut().zip(&mut heard) {
-            // The kernels speak, too, and what they said may still lie in a socket that is about to be replaced.
-            let mut hear = |batch: &mut flow::PacketBatch<'_>| *heard |= batch.iter().any(is_marked);
-            network.gateway.run(|| worker.poll(&mut hear).map(|_| ()).unwrap()).unwrap();
+        for (worker, received) in workers.iter_mut().zip(&mut received) {
+            // The kernels send packets, too, and earlier ones may still lie in a socket that is about to be replaced.
+            let mut note_marked = |batch: &mut flow::PacketBatch<'_>| *received |= batch.iter().any(is_marked);
+            network.gateway.run(|| worker.poll(&mut note_marked).map(|_| ()).unwrap()).unwrap();
         }
     }
-    // What is left of this must not be taken for what comes next.
+    // Discards the remaining frames, which must not count for the next step.
     for worker in workers {
         while worker.poll(&mut |_| ()).unwrap() > 0 {}
     }

@@ -46,7 +46,7 @@ fn a_port_that_goes_down_and_comes_back_is_survived() {
 }
 
 #[test]
-fn an_interface_that_is_deleted_and_made_again_is_taken_up() {
+fn a_recreated_interface_is_reopened() {
     let Some(network) = Network::new() else { return };
     let (mut io, _) = network.open_gateway();
     let in_gateway = |work: &(dyn Fn(&mut Netlink) + Sync)| {

@@ -1,9 +1,9 @@
-//! What Linux's connection tracking says of packets, beside what `flow` says of them: ICMP errors, UDP without checksum, SCTP.
+//! Verdicts of Linux's connection tracking compared with those of `flow`: ICMP errors, UDP without checksum, SCTP.
 //!
 //! ```text
 //!   end_a ──► port_a │ conntrack ─► rules: DSCP := valid or invalid │ port_b ──► end_b
 //! ```
-//! Nothing is dropped, so that every packet comes out and says what was made of it.
+//! No packet is dropped: every packet comes out marked with the verdict.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -42,7 +42,7 @@ const RULES: &str = "table inet conntrack_says {
     }
 }";
 
-/// A router whose links' other ends are in this program's hands: the client's, then the server's.
+/// A router with its links' other ends held by this program: the client's, then the server's.
 struct Router {
     io: AfPacketIo,
     poller: Poller,
@@ -52,7 +52,7 @@ struct Router {
 }
 
 impl Router {
-    /// `None`, said aloud, where the machine forbids namespaces or has no nftables.
+    /// `None`, with a message, where the machine forbids namespaces or has no nftables.
     fn start() -> Option<Self> {
         packet_io::namespace::for_tests()?;
         let (router, ends) = (Namespace::new().unwrap(), Namespace::new().unwrap());
@@ -83,14 +83,14 @@ impl Router {
         let sent = Frame::new(&mut bytes, 0, frame.len(), port).unwrap();
         self.io.transmit(port, &sent).unwrap();
         loop {
-            let mut said = None;
+            let mut verdict = None;
             let received = self.io.poll(&mut |batch| {
                 for frame in batch {
                     frame.disposition = Disposition::Consumed;
-                    said = said.or(dscp(frame.bytes()).filter(|dscp| [VALID, INVALID].contains(dscp)));
+                    verdict = verdict.or(dscp(frame.bytes()).filter(|dscp| [VALID, INVALID].contains(dscp)));
                 }
             });
-            if let Some(dscp) = said {
+            if let Some(dscp) = verdict {
                 return dscp == VALID;
             }
             if received.unwrap() == 0 {
@@ -268,7 +268,7 @@ fn kernel_and_flow_pass_and_refuse_the_same_packets_of_sctp_associations() {
         vec![(Original, 3, offering(1, TO_CLIENT))],
         vec![(Original, 0, offering(1, 0))],
     ];
-    // Where the kernel passes what is refused here: docs/conformance.md says why. (script, step)
+    // Steps that the kernel passes and `flow` refuses, explained in docs/conformance.md. (script, step)
     let stricter = [(0, 13), (10, 0)];
     let mut differ = Vec::new();
     for (number, script) in scripts.iter().enumerate() {

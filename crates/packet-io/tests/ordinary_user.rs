@@ -1,7 +1,8 @@
-//! An ordinary user makes a network, opens packet sockets in it and hears of its connections, by way of a user namespace.
+//! An ordinary user creates a network, opens packet sockets in it and receives its connection events, through a user
+//! namespace.
 //!
-//! Without the test harness, whose threads would make entering a user namespace impossible: the program starts itself
-//! again as an ordinary user.
+//! It runs without the test harness, whose threads would prevent entering a user namespace: the program restarts itself
+//! as an ordinary user.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,7 +16,7 @@ use packet_io::namespace::{Namespace, NamespaceSupport, enter_user_namespace, pr
 use packet_io::netlink::Netlink;
 use packet_io::{IoError, PacketIo};
 
-/// The argument that tells the second start from the first.
+/// The argument that marks the second start.
 const AS_ORDINARY_USER: &str = "as-ordinary-user";
 /// The user and group "nobody" of every distribution.
 const NOBODY: u32 = 65_534;
@@ -36,7 +37,7 @@ fn as_ordinary_user() {
     assert_eq!(probe(), NamespaceSupport::Available);
 
     let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
-    here.run(hear_of_a_connection).unwrap();
+    here.run(receive_an_event).unwrap();
     let bring_up = |name: &'static str| move || Netlink::open().unwrap().set_up(name, true).unwrap();
     here.run(|| Netlink::open().unwrap().create_veth("left", "right", &there).unwrap()).unwrap();
     here.run(bring_up("left")).unwrap();
@@ -48,8 +49,8 @@ fn as_ordinary_user() {
     let mut sent = [0xff; 60];
     let mut found = false;
     let deadline = Instant::now() + WAIT_LIMIT;
-    // The kernel takes a new cable into service a moment after both ends are up and throws away what is sent before,
-    // telling nobody: so the frame is sent until it arrives.
+    // The kernel activates a new cable a moment after both ends are up and silently drops earlier frames: so the frame
+    // is sent until it arrives.
     while !found && Instant::now() < deadline {
         left.transmit(PortId(0), &flow::Frame::new(&mut sent, 0, 60, PortId(0)).unwrap()).unwrap();
         right
@@ -65,8 +66,8 @@ fn as_ordinary_user() {
     assert!(found, "{:?}", right.counters(PortId(0)));
 }
 
-/// Connection tracking belongs to who made the namespace.
-fn hear_of_a_connection() {
+/// Connection tracking belongs to the creator of the namespace.
+fn receive_an_event() {
     let mut events = EventSocket::open(&EventOptions::default()).unwrap();
     let discriminator = Discriminator::Ports { source: 1, destination: 53 };
     let (source, destination) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
@@ -74,11 +75,11 @@ fn hear_of_a_connection() {
     let entry = Entry { timeout_s: Some(100), ..Entry::new(original, original.inverse()) };
     let mut table = TableSocket::open().unwrap();
     table.execute([Request::Create(&entry)], &mut |_, error| panic!("{error}")).unwrap();
-    let mut heard = Vec::new();
-    events.receive(10, &mut |cause, event| heard.push((cause, event))).unwrap();
+    let mut events_received = Vec::new();
+    events.receive(10, &mut |cause, event| events_received.push((cause, event))).unwrap();
     assert!(
-        matches!(&heard[..], [(Cause::Program(port), Event::Began(told))] if *port == table.port() && told.original == original),
-        "{heard:?}"
+        matches!(&events_received[..], [(Cause::Program(port), Event::Began(entry))] if *port == table.port() && entry.original == original),
+        "{events_received:?}"
     );
     assert!(!ctnetlink::support().lacks.iter().any(Lack::is_fatal));
 }

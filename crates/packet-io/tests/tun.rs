@@ -74,7 +74,7 @@ fn side(number: u8, host: u8) -> [IpAddr; 2] {
     [IpAddr::V4(Ipv4Addr::new(10, 10 + number, 0, host)), IpAddr::V6(v6)]
 }
 
-/// Client and server with a device each, and routes to each other through it. None, said aloud, where the machine
+/// Client and server with a device each, and routes to each other through it. `None`, with a message, where the machine
 /// forbids that.
 fn pair(network: &Network, offload: bool) -> Option<Pair> {
     let ends = [(&network.client, 1), (&network.server, 2)];
@@ -113,7 +113,7 @@ fn tcp_passes_unchanged_and_in_packets_of_many_segments() {
 }
 
 #[test]
-fn without_offloads_the_kernel_leaves_nothing_undone() {
+fn without_offloads_packets_are_complete() {
     let Some(network) = Network::new() else { return };
     let Some(pair) = pair(&network, false) else { return };
     let (largest_bytes, _) = while_forwarding((pair, forwarder()), || transfer_to(&network, side(2, 2)));
@@ -121,7 +121,7 @@ fn without_offloads_the_kernel_leaves_nothing_undone() {
 }
 
 #[test]
-fn neighbours_are_answered_for_without_the_kernel() {
+fn neighbour_requests_are_answered_without_the_kernel() {
     let Some(network) = Network::new() else { return };
     let Some(mut io) = open(&network.client, true, side(1, 2)) else { return };
     let mut request = build::arp_request(NODE_MAC, Ipv4Addr::new(10, 11, 0, 1), Ipv4Addr::new(10, 11, 0, 7));
@@ -140,7 +140,7 @@ fn neighbours_are_answered_for_without_the_kernel() {
 }
 
 #[test]
-fn a_device_that_is_switched_off_is_noticed_and_works_again_when_it_is_on() {
+fn a_device_that_is_switched_off_works_when_it_is_on_again() {
     let Some(network) = Network::new() else { return };
     let Some(mut io) = open(&network.client, true, side(1, 2)) else { return };
     let switch = |up| network.client.run(|| Netlink::open().unwrap().set_up("tun0", up).unwrap()).unwrap();

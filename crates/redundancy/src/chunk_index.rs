@@ -1,6 +1,6 @@
-//! Where a chunk was last seen, by its hash alone (seed, section 4.3, Chunk-Match). The encoder keeps no payload, so a hash
-//! stands for the bytes: 128 bits of SipHash-2-4 under a secret key, for which nobody without the key can make two chunks
-//! agree. (The seed takes SHA-1's 160 bits, for which today anybody could.)
+//! The last position of each chunk, by its hash alone ([RE], section 4.3, Chunk-Match). The encoder keeps no payload,
+//! so a hash stands for the bytes: 128 bits of SipHash-2-4 under a secret key, without which no collision can be
+//! constructed. (The paper uses SHA-1, for which collisions can be constructed today.)
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -9,14 +9,14 @@ use flow::table::prefetch::prefetch;
 
 use crate::limits::GRANULE_BYTES;
 
-/// An entry of 24 bytes stands for so many of the cache: 38 % of it, whatever the period.
+/// An entry of 24 bytes for every 64 bytes of the cache: 38 % of it, whatever the period.
 const CACHE_BYTES_PER_ENTRY: usize = 64;
 const LENGTH_BITS: u32 = 16;
 
 /// A chunk in the decoder's cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Chunk {
-    /// Its first byte, counted as numbers are, but in bytes.
+    /// The position of its first byte: the numbering of granules, in bytes.
     pub(crate) position: u64,
     pub(crate) length: usize,
 }
@@ -55,7 +55,7 @@ impl ChunkIndex {
         prefetch(&self.entries, self.slot(hash), 0);
     }
 
-    /// Puts a chunk's place, and returns the one that was there, if it was of the same bytes.
+    /// Stores a chunk's position, and returns the former one, if it was of the same bytes.
     pub(crate) fn replace(&mut self, hash: [u64; 2], chunk: Chunk) -> Option<Chunk> {
         let slot = self.slot(hash);
         let place = chunk.position << LENGTH_BITS | chunk.length as u64;
@@ -121,7 +121,7 @@ mod tests {
     use siphasher::sip128::{Hasher128, SipHasher24};
 
     #[test]
-    fn the_hash_is_the_reference_s() {
+    fn the_hash_equals_the_reference() {
         let bytes: [u8; 100] = core::array::from_fn(|at| at as u8);
         for length in 0..100 {
             let mut reference = SipHasher24::new_with_keys(3, 5);
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_38_percent_of_the_cache() {
+    fn its_size_is_38_percent_of_the_cache() {
         let index = ChunkIndex::new((16 << 20) / GRANULE_BYTES as u64, [1, 2]);
         assert_eq!(index.memory_bytes() * 1000 / (16 << 20), 375);
     }
 
     #[test]
-    fn a_chunk_is_found_where_it_was_last() {
+    fn a_chunk_is_found_at_its_last_position() {
         let mut index = ChunkIndex::new(1024, [1, 2]);
         let hash = index.hash(b"a chunk of some bytes");
         let chunk = |position| Chunk { position, length: 21 };

@@ -1,8 +1,8 @@
-//! Where a fingerprint was last seen (seed, table 4.1): a table of four-byte slots, found by the fingerprint.
+//! The last position of each fingerprint ([RE], table 4.1): a table of four-byte slots, indexed by the fingerprint.
 //!
-//! A slot has the place of a marker in the ring, and in the bits that are left a tag: more of the fingerprint. Most slots that
-//! are of another fingerprint say so by their tag, and the cache is not read for them. Nothing is ever deleted: what is
-//! written over in the ring, or shares slot and tag, is found out when the bytes are compared.
+//! A slot contains a marker's position in the ring, and in the remaining bits a tag: more of the fingerprint. The tag
+//! rejects most slots of other fingerprints without a read of the cache. Slots are never deleted: comparing the bytes
+//! reveals overwritten data and collisions.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -16,9 +16,9 @@ const SLOT_BYTES: usize = 4;
 
 /// The slot and the tag of a fingerprint.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hook {
+pub(crate) struct SlotKey {
     slot: u32,
-    /// In its place among the slot's bits.
+    /// The tag, shifted to its position in the slot.
     tag: u32,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct Hook {
 #[derive(Clone, Debug)]
 pub(crate) struct FingerprintIndex {
     slots: Box<[u32]>,
-    /// The bits of a slot that are a place.
+    /// The bits of a slot that hold a position.
     offset_mask: u32,
 }
 
 impl FingerprintIndex {
-    /// With a slot for each `period_bytes` of the cache.
+    /// An index with a slot for each `period_bytes` of the cache.
     pub(crate) fn new(granules: u64, period_bytes: usize) -> Self {
         let cache_bytes = granules as usize * GRANULE_BYTES;
         let slots = vec![0; (cache_bytes / period_bytes).max(1)].into_boxed_slice();
@@ -39,23 +39,23 @@ impl FingerprintIndex {
     }
 
     #[inline(always)]
-    pub(crate) const fn hook(&self, fingerprint: u64) -> Hook {
+    pub(crate) const fn slot_key(&self, fingerprint: u64) -> SlotKey {
         let slot = ((fingerprint >> 32) * self.slots.len() as u64) >> 32;
         let tag = fingerprint as u32 & !self.offset_mask;
-        Hook { slot: slot as u32, tag }
+        SlotKey { slot: slot as u32, tag }
     }
 
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hook: Hook) {
-        prefetch(&self.slots, hook.slot as usize, 0);
+    pub(crate) fn prefetch(&self, slot_key: SlotKey) {
+        prefetch(&self.slots, slot_key.slot as usize, 0);
     }
 
-    /// Puts a marker's place, and returns the one that was there, if it has the same tag.
+    /// Stores a marker's position, and returns the former one, if it has the same tag.
     #[inline(always)]
-    pub(crate) fn replace(&mut self, hook: Hook, offset: usize) -> Option<usize> {
-        let slot = self.slots.get_mut(hook.slot as usize)?;
-        let former = core::mem::replace(slot, hook.tag | offset as u32);
-        (former & !self.offset_mask == hook.tag).then_some((former & self.offset_mask) as usize)
+    pub(crate) fn replace(&mut self, slot_key: SlotKey, offset: usize) -> Option<usize> {
+        let slot = self.slots.get_mut(slot_key.slot as usize)?;
+        let former = core::mem::replace(slot, slot_key.tag | offset as u32);
+        (former & !self.offset_mask == slot_key.tag).then_some((former & self.offset_mask) as usize)
     }
 
     pub(crate) const fn memory_bytes(&self) -> usize {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_a_share_of_the_cache_that_the_period_decides() {
+    fn its_size_is_a_share_of_the_cache_by_the_period() {
         let granules = (16 << 20) / GRANULE_BYTES as u64;
         for (period, kilobytes) in [(64, 1024), (32, 2048)] {
             assert_eq!(FingerprintIndex::new(granules, period).memory_bytes(), kilobytes << 10);
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found_by_its_fingerprint_and_most_others_are_told_apart_by_the_tag() {
+    fn a_position_is_found_by_its_fingerprint_and_the_tag_rejects_most_others() {
         let mut index = FingerprintIndex::new((1 << 20) / GRANULE_BYTES as u64, 32);
-        let hook = index.hook(0x1234_5678_9abc_def0);
-        assert_eq!(index.replace(hook, 77_777), None);
-        assert_eq!(index.replace(hook, 88_888), Some(77_777));
+        let slot_key = index.slot_key(0x1234_5678_9abc_def0);
+        assert_eq!(index.replace(slot_key, 77_777), None);
+        assert_eq!(index.replace(slot_key, 88_888), Some(77_777));
         // The same slot, another tag.
-        assert_eq!(index.replace(index.hook(0x1234_5678_7abc_def0), 5), None);
-        assert_eq!(index.replace(hook, 6), None);
+        assert_eq!(index.replace(index.slot_key(0x1234_5678_7abc_def0), 5), None);
+        assert_eq!(index.replace(slot_key, 6), None);
     }
 }

@@ -1,23 +1,24 @@
-//! Redundancy elimination: bytes that the far side already holds are replaced by pointers to them (seed, chapters 2 to 4).
+//! Redundancy elimination: bytes that the far end already holds are replaced by references ([RE], chapters 2 to 4).
 //!
-//! An [`Encoder`] and a [`Decoder`] keep equal caches of what passed. The encoder finds places of a block that stand for it
-//! ([`fingerprint`]), looks up where it saw them last, and writes a block with pointers in place of what was there before
-//! ([`wire::shim`]). The decoder puts the bytes back, exactly. Beside the blocks the two say little to each other
-//! ([`wire::control`]): that they begin, what the decoder holds and what it lacks.
+//! An [`Encoder`] and a [`Decoder`] keep equal caches of transmitted blocks. The encoder selects markers of a block
+//! ([`fingerprint`]), looks up their last positions, and replaces known runs by references ([`wire::shim`]). The
+//! decoder restores the exact bytes.
+//!
+//! Beside the blocks they exchange control messages ([`wire::control`]): the opening of a stream, and held and missing
+//! data.
 //!
 //! Both are values: blocks and messages go in by `handle_*` and `encode_*`, messages, events and deadlines come out by
-//! `poll_*`. What carries them may lose, repeat and reorder; either side may start anew or move to another node
-//! ([`Encoder::take_over`]). Whoever carries the messages makes sure who they are from.
+//! `poll_*`. The transport may lose, duplicate and reorder; either end may restart or move to another node
+//! ([`Encoder::take_over`]). The transport must authenticate the sender of messages.
 //!
-//! The room knows no packet: what of one is redundant enough to be encoded, and how a packet says that it is, is decided by
-//! those who use it. [`second_stage`] compresses what is left, [`period_control`] gives
-//! processor time back when there is none to spare.
+//! The crate knows no packets: its users select the packets to encode, and mark encoded ones. [`second_stage`] compresses
+//! the remaining bytes, and [`period_control`] reduces the work under CPU load.
 //!
 //! ```
 //! use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Handled, Ticket};
 //!
 //! # fn main() -> Result<(), Box<dyn core::error::Error>> {
-//! // Both ends begin together, so that there is nothing to agree on.
+//! // Both ends begin together, so that no handshake is needed.
 //! let config = EncoderConfig { cache_bytes: 1 << 20, epoch: 7, ..EncoderConfig::default() };
 //! let mut decoder = Decoder::open_at_once(DecoderConfig { cache_bytes: 1 << 20, id: 0 }, config.epoch)?;
 //! let mut encoder = Encoder::open_at_once(config)?;
@@ -55,7 +56,7 @@ mod scan;
 pub mod second_stage;
 pub mod wire;
 
-pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Held, Opening, Ticket};
+pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Held, StreamPosition, Ticket};
 pub use encoder::{Encoder, EncoderConfig, Encoding, FlowPosition, Matcher, Segment, Trust};
 pub use fingerprint::{Fingerprinter, Marks, Method, Period, SampleTable, Sampling, Window};
 pub use packet_cache::CacheSizeError;

@@ -1,9 +1,11 @@
-//! The packet cache: a ring of fixed size, first in, first out (seed, section 3.4).
+//! The packet cache: a ring of fixed size, first in, first out ([RE], section 3.4).
 //!
-//! Blocks are numbered by the granule that they begin at, counted from the encoder's first block on and never reused. So a
-//! number is a place too: number modulo the cache's granules. Nothing is ever evicted; what is a whole cache older than the
-//! newest block has been overwritten, and its number says so. A block never goes over the ring's end: the granules that are
-//! left there are passed over. Behind a block its last granule is zeros, on both sides alike.
+//! A block's number is that of its first granule, counted from the encoder's first block on and never reused. It
+//! determines the position: number modulo the cache's granules.
+//!
+//! Explicit eviction is not needed: data a whole cache older than the newest block has been overwritten, as its number
+//! shows. A block never wraps around the ring's end: the granules left there are skipped. The rest of a block's last
+//! granule is zeros on both sides.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,12 +14,12 @@ use core::ops::Range;
 
 use crate::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, GRANULE_BYTES};
 
-/// A cache that cannot be.
+/// An invalid cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a cache has from 65536 to 268435456 bytes, not {0}: give 10485760 if in doubt")]
+#[error("a cache has from 65536 to 268435456 bytes, not {0}: 10485760 is a good default")]
 pub struct CacheSizeError(pub usize);
 
-/// The granules of a cache of so many bytes.
+/// The granules of a cache of `bytes` bytes.
 ///
 /// # Errors
 /// The size is out of bounds.
@@ -28,7 +30,7 @@ pub(crate) const fn granules_of(cache_bytes: usize) -> Result<u64, CacheSizeErro
     Ok((cache_bytes / GRANULE_BYTES) as u64)
 }
 
-/// The granules of a block of so many bytes.
+/// The granules of a block of `bytes` bytes.
 pub(crate) const fn granules_for(length_bytes: usize) -> u64 {
     length_bytes.div_ceil(GRANULE_BYTES) as u64
 }
@@ -40,7 +42,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Of so many granules, zeros.
+    /// A ring of `granules` granules, zeros.
     pub(crate) fn new(granules: u64) -> Self {
         Self { bytes: vec![0; granules as usize * GRANULE_BYTES].into_boxed_slice() }
     }
@@ -49,14 +51,14 @@ impl Ring {
         &self.bytes
     }
 
-    /// Only the first so many granules.
+    /// Limits it to the first `granules` granules.
     pub(crate) fn truncated(self, granules: u64) -> Self {
         let mut bytes = self.bytes.into_vec();
         bytes.truncate(granules as usize * GRANULE_BYTES);
         Self { bytes: bytes.into_boxed_slice() }
     }
 
-    /// Writes a block, zeros behind it. It must fit before the end.
+    /// Writes a block, followed by zeros. It must fit before the end.
     #[inline(always)]
     pub(crate) fn write(&mut self, offset: usize, block: &[u8]) {
         let end = offset + block.len();
@@ -72,11 +74,11 @@ pub(crate) struct Place {
     pub(crate) number: u64,
     /// Its first byte in the ring.
     pub(crate) offset: usize,
-    /// What was written before the ring's end on the way there: the end of the data of the former turn.
+    /// The end of the previous turn's data, where this block wraps to the ring's start.
     pub(crate) former_end: usize,
 }
 
-/// Gives blocks their places, in order.
+/// Assigns positions to blocks, in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     granules: u64,
@@ -97,14 +99,14 @@ impl Placement {
         self.next
     }
 
-    /// Where a block of so many bytes would go; at most the whole ring.
+    /// The position of a block of this length; at most the whole ring.
     pub(crate) const fn peek(&self, length_bytes: usize) -> Place {
         let index = self.next % self.granules;
         let offset = index as usize * GRANULE_BYTES;
         if index + granules_for(length_bytes) > self.granules {
             return Place { number: self.next - index + self.granules, offset: 0, former_end: offset };
         }
-        // The first of a turn finds the former one filled to the end.
+        // The first block of a turn finds the former one filled to the end.
         let former_end =
             if index == 0 && self.next > 0 { self.granules as usize * GRANULE_BYTES } else { self.former_end };
         Place { number: self.next, offset, former_end }
@@ -177,12 +179,12 @@ pub(crate) const fn granules_touched(range: &Range<usize>) -> Range<usize> {
     range.start / GRANULE_BYTES..range.end.div_ceil(GRANULE_BYTES)
 }
 
-/// Ranges of numbers, merged where they touch, at most so many.
+/// Ranges of numbers, merged where they touch, of bounded number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// Adds a range. Returns false, and leaves it out, when there would be more than `ranges_max`.
+    /// Adds a range. Returns false, without adding it, when there would be more than `ranges_max`.
     pub(crate) fn add(&mut self, range: Range<u64>, ranges_max: usize) -> bool {
         if let Some(last) = self.0.last_mut()
             && range.start <= last.end
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_does_not_fit_before_the_end_begins_the_next_turn() {
+    fn a_block_that_exceeds_the_end_begins_the_next_turn() {
         let mut placement = Placement::new(8, 0);
         for (length, number, offset, former_end) in
             [(64 * 5, 0, 0, 0), (64, 5, 320, 0), (129, 8, 0, 384), (64 * 5, 11, 192, 384), (1, 16, 0, 512)]
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_granules_knows_ranges_across_its_words() {
+    fn a_set_of_granules_supports_ranges_across_words() {
         let mut set = GranuleSet::new(200);
         set.set(60..130, true);
         assert!(set.has_all(60..130) && set.has(60) && set.has(129));

@@ -1,7 +1,7 @@
-//! Giving processor time back: the sampling period follows the load (seed, section 4.2: fast and adaptive encoding).
+//! Reducing CPU load: the sampling period follows the load ([RE], section 4.2: fast and adaptive encoding).
 //!
-//! Above the upper bound the period doubles, below the lower it is halved, one step at a time and not before the last has
-//! shown. Between them it stays.
+//! Above the upper bound the period doubles, below the lower it is halved, one step at a time and not before the last
+//! one has taken effect. Between them it stays.
 
 use core::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::fingerprint::Period;
 /// When to change.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PeriodControlConfig {
-    /// The period when there is time to spare.
+    /// The period at low load.
     pub shortest: Period,
-    /// The period under any load.
+    /// The maximum period.
     pub longest: Period,
     /// Below this load, in percent, the period becomes shorter.
     pub load_percent_low: u8,
     /// Above this load, in percent, it becomes longer.
     pub load_percent_high: u8,
-    /// A change is given so long to show.
+    /// The time for a change to take effect.
     pub settle: Duration,
 }
 
 impl Default for PeriodControlConfig {
-    /// From 32 to 512, as the seed measures; between 50 % and 80 % it stays.
+    /// From 32 to 512, as measured in [RE]; between 50 % and 80 % load it stays.
     fn default() -> Self {
         let longest = Period::DEFAULT.longer().longer().longer().longer();
         let (shortest, settle) = (Period::DEFAULT, Duration::from_millis(200));
@@ -33,7 +33,7 @@ impl Default for PeriodControlConfig {
     }
 }
 
-/// The period that fits the load.
+/// The period for the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PeriodControl {
     config: PeriodControlConfig,
@@ -54,7 +54,7 @@ impl PeriodControl {
         self.period
     }
 
-    /// Takes the load of the core in percent. Returns the period if it is another from now on.
+    /// Reports the load of the core in percent. Returns the period if it changes.
     pub fn handle_load(&mut self, now: Instant, load_percent: u8) -> Option<Period> {
         let config = &self.config;
         if self.changed_at.is_some_and(|changed| now.saturating_since(changed) < config.settle) {
@@ -86,9 +86,9 @@ mod tests {
             control.handle_load(now, percent).map(Period::bytes)
         };
         assert_eq!(load(95, 0), Some(64));
-        assert_eq!(load(95, 100), None, "the last change has not shown yet");
+        assert_eq!(load(95, 100), None, "the last change has not taken effect yet");
         assert_eq!(load(95, 100), Some(128));
-        assert_eq!(load(70, 900), None, "that is as it should be");
+        assert_eq!(load(70, 900), None, "the load is within the bounds");
         assert_eq!([load(99, 300), load(99, 300), load(99, 300)], [Some(256), Some(512), None]);
         assert_eq!(load(10, 300), Some(256));
         assert_eq!([load(1, 300), load(1, 300), load(1, 300), load(1, 300)], [Some(128), Some(64), Some(32), None]);

@@ -1,8 +1,8 @@
-//! A check of the bytes that pointers stand for: four chains of products of twice the width, side by side, so that it costs
-//! less than copying the bytes.
+//! A check of the referenced bytes: four parallel chains of double-width products, so that it costs less than copying
+//! the bytes.
 //!
-//! Numbers alone say which bytes are meant. The check is for what numbers cannot know: memory that went bad, a peer that is
-//! not what it was taken for, a packet that comes from another time. It guards against accidents, not against forgery.
+//! Numbers alone identify the referenced bytes. The check detects bad memory, a wrong peer, and delayed packets. It
+//! guards against accidents, not against forgery.
 
 const LANES: usize = 4;
 /// Each lane takes two words of a stripe.
@@ -10,7 +10,7 @@ const STRIPE_BYTES: usize = 16 * LANES;
 const KEYS: [u64; LANES] = [0xbe4b_a423_396c_feb8, 0x1cad_2175_2bae_6c9e, 0x9f0b_35d1_7c44_e2a3, 0x5d3f_6e81_42b7_c90d];
 const FINAL: u64 = 0x9fb2_1c65_1e98_df25;
 
-/// The check of several runs of bytes, one after another.
+/// The check of several successive runs of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReferenceCheck(u64);
 

@@ -1,7 +1,8 @@
-//! The second stage: what is left is compressed, packet by packet or several together (seed, section 2.3: the gains add).
+//! The second stage: the remaining bytes are compressed, packet by packet or several together ([RE], section 2.3: the
+//! gains add).
 //!
-//! A [`Bundler`] gathers packets for a while, 10 ms as the seed has it or not at all, and hands them to a [`Compressor`], which
-//! is a library's affair and not this room's.
+//! A [`Bundler`] gathers packets for a time, 10 ms in [RE], or not at all, and passes them to a [`Compressor`], which a
+//! library outside this crate implements.
 //!
 //! ```text
 //! +--------+--------+--------+--------+
@@ -21,9 +22,9 @@ use crate::wire::take;
 pub const BUNDLE_VERSION: u8 = 1;
 /// Bytes before a bundle.
 pub const BUNDLE_HEADER_BYTES: usize = 4;
-/// Bytes of the packets in a bundle, each with its length. What would need more begins another.
+/// The maximum bytes of the packets in a bundle, each with its length. More packets begin another one.
 pub const BUNDLE_BYTES_MAX: usize = u16::MAX as usize;
-/// So long the seed gathers.
+/// The gathering time of [RE].
 pub const GATHER_DEFAULT: Duration = Duration::from_millis(10);
 
 /// A compression library.
@@ -31,11 +32,11 @@ pub trait Compressor {
     /// Its number in a bundle: 1 for zstd, 2 for LZ4.
     fn stage(&self) -> u8;
 
-    /// Appends the compressed `input` to `out`. Returns false if it cannot; `out` is then of no use.
+    /// Appends the compressed `input` to `out`. Returns false on failure; `out` is then unusable.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool;
 
-    /// Appends to `out` what was compressed, which has `expanded_bytes`. Returns false if it is not that; `out` is then of no
-    /// use, and has not grown by more.
+    /// Appends the decompressed data of `expanded_bytes` to `out`. Returns false for invalid input; `out` is then
+    /// unusable, but has not grown by more.
     fn expand(&mut self, input: &[u8], expanded_bytes: usize, out: &mut Vec<u8>) -> bool;
 }
 
@@ -56,25 +57,25 @@ impl<C: Compressor + ?Sized> Compressor for alloc::boxed::Box<C> {
 /// Why a bundle cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BundleError {
-    /// It ends before it should, or later.
-    #[error("the bundle has a length that does not fit what it says")]
+    /// It is too short or too long.
+    #[error("the bundle's length contradicts its header")]
     Length,
-    /// A version that is not known.
-    #[error("the bundle has version {0}, and only 1 is known: the sender is of another release")]
+    /// The version is unknown.
+    #[error("the bundle has version {0}, and only 1 is supported: the sender is of another release")]
     Version(u8),
-    /// Compressed by something that this side does not have.
+    /// The compressor is unavailable on this side.
     #[error(
         "the bundle is compressed in way {0}, which is not configured here: both sides must have the same second stage"
     )]
     Stage(u8),
-    /// What the library says.
-    #[error("the bundle cannot be expanded: it was damaged on its way, or the sender misbehaves")]
+    /// The library's failure.
+    #[error("the bundle cannot be expanded: it was damaged in transit, or the sender misbehaves")]
     Compressed,
 }
 
 /// A packet that does not fit any bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a packet of {0} bytes does not fit a bundle: send it without")]
+#[error("a packet of {0} bytes does not fit a bundle: send it unbundled")]
 pub struct TooLong(pub usize);
 
 /// Gathers and compresses.
@@ -87,14 +88,14 @@ pub struct Bundler {
 }
 
 impl Bundler {
-    /// Gathers for `gather`, zero for packet by packet, and at most so many bytes, lengths included.
+    /// Gathers for `gather`, zero for packet by packet, up to a maximum of bytes, lengths included.
     #[must_use]
     pub const fn new(gather: Duration, bundle_bytes_max: usize) -> Self {
         let bundle_bytes_max = if bundle_bytes_max < BUNDLE_BYTES_MAX { bundle_bytes_max } else { BUNDLE_BYTES_MAX };
         Self { gather, bundle_bytes_max, gathered: Vec::new(), due_at: None }
     }
 
-    /// Whether a packet still fits what is gathered. If not, [`Bundler::flush`] comes first.
+    /// Whether a packet still fits the bundle. If not, the caller must call [`Bundler::flush`] first.
     #[must_use]
     pub const fn has_room(&self, packet_bytes: usize) -> bool {
         self.gathered.is_empty() || self.gathered.len() + 2 + packet_bytes <= self.bundle_bytes_max
@@ -103,7 +104,7 @@ impl Bundler {
     /// Adds a packet.
     ///
     /// # Errors
-    /// No bundle takes it, or this one does not any more.
+    /// No bundle can hold it, or this one has no room left.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> Result<(), TooLong> {
         if packet.len() + 2 > BUNDLE_BYTES_MAX || !self.has_room(packet.len()) {
             return Err(TooLong(packet.len()));
@@ -114,18 +115,18 @@ impl Bundler {
         Ok(())
     }
 
-    /// When [`Bundler::poll_transmit`] has something.
+    /// When [`Bundler::poll_transmit`] has a bundle.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.due_at
     }
 
-    /// The bundle, if its time has come, in place of what was in `out`.
+    /// Writes the bundle, if it is due, into `out`, replacing earlier content.
     pub fn poll_transmit(&mut self, now: Instant, compressor: &mut impl Compressor, out: &mut Vec<u8>) -> bool {
         self.due_at.is_some_and(|due| due <= now) && self.flush(compressor, out)
     }
 
-    /// The bundle now. Returns false if nothing was gathered.
+    /// Writes the bundle now. Returns false if nothing was gathered.
     pub fn flush(&mut self, compressor: &mut impl Compressor, out: &mut Vec<u8>) -> bool {
         out.clear();
         if self.gathered.is_empty() {
@@ -146,7 +147,7 @@ impl Bundler {
     }
 }
 
-/// Opens a bundle: its packets follow one another in `packets`, each behind its length, to be read by [`read`].
+/// Opens a bundle: `packets` receives its packets one after another, each behind its length, for [`read`].
 ///
 /// # Errors
 /// It is malformed.
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_ten_milliseconds_leave_together_and_come_out_one_by_one() {
+    fn packets_of_ten_milliseconds_are_bundled_and_unbundled() {
         let mut bundler = Bundler::new(GATHER_DEFAULT, 4000);
         let (mut out, mut packets) = (Vec::new(), Vec::new());
         let at = Instant::from_millis;
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_become_smaller_stays_as_it_is_and_what_is_damaged_is_refused() {
+    fn incompressible_bundles_stay_plain_and_damaged_ones_are_refused() {
         let mut bundler = Bundler::new(Duration::ZERO, BUNDLE_BYTES_MAX);
         let packet: [u8; 100] = core::array::from_fn(|at| at as u8);
         bundler.handle_packet(Instant::ZERO, &packet).expect("there is room");

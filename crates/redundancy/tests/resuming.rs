@@ -1,5 +1,5 @@
-//! Caches that outlive the channel between them: either end moves to another node, which has a copy of its cache, and what was
-//! sent before goes on being saved.
+//! Caches that survive the channel between them: either end moves to another node with a replica of its cache, and
+//! earlier data still yields savings.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use redundancy::wire::control::Control;
 use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Handled, Ticket};
 
 const CACHE_BYTES: usize = 1 << 17;
-/// Large enough to be remembered, whatever the traffic.
+/// Large enough to be cached, whatever the traffic.
 const BLOCK_BYTES: usize = 1400;
-/// Pieces that a copy is given in one step, at most.
+/// The maximum number of granules that a replica receives in one step.
 const GIVEN_MAX: u64 = 512;
 
 struct Random(SplitMix64);
@@ -39,20 +39,20 @@ fn encoder_config(epoch: u32) -> EncoderConfig {
     EncoderConfig { cache_bytes: CACHE_BYTES, epoch, ..EncoderConfig::default() }
 }
 
-/// What is under way to the decoder, in order.
+/// Items in flight to the decoder, in order.
 enum Parcel {
     Block(Vec<u8>, Vec<u8>),
     Message(Vec<u8>),
 }
 
-/// Both ends, a copy of either's cache on another node, and what is between them.
+/// Both ends, a replica of either's cache on another node, and the channel between them.
 struct World {
     random: Random,
     now: Instant,
     lost_per_mille: u64,
     encoder: Encoder,
     decoder: Decoder,
-    copies: [Decoder; 2],
+    replicas: [Decoder; 2],
     forward: VecDeque<Parcel>,
     epochs: u32,
     restored: u64,
@@ -66,7 +66,7 @@ impl World {
             lost_per_mille,
             encoder: Encoder::new(encoder_config(1)).expect("the size is right"),
             decoder: decoder(),
-            copies: [decoder(), decoder()],
+            replicas: [decoder(), decoder()],
             forward: VecDeque::new(),
             epochs: 1,
             restored: 0,
@@ -75,7 +75,7 @@ impl World {
         world
     }
 
-    /// The channel is a new one: what was under way is gone.
+    /// Replaces the channel: items in flight are lost.
     fn begin_channel(&mut self) {
         self.forward.clear();
         self.encoder.resume();
@@ -88,69 +88,69 @@ impl World {
         self.epochs
     }
 
-    /// The encoder dies; the node with the copy goes on.
+    /// The encoder fails; the node with the replica continues.
     fn fail_over_encoder(&mut self) {
-        let copy = std::mem::replace(&mut self.copies[0], decoder());
+        let replica = std::mem::replace(&mut self.replicas[0], decoder());
         let epoch = self.epoch();
-        self.encoder = Encoder::take_over(encoder_config(epoch), copy).expect("the size is right");
+        self.encoder = Encoder::take_over(encoder_config(epoch), replica).expect("the size is right");
         self.begin_channel();
     }
 
     fn fail_over_decoder(&mut self) {
-        self.decoder = std::mem::replace(&mut self.copies[1], decoder());
+        self.decoder = std::mem::replace(&mut self.replicas[1], decoder());
         self.begin_channel();
     }
 
-    /// The copies hear the streams, and are given some of what they lack.
-    fn copy(&mut self) {
+    /// The replicas receive the streams, and some of their missing data.
+    fn replica(&mut self) {
         if self.random.chance(self.lost_per_mille) {
             return;
         }
-        let openings = [Some(self.encoder.opening()), self.decoder.opening()];
-        for (copy, opening) in self.copies.iter_mut().zip(openings) {
-            let Some(opening) = opening else { continue };
-            assert!(copy.attend(self.now, &opening));
+        let positions = [Some(self.encoder.stream_position()), self.decoder.stream_position()];
+        for (replica, stream_position) in self.replicas.iter_mut().zip(positions) {
+            let Some(stream_position) = stream_position else { continue };
+            assert!(replica.join_stream(self.now, &stream_position));
         }
         let mut message = Vec::new();
         for side in 0..2 {
             let mut lacking = Vec::new();
-            let next = self.copies[side].next_number();
-            let _ = self.copies[side].look_back(next, [u64::MAX, GIVEN_MAX], &mut lacking);
+            let next = self.replicas[side].next_number();
+            let _ = self.replicas[side].look_back(next, [u64::MAX, GIVEN_MAX], &mut lacking);
             for mut range in lacking {
                 while !range.is_empty() {
                     let count = match side {
-                        0 => self.encoder.give(&range, &mut message),
-                        _ => self.decoder.give(&range, &mut message),
+                        0 => self.encoder.write_reply(&range, &mut message),
+                        _ => self.decoder.write_reply(&range, &mut message),
                     };
                     if count == 0 {
                         break;
                     }
                     range.start += count;
-                    self.copies[side].handle_control(self.now, &message).expect("it is a message");
+                    self.replicas[side].handle_control(self.now, &message).expect("it is a message");
                 }
             }
         }
     }
 
-    fn hand_to_copy(&mut self, side: usize, wire: &[u8], block: &[u8]) {
+    fn hand_to_replica(&mut self, side: usize, wire: &[u8], block: &[u8]) {
         let mut out = Vec::new();
-        let copy = &mut self.copies[side];
+        let replica = &mut self.replicas[side];
         if !self.random.chance(self.lost_per_mille)
-            && copy.handle_block(self.now, Ticket(0), wire, &mut out) == Ok(Handled::Decoded)
+            && replica.handle_block(self.now, Ticket(0), wire, &mut out) == Ok(Handled::Decoded)
         {
-            assert_eq!(out, block, "a copy is as exact as what it is a copy of");
+            assert_eq!(out, block, "a replica is as exact as what it is a replica of");
         }
-        while copy.poll_event(self.now, &mut out).is_some() {}
+        while replica.poll_event(self.now, &mut out).is_some() {}
     }
 
-    /// Sends a block. Returns how many bytes that took.
+    /// Sends a block. Returns the number of bytes on the wire.
     fn send(&mut self, block: &[u8]) -> usize {
         let mut wire = Vec::new();
         let encoding = self.encoder.encode_block(block, &mut wire);
         if !encoding.has_shim() {
             return block.len();
         }
-        self.hand_to_copy(0, &wire, block);
+        self.hand_to_replica(0, &wire, block);
         let bytes = wire.len();
         if !self.random.chance(self.lost_per_mille) {
             self.forward.push_back(Parcel::Block(wire, block.to_vec()));
@@ -158,7 +158,7 @@ impl World {
         bytes
     }
 
-    /// What is under way arrives, and so do the answers.
+    /// Items in flight arrive, and so do the replies.
     fn step(&mut self) {
         self.now = self.now + std::time::Duration::from_millis(30);
         for _ in 0..6 {
@@ -166,7 +166,7 @@ impl World {
             self.encoder.handle_timeout(self.now);
             self.decoder.handle_timeout(self.now);
             while self.encoder.poll_transmit(self.now, &mut out) {
-                // What an encoder says first is said before its blocks.
+                // The encoder's message precedes its blocks.
                 self.forward.push_front(Parcel::Message(out.clone()));
             }
             while let Some(parcel) = self.forward.pop_front() {
@@ -189,7 +189,7 @@ impl World {
         if self.decoder.handle_block(self.now, Ticket(0), wire, &mut out) == Ok(Handled::Decoded) {
             assert_eq!(out, block, "byte by byte");
             self.restored += 1;
-            self.hand_to_copy(1, wire, block);
+            self.hand_to_replica(1, wire, block);
         }
     }
 
@@ -208,13 +208,13 @@ impl World {
 }
 
 #[test]
-fn what_was_sent_before_a_failover_of_either_end_is_saved_after_it_as_before() {
+fn savings_continue_after_a_failover_of_either_end() {
     for end in 0..2 {
         let mut world = World::new(3, 0);
         let object = world.random.bytes(60_000);
         world.transfer(&object);
         let before = world.transfer(&object);
-        (0..5).for_each(|_| world.copy());
+        (0..5).for_each(|_| world.replica());
         if end == 0 {
             world.fail_over_encoder()
         } else {
@@ -226,12 +226,12 @@ fn what_was_sent_before_a_failover_of_either_end_is_saved_after_it_as_before() {
 }
 
 #[test]
-fn without_a_copy_nothing_is_saved_until_it_was_sent_again() {
+fn without_a_replica_savings_resume_after_retransmission() {
     for end in 0..2 {
         let mut world = World::new(4, 0);
         let object = world.random.bytes(60_000);
         world.transfer(&object);
-        world.copies = [decoder(), decoder()];
+        world.replicas = [decoder(), decoder()];
         if end == 0 {
             world.fail_over_encoder()
         } else {
@@ -243,7 +243,7 @@ fn without_a_copy_nothing_is_saved_until_it_was_sent_again() {
 }
 
 #[test]
-fn a_channel_that_is_renewed_costs_neither_end_its_cache() {
+fn replacing_the_channel_keeps_both_caches() {
     let mut world = World::new(5, 0);
     let object = world.random.bytes(60_000);
     world.transfer(&object);
@@ -252,36 +252,36 @@ fn a_channel_that_is_renewed_costs_neither_end_its_cache() {
 }
 
 #[test]
-fn a_copy_that_joins_late_is_given_what_it_lacks_the_newest_first() {
+fn a_late_replica_receives_missing_data_newest_first() {
     let mut world = World::new(6, 0);
     let object = world.random.bytes(90_000);
     world.transfer(&object);
-    world.copies = [decoder(), decoder()];
-    world.copy();
-    let of_use = world.copies[0].numbers_of_use();
-    assert_eq!(world.copies[0].count(&of_use).sure, GIVEN_MAX, "so much in one step");
+    world.replicas = [decoder(), decoder()];
+    world.replica();
+    let of_use = world.replicas[0].numbers_of_use();
+    assert_eq!(world.replicas[0].count(&of_use).sure, GIVEN_MAX, "so much in one step");
     let newest = of_use.end - GIVEN_MAX..of_use.end;
-    assert_eq!(world.copies[0].count(&newest).sure, GIVEN_MAX, "and that is the newest");
-    (0..5).for_each(|_| world.copy());
+    assert_eq!(world.replicas[0].count(&newest).sure, GIVEN_MAX, "and that is the newest");
+    (0..5).for_each(|_| world.replica());
     world.fail_over_encoder();
     assert!(world.transfer(&object) > 0.97);
 }
 
 #[test]
-fn a_copy_says_what_it_lacks_so_that_blocks_can_be_restored_there() {
+fn a_replica_requests_missing_data_to_restore_blocks() {
     let mut world = World::new(7, 0);
     let object = world.random.bytes(20_000);
     world.transfer(&object);
-    world.copies = [decoder(), decoder()];
-    let opening = world.encoder.opening();
-    assert!(world.copies[0].attend(world.now, &opening));
+    world.replicas = [decoder(), decoder()];
+    let stream_position = world.encoder.stream_position();
+    assert!(world.replicas[0].join_stream(world.now, &stream_position));
     let mut wire = Vec::new();
     world.encoder.encode_block(&object[..BLOCK_BYTES], &mut wire);
     let mut out = Vec::new();
-    let handled = world.copies[0].handle_block(world.now, Ticket(9), &wire, &mut out);
+    let handled = world.replicas[0].handle_block(world.now, Ticket(9), &wire, &mut out);
     assert_eq!(handled, Ok(Handled::Waiting));
     let mut asked = Vec::new();
-    while world.copies[0].poll_transmit(world.now, &mut out) {
+    while world.replicas[0].poll_transmit(world.now, &mut out) {
         if let Ok(Control::Missing { ranges, .. }) = Control::parse(&out) {
             asked.extend(ranges);
         }
@@ -289,21 +289,21 @@ fn a_copy_says_what_it_lacks_so_that_blocks_can_be_restored_there() {
     assert!(!asked.is_empty());
     for mut range in asked {
         while !range.is_empty() {
-            range.start += world.encoder.give(&range, &mut out);
-            world.copies[0].handle_control(world.now, &out).expect("it is a message");
+            range.start += world.encoder.write_reply(&range, &mut out);
+            world.replicas[0].handle_control(world.now, &out).expect("it is a message");
         }
     }
-    assert_eq!(world.copies[0].poll_event(world.now, &mut out), Some(redundancy::Event::Decoded(Ticket(9))));
+    assert_eq!(world.replicas[0].poll_event(world.now, &mut out), Some(redundancy::Event::Decoded(Ticket(9))));
     assert_eq!(out, object[..BLOCK_BYTES]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever comes out is what went in (the world checks each block), whichever end moves when, however old and incomplete
-    /// its copy is; and in the end all is as it was.
+    /// Decoded blocks equal the originals (the world checks each one), whichever end moves when, however old and
+    /// incomplete its replica is; and in the end all data is complete.
     #[test]
-    fn ends_that_move_to_incomplete_copies_stay_exact(
+    fn ends_that_move_to_incomplete_replicas_stay_exact(
         seed in any::<u32>(),
         lost in 0..300_u64,
         troubles in prop::collection::vec((1..60_usize, 0..6_usize), 0..12),
@@ -323,13 +323,13 @@ proptest! {
                     world.fail_over_decoder();
                     world.fail_over_encoder();
                 }
-                4 => world.copies[seed as usize % 2] = decoder(),
-                _ => world.copy(),
+                4 => world.replicas[seed as usize % 2] = decoder(),
+                _ => world.replica(),
             }
         }
         world.lost_per_mille = 0;
         world.transfer(&object);
-        world.copy();
+        world.replica();
         let before = world.restored;
         let saved = world.transfer(&object);
         prop_assert!(saved > 0.9, "{}", saved);
@@ -337,9 +337,9 @@ proptest! {
     }
 }
 
-/// An encoder that remembers blocks without a number, and its decoder, at the beginning of a channel.
-fn pair_that_remembers() -> (Encoder, Decoder) {
-    let config = EncoderConfig { remembers_plain: true, ..encoder_config(7) };
+/// An encoder that caches plain blocks without numbers, and its decoder, at the beginning of a channel.
+fn pair_that_caches_plain_blocks() -> (Encoder, Decoder) {
+    let config = EncoderConfig { caches_plain: true, ..encoder_config(7) };
     let (mut encoder, mut decoder) = (Encoder::new(config).expect("the size is right"), decoder());
     encoder.resume();
     decoder.resume();
@@ -350,14 +350,14 @@ fn pair_that_remembers() -> (Encoder, Decoder) {
 }
 
 #[test]
-fn blocks_without_a_number_are_sure_once_an_open_is_repeated_unless_one_was_lost() {
+fn a_repeated_open_confirms_plain_blocks_unless_one_was_lost() {
     const BLOCKS: usize = 5;
     for lost in [None, Some(0), Some(2), Some(BLOCKS - 1)] {
-        let (mut encoder, mut decoder) = pair_that_remembers();
+        let (mut encoder, mut decoder) = pair_that_caches_plain_blocks();
         let (mut random, mut wire) = (Random(SplitMix64::new(1)), Vec::new());
         for number in 0..BLOCKS {
             let block = random.bytes(BLOCK_BYTES);
-            assert_eq!(encoder.encode_block(&block, &mut wire), redundancy::Encoding::Remembered);
+            assert_eq!(encoder.encode_block(&block, &mut wire), redundancy::Encoding::PlainCached);
             if lost != Some(number) {
                 decoder.handle_plain(&block);
             }
@@ -372,7 +372,7 @@ fn blocks_without_a_number_are_sure_once_an_open_is_repeated_unless_one_was_lost
         let all = BLOCKS as u64 * BLOCK_BYTES.div_ceil(64) as u64;
         let [sure, lacking] = if lost.is_none() { [all, 0] } else { [0, all] };
         assert_eq!((count.sure, count.unsure, count.lacking), (sure, 0, lacking), "{lost:?}");
-        // What follows has its number again.
+        // The next block carries its number.
         decoder.handle_plain(&random.bytes(BLOCK_BYTES));
         assert_eq!(decoder.next_number(), encoder.next_number() + BLOCK_BYTES.div_ceil(64) as u64);
         encoder.confirm();
@@ -381,37 +381,37 @@ fn blocks_without_a_number_are_sure_once_an_open_is_repeated_unless_one_was_lost
 }
 
 #[test]
-fn an_encoder_that_took_over_with_gaps_gives_what_lies_around_them() {
+fn an_encoder_with_gaps_sends_the_data_around_them() {
     let mut world = World::new(8, 0);
     let object = world.random.bytes(20_000);
     world.transfer(&object);
-    (0..5).for_each(|_| world.copy());
-    // One piece of the copy is gone.
+    (0..5).for_each(|_| world.replica());
+    // One granule of the replica is missing.
     let (hole, mut message) = (37, Vec::new());
     let mut partial = decoder();
-    assert!(partial.attend(world.now, &world.encoder.opening()));
+    assert!(partial.join_stream(world.now, &world.encoder.stream_position()));
     for number in (0..world.encoder.next_number()).filter(|number| *number != hole) {
-        assert_eq!(world.copies[0].give(&(number..number + 1), &mut message), 1);
+        assert_eq!(world.replicas[0].write_reply(&(number..number + 1), &mut message), 1);
         partial.handle_control(world.now, &message).expect("it is a message");
     }
-    world.copies[0] = partial;
+    world.replicas[0] = partial;
     world.fail_over_encoder();
-    (0..5).for_each(|_| world.copy());
-    let count = world.copies[0].count(&world.copies[0].numbers_of_use());
-    assert_eq!((count.lacking, count.unsure), (1, 0), "the piece, and none of its neighbours");
+    (0..5).for_each(|_| world.replica());
+    let count = world.replicas[0].count(&world.replicas[0].numbers_of_use());
+    assert_eq!((count.lacking, count.unsure), (1, 0), "the granule, and none of its neighbours");
 }
 
 #[test]
-fn what_is_not_sure_yet_is_neither_given_nor_said_to_be_gone() {
-    let (mut encoder, mut decoder) = pair_that_remembers();
+fn unconfirmed_data_is_neither_sent_nor_reported_as_gone() {
+    let (mut encoder, mut decoder) = pair_that_caches_plain_blocks();
     let (mut random, mut wire) = (Random(SplitMix64::new(2)), Vec::new());
     let block = random.bytes(BLOCK_BYTES);
     let _ = encoder.encode_block(&block, &mut wire);
     decoder.handle_plain(&block);
-    assert_eq!(decoder.give(&(0..16), &mut wire), 0);
+    assert_eq!(decoder.write_reply(&(0..16), &mut wire), 0);
     encoder.confirm();
     assert!(encoder.poll_transmit(Instant::ZERO, &mut wire));
     decoder.handle_control(Instant::ZERO, &wire).expect("it is a message");
-    assert_eq!(decoder.give(&(0..16), &mut wire), 16);
+    assert_eq!(decoder.write_reply(&(0..16), &mut wire), 16);
     assert!(matches!(Control::parse(&wire), Ok(Control::Fill { number: 0, .. })));
 }

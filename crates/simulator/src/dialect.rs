@@ -1,8 +1,7 @@
-//! Nodes that do not say all as this release does: the bytes that they send and get are changed on their way, so that the
-//! node itself need know nothing of it.
+//! Nodes with another protocol version: their datagrams are modified in transit, transparently to the node.
 //!
-//! A newer node's datagrams hold attributes and messages that are not known here. Some of these messages take a number
-//! each, so that numbers mean one thing to the node and another to its peer; [`Numbering`] translates.
+//! A newer node's datagrams contain unknown attributes and messages. Some of these messages consume a number each, so
+//! node and peer count differently; [`Numbering`] translates.
 
 use cluster::role;
 use flow::wire::tlv;
@@ -10,18 +9,18 @@ use replication::message::{self, AckView, Header, NumberRange};
 
 use crate::scenario::Dialect;
 
-/// An attribute that no release knows.
+/// An attribute that no release defines.
 const UNKNOWN_ATTRIBUTE: u16 = 0x7ff1;
 /// One whose first byte is that of a heartbeat.
 const UNKNOWN_HEARTBEAT_ATTRIBUTE: u16 = 0x00fd;
-/// A message that no release knows, and that takes a number.
+/// A numbered message that no release defines.
 const UNKNOWN_MESSAGE: u16 = 0x7ff0;
 /// One that takes none.
 const UNKNOWN_UNNUMBERED_MESSAGE: u16 = 0xfff0;
 /// High half of a replication datagram's first byte.
 const MAGIC: u8 = 0xf0;
 
-/// What a node's words go through on their way out and in.
+/// Modifies a node's datagrams in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct Interpreter {
     pub(crate) dialect: Dialect,
@@ -33,7 +32,7 @@ impl Interpreter {
         Self { dialect, numbering: Numbering::default() }
     }
 
-    /// What the node's datagram looks like on the wire.
+    /// The node's datagram in the form on the wire.
     pub(crate) fn outgoing(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         match self.dialect {
             Dialect::Same => bytes,
@@ -43,7 +42,7 @@ impl Interpreter {
         }
     }
 
-    /// What a datagram looks like to the node. One of its own version looks to it as this release's looks to this release.
+    /// A datagram in the form for the node. Datagrams of the node's own version appear as this release's.
     pub(crate) fn incoming(&self, bytes: &[u8]) -> Vec<u8> {
         match self.dialect {
             Dialect::Same => bytes.to_vec(),
@@ -55,8 +54,8 @@ impl Interpreter {
         }
     }
 
-    /// Adds attributes to what is said of connections, a message without a number, and one with a number where there are
-    /// others with one.
+    /// Adds attributes to updates of connections, a message without a number, and a numbered message among other
+    /// numbered ones.
     fn add_unknown(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let (mut header, body) = Header::parse(bytes).ok()?;
         self.numbering.note_session(&header);
@@ -98,12 +97,12 @@ impl Interpreter {
     }
 }
 
-/// The version of the protocol that this release speaks.
+/// The protocol version of this release.
 const fn message_version() -> u8 {
     replication::PROTOCOL_VERSION
 }
 
-/// A replication datagram of any version as one of this release's.
+/// Converts a replication datagram of any version to this release's.
 pub(crate) fn in_any_version(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if let Some(first) = bytes.first_mut().filter(|first| **first & 0xf0 == MAGIC) {
@@ -112,7 +111,7 @@ pub(crate) fn in_any_version(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A replication datagram of another version as one of a version that changes with `count`.
+/// Converts a replication datagram of another version to a version that varies with `count`.
 pub(crate) fn in_changing_version(mut bytes: Vec<u8>, count: u64) -> Vec<u8> {
     let is_foreign = |first: u8| first & 0xf0 == MAGIC && first & 0x0f != message_version();
     if let Some(first) = bytes.first_mut().filter(|first| is_foreign(**first)) {
@@ -121,7 +120,7 @@ pub(crate) fn in_changing_version(mut bytes: Vec<u8>, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// A replication datagram of one version as one of another; anything else as it is.
+/// Converts a replication datagram from one version to another; other datagrams stay unchanged.
 fn as_version(mut bytes: Vec<u8>, from: u8, to: u8) -> Vec<u8> {
     if let Some(first) = bytes.first_mut().filter(|first| **first == MAGIC | from) {
         *first = MAGIC | to;
@@ -137,12 +136,12 @@ fn with_unknown_attributes(heartbeat: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of messages as a node counts them, and as its peer does, who counts others besides.
+/// Translates message numbers between the node's count and its peer's, which includes inserted messages.
 #[derive(Debug, Default)]
 struct Numbering {
     session: u32,
     origin: u32,
-    /// How far behind the origin the node's messages are that have one of the others before them, ascending.
+    /// The distances from the origin of the node's messages that follow an inserted one, ascending.
     inserted: Vec<u32>,
 }
 
@@ -153,7 +152,7 @@ impl Numbering {
         }
     }
 
-    /// Another message goes before the node's message with this number.
+    /// Inserts another message before the node's message with this number.
     fn insert_before(&mut self, number: u32) {
         self.inserted.push(number.wrapping_sub(self.origin));
     }
@@ -164,11 +163,11 @@ impl Numbering {
         number.wrapping_add(self.inserted.partition_point(|at| *at <= distance) as u32)
     }
 
-    /// How many messages of the node come before what has this number to the peer.
+    /// The number of the node's messages before the peer's `number`.
     fn incoming(&self, number: u32) -> u32 {
         let distance = number.wrapping_sub(self.origin);
         let mut others = 0;
-        // The nth of the others has, to the peer, the number of the node's message behind it plus n.
+        // The nth inserted message has, for the peer, the number of the node's message behind it plus n.
         while self.inserted.get(others as usize).is_some_and(|at| at + others < distance) {
             others += 1;
         }
@@ -187,9 +186,9 @@ mod tests {
     use flow::NodeId;
 
     #[test]
-    fn numbers_come_back_as_they_went() {
+    fn translated_numbers_map_back() {
         let mut numbering = Numbering { session: 1, origin: u32::MAX - 2, inserted: Vec::new() };
-        // Two of the node's messages, one of the others, three of the node's, one of the others.
+        // Two messages of the node, one inserted, three of the node, one inserted.
         numbering.insert_before(u32::MAX);
         numbering.insert_before(2);
         let numbers = [u32::MAX - 2, u32::MAX - 1, u32::MAX, 0, 1, 2, 3];
@@ -199,11 +198,11 @@ mod tests {
         }
         let only_another = NumberRange { start: 3, end: 4 };
         let range = numbering.incoming_range(only_another);
-        assert_eq!(range.start, range.end, "the loss of another's message is not the node's concern");
+        assert_eq!(range.start, range.end, "the loss of an inserted message is invisible to the node");
     }
 
     #[test]
-    fn a_newer_heartbeat_says_what_it_said_and_more() {
+    fn a_newer_heartbeat_extends_the_older_one() {
         let heartbeat = Heartbeat {
             node: NodeId(1),
             state: State::Standby,
@@ -222,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_version_understand_each_other_and_no_others() {
+    fn only_nodes_of_one_version_understand_each_other() {
         let mut other = Interpreter::new(Dialect::Version(2));
         let bytes = vec![MAGIC | message_version(), 5];
         let sent = other.outgoing(bytes.clone());
         assert_eq!(sent[0], MAGIC | 2);
         assert_eq!(other.incoming(&sent), bytes);
-        assert_eq!(other.incoming(&bytes)[0], MAGIC | 2, "this release's version is foreign to it");
+        assert_eq!(other.incoming(&bytes)[0], MAGIC | 2, "this release's version is unknown to it");
         assert_eq!(Interpreter::new(Dialect::Same).incoming(&sent), sent);
     }
 }

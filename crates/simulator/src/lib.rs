@@ -1,11 +1,12 @@
-//! A seeded simulation of a cluster: the very same [`cluster::node::Node`] values as in the daemon, in a simulated
-//! network with simulated hosts, on a simulated clock.
+//! A seeded simulation of a cluster: the same [`cluster::node::Node`] values as in the daemon, in a simulated network
+//! with simulated hosts, on a simulated clock.
 //!
-//! Everything that happens in a run is drawn from one number, the seed: what clients and servers say, what links lose,
-//! delay, double, reorder and damage, when nodes die and start again. [`scenario`] draws it, the `world` plays it, and
-//! the `checkers` hold what happens against what Mainstay promises. A seed that breaks a promise breaks it again.
+//! Everything that happens in a run is drawn from one number, the RNG seed: the data of clients and servers, the
+//! losses, delays, duplicates, reordering and damage of links, and the failures and restarts of nodes. [`scenario`]
+//! draws it, the `world` plays it, and the `checkers` verify Mainstay's guarantees. A seed that violates a guarantee
+//! always violates it.
 //!
-//! The simulator knows no clock, socket or thread of the operating system except for [`run_many`], which runs several
+//! The simulator knows no clock, socket or thread of the operating system, except in [`run_many`], which runs several
 //! seeds at once.
 //!
 //! ```
@@ -45,13 +46,13 @@ use report::{Outcome, Problem};
 pub use sabotage::Sabotage;
 use scenario::Scenario;
 
-/// Runs the scenario of a seed.
+/// Runs the scenario of an RNG seed.
 #[must_use]
 pub fn run(seed: u64, options: Options) -> Outcome {
-    run_scenario(&Scenario::generate(seed, options.faults).told_by(options.representation), options)
+    run_scenario(&Scenario::generate(seed, options.faults).with_representation(options.representation), options)
 }
 
-/// Runs a scenario. A panic is caught: it is one of the things that must not happen.
+/// Runs a scenario. A panic is caught and counts as a violation.
 #[must_use]
 pub fn run_scenario(scenario: &Scenario, options: Options) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| world::World::new(scenario, options).run())).unwrap_or_else(|panic| {

@@ -1,4 +1,4 @@
-//! What a link does to what is sent over it.
+//! The behaviour of a link.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::random::Random;
 /// Ethernet, IPv4 and UDP headers around a datagram.
 const DATAGRAM_OVERHEAD_BYTES: u64 = 42;
 
-/// How a link treats what it carries. Chances are per thousand frames or datagrams.
+/// The properties of a link. Chances are per thousand frames or datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkConfig {
-    /// Time that everything takes.
+    /// The delay of every transmission.
     pub delay: Duration,
-    /// Up to so much more, evenly spread. What is sent in order still arrives in order.
+    /// The maximum additional delay, uniformly distributed. It keeps the order.
     pub jitter: Duration,
     /// Lost.
     pub loss_per_mille: u32,
     /// Delivered twice.
     pub duplicate_per_mille: u32,
-    /// Held up so that what was sent later overtakes it.
+    /// Delayed so that later ones overtake it.
     pub reorder_per_mille: u32,
     /// One byte changed.
     pub corrupt_per_mille: u32,
@@ -31,22 +31,22 @@ pub struct LinkConfig {
 pub(crate) struct Link {
     pub(crate) config: LinkConfig,
     pub(crate) is_cut: bool,
-    /// How much it carries, if that is limited.
+    /// Its rate and queue, if limited.
     pub(crate) rate: Option<Rate>,
     busy_until: Instant,
     random: Random,
     last_arrival: Instant,
 }
 
-/// What a link carries at most.
+/// The capacity of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     pub(crate) bytes_per_second: u64,
-    /// What waits at most; more is lost.
+    /// The capacity of the queue; more is lost.
     pub(crate) queue_bytes: u64,
 }
 
-/// A copy that will arrive.
+/// A transmission that will arrive.
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) is_corrupt: bool,
@@ -57,12 +57,12 @@ impl Link {
         Self { config, is_cut: false, rate: None, busy_until: Instant::ZERO, random, last_arrival: Instant::ZERO }
     }
 
-    /// When all that waits in its queue will have left it: a limit that is lifted does not speed up what waits already.
+    /// When its queue will be empty: removing a limit does not speed up queued data.
     pub(crate) const fn drained_at(&self) -> Instant {
         self.busy_until
     }
 
-    /// The arrivals of what is sent now: none, one or two.
+    /// The arrivals of a transmission: none, one or two.
     pub(crate) fn carry(&mut self, now: Instant, length_bytes: usize) -> impl Iterator<Item = Arrival> + use<> {
         let config = self.config;
         let sent_at = if self.is_cut { None } else { self.pass_queue(now, length_bytes as u64) };
@@ -73,7 +73,7 @@ impl Link {
         arrivals.into_iter()
     }
 
-    /// When the last byte has left; `None` if there is no room in the queue.
+    /// When the last byte has left; `None` if the queue has no room.
     fn pass_queue(&mut self, now: Instant, length_bytes: u64) -> Option<Instant> {
         let Some(rate) = self.rate else { return Some(now) };
         let takes = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / rate.bytes_per_second.max(1));
@@ -122,19 +122,19 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_link_delivers_everything_once_and_in_order() {
+    fn a_reliable_link_delivers_everything_once_and_in_order() {
         let all = arrivals(LinkConfig { delay: DELAY, jitter: 5 * DELAY, ..LinkConfig::default() });
         assert!(all.iter().all(|copies| copies.len() == 1));
         assert!(all.is_sorted());
     }
 
     #[test]
-    fn a_slow_link_delays_what_waits_and_loses_what_finds_no_room() {
+    fn a_slow_link_delays_queued_datagrams_and_drops_those_beyond_its_queue() {
         let mut link = Link::new(LinkConfig::default(), Random::new(3));
         link.rate = Some(Rate { bytes_per_second: 100_000, queue_bytes: 1_000 });
         let arrivals: Vec<_> = (0..20).flat_map(|_| link.carry(Instant::ZERO, 58)).map(|arrival| arrival.at).collect();
         assert_eq!(arrivals[0], Instant::from_millis(1), "100 bytes with their headers");
-        assert_eq!(arrivals.last(), Some(&Instant::from_millis(11)), "the one that found 1000 bytes waiting");
+        assert_eq!(arrivals.last(), Some(&Instant::from_millis(11)), "the one behind 1000 queued bytes");
         assert_eq!(
             link.carry(Instant::from_millis(12), 58).map(|arrival| arrival.at).next(),
             Some(Instant::from_millis(13))
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_come_about_as_often_as_asked() {
+    fn faults_have_the_configured_frequency() {
         let lossy = arrivals(LinkConfig { delay: DELAY, loss_per_mille: 300, ..LinkConfig::default() });
         let lost = lossy.iter().filter(|copies| copies.is_empty()).count();
         assert!((250..350).contains(&lost), "{lost}");

@@ -1,4 +1,4 @@
-//! Many seeds, several at once.
+//! Runs many seeds, several at once.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::thread;
 use crate::report::Outcome;
 use crate::{Options, run};
 
-/// Runs `seeds` seeds from `first` on, in `jobs` threads, and hands each outcome to `take` as it comes: not in the order
-/// of the seeds.
+/// Runs `seeds` seeds from `first` on, in `jobs` threads, and passes each outcome to `take` on completion, not in the
+/// order of the seeds.
 pub fn run_many(first: u64, seeds: u64, jobs: NonZeroUsize, options: Options, mut take: impl FnMut(Outcome)) {
     let next = AtomicU64::new(0);
     let (sender, receiver) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! What the simulated nodes are made from: cluster, rules, detection of failures, as a scenario asks for it.
+//! The configuration of the simulated nodes for a scenario: cluster, rules, failure detection.
 
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -29,19 +29,20 @@ use crate::topology::{
     FORWARDED_PORT, NODES, PREFIX_V4_BITS, PREFIX_V6_BITS, SERVICE_PORT, Side, host_config, node_mac,
 };
 
-/// Connections that a node holds at most, unless its room is small.
+/// The maximum number of connections of a node with default capacity.
 pub(crate) const CONNECTIONS_MAX: u32 = 1024;
-/// How long a node remembers requests and answers that no more follow.
+/// The timeout of requests and replies.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The inside hosts whose translation is computed: so few that each has thousands of ports.
+/// The inside hosts with computed translation: so few that each has thousands of ports.
 const COMPUTED_PREFIX_BITS: u8 = 28;
 
-/// Two of three seeds' nodes detect failures over the links of their ports as well; the others over the replication link alone.
+/// Two of three seeds use failure detection over the links of the ports as well, the others over the replication link
+/// alone.
 pub(crate) fn has_service_paths(scenario: &Scenario) -> bool {
     !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
 }
 
-/// What a node is made from. `incarnation` counts its starts, so that secrets differ from start to start.
+/// The configuration of a node. `incarnation` counts its starts, so that secrets differ from start to start.
 pub(crate) fn node_config(
     scenario: &Scenario,
     node: usize,
@@ -72,14 +73,14 @@ pub(crate) fn node_config(
     }
 }
 
-/// Every other seed's nodes encrypt what they say to each other, if nothing goes wrong but what does by default: faults that
-/// meet heartbeats alone, say, have to tell them apart.
+/// Every other seed's nodes use encryption, with the default faults only: faults that affect heartbeats alone, say,
+/// must recognise them.
 pub(crate) fn is_secured(scenario: &Scenario) -> bool {
     let is_usual = scenario.families().into_iter().all(|family| FaultSet::DEFAULT.contains(family));
     is_usual && mix(scenario.seed ^ 0x5ec).is_multiple_of(2)
 }
 
-/// The nodes have a key in common; what is random differs from start to start.
+/// The nodes share a key; random values differ from start to start.
 fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
     let mut key = [0; PRE_SHARED_KEY_BYTES];
     key[..8].copy_from_slice(&scenario.seed.to_be_bytes());
@@ -89,18 +90,19 @@ fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
         Credentials::new(vec![PreSharedKey::new(key)], None).expect("one key is neither none nor too many");
     Security {
         credentials: Arc::new(credentials),
-        // Several exchanges in a run.
+        // Several key exchanges in a run.
         rotation: Rotation { interval: Duration::from_secs(2), ..Rotation::default() },
         seed: Seed::new(seed),
-        // A clock that goes on between two starts, by an hour each time.
+        // A clock that advances by an hour between two starts.
         unix_time: Duration::from_secs(1_800_000_000 + 3600 * u64::from(incarnation)),
     }
 }
 
-/// Short ends, so that connections also leave the tables in a run; long enough for what is still in use.
+/// Short timeouts, so that connections also expire in a run, but longer than idle times in use.
 fn tracker() -> TrackerConfig {
     let timeouts = Timeouts {
-        // As with the 120 seconds of a real node, it outlasts any cut of a link: ends send their last segments again.
+        // As with the 120 seconds of a real node, it outlasts any cut of a link: end points retransmit their last
+        // segments.
         tcp_time_wait: Duration::from_secs(10),
         tcp_close: Duration::from_secs(1),
         udp: EXCHANGE_TIMEOUT,
@@ -111,7 +113,7 @@ fn tracker() -> TrackerConfig {
     TrackerConfig { timeouts, ..TrackerConfig::default() }
 }
 
-/// A filter with room for what the table has room for, and a mixture of none.
+/// A filter with as much room as the table, with symbol replacement or without.
 fn compact(representation: Representation, secret: u64) -> CompactNodeConfig {
     CompactNodeConfig {
         config: CompactConfig::new(representation, CONNECTIONS_MAX.into(), [mix(secret ^ 2), mix(secret ^ 3)]),
@@ -120,11 +122,11 @@ fn compact(representation: Representation, secret: u64) -> CompactNodeConfig {
     }
 }
 
-/// Where another node is to find a translation by itself, it is computed.
+/// Translation is computed where another node must restore it.
 fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let forwarded = Conditions {
-        // Named, so that an answer that comes first leads back to it.
+        // Listed, so that a first reply leads back to it.
         destinations: vec![IpAddr::from(Side::Outside.v4(1)).into()],
         protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
         destination_ports: vec![PortRange::single(FORWARDED_PORT)],
@@ -138,7 +140,8 @@ fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     } else {
         (SourceAction::Translate(outside), PREFIX_V4_BITS)
     };
-    // NAT's rules name addresses, as the daemon's do: of an answer that comes first nobody knows where its connection came in.
+    // The rules of NAT name addresses, as the daemon's do: the ingress of a connection is unknown when a reply comes
+    // first.
     let sources = vec![Prefix::new(Side::Inside.v4(0).into(), bits).expect("a length of IPv4")];
     let to_forwarded = Conditions { ingress: Vec::new(), ..forwarded.clone() };
     let firewall = FirewallConfig {

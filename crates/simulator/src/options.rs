@@ -8,14 +8,14 @@ use crate::scenario::FaultSet;
 /// How a run is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// Keep a line for everything that happens, in [`crate::report::Outcome::trace`].
+    /// Keep a line for every event, in [`crate::report::Outcome::trace`].
     pub trace: bool,
-    /// Kinds of trouble that a seed's run is drawn from.
+    /// Kinds of faults that a seed's run is drawn from.
     pub faults: FaultSet,
-    /// By which filter the nodes tell each other of connections; `None`: as the seed draws it.
+    /// The filter for replication; `None`: as drawn from the seed.
     pub representation: Option<Representation>,
-    /// Nodes are to end connections of which a node that they could not hear saw the end.
+    /// Require nodes to end connections whose end was seen only by an unreachable node.
     pub expects_no_zombies: bool,
-    /// Break something on purpose.
+    /// A deliberate defect.
     pub sabotage: Option<Sabotage>,
 }

@@ -1,4 +1,4 @@
-//! The one source of chance in a run.
+//! The only source of randomness in a run.
 
 use flow::random::SplitMix64;
 
@@ -8,7 +8,7 @@ use flow::random::SplitMix64;
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// A generator whose numbers all follow from `seed`.
+    /// A generator whose numbers are determined by the RNG seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let mut state = [0; 4];
@@ -21,7 +21,7 @@ impl Random {
         Self(state)
     }
 
-    /// A generator of its own for a part of the run, so that what one part draws does not shift what another gets.
+    /// A separate generator for a part of the run, so that draws of one part do not shift those of another.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self::new(self.next())
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_again_and_another_seed_others() {
+    fn equal_seeds_give_equal_numbers_and_other_seeds_others() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             [random.next(), random.next(), random.between(3, 9)]

@@ -1,4 +1,4 @@
-//! What came of a run, and of many.
+//! The results of a run, and of many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,81 +9,81 @@ use replication::compact::Representation;
 
 use crate::scenario::{Family, Scenario};
 
-/// What a run is counted by whose nodes tell each other of connections as they are.
+/// The label of runs with precise replication.
 const PRECISE: &str = "precise";
-/// A run ends when it has met so many problems.
+/// A run ends after this many violations.
 pub const PROBLEMS_MAX: usize = 8;
 
-/// Which promise was broken.
+/// The violated guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Problem {
-    /// A connection that should have survived did not come to its end.
+    /// A connection that should have survived did not finish.
     NotSurvived,
     /// A connection that should have survived was reset.
     Reset,
     /// A conversation's translation changed.
     Moved,
-    /// First replies are held, and still a connection was established that the backup did not know.
-    Untold,
-    /// The two nodes' tables differ when all is quiet.
+    /// First replies are held, but a connection was established that the backup lacks.
+    Unreplicated,
+    /// The two nodes' tables differ in a quiet state.
     ReplicasDiffer,
     /// A connection that has ended stays in a table.
     Leaked,
-    /// An older word of a connection replaced a newer one.
-    Backwards,
-    /// Both nodes hold the addresses though they hear each other.
+    /// An older update of a connection replaced a newer state.
+    StaleUpdate,
+    /// Both nodes hold the addresses although they reach each other.
     TwoActive,
     /// No node holds the addresses though one could.
     NoneActive,
     /// The addresses stay with a node that reaches less than one that could take them over.
     Stranded,
-    /// A node took the addresses from one that it could hear.
-    Hasty,
+    /// A node took the addresses from one that it could reach.
+    PrematureTakeOver,
     /// A node that was away took the addresses from the one that had taken over.
     Usurped,
-    /// A node took what a node of another version said of connections, or did not say that it cannot.
-    Misunderstood,
-    /// A node said again what it had said.
-    SaidAgain,
-    /// A connection that both its ends have closed is held for open.
+    /// A node applied updates of another protocol version, or did not report the mismatch.
+    VersionMismatchMissed,
+    /// A node repeated a report.
+    RepeatedReport,
+    /// A connection that both its ends have closed is held as open.
     Zombie,
-    /// A host got bytes that were not meant for it, or not in their place.
+    /// A host received bytes of another conversation, or in a wrong position.
     WrongContent,
-    /// A node sent a frame that cannot be read.
+    /// A node sent a malformed frame.
     MalformedFrame,
     /// A node left a frame undecided.
     Undecided,
-    /// A node holds more than it may.
+    /// A node exceeds a limit.
     Limit,
-    /// A node asks to be woken again and again without getting anywhere.
+    /// A node requests timeouts repeatedly without progress.
     Spinning,
     /// The program panicked.
     Panic,
 }
 
-/// A broken promise.
+/// A violated guarantee.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// When.
     pub at: Instant,
-    /// Which promise.
+    /// The guarantee.
     pub problem: Problem,
-    /// What was seen.
+    /// The observation.
     pub text: String,
 }
 
-/// How well a filter knew the connections of nodes that died, held against their tables.
+/// The accuracy of a filter for the connections of nodes that failed, compared with their tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Filtered {
     /// Connections of nodes that died.
     pub asked: u64,
-    /// Of those, the ones that the other node's filter did not know (some may have begun a moment ago).
+    /// Of those, the ones that the other node's filter did not contain (some may have begun a moment ago).
     pub unknown: u64,
-    /// Of those that it knew, the ones whose state was another (some may have changed a moment ago).
+    /// Of those that it contained, the ones with another state (some may have changed a moment ago).
     pub inaccurate_states: u64,
-    /// Tuples of no connection that the filter was asked for.
+    /// Absent tuples that were looked up in the filter.
     pub strangers_asked: u64,
-    /// Of those, the ones that it seemed to know.
+    /// Of those, the ones that it seemed to contain.
     pub false_hits: u64,
 }
 
@@ -100,45 +100,45 @@ impl Filtered {
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its seed.
+    /// Its RNG seed.
     pub seed: u64,
-    /// Broken promises, at most [`PROBLEMS_MAX`].
+    /// Violated guarantees, at most [`PROBLEMS_MAX`].
     pub problems: Vec<Failure>,
     /// Conversations of all kinds.
     pub conversations: u64,
-    /// Conversations that were under way when an active node died.
+    /// Conversations in progress when an active node died.
     pub connections: u64,
-    /// Of those, the ones that came to their end.
+    /// Of those, the ones that finished.
     pub survived: u64,
-    /// Kinds of trouble that were played.
+    /// Kinds of faults in the run.
     pub families: BTreeSet<Family>,
-    /// How the nodes told each other of connections.
+    /// The representation of connections in replication.
     pub representation: &'static str,
-    /// Nodes that stopped dead.
+    /// Nodes that failed.
     pub kills: u64,
-    /// Nodes that stood still for a while.
+    /// Nodes that were paused.
     pub pauses: u64,
     /// Take-overs of the addresses, the first included.
     pub failovers: u64,
-    /// Replication messages of the nodes alive at the end that had to be told again.
+    /// Replication messages of the surviving nodes that were retransmitted.
     pub messages_lost: u64,
-    /// Datagrams between the nodes that a wrong checksum cost.
+    /// Datagrams between the nodes that were lost to a wrong checksum.
     pub datagrams_lost: u64,
-    /// Copies that were broken on purpose, to be put right.
-    pub copies_broken: u64,
-    /// Copies that the nodes alive at the end found not to be what their master told.
-    pub copies_differing: u64,
-    /// Of those, the ones that they put right.
-    pub copies_repaired: u64,
-    /// What filters knew, where connections are told by them.
+    /// Replicas that were corrupted on purpose, to be repaired.
+    pub replicas_corrupted: u64,
+    /// Replicas that the surviving nodes found to differ from their owner's state.
+    pub replicas_differing: u64,
+    /// Of those, the ones that were repaired.
+    pub replicas_repaired: u64,
+    /// The accuracy of filters, where replication uses them.
     pub filtered: Filtered,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
     pub simulated: Duration,
-    /// A digest of everything that happened: equal seeds give equal digests.
+    /// A digest of all events: equal seeds give equal digests.
     pub digest: u64,
-    /// What happened, line by line, if that was asked for.
+    /// The events, line by line, if requested.
     pub trace: Vec<String>,
 }
 
@@ -157,9 +157,9 @@ impl Outcome {
             failovers: 0,
             messages_lost: 0,
             datagrams_lost: 0,
-            copies_broken: 0,
-            copies_differing: 0,
-            copies_repaired: 0,
+            replicas_corrupted: 0,
+            replicas_differing: 0,
+            replicas_repaired: 0,
             filtered: Filtered::default(),
             events: 0,
             simulated: Duration::ZERO,
@@ -180,19 +180,19 @@ impl Outcome {
         }
     }
 
-    /// Whether every promise was kept.
+    /// Whether every guarantee held.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// How often something was played.
+/// The number of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Played {
     /// Runs with it.
     pub played: u64,
-    /// Of these, runs in which a promise was broken.
+    /// Of these, runs with a violated guarantee.
     pub failures: u64,
 }
 
@@ -203,32 +203,32 @@ impl Played {
     }
 }
 
-/// What came of many runs.
+/// The results of many runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Runs.
     pub seeds: u64,
-    /// Runs in which a promise was broken.
+    /// Runs with a violated guarantee.
     pub failures: u64,
     /// Conversations of all kinds.
     pub conversations: u64,
-    /// Conversations that were under way when an active node died.
+    /// Conversations in progress when an active node died.
     pub connections: u64,
-    /// Of those, the ones that came to their end.
+    /// Of those, the ones that finished.
     pub survived: u64,
-    /// Nodes that stopped dead.
+    /// Nodes that failed.
     pub kills: u64,
-    /// Nodes that stood still for a while.
+    /// Nodes that were paused.
     pub pauses: u64,
-    /// In how many runs each kind of trouble was played, and how many of these broke a promise.
+    /// The number of runs with each kind of fault, and how many of these violated a guarantee.
     pub by_fault: BTreeMap<Family, Played>,
-    /// The same for each way to tell of connections.
+    /// The same for each representation.
     pub by_representation: BTreeMap<&'static str, Played>,
     /// Take-overs of the addresses.
     pub failovers: u64,
-    /// Replication messages that had to be told again.
+    /// Replication messages that were retransmitted.
     pub messages_lost: u64,
-    /// What filters knew, where connections are told by them.
+    /// The accuracy of filters, where replication uses them.
     pub filtered: Filtered,
     /// Events simulated.
     pub events: u64,

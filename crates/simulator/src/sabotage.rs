@@ -1,4 +1,4 @@
-//! Things broken on purpose, to show that the checkers see them.
+//! Deliberate defects, to show that the checkers detect them.
 
 use cluster::node::Node;
 use cluster::role::Heartbeat;
@@ -9,48 +9,48 @@ use flow::{Connection, Frame, NodeId, PortId};
 
 use crate::checkers::order::Order;
 
-/// Something broken on purpose, to show that the checkers would see it.
+/// A deliberate defect, to show that the checkers detect it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sabotage {
-    /// The nodes do not tell each other of connections.
+    /// No updates of connections are replicated.
     NoReplication,
-    /// Nodes go back to older word of connections.
+    /// Nodes return to older states of connections.
     StaleUpdates,
-    /// Nodes forget copies.
-    ForgottenCopies,
-    /// Nodes put bytes of a stream out of their place, with a right checksum.
+    /// Nodes drop replicas.
+    DroppedReplicas,
+    /// Nodes swap bytes of a stream, with a valid checksum.
     SwappedBytes,
-    /// Nodes do not hear each other, though nothing is wrong with their link.
-    DeafNodes,
-    /// Heartbeats say nothing of take-overs.
-    ForgottenTakeOvers,
-    /// Nodes take what other versions say for their own.
-    CredulousNodes,
-    /// Nodes take each word of another version for the first.
-    TalkativeNodes,
-    /// A node that stood still is not told what came meanwhile before it judges who is silent.
-    ImpatientNodes,
-    /// Nodes take up connections again that have ended.
+    /// Failure detection fails, although the link works.
+    FailedDetection,
+    /// Heartbeats do not contain take-overs.
+    OmittedTakeOvers,
+    /// Nodes apply updates of other protocol versions.
+    AppliedOtherVersions,
+    /// Nodes report every update of another version as the first.
+    RepeatedReports,
+    /// A node that was paused does not process pending datagrams before it checks for silent peers.
+    EarlySilenceCheck,
+    /// Nodes revive connections that have ended.
     Zombies,
-    /// Nodes put connections off for far longer than they are to.
-    LazyNodes,
-    /// When all is quiet, copies vanish from the tables, once: to be found and told again.
-    LostCopies,
-    /// When all is quiet, copies become older than they are, once: to be found and told again.
-    AlteredCopies,
-    /// When all is quiet, copies appear that nobody told of, once: to be found and removed.
-    GhostCopies,
+    /// Nodes defer replication for far longer than configured.
+    EndlessDeferral,
+    /// Once, in a quiet state, replicas vanish from the tables, to be detected and retransmitted.
+    LostReplicas,
+    /// Once, in a quiet state, replicas become older, to be detected and retransmitted.
+    AlteredReplicas,
+    /// Once, in a quiet state, replicas appear without an owner, to be detected and removed.
+    SpuriousReplicas,
 }
 
 impl Sabotage {
-    /// What it does is to be put right by the nodes themselves.
-    pub(crate) const fn is_to_be_repaired(self) -> bool {
-        matches!(self, Self::LostCopies | Self::AlteredCopies | Self::GhostCopies)
+    /// Whether the nodes must repair the damage themselves.
+    pub(crate) const fn requires_repair(self) -> bool {
+        matches!(self, Self::LostReplicas | Self::AlteredReplicas | Self::SpuriousReplicas)
     }
 }
 
-/// Does to one in three of a node's copies, behind its back, what the sabotage says. How many it did it to.
-pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
+/// Corrupts one in three of a node's replicas, as the sabotage defines. Returns their number.
+pub(crate) fn corrupt_replicas(node: NodeId, value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
     let table = value.pipeline_mut().table_to_break();
     let is_copy = |connection: &flow::Connection| connection.owner != node;
     let copies: Vec<_> = table.iter().filter(|(_, connection)| is_copy(connection)).collect();
@@ -58,15 +58,15 @@ pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, n
     let mut broken = 0;
     for (slot, copy) in victims {
         let is_done = match sabotage {
-            Sabotage::LostCopies => table.remove(slot).is_some(),
-            Sabotage::AlteredCopies => {
+            Sabotage::LostReplicas => table.remove(slot).is_some(),
+            Sabotage::AlteredReplicas => {
                 table.get_mut(slot).map(|copy| copy.version = copy.version.wrapping_sub(1)).is_some()
             }
             _ => {
-                let mut ghost = copy;
-                ghost.original.source_port ^= 0x4000;
-                ghost.reply = ghost.original.inverse();
-                table.insert(ghost, now).is_ok()
+                let mut spurious = copy;
+                spurious.original.source_port ^= 0x4000;
+                spurious.reply = spurious.original.inverse();
+                table.insert(spurious, now).is_ok()
             }
         };
         broken += u64::from(is_done);
@@ -74,22 +74,22 @@ pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, n
     broken
 }
 
-/// Takes a node back to the first that it heard of a connection.
-pub(crate) fn apply_stale_copy(node: usize, value: &mut Node, order: &Order, now: flow::Instant) {
-    if let Some((from, stale)) = order.stale_copy(node, value) {
+/// Returns a node to the first received version of a connection.
+pub(crate) fn apply_stale_replica(node: usize, value: &mut Node, order: &Order, now: flow::Instant) {
+    if let Some((from, stale)) = order.stale_replica(node, value) {
         value.pipeline_mut().replicas().apply(now, from, stale);
     }
 }
 
-/// Makes a node forget a copy.
-pub(crate) fn forget_copy(value: &mut Node) {
-    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::COPY != 0);
+/// Makes a node drop a replica.
+pub(crate) fn drop_replica(value: &mut Node) {
+    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::REPLICA != 0);
     if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
         value.pipeline_mut().replicas().delete(owner, &original, version);
     }
 }
 
-/// Makes a node hold a connection for open that has ended.
+/// Makes a node hold an ended connection as open.
 pub(crate) fn revive(value: &mut Node, now: flow::Instant) {
     let has_ended = |connection: &Connection| {
         connection.original.protocol == ip_protocol::TCP && connection.protocol.state == TcpState::TimeWait as u8
@@ -101,7 +101,7 @@ pub(crate) fn revive(value: &mut Node, now: flow::Instant) {
     }
 }
 
-/// Swaps the first two pairs of bytes of a TCP segment's data: the checksum, a sum of pairs, stays right.
+/// Swaps the first two pairs of bytes of a TCP segment's data: the checksum, a sum of pairs, stays valid.
 pub(crate) fn swap_bytes(bytes: &mut [u8]) {
     let length_bytes = bytes.len();
     let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) else { return };
@@ -112,7 +112,7 @@ pub(crate) fn swap_bytes(bytes: &mut [u8]) {
     }
 }
 
-/// A heartbeat that says that there was no take-over.
+/// A heartbeat without take-overs.
 pub(crate) fn without_take_overs(bytes: &[u8]) -> Vec<u8> {
     let Ok(heartbeat) = Heartbeat::decode(bytes) else { return bytes.to_vec() };
     let mut out = Vec::new();

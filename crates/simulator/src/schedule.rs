@@ -1,32 +1,32 @@
-//! What is to happen when: the run's clock.
+//! The queue of future events: the run's clock.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use flow::{Instant, PortId};
 
-/// Something that happens.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A frame reaches a host.
     HostFrame { host: usize, bytes: Vec<u8> },
-    /// A host has something to do.
+    /// A host's timeout.
     HostTimer { host: usize },
     /// A client begins a conversation.
     Begin { conversation: usize },
     /// A frame reaches a node's port.
     NodeFrame { node: usize, port: PortId, bytes: Vec<u8> },
-    /// A node takes the frames that have come.
+    /// A node processes pending frames.
     NodeServe { node: usize },
-    /// A node has something to do.
+    /// A node's timeout.
     NodeTimer { node: usize },
     /// A datagram of the other node reaches a node.
     Datagram { node: usize, is_detection: bool, bytes: Vec<u8> },
-    /// The scenario interferes.
+    /// A fault of the scenario.
     Fault { index: usize },
-    /// The queue of a link whose limit was lifted is empty.
+    /// The queue of a link whose limit was removed is empty.
     Drained,
-    /// From here on nothing goes wrong any more.
+    /// From here on there are no faults.
     Calm,
 }
 
@@ -51,13 +51,13 @@ impl PartialOrd for Entry {
 }
 
 impl Ord for Entry {
-    /// The earliest is the greatest, of those at one time the one that was added first.
+    /// The earliest event is the greatest; of simultaneous ones the first added.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
 
-/// Events in the order of their times; those of one time in the order in which they were added.
+/// Events ordered by time; simultaneous ones in the order of insertion.
 #[derive(Default)]
 pub(crate) struct Schedule {
     heap: BinaryHeap<Entry>,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_in_the_order_in_which_they_were_added() {
+    fn events_are_ordered_by_time_and_then_by_insertion() {
         let mut schedule = Schedule::default();
         for (ms, index) in [(5, 0), (1, 1), (5, 2), (0, 3)] {
             schedule.add(Instant::from_millis(ms), Event::Fault { index });

@@ -1,5 +1,5 @@
-//! Making a schedule that breaks a promise short, so that it can be read: whatever can be left out without the same
-//! promise being kept is left out.
+//! Minimises a schedule that violates a guarantee, to make it readable: removes everything that the violation does not
+//! need.
 
 use std::time::{Duration, Instant as WallInstant};
 
@@ -8,24 +8,24 @@ use crate::report::{Outcome, Problem};
 use crate::scenario::{Conversation, Episode, Scenario};
 use crate::{Options, run_scenario};
 
-/// A scenario is played so often at most while it is made short.
+/// The maximum number of runs of a minimisation.
 pub const RUNS_MAX: u32 = 400;
-/// An episode's lengths are halved as long as they are above this.
+/// An episode's times are halved while they are above this.
 const LENGTH_MS_MIN: u64 = 20;
 
-/// A schedule that was made short.
+/// A minimised schedule.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// What is left.
+    /// The remaining scenario.
     pub scenario: Scenario,
-    /// What comes of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// How often a schedule was played to find it.
+    /// The number of runs of the minimisation.
     pub runs: u32,
 }
 
-/// Makes a scenario short that breaks a promise, as long as it breaks the same one, for `time_max` at most. `None` if it
-/// breaks none.
+/// Minimises a scenario that violates a guarantee, as long as it violates the same one, for at most `time_max`. `None`
+/// if it violates none.
 #[must_use]
 pub fn shrink(scenario: &Scenario, options: Options, time_max: Duration) -> Option<Shrunk> {
     let outcome = run_scenario(scenario, options);
@@ -33,7 +33,7 @@ pub fn shrink(scenario: &Scenario, options: Options, time_max: Duration) -> Opti
     let mut search =
         Search { options, problem, best: scenario.clone(), outcome, runs: 1, until: WallInstant::now() + time_max };
     while search.round() {}
-    // Played once more for its record, which a search has no use for.
+    // One more run for its trace, which the search does not need.
     let outcome = run_scenario(&search.best, options);
     Some(Shrunk { scenario: search.best, outcome, runs: search.runs })
 }
@@ -48,7 +48,7 @@ struct Search {
 }
 
 impl Search {
-    /// Tries everything once; whether anything came of it.
+    /// Tries every reduction once; returns whether any succeeded.
     fn round(&mut self) -> bool {
         let before = size(&self.best);
         self.drop_parts(|scenario| &mut scenario.episodes);
@@ -65,7 +65,7 @@ impl Search {
         self.runs < RUNS_MAX && WallInstant::now() < self.until
     }
 
-    /// Keeps a candidate that breaks the same promise.
+    /// Accepts a candidate that violates the same guarantee.
     fn attempt(&mut self, mut candidate: Scenario) -> bool {
         if !self.may_go_on() {
             return false;
@@ -80,7 +80,7 @@ impl Search {
         is_kept
     }
 
-    /// Leaves parts of a list out: halves of it first, single ones in the end.
+    /// Removes parts of a list: first halves, finally single ones.
     fn drop_parts<Part>(&mut self, list: impl Fn(&mut Scenario) -> &mut Vec<Part>) {
         let mut chunk = list(&mut self.best).len().div_ceil(2);
         while chunk > 0 {
@@ -113,7 +113,7 @@ impl Search {
         }
     }
 
-    /// Makes links sound, connections small, and leaves out what else a run may have.
+    /// Makes links reliable and connections small, and removes optional features.
     fn quieten(&mut self) {
         let changes: [fn(&mut Scenario); 4] = [
             |scenario| scenario.data_link = sound(scenario.data_link),
@@ -143,7 +143,7 @@ fn sound(link: LinkConfig) -> LinkConfig {
     LinkConfig { delay: link.delay, ..LinkConfig::default() }
 }
 
-/// What is left of a scenario ends as long after its last trouble as the whole did.
+/// Ends the remaining scenario as long after its last fault as the whole did.
 fn settle_end(candidate: &mut Scenario, before: &Scenario) {
     let last_ms = |scenario: &Scenario| scenario.episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0);
     let saved = Duration::from_millis(last_ms(before).saturating_sub(last_ms(candidate)));
@@ -169,7 +169,7 @@ fn size(scenario: &Scenario) -> u64 {
         + u64::from(!scenario.hold_first_reply.is_zero())
 }
 
-/// A schedule as one reads it.
+/// A readable form of a schedule.
 #[must_use]
 pub fn describe(scenario: &Scenario) -> String {
     let link = |link: LinkConfig| {
@@ -186,7 +186,7 @@ pub fn describe(scenario: &Scenario) -> String {
     let mut lines = vec![
         format!("links of hosts and ports: {}", link(scenario.data_link)),
         format!("link between the nodes: {}", link(scenario.replication_link)),
-        format!("told: {:?}; first replies held: {:?}", scenario.selection, scenario.hold_first_reply),
+        format!("replicated: {:?}; first replies held: {:?}", scenario.selection, scenario.hold_first_reply),
     ];
     let begins = scenario.conversations.iter().map(|conversation| {
         let [up, down] = conversation.bytes;
@@ -215,14 +215,14 @@ mod tests {
     use crate::scenario::FaultSet;
 
     #[test]
-    fn a_schedule_that_breaks_a_promise_becomes_short_and_still_breaks_it() {
+    fn a_violating_schedule_is_minimised_and_still_violates() {
         let options = Options { sabotage: Some(Sabotage::SwappedBytes), faults: FaultSet::ALL, ..Options::default() };
         let scenario = Scenario::generate(3, FaultSet::ALL);
         let whole = run_scenario(&scenario, options).problems[0].problem;
-        let shrunk = shrink(&scenario, options, Duration::from_secs(60)).expect("it breaks a promise");
+        let shrunk = shrink(&scenario, options, Duration::from_secs(60)).expect("it violates a guarantee");
         assert_eq!(shrunk.outcome.problems[0].problem, whole);
-        assert_eq!(shrunk.scenario.conversations.len(), 1, "one conversation is enough");
-        assert!(shrunk.scenario.episodes.is_empty(), "nothing need go wrong: {:?}", shrunk.scenario.episodes);
+        assert_eq!(shrunk.scenario.conversations.len(), 1, "one conversation suffices");
+        assert!(shrunk.scenario.episodes.is_empty(), "no fault is needed: {:?}", shrunk.scenario.episodes);
         assert_eq!(shrunk.scenario.data_link.loss_per_mille, 0);
         assert!(shrunk.runs <= RUNS_MAX);
         let text = describe(&shrunk.scenario);
@@ -231,19 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn a_death_that_matters_stays_in_the_schedule() {
+    fn a_necessary_failure_stays_in_the_schedule() {
         let options = Options { sabotage: Some(Sabotage::NoReplication), ..Options::default() };
         let broken = (1..30).map(|seed| Scenario::generate(seed, FaultSet::DEFAULT)).find(|scenario| {
-            run_scenario(scenario, options).problems.first().is_some_and(|failure| failure.problem == Problem::Untold)
+            run_scenario(scenario, options)
+                .problems
+                .first()
+                .is_some_and(|failure| failure.problem == Problem::Unreplicated)
         });
         let shrunk = shrink(&broken.expect("some seed misses a connection"), options, Duration::from_secs(60)).unwrap();
-        assert_eq!(shrunk.outcome.problems[0].problem, Problem::Untold);
+        assert_eq!(shrunk.outcome.problems[0].problem, Problem::Unreplicated);
         assert_eq!(shrunk.scenario.episodes.len(), 1, "{:?}", shrunk.scenario.episodes);
         assert!(describe(&shrunk.scenario).contains("dies"), "{}", describe(&shrunk.scenario));
     }
 
     #[test]
-    fn a_sound_schedule_has_nothing_to_shrink() {
+    fn a_schedule_without_violation_is_not_minimised() {
         let scenario = Scenario::generate(1, FaultSet::DEFAULT);
         assert!(shrink(&scenario, Options::default(), Duration::from_secs(60)).is_none());
     }

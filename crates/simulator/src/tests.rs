@@ -1,4 +1,4 @@
-//! A handful of seeds, and proof that the checkers see what they are there for.
+//! A few seeds, and proof that the checkers detect violations.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use replication::compact::Representation;
 use super::*;
 use crate::scenario::{Family, FaultSet};
 
-/// Seeds that the tests play: few enough to be quick.
+/// Seeds that the tests run: few enough to be quick.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;
 
-/// Seeds that they play of everything that can go wrong, with each filter.
+/// The number of seeds with all faults, for each filter.
 const SEEDS_OF_EACH_FILTER: u64 = 16;
 
-/// Seeds that the tests play of everything that can go wrong.
+/// The number of seeds with all faults.
 const SEEDS_OF_ALL_FAULTS: u64 = 60;
 
 fn broken(sabotage: Sabotage) -> Vec<Problem> {
@@ -30,12 +30,12 @@ fn broken_under(sabotage: Sabotage, faults: FaultSet) -> Vec<Problem> {
 }
 
 #[test]
-fn every_promise_is_kept() {
+fn every_guarantee_holds() {
     let mut totals = report::Totals::default();
     for seed in SEEDS {
         let outcome = run(seed, Options::default());
         assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
-        assert_eq!(outcome.copies_differing, 0, "seed {seed}: nothing is suspected that was only on its way");
+        assert_eq!(outcome.replicas_differing, 0, "seed {seed}: updates in flight are no difference");
         totals.add(&outcome);
     }
     assert!(totals.connections > 20 && totals.kills > 10, "the seeds must put connections at risk: {totals:?}");
@@ -43,7 +43,7 @@ fn every_promise_is_kept() {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_goes_wrong() {
+fn every_guarantee_holds_under_all_faults() {
     let mut totals = report::Totals::default();
     let options = Options { faults: FaultSet::ALL, ..Options::default() };
     run_many(1, SEEDS_OF_ALL_FAULTS, std::num::NonZeroUsize::new(2).unwrap(), options, |outcome| {
@@ -53,12 +53,12 @@ fn every_promise_is_kept_whatever_goes_wrong() {
     assert!(totals.connections > 100 && totals.pauses > 5 && totals.kills > 50, "much must be at risk: {totals:?}");
 }
 
-/// Runs that broke a promise once. Of heartbeats that waited to be read through a pause: 747, 1641, 2092, 3037, and 1385, whose
-/// paused node is not received afterwards. Of a node that starts empty before a standby has found its death: 3763. Of addresses
-/// that a dead peer had defended: 1101. Of checkers that asked for too much: 3100 (a conversation with a translation of each
-/// active node) and 3165 (a handshake under a filter without states).
+/// Seeds that once violated a guarantee. Heartbeats pending through a pause: 747, 1641, 2092, 3037, and 1385, whose
+/// paused node is not reachable afterwards. A node that starts empty before a standby has detected its death: 3763.
+/// Addresses that a dead peer had defended: 1101. Checkers that were too strict: 3100 (a conversation with a
+/// translation of each active node) and 3165 (a handshake under a filter without states).
 #[test]
-fn runs_that_broke_a_promise_once_keep_it() {
+fn runs_that_once_violated_a_guarantee_succeed() {
     let options = Options { faults: FaultSet::ALL, ..Options::default() };
     for seed in [747, 1101, 1385, 1641, 2092, 3037, 3100, 3165, 3763] {
         let outcome = run(seed, options);
@@ -67,7 +67,7 @@ fn runs_that_broke_a_promise_once_keep_it() {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_filter_tells_of_connections() {
+fn every_guarantee_holds_with_every_filter() {
     let mut broken = Vec::new();
     for representation in Representation::ALL {
         let mut totals = report::Totals::default();
@@ -79,7 +79,7 @@ fn every_promise_is_kept_whatever_filter_tells_of_connections() {
         }
         let filtered = totals.filtered;
         assert!(totals.connections > 20 && filtered.asked > 50, "much must be at risk: {totals:?}");
-        // What began a moment before its node died, and nothing else.
+        // Connections that began a moment before their node failed, and no others.
         assert!(filtered.unknown * 20 < filtered.asked, "{}: {filtered:?}", representation.name());
         // Filters with fingerprints err once in thousands, Bloom filters once in a hundred.
         assert!(filtered.false_hits * 40 <= filtered.strangers_asked, "{}: {filtered:?}", representation.name());
@@ -88,7 +88,7 @@ fn every_promise_is_kept_whatever_filter_tells_of_connections() {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_goes_wrong_and_whatever_filter_tells_of_connections() {
+fn every_guarantee_holds_under_all_faults_with_every_filter() {
     for representation in Representation::ALL {
         let mut totals = report::Totals::default();
         let options = Options { faults: FaultSet::ALL, representation: Some(representation), ..Options::default() };
@@ -101,7 +101,7 @@ fn every_promise_is_kept_whatever_goes_wrong_and_whatever_filter_tells_of_connec
 }
 
 #[test]
-fn among_all_faults_some_seeds_tell_of_connections_by_each_of_the_filters() {
+fn among_all_faults_some_seeds_use_each_of_the_filters() {
     let drawn = |faults| {
         let of = |seed| Scenario::generate(seed, faults).representation.map(Representation::name);
         (0..300).filter_map(of).collect::<std::collections::BTreeSet<_>>()
@@ -110,7 +110,7 @@ fn among_all_faults_some_seeds_tell_of_connections_by_each_of_the_filters() {
 }
 
 #[test]
-fn every_kind_of_trouble_is_played_and_survived() {
+fn every_family_of_faults_occurs_and_is_survived() {
     for family in Family::ALL {
         let options = Options { faults: FaultSet::only(family), ..Options::default() };
         let outcome = run(7, options);
@@ -121,7 +121,7 @@ fn every_kind_of_trouble_is_played_and_survived() {
 }
 
 #[test]
-fn a_seed_plays_the_same_run_again_and_another_seed_another() {
+fn equal_seeds_give_equal_runs_and_other_seeds_others() {
     let digests = |options| [3, 4].map(|seed| run(seed, options).digest);
     let once = digests(Options::default());
     assert_eq!(once, digests(Options { trace: true, ..Options::default() }));
@@ -129,7 +129,7 @@ fn a_seed_plays_the_same_run_again_and_another_seed_another() {
 }
 
 #[test]
-fn several_threads_play_the_same_runs_as_one() {
+fn several_threads_give_the_same_runs_as_one() {
     let digests = |jobs| {
         let mut all = Vec::new();
         run_many(1, 4, std::num::NonZeroUsize::new(jobs).unwrap(), Options::default(), |outcome| {
@@ -142,56 +142,56 @@ fn several_threads_play_the_same_runs_as_one() {
 }
 
 #[test]
-fn connections_that_nobody_replicated_are_missed() {
-    assert!(broken(Sabotage::NoReplication).contains(&Problem::Untold));
+fn unreplicated_connections_are_detected() {
+    assert!(broken(Sabotage::NoReplication).contains(&Problem::Unreplicated));
 }
 
 #[test]
-fn stale_word_that_is_applied_is_noticed() {
-    assert!(broken(Sabotage::StaleUpdates).contains(&Problem::Backwards));
+fn applied_stale_updates_are_detected() {
+    assert!(broken(Sabotage::StaleUpdates).contains(&Problem::StaleUpdate));
 }
 
 #[test]
-fn copies_that_a_node_forgets_are_missed() {
-    assert!(broken(Sabotage::ForgottenCopies).contains(&Problem::ReplicasDiffer));
+fn dropped_replicas_are_detected() {
+    assert!(broken(Sabotage::DroppedReplicas).contains(&Problem::ReplicasDiffer));
 }
 
 #[test]
-fn bytes_out_of_their_place_are_noticed() {
+fn misplaced_bytes_are_detected() {
     assert!(broken(Sabotage::SwappedBytes).contains(&Problem::WrongContent));
 }
 
 #[test]
-fn nodes_that_both_hold_the_addresses_are_noticed() {
-    assert!(broken(Sabotage::DeafNodes).contains(&Problem::TwoActive));
+fn a_split_brain_is_detected() {
+    assert!(broken(Sabotage::FailedDetection).contains(&Problem::TwoActive));
 }
 
 #[test]
-fn a_node_that_stood_still_and_takes_the_addresses_back_is_noticed() {
-    let problems = broken_under(Sabotage::ForgottenTakeOvers, FaultSet::only(Family::PauseActive));
+fn a_paused_node_that_takes_the_addresses_back_is_detected() {
+    let problems = broken_under(Sabotage::OmittedTakeOvers, FaultSet::only(Family::PauseActive));
     assert!(problems.contains(&Problem::Usurped) || problems.contains(&Problem::TwoActive), "{problems:?}");
 }
 
 #[test]
-fn a_node_that_takes_the_addresses_from_one_that_it_hears_is_noticed() {
-    let problems = broken_under(Sabotage::ImpatientNodes, FaultSet::only(Family::PauseStandby));
-    assert!(problems.contains(&Problem::Hasty), "{problems:?}");
+fn a_premature_take_over_is_detected() {
+    let problems = broken_under(Sabotage::EarlySilenceCheck, FaultSet::only(Family::PauseStandby));
+    assert!(problems.contains(&Problem::PrematureTakeOver), "{problems:?}");
 }
 
 #[test]
-fn word_of_another_version_that_is_taken_is_noticed() {
-    let problems = broken_under(Sabotage::CredulousNodes, FaultSet::only(Family::OtherVersion));
-    assert!(problems.contains(&Problem::Misunderstood), "{problems:?}");
+fn applied_updates_of_another_version_are_detected() {
+    let problems = broken_under(Sabotage::AppliedOtherVersions, FaultSet::only(Family::OtherVersion));
+    assert!(problems.contains(&Problem::VersionMismatchMissed), "{problems:?}");
 }
 
 #[test]
-fn a_node_that_says_again_what_it_has_said_is_noticed() {
-    let problems = broken_under(Sabotage::TalkativeNodes, FaultSet::only(Family::OtherVersion));
-    assert!(problems.contains(&Problem::SaidAgain), "{problems:?}");
+fn repeated_reports_are_detected() {
+    let problems = broken_under(Sabotage::RepeatedReports, FaultSet::only(Family::OtherVersion));
+    assert!(problems.contains(&Problem::RepeatedReport), "{problems:?}");
 }
 
 #[test]
-fn connections_that_are_held_for_open_after_their_end_are_noticed() {
+fn ended_connections_held_as_open_are_detected() {
     let broken = SEEDS.flat_map(|seed| {
         let options = Options { expects_no_zombies: true, sabotage: Some(Sabotage::Zombies), ..Options::default() };
         run(seed, options).problems
@@ -218,11 +218,11 @@ fn damaged_datagrams_cost_connections_at_worst() {
 }
 
 #[test]
-fn connections_that_were_put_off_and_came_of_age_survive_whatever_a_node_dies_of() {
+fn deferred_connections_survive_once_they_are_old_enough() {
     let mut totals = report::Totals::default();
     for seed in SEEDS {
         let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
-        (scenario.put_off, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
+        (scenario.deferral, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
         let outcome = run_scenario(&scenario, Options::default());
         assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
         totals.add(&outcome);
@@ -231,18 +231,18 @@ fn connections_that_were_put_off_and_came_of_age_survive_whatever_a_node_dies_of
 }
 
 #[test]
-fn connections_that_are_put_off_for_ever_are_missed() {
-    // The checkers believe that connections are told at 400 ms; the nodes put them off for the whole run.
+fn endless_deferral_is_detected() {
+    // The checkers assume a deferral of 400 ms; the nodes defer for the whole run.
     let broken = SEEDS.flat_map(|seed| {
         let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
-        (scenario.put_off, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
-        run_scenario(&scenario, Options { sabotage: Some(Sabotage::LazyNodes), ..Options::default() }).problems
+        (scenario.deferral, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
+        run_scenario(&scenario, Options { sabotage: Some(Sabotage::EndlessDeferral), ..Options::default() }).problems
     });
-    assert!(broken.into_iter().any(|failure| failure.problem == Problem::Untold));
+    assert!(broken.into_iter().any(|failure| failure.problem == Problem::Unreplicated));
 }
 
 #[test]
-fn a_panic_is_a_broken_promise_like_others() {
+fn a_panic_is_a_violation_like_others() {
     let mut scenario = Scenario::generate(1, FaultSet::DEFAULT);
     scenario.conversations[0].client = usize::MAX;
     let outcome = run_scenario(&scenario, Options::default());
@@ -250,18 +250,18 @@ fn a_panic_is_a_broken_promise_like_others() {
 }
 
 #[test]
-fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
-    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
+fn corrupted_replicas_are_detected_and_repaired() {
+    for sabotage in [Sabotage::LostReplicas, Sabotage::AlteredReplicas, Sabotage::SpuriousReplicas] {
         let options = Options { sabotage: Some(sabotage), ..Options::default() };
         let (mut broken, mut repaired) = (0, 0);
         for seed in SEEDS {
             let outcome = run(seed, options);
             assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
-            broken += outcome.copies_broken;
-            repaired += outcome.copies_repaired;
+            broken += outcome.replicas_corrupted;
+            repaired += outcome.replicas_repaired;
         }
         assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
-        // What ended by itself in the meantime needs no repair.
+        // Connections that expired meanwhile need no repair.
         assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
     }
 }

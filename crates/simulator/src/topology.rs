@@ -7,8 +7,8 @@
 //!                fd00:1::/64   replication     fd00:2::/64
 //! ```
 //!
-//! IPv4 from inside leaves under the cluster's outside address; port 8080 of that address leads to host 0. IPv6 is
-//! routed as it is.
+//! IPv4 from inside leaves with the cluster's outside address; port 8080 of that address leads to host 0. IPv6 is
+//! routed untranslated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -32,7 +32,7 @@ pub(crate) const FORWARDED_PORT: u16 = 8080;
 pub(crate) const PREFIX_V4_BITS: u8 = 24;
 pub(crate) const PREFIX_V6_BITS: u8 = 64;
 
-/// Who a host is.
+/// The identity of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostConfig {
     pub(crate) mac: MacAddress,
@@ -101,7 +101,7 @@ pub(crate) fn host_config(host: usize) -> HostConfig {
     }
 }
 
-/// What a host sends that claims the shared addresses of its link.
+/// The announcement of a host that claims the shared addresses of its link.
 pub(crate) fn claims(host: usize) -> Vec<Vec<u8>> {
     let side = Side::of_host(host);
     let mac = host_mac(host);
@@ -111,7 +111,7 @@ pub(crate) fn claims(host: usize) -> Vec<Vec<u8>> {
     ]
 }
 
-/// What nodes track: their ports, and a host of each link as if it were a router.
+/// The tracked objects of nodes: their ports, and a host of each link in place of a router.
 pub(crate) fn tracking() -> TrackingConfig {
     let next_hops = [(Side::Inside, 0), (Side::Outside, OUTSIDE_FIRST)];
     let next_hops = next_hops.map(|(side, host)| Target::NextHop(side.port(), IpAddr::V4(host_config(host).v4)));
@@ -121,18 +121,18 @@ pub(crate) fn tracking() -> TrackingConfig {
     TrackingConfig { groups: vec![group], ..TrackingConfig::default() }
 }
 
-/// The ports whose links failures are detected over.
+/// The ports whose links carry failure detection.
 pub(crate) fn service_paths() -> [(PortId, PathId); 2] {
     [(Side::Inside, "inside"), (Side::Outside, "outside")].map(|(side, name)| (side.port(), PathId::of_name(name)))
 }
 
-/// Where a server of the outside link is reached from inside.
+/// The address of an outside server as seen from inside.
 pub(crate) fn server_address(server: usize, is_ipv6: bool, port: u16) -> SocketAddr {
     let config = host_config(OUTSIDE_FIRST + server);
     SocketAddr::new(if is_ipv6 { config.v6.into() } else { config.v4.into() }, port)
 }
 
-/// Where host 0 is reached from outside.
+/// The address of host 0 as seen from outside.
 pub(crate) const fn forwarded_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Side::Outside.v4(1)), FORWARDED_PORT)
 }

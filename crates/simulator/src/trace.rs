@@ -1,10 +1,10 @@
-//! What a run leaves behind: a digest of everything that happened, and lines to read if they are wanted.
+//! The record of a run: a digest of all events, and readable lines if requested.
 
 use flow::random::mix;
 use flow::wire::{self, Parsed};
 use flow::{Frame, Instant, PortId};
 
-/// Lines kept at most; the oldest go.
+/// The maximum number of lines; beyond it the oldest are dropped.
 const LINES_MAX: usize = 200_000;
 
 /// A record of a run.
@@ -19,7 +19,7 @@ impl Trace {
         Self { digest: 0, lines: keeps_lines.then(Default::default) }
     }
 
-    /// Notes that something happened: for the digest a number that stands for it, for readers a line.
+    /// Records an event: a number for the digest, a line for readers.
     pub(crate) fn note(&mut self, now: Instant, what: u64, line: impl FnOnce() -> String) {
         self.digest = mix(self.digest ^ now.as_nanos()).wrapping_add(mix(what));
         if let Some(lines) = &mut self.lines {
@@ -39,7 +39,7 @@ impl Trace {
     }
 }
 
-/// A number that stands for some bytes (FNV-1a).
+/// A hash of some bytes (FNV-1a).
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -37,8 +37,8 @@ fn encoder_config(config: &TunnelConfig, period: Period, seed: EncoderSeed) -> E
     let sampling = Sampling { period, ..config.sampling };
     let EncoderSeed { epoch, key } = seed;
     // Records come in order, and say what their payload is.
-    let remembers_plain = true;
-    EncoderConfig { cache_bytes: config.cache_bytes, sampling, epoch, key, remembers_plain, ..EncoderConfig::default() }
+    let caches_plain = true;
+    EncoderConfig { cache_bytes: config.cache_bytes, sampling, epoch, key, caches_plain, ..EncoderConfig::default() }
 }
 
 impl Caches {

@@ -120,7 +120,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
         granules_filled,
         granules_gone,
         openings,
-        blocks_remembered,
+        blocks_plain_cached,
     } = of;
     to.blocks_plain += blocks_plain;
     to.blocks_literal += blocks_literal;
@@ -133,7 +133,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
     to.granules_filled += granules_filled;
     to.granules_gone += granules_gone;
     to.openings += openings;
-    to.blocks_remembered += blocks_remembered;
+    to.blocks_plain_cached += blocks_plain_cached;
 }
 
 fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
@@ -146,7 +146,7 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
         check_failures,
         blocks_stale,
         granules_filled,
-        blocks_remembered,
+        blocks_plain_cached,
     } = of;
     to.blocks_literal += blocks_literal;
     to.blocks_encoded += blocks_encoded;
@@ -156,5 +156,5 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
     to.check_failures += check_failures;
     to.blocks_stale += blocks_stale;
     to.granules_filled += granules_filled;
-    to.blocks_remembered += blocks_remembered;
+    to.blocks_plain_cached += blocks_plain_cached;
 }

@@ -88,10 +88,10 @@ impl Link {
             encoder.confirm();
         }
         if self.open_again_at.take_if(|at| *at <= now).is_some() {
-            encoder.open_again();
+            encoder.reopen();
         }
         if self.report_again_at.take_if(|at| *at <= now).is_some() {
-            decoder.report_again();
+            decoder.restart_report();
         }
     }
 

@@ -11,7 +11,7 @@
 //!               1: the payload is a block with a shim
 //!               2: it stands for several packets; first comes how it is cut u8, bytes of payload of each u16, of header u16
 //!               4: the headers are to be remembered; before them comes the place, number (place · 8 + version)
-//!               8: the payload is as it was and is filed in the packet cache all the same (redundancy::Encoding::Remembered)
+//!               8: the payload is as it was and is filed in the packet cache all the same (redundancy::Encoding::PlainCached)
 //! kind 32, 33, 40: a packet with small headers ([`super::header`]), then payload or block; bits 1 and 8 as above
 //! ```
 //! A record may begin in one datagram and end in another, so none is too long for the path.
@@ -72,7 +72,7 @@ impl From<Encoding> for PayloadForm {
     fn from(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Plain => Self::Plain,
-            Encoding::Remembered => Self::Filed,
+            Encoding::PlainCached => Self::Filed,
             Encoding::Literal | Encoding::Encoded => Self::Coded,
         }
     }

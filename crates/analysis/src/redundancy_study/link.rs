@@ -20,7 +20,13 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) const fn new(codec: Codec, skips_encrypted: bool) -> Self {
-        Self { codec, skips_encrypted, encoders: [const { None }; 2], tables: [SampleTable::SEED; 2], wire: Vec::new() }
+        Self {
+            codec,
+            skips_encrypted,
+            encoders: [const { None }; 2],
+            tables: [SampleTable::PAPER; 2],
+            wire: Vec::new(),
+        }
     }
 
     /// Encodes a packet. Returns the bytes that go over the link for its payload, and how many are saved.
@@ -69,7 +75,7 @@ fn encoder(codec: &Codec, table: SampleTable) -> Option<Encoder> {
         epoch: 1,
         key: KEY,
         // As in the tunnel between gateways.
-        remembers_plain: true,
+        caches_plain: true,
     })
     .ok()
 }

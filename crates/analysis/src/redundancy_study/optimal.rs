@@ -1,8 +1,8 @@
-//! What could be saved at most: the estimate by a Bloom filter of RE, section 2.2, "Optimal".
+//! The maximum saving: the estimate of [RE] by a Bloom filter (section 2.2, "Optimal").
 //!
-//! Every window of every block in the cache is in a counting Bloom filter, so that every run of w bytes that was seen is
-//! found; where, the filter does not say, and the estimate takes it that runs that overlap here overlapped there. That makes it
-//! an upper bound. Eight hash functions and 16 counters for each byte of the cache: false positives stay under 0.1 %.
+//! A counting Bloom filter contains every window of every cached block, so every repeated run of w bytes is found. The
+//! filter has no positions, so the estimate assumes that runs that overlap here overlapped there; it is an upper bound.
+//! Eight hash functions and 16 counters for each byte of the cache keep false positives under 0.1 %.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use redundancy::wire::shim::{ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYT
 
 const HASH_FUNCTIONS: u64 = 8;
 const COUNTERS_PER_BYTE: usize = 16;
-/// A counter that has come so far stays there.
+/// The value at which a counter saturates.
 const COUNT_MAX: u8 = 15;
-/// The most that the estimator is made for; it takes eight times as much memory.
+/// The maximum cache size of the estimator; it takes eight times as much memory.
 pub const OPTIMAL_CACHE_BYTES_MAX: usize = 1 << 26;
 
-/// The estimator: blocks go in, what could be saved comes out.
+/// The estimator: blocks go in, the possible saving comes out.
 #[derive(Clone, Debug)]
 pub struct Optimal {
     rabin: Rabin,
@@ -31,7 +31,7 @@ pub struct Optimal {
 }
 
 impl Optimal {
-    /// For a cache of so many bytes, at most [`OPTIMAL_CACHE_BYTES_MAX`].
+    /// An estimator for a cache of `cache_bytes`, at most [`OPTIMAL_CACHE_BYTES_MAX`].
     #[must_use]
     pub fn new(cache_bytes: usize, window: Window) -> Self {
         let cache_bytes = cache_bytes.clamp(1, OPTIMAL_CACHE_BYTES_MAX);
@@ -46,8 +46,8 @@ impl Optimal {
         }
     }
 
-    /// Takes a block. Returns how many bytes of it an optimal encoder would save at most, shims and pointers paid as
-    /// `redundancy`'s cost; negative for a shim that gains nothing.
+    /// Adds a block. Returns the bytes of it that an optimal encoder would save at most, less shims and pointers at
+    /// the cost of `redundancy`; negative for a shim without gain.
     pub fn handle_block(&mut self, block: &[u8]) -> isize {
         let mut found = Found::default();
         let (counters, window_bytes) = (&self.counters, self.window_bytes);
@@ -60,8 +60,8 @@ impl Optimal {
         found.saved()
     }
 
-    /// The same of the block that was taken last, when what repeats within it counts too. That is no part of RE's bound,
-    /// which leaves it to compression; an encoder whose pointers may lead into the block itself saves it all the same.
+    /// The same for the last block, including repetitions within it. The paper's bound excludes those and leaves them
+    /// to compression; an encoder with pointers into the block itself saves them, too.
     #[must_use]
     pub const fn last_with_own(&self) -> isize {
         self.last_with_own
@@ -90,7 +90,7 @@ impl Optimal {
     }
 }
 
-/// The windows of a block that were found, joined where they overlap.
+/// The windows of a block that were found, merged where they overlap.
 #[derive(Default)]
 struct Found {
     matched: usize,
@@ -146,17 +146,17 @@ const fn change(counters: &mut [u8], place: usize, is_more: bool) {
 mod tests {
     use super::*;
 
-    fn block(seed: u32) -> [u8; 1000] {
+    fn block(number: u32) -> [u8; 1000] {
         std::array::from_fn(|at| {
-            let mixed = (seed * 1000 + at as u32).wrapping_mul(0x9e37_79b9);
+            let mixed = (number * 1000 + at as u32).wrapping_mul(0x9e37_79b9);
             ((mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b) >> 24) as u8
         })
     }
 
     #[test]
-    fn what_was_seen_is_saved_but_for_a_pointer_until_it_is_evicted() {
+    fn seen_bytes_are_saved_except_for_a_pointer_until_eviction() {
         let mut optimal = Optimal::new(3000, Window::DEFAULT);
-        assert_eq!(optimal.handle_block(&block(0)), -4, "nothing was seen before");
+        assert_eq!(optimal.handle_block(&block(0)), -4, "nothing was cached before");
         assert_eq!(optimal.handle_block(&block(0)), 1000 - 18);
         let mut part = block(99);
         part[300..400].copy_from_slice(&block(0)[700..800]);

@@ -142,7 +142,7 @@ impl Step {
             state: state_name(original.protocol, &connection.protocol),
             original,
             master: connection.owner,
-            is_copy: connection.flags & flags::COPY != 0,
+            is_copy: connection.flags & flags::REPLICA != 0,
         }
     }
 

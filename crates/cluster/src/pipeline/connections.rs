@@ -152,7 +152,7 @@ impl Connections {
     /// This node becomes master of a connection that it knows as well as its former master did.
     pub(super) fn take_over_shared(&mut self, now: Instant, slot: Slot) {
         let connection = record_mut(&mut self.table, slot);
-        connection.flags &= !flags::COPY;
+        connection.flags &= !flags::REPLICA;
         connection.take_over(self.node);
         if let Some(sharing) = &mut self.sharing {
             sharing.note_update(now, slot);

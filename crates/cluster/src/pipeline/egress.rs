@@ -18,7 +18,7 @@ pub(super) fn send<E: Edge>(
 ) -> Result<Disposition, DropReason> {
     match verdict {
         Verdict::Forward => Ok(forward(now, packet, observation, edge)),
-        Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
+        Verdict::SendBack => Ok(Disposition::Transmit(packet.frame.ingress)),
         Verdict::Queued => Ok(Disposition::Consumed),
         Verdict::Drop(reason) => Err(reason),
     }

@@ -30,7 +30,7 @@ pub(super) fn expire(
         let Connections { node, table, tracker, .. } = &mut *connections;
         let connection = record_mut(table, slot);
         // A copy that this node has become master of ends like a connection of its own: nobody else would end it.
-        if connection.flags & flags::COPY != 0 && connection.owner != *node {
+        if connection.flags & flags::REPLICA != 0 && connection.owner != *node {
             let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
             let look_again_at = match copies(connection.owner) {
                 CopyExpiry::PutOff(delay) => now + delay,

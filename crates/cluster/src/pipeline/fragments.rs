@@ -1,6 +1,6 @@
 //! Fragments: the first goes the way of a whole packet, the others after it (see [`flow::fragments`]).
 
-use flow::fragments::{Fate, Look, Way};
+use flow::fragments::{FirstOutcome, FragmentAction, FragmentRoute};
 use flow::table::Slot;
 use flow::wire::{Fragment, Headers, Packet, Transport};
 use flow::{Direction, Disposition, DropReason, Instant, Tuple};
@@ -27,10 +27,10 @@ impl Pipeline {
         let fragment = Fragment::of(packet)?;
         let look = self.fragments.handle_fragment(arrival.now, &fragment, packet.frame);
         let disposition = match look {
-            Ok(Look::First) => self.handle_first_fragment(arrival, packet, &fragment, edge),
-            Ok(Look::Follows(way)) => self.follow_first_fragment(arrival.now, packet, &fragment, &way, edge),
-            Ok(Look::Held) => Ok(Disposition::Consumed),
-            Ok(Look::Elsewhere(worker)) => {
+            Ok(FragmentAction::First) => self.handle_first_fragment(arrival, packet, &fragment, edge),
+            Ok(FragmentAction::Follows(way)) => self.follow_first_fragment(arrival.now, packet, &fragment, &way, edge),
+            Ok(FragmentAction::Held) => Ok(Disposition::Consumed),
+            Ok(FragmentAction::OtherWorker(worker)) => {
                 self.connections.observe(Step::HandedOver(worker));
                 Ok(self.connections.shard.hand_to(worker, packet))
             }
@@ -57,7 +57,7 @@ impl Pipeline {
                 if found.is_none()
                     && let Some(worker) = self.connections.shard.worker_of_fragments(&incoming)
                 {
-                    self.fragments.note_first(fragment, Fate::Elsewhere(worker));
+                    self.fragments.note_first(fragment, FirstOutcome::OtherWorker(worker));
                     self.connections.observe(Step::HandedOver(worker));
                     return Ok(self.connections.shard.hand_to(worker, packet));
                 }
@@ -65,15 +65,15 @@ impl Pipeline {
                 if disposition == Ok(Disposition::Consumed)
                     && is_first_reply_awaited(&self.connections, &incoming.tuple)
                 {
-                    self.fragments.note_first(fragment, Fate::KeptBack);
+                    self.fragments.note_first(fragment, FirstOutcome::Waiting);
                     return disposition;
                 }
                 disposition
             }
         };
         let fate = match disposition {
-            Err(reason) | Ok(Disposition::Drop(reason)) => Fate::Refused(reason),
-            Ok(_) => Fate::Passed(Way {
+            Err(reason) | Ok(Disposition::Drop(reason)) => FirstOutcome::Dropped(reason),
+            Ok(_) => FirstOutcome::Passed(FragmentRoute {
                 incoming: incoming.tuple,
                 outgoing: packet.headers.tuple,
                 sequence_base: sequence_base(&incoming, fragment),
@@ -89,7 +89,7 @@ impl Pipeline {
         now: Instant,
         packet: &mut Packet<'_, '_>,
         fragment: &Fragment,
-        way: &Way,
+        way: &FragmentRoute,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         self.connections.observe(Step::FollowsFirstFragment);
@@ -130,12 +130,12 @@ impl Pipeline {
 /// The packet that was consumed is a first reply that is kept back until a backup knows the connection: only then
 /// has a packet of the reply direction gone by without the connection being marked as answered.
 fn is_first_reply_awaited(connections: &Connections, incoming: &Tuple) -> bool {
-    use flow::connection::flags::{COPY, REPLIED};
-    let is_unanswered = |slot: Slot| record(&connections.table, slot).flags & (REPLIED | COPY) == 0;
+    use flow::connection::flags::{REPLICA, REPLIED};
+    let is_unanswered = |slot: Slot| record(&connections.table, slot).flags & (REPLIED | REPLICA) == 0;
     matches!(connections.lookup(incoming), Some((slot, Direction::Reply)) if is_unanswered(slot))
 }
 
-/// See [`Way::sequence_base`]: what the segment would end at, had it neither header nor data.
+/// See [`FragmentRoute::sequence_base`]: what the segment would end at, had it neither header nor data.
 fn sequence_base(headers: &Headers, fragment: &Fragment) -> Option<u32> {
     let Transport::Tcp(segment) = headers.transport else { return None };
     let header_bytes = headers.payload_offset.saturating_sub(headers.l4_offset);

@@ -482,7 +482,7 @@ impl Pipeline {
     /// afresh, as a copy's.
     pub fn keep_as_copy(&mut self, slot: Slot) {
         if let Some(connection) = self.connections.table.get_mut(slot) {
-            connection.flags |= flags::COPY;
+            connection.flags |= flags::REPLICA;
         }
     }
 

@@ -103,7 +103,7 @@ impl Pipeline {
         let (connections, now) = (&mut self.connections, arrival.now);
         let known = record(&connections.table, slot);
         let (previous_state, master) = (known.protocol.state, known.owner);
-        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
+        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::REPLICA) == 0;
         if is_first_reply && edge.holds_first_reply(now, slot, packet) {
             connections.observe(Step::HeldForBackup);
             return Ok(Disposition::Consumed);

@@ -6,7 +6,7 @@
 
 use flow::Instant;
 use flow::table::Slot;
-use network_functions::function::{CloseReason, Judgement};
+use network_functions::function::{CloseReason, ReevaluationOutcome};
 
 use super::connections::Connections;
 
@@ -66,7 +66,7 @@ impl Reevaluation {
 /// Judges a connection by the chain, and ends it if it is not allowed any more. True if so.
 fn reevaluate(connections: &mut Connections, now: Instant, slot: Slot) -> bool {
     let Some(connection) = connections.table.get_mut(slot) else { return false };
-    let ends = connections.functions.chain.reevaluate(connection) == Judgement::Ends;
+    let ends = connections.functions.chain.reevaluate(connection) == ReevaluationOutcome::Denied;
     if ends {
         // Peers accept the end of a connection only from its master.
         connections.claim(now, slot);

@@ -61,7 +61,7 @@ impl Replicas<'_> {
         if self.is_refused(from, &copy, known_as_original) {
             return Applied::Ended;
         }
-        copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
+        copy.flags = copy.flags & !flags::UNSEEN | flags::REPLICA;
         if let Some(slot) = known_as_original {
             let connection = record(&self.connections.table, slot);
             if !prevails(from, copy.version, connection) {
@@ -198,7 +198,7 @@ impl Replicas<'_> {
             let slot = self.connections.table.next_occupied(next)?;
             let connection = record(&self.connections.table, slot);
             let is_remnant = connection.owner == from
-                && connection.flags & flags::COPY != 0
+                && connection.flags & flags::REPLICA != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
             match remnants {
                 _ if !is_remnant => {}

@@ -19,9 +19,9 @@ pub(super) fn advance(
 ) -> (Advance, bool) {
     let Connections { node, table, tracker, functions, forwarded_elsewhere, counters, .. } = &mut *connections;
     let connection = record_mut(table, slot);
-    let taken_over = connection.flags & flags::COPY != 0;
+    let taken_over = connection.flags & flags::REPLICA != 0;
     if taken_over {
-        connection.flags &= !flags::COPY;
+        connection.flags &= !flags::REPLICA;
         tracker.take_over(connection.original.protocol, &mut connection.protocol);
         counters.taken_over += 1;
     } else if connection.owner == *node && forwarded_elsewhere.concerns(now, tracker, connection) {
@@ -58,7 +58,7 @@ pub(super) fn advance_plain(
 ) -> bool {
     let Connections { node, table, tracker, functions, forwarded_elsewhere, .. } = &mut *connections;
     let connection = record_mut(table, slot);
-    if connection.owner != *node || connection.flags & flags::COPY != 0 {
+    if connection.owner != *node || connection.flags & flags::REPLICA != 0 {
         return false;
     }
     if forwarded_elsewhere.concerns(now, tracker, connection) {

@@ -1,12 +1,12 @@
-//! What was missed is found: the kernel's table is read and compared with what is known.
+//! Detects missed changes: reads the kernel's table and compares it with the mirror.
 //!
 //! ```text
-//!  events lost ─► wanted ─► running (entries are compared as they come) ─► ended ─► what was not seen is asked after, one by
-//!      ▲            ▲                                                        │       one, before it is told to have ended
+//!  events lost ─► wanted ─► running (entries are compared as they come) ─► ended ─► each unseen connection is queried from
+//!      ▲            ▲                                                        │       the kernel before it is replicated as ended
 //!      │            └────────── failed, interrupted, or events lost again ───┘
 //! ```
-//! A dump is read while events go on coming, so that it proves what is there and not what is not: only the kernel's answer
-//! for the very connection does.
+//! Events continue during a dump, so a dump proves the presence of a connection but not its absence: only the kernel's
+//! reply to a query for that connection does.
 
 use core::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::config::{Mode, SyncRole};
 use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
 
-/// A dump that failed is begun again after this long, doubled each time,
+/// The delay before a failed dump is repeated, doubled each time,
 const AGAIN_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 
-/// What a full table left out is looked for when one part in so many of it is free.
-const ROOM_AGAIN: u32 = 16;
+/// A dump looks for connections that a full table rejected when one part in so many of it is free.
+const FREE_SHARE_MIN: u32 = 16;
 
 impl Connections {
     pub(crate) fn events_lost(&mut self, now: Instant) {
@@ -44,15 +44,15 @@ impl Connections {
         }
     }
 
-    /// There is room again for what was left out.
+    /// The mirror has room again for connections that it rejected.
     pub(crate) fn note_room(&mut self) {
-        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / ROOM_AGAIN {
+        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / FREE_SHARE_MIN {
             self.lacks_room = false;
             self.want_dump(Instant::ZERO);
         }
     }
 
-    /// The kernel's table is to be compared with what is known, whether anything was missed or not.
+    /// Requests a dump, whether changes were missed or not.
     pub(crate) fn want_dump(&mut self, now: Instant) {
         if !self.dump.is_due() {
             (self.dump.is_wanted, self.dump.wanted_at) = (true, now);
@@ -76,11 +76,11 @@ impl Connections {
             None if !self.dump.ended.is_empty() && self.dump.ended.contains(&self.ended_name(entry)) => {}
             None if self.dump.is_initialised => {
                 let began = self.counters.began;
-                self.came(now, entry, false);
+                self.add_own(now, entry, false);
                 self.counters.repaired += self.counters.began - began;
             }
-            // Who gets its packets is not known, unless this node gets them all.
-            None => self.came(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
+            // It is unknown which node gets its packets, unless this node gets them all.
+            None => self.add_own(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
         }
     }
 
@@ -88,7 +88,7 @@ impl Connections {
         (self.mirror.hash(&entry.original, entry.zone), entry.id.unwrap_or(0))
     }
 
-    /// The kernel has ended a connection.
+    /// Records that the kernel has ended a connection.
     pub(crate) fn note_ended(&mut self, entry: &Entry) {
         if self.dump.is_running {
             let (hash, id) = self.ended_name(entry);
@@ -107,7 +107,7 @@ impl Connections {
         }
     }
 
-    /// The kernel's word of a connection that is known, by a dump or an answer: nothing has happened to it just now.
+    /// Compares a known connection with the kernel's entry from a dump or a query, without an event.
     pub(crate) fn compare(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let (dump, node) = (self.dump.number(), self.node);
         let Some(record) = self.mirror.get_mut(handle) else { return };
@@ -122,21 +122,21 @@ impl Connections {
             record.id = entry.id.unwrap_or(record.id);
             record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
             if is_changed {
-                // Nothing but packets can have changed it.
+                // Only packets can have changed it.
                 record.set(flag::UNSEEN, false);
                 self.counters.repaired += 1;
-                self.tell(handle);
+                self.replicate(handle);
             }
         } else if is_own {
             let version = record.version;
-            self.moved_on(now, handle, entry);
+            self.update_from_kernel(now, handle, entry);
             let is_changed = self.mirror.get(handle).is_some_and(|record| record.version != version);
             self.counters.repaired += u64::from(is_changed);
         } else if record.is_any(flag::GONE) {
             record.set(flag::IN_KERNEL, true);
         } else if is_ahead(record, entry) {
             self.counters.repaired += 1;
-            self.moved_on(now, handle, entry);
+            self.update_from_kernel(now, handle, entry);
         } else if !record.is_any(flag::IN_KERNEL) || is_behind(record, entry) {
             record.set(flag::IN_KERNEL, true);
             self.queue(handle, flag::DIRTY);
@@ -148,18 +148,18 @@ impl Connections {
         self.dump.ended.clear();
         if result == DumpResult::Failed {
             self.events.push(now, SyncEvent::DumpFailed);
-            return self.dump_again(now);
+            return self.restart_dump(now);
         }
         self.counters.dumps += 1;
         self.ask_after_unseen();
         self.dump.is_initialised = true;
         if result == DumpResult::Interrupted || self.dump.was_overrun {
-            return self.dump_again(now);
+            return self.restart_dump(now);
         }
         self.dump.failures = 0;
     }
 
-    fn dump_again(&mut self, now: Instant) {
+    fn restart_dump(&mut self, now: Instant) {
         let delay = (AGAIN_MIN * (1 << self.dump.failures.min(8))).min(AGAIN_MAX);
         self.dump.failures += 1;
         (self.dump.is_wanted, self.dump.wanted_at) = (true, now + delay);
@@ -179,7 +179,7 @@ impl Connections {
         }
     }
 
-    /// Once nothing is left to find out after events were lost.
+    /// Reports recovery once all changes missed by lost events are known.
     pub(crate) fn note_recovered(&mut self, now: Instant) {
         let is_over = self.counters.overruns > self.counters.recoveries
             && self.dump.is_initialised
@@ -193,16 +193,16 @@ impl Connections {
     }
 }
 
-/// Whether the kernel does not have the state that a copy's master told.
+/// Whether the kernel lacks the state that a replica's owner sent.
 fn is_behind(record: &Record, entry: &Entry) -> bool {
     entry.tcp().is_some_and(|info| record.tcp_state().is_some_and(|state| state != info.state))
 }
 
-/// Whether the kernel has seen something of a copy that its master has not told: what cannot be taken back is further on.
+/// Whether the kernel's entry of a replica is ahead of its owner's state: permanent bits or later states.
 fn is_ahead(record: &Record, entry: &Entry) -> bool {
     let known = record.status();
     let lasting = Status::SEEN_REPLY.union(Status::ASSURED);
     let is_more = entry.status.is_some_and(|status| status.without(known).intersects(lasting));
     let state = entry.tcp().map(|info| info.state);
-    is_more || super::told::is_further(record.protocol(), state, record.tcp_state())
+    is_more || super::updates::is_further(record.protocol(), state, record.tcp_state())
 }

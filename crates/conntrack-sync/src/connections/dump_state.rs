@@ -1,23 +1,24 @@
-//! How reading the kernel's table stands.
+//! The state of reading the kernel's table.
 
 use alloc::collections::BTreeSet;
 
 use flow::Instant;
 
-/// Connections that end during a dump, remembered at most; when there are more, there is another dump.
+/// The maximum number of connections recorded as ended during a dump; beyond it, another dump follows.
 const ENDED_MAX: usize = 1 << 16;
+
 /// How a dump ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DumpResult {
-    /// All was told.
+    /// The whole table was read.
     Complete,
-    /// The table was rebuilt meanwhile: something may have been left out.
+    /// The table was resized meanwhile: entries may be missing.
     Interrupted,
     /// It could not be read.
     Failed,
 }
 
-/// How reading the kernel's table stands.
+/// The state of reading the kernel's table.
 #[derive(Debug, Default)]
 pub(crate) struct DumpState {
     pub(super) is_wanted: bool,
@@ -27,10 +28,10 @@ pub(crate) struct DumpState {
     /// Events were lost since it began.
     pub(super) was_overrun: bool,
     pub(super) number: u8,
-    /// All that was in the kernel was read at least once.
+    /// Whether the whole table has been read at least once.
     pub(crate) is_initialised: bool,
     pub(super) repaired_before: u64,
-    /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
+    /// Connections that ended since the dump began: the dump lags behind and may still contain them.
     pub(super) ended: BTreeSet<(u32, u32)>,
 }
 
@@ -39,18 +40,18 @@ impl DumpState {
         Self { is_wanted: true, number: 1, ..Self::default() }
     }
 
-    /// The mark of what is seen now.
+    /// The number of the current dump, which marks the entries seen.
     pub(crate) const fn number(&self) -> u8 {
         self.number
     }
 
-    /// A connection with this name (and this hash) has ended.
+    /// Whether a connection with this name (and this hash) has ended.
     pub(crate) fn note_ended(&mut self, id: u32, hash: u32) {
         if !self.is_running {
             return;
         }
         if self.ended.len() >= ENDED_MAX {
-            // One more dump shows what is there.
+            // Another dump finds the missed changes.
             self.was_overrun = true;
         } else {
             self.ended.insert((hash, id));

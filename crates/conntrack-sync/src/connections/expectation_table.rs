@@ -1,4 +1,4 @@
-//! The expectations of this node's connections as a conntrackd knows them: by themselves, under handles of their own.
+//! The expectations of this node's connections with the handles that conntrackd needs: it treats them separately.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use flow::netfilter::{Expectation, Tuple};
 use replication::Handle;
 
-/// The most expectations of this node's that a conntrackd is told of; further ones are left out, and counted.
-pub(crate) const EXPECTATIONS_TOLD_MAX: u32 = 1 << 16;
+/// The maximum number of this node's expectations replicated to conntrackd; further ones are omitted, and counted.
+pub(crate) const EXPECTATIONS_REPLICATED_MAX: u32 = 1 << 16;
 
-/// What an expectation is known by: nobody announces the same twice.
+/// The key of an expectation, which is unique.
 type Name = (u16, Tuple, Tuple);
 
 fn name(expectation: &Expectation) -> Name {
@@ -43,7 +43,7 @@ impl ExpectationTable {
             None => {
                 let slot = match self.free.pop() {
                     Some(slot) => slot,
-                    None if (self.slots.len() as u32) < EXPECTATIONS_TOLD_MAX => {
+                    None if (self.slots.len() as u32) < EXPECTATIONS_REPLICATED_MAX => {
                         self.slots.push(None);
                         self.slots.len() as u32 - 1
                     }

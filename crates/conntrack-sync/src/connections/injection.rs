@@ -1,20 +1,19 @@
-//! What the kernel is to be told: requests in batches, and what becomes of them.
+//! Requests to the kernel, in batches, and the handling of their results.
 //!
-//! A connection waits at most once, and only its slot does: whatever is asked of the kernel is the newest state at the time
-//! when it is asked.
+//! The queue contains a connection at most once, by its slot: a request carries the state at the time of sending.
 //!
-//! A backup lets requests wait for 20 ms at least, and twice that at most: a connection that opens and closes within
-//! that time costs one request instead of two, or none. A closed connection that its kernel never had is created there only when
-//! the backup becomes primary, after all others. No failover is detected sooner than that, and the role's change ends the wait.
+//! A backup delays requests by 20 ms to 40 ms: a connection that opens and closes within that time costs one request
+//! instead of two, or none. A closed connection that the backup's kernel never had is created there only when the backup
+//! becomes primary, after all others. No failover is detected sooner than that, and a change of the role ends the delay.
 //!
-//! | refused | because | then |
+//! | refused | reason | reaction |
 //! |---|---|---|
 //! | create | it exists | it is updated instead |
 //! | update | it is missing | it is created instead |
-//! | update | of anything else | it is deleted and created, once |
-//! | create | the table is full | again after a while, the longer the more often that was so |
-//! | delete | it is missing | all is well |
-//! | anything | of anything else | counted, named, again after a while |
+//! | update | another reason | it is deleted and created, once |
+//! | create | the table is full | retry with increasing delay |
+//! | delete | it is missing | none |
+//! | any | another reason | counted, reported, retried |
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,35 +24,35 @@ use flow::Instant;
 use flow::netfilter::{Entry, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 use replication::Handle;
 
-use super::injection_queue::{Answer, Asked, Outstanding};
-use super::{Connections, Touched, ends_s};
+use super::injection_queue::{Outstanding, RequestKind, RequestResult};
+use super::{ConnectionChange, Connections, ends_s};
 use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
 use crate::request::{KernelAction, KernelRefusal, KernelRequest, RequestToken};
 
-/// The most requests of one batch.
+/// The maximum number of requests in one batch.
 pub const KERNEL_REQUESTS_MAX: usize = 64;
-/// A connection and its expectations need so many requests at most.
+/// The maximum number of requests for a connection and its expectations.
 const REQUESTS_OF_ONE_MAX: usize = 2 + 2 * replication::representation::kernel::EXPECTATIONS_MAX;
-/// Slots taken off the queue for one batch.
+/// The maximum number of slots taken from the queue for one batch.
 const POPPED_MAX: usize = 4096;
-/// Create and update may be refused in turn so often before it is held to be a conflict.
+/// The number of alternating refusals of create and update after which they count as a conflict.
 const ALTERNATIONS_MAX: u8 = 4;
-/// What the kernel refused is tried again after this long, doubled with each refusal,
+/// The delay before a refused request is retried, doubled with each refusal,
 const RETRY_MIN: Duration = Duration::from_millis(20);
 /// up to this.
 const RETRY_MAX: Duration = Duration::from_secs(20);
-/// A full table counts as so many refusals at once: it will not be empty in a moment.
+/// The number of refusals that a full table counts as: it will not be empty soon.
 const FULL_REFUSALS: u8 = 5;
-/// No peer may have the kernel keep a connection for longer: a month.
+/// The maximum timeout that a peer may set in the kernel: a month.
 const TIMEOUT_MAX_S: u32 = 30 * 86_400;
-/// An end that the kernel refuses so often is given up; a dump finds what is left.
+/// The number of refusals after which a deletion is abandoned; a dump finds the rest.
 const DELETE_TRIES_MAX: u8 = 8;
 
 const _: () = assert!(REQUESTS_OF_ONE_MAX <= KERNEL_REQUESTS_MAX);
 
 impl Connections {
-    /// When the kernel is to be asked something next.
+    /// The time of the next request to the kernel.
     pub(crate) fn next_request_at(&self) -> Option<Instant> {
         let queue = &self.queue;
         let waiting = match (queue.ring.is_empty(), self.delays_requests() && queue.ripe == 0) {
@@ -64,12 +63,12 @@ impl Connections {
         waiting.into_iter().chain(queue.retry_at()).min()
     }
 
-    /// Connections that wait for the kernel though they have waited long enough.
+    /// Connections that wait for the kernel although their delay is over.
     pub(crate) fn overdue(&self) -> usize {
         if self.delays_requests() { self.queue.ripe + self.queue.outstanding.len() } else { self.queue.pending() }
     }
 
-    /// The connection waits for its turn, unless it waits to be tried again.
+    /// Queues the connection, unless it waits for a retry.
     pub(crate) fn queue(&mut self, handle: Handle, reason: u32) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.set(reason, true);
@@ -106,10 +105,10 @@ impl Connections {
         }
     }
 
-    /// Fills a batch; false when there is nothing to ask.
+    /// Fills a batch; returns false when there are no requests.
     pub(crate) fn poll_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {
         batch.clear();
-        // Whoever polls again without having said that the last batch is done has done it.
+        // Polling the next batch implies that the last one is done.
         self.requests_done(now);
         self.take_up_retries(now);
         self.queue.ripen(now, self.delays_requests());
@@ -131,21 +130,21 @@ impl Connections {
         record.set(flag::QUEUED, false);
         let generation = record.generation;
         let is_in_kernel = record.is_any(flag::IN_KERNEL);
-        let mut ask = |asked: Asked, action: KernelAction| {
+        let mut ask = |asked: RequestKind, action: KernelAction| {
             let token = RequestToken { batch: self.queue.batch, index: self.queue.outstanding.len() as u32 };
-            self.queue.outstanding.push(Outstanding { handle, generation, asked, answer: Answer::None });
+            self.queue.outstanding.push(Outstanding { handle, generation, asked, answer: RequestResult::None });
             batch.push(KernelRequest { token, action });
         };
         if record.is_any(flag::GONE) {
             if is_in_kernel {
-                ask(Asked::Delete, KernelAction::Delete(record.entry()));
+                ask(RequestKind::Delete, KernelAction::Delete(record.entry()));
             } else {
-                self.drop_copy(handle);
+                self.drop_replica(handle);
             }
             return;
         }
         if record.is_any(flag::VERIFY) {
-            ask(Asked::Get, KernelAction::Get { tuple: record.original(), zone: record.zone_of_original() });
+            ask(RequestKind::Get, KernelAction::Get { tuple: record.original(), zone: record.zone_of_original() });
             return;
         }
         if !record.is_any(flag::DIRTY) || (!is_in_kernel && !may_create) {
@@ -160,19 +159,19 @@ impl Connections {
         let entry = to_inject(record, floor_s);
         record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         if replaces {
-            ask(Asked::DeleteFirst, KernelAction::Delete(entry.clone()));
+            ask(RequestKind::DeleteFirst, KernelAction::Delete(entry.clone()));
         }
         if is_in_kernel && !replaces {
-            ask(Asked::Update, KernelAction::Update(entry));
+            ask(RequestKind::Update, KernelAction::Update(entry));
         } else {
-            ask(Asked::Create, KernelAction::Create(entry));
+            ask(RequestKind::Create, KernelAction::Create(entry));
         }
         let Some(rare) = record.rare.as_deref_mut().filter(|rare| rare.expectations != rare.injected) else { return };
         for gone in rare.injected.iter().filter(|injected| !rare.expectations.contains(injected)) {
-            ask(Asked::Expectation, KernelAction::DeleteExpectation(Box::new(gone.clone())));
+            ask(RequestKind::Expectation, KernelAction::DeleteExpectation(Box::new(gone.clone())));
         }
         for new in rare.expectations.iter().filter(|expected| !rare.injected.contains(expected)) {
-            ask(Asked::Expectation, KernelAction::CreateExpectation(Box::new(new.clone())));
+            ask(RequestKind::Expectation, KernelAction::CreateExpectation(Box::new(new.clone())));
         }
         rare.injected.clone_from(&rare.expectations);
     }
@@ -186,13 +185,13 @@ impl Connections {
 
     pub(crate) fn refused(&mut self, token: RequestToken, refusal: KernelRefusal) {
         if let Some(outstanding) = self.outstanding(token) {
-            outstanding.answer = Answer::Refused(refusal);
+            outstanding.answer = RequestResult::Refused(refusal);
         }
     }
 
     pub(crate) fn found(&mut self, now: Instant, token: RequestToken, entry: Option<&Entry>) {
         let Some(outstanding) = self.outstanding(token) else { return };
-        outstanding.answer = Answer::Found;
+        outstanding.answer = RequestResult::Found;
         let (handle, generation) = (outstanding.handle, outstanding.generation);
         self.queue.counters.asked += 1;
         let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else { return };
@@ -202,13 +201,13 @@ impl Connections {
             Some(entry) => self.verified_there(now, handle, entry),
             None => self.verified_gone(now, handle),
         }
-        // What was to be told before it was to be asked after.
+        // A pending change precedes the query.
         if self.mirror.get(handle).is_some_and(|record| record.is_any(flag::DIRTY | flag::GONE)) {
             self.queue(handle, 0);
         }
     }
 
-    /// What was asked and not refused is done.
+    /// Completes the requests that were not refused.
     pub(crate) fn requests_done(&mut self, now: Instant) {
         let mut outstanding = core::mem::take(&mut self.queue.outstanding);
         for Outstanding { handle, generation, asked, answer } in outstanding.drain(..) {
@@ -216,10 +215,10 @@ impl Connections {
                 continue;
             };
             match answer {
-                Answer::Refused(refusal) => self.handle_refusal(now, handle, asked, refusal),
-                Answer::Found => {}
-                Answer::None if asked == Asked::Get => self.retry(now, handle),
-                Answer::None => {
+                RequestResult::Refused(refusal) => self.handle_refusal(now, handle, asked, refusal),
+                RequestResult::Found => {}
+                RequestResult::None if asked == RequestKind::Get => self.retry(now, handle),
+                RequestResult::None => {
                     let was_refused = record.is_any(flag::REFUSED);
                     record.set(flag::REFUSED, false);
                     record.refusals = 0;
@@ -231,11 +230,11 @@ impl Connections {
         self.queue.outstanding = outstanding;
     }
 
-    fn handle_done(&mut self, now: Instant, handle: Handle, asked: Asked) {
+    fn handle_done(&mut self, now: Instant, handle: Handle, asked: RequestKind) {
         let counters = &mut self.queue.counters;
         let Some(record) = self.mirror.get_mut(handle) else { return };
         match asked {
-            Asked::Create => {
+            RequestKind::Create => {
                 counters.created += 1;
                 record.id = 0;
                 record.set(flag::IN_KERNEL, true);
@@ -246,49 +245,51 @@ impl Connections {
                     self.events.push(now, SyncEvent::InjectionWorks);
                 }
             }
-            Asked::Update => {
+            RequestKind::Update => {
                 counters.updated += 1;
                 record.dump = self.dump.number();
                 counters.refreshed += u64::from(record.is_any(flag::REFRESH));
             }
-            Asked::Delete => {
+            RequestKind::Delete => {
                 counters.deleted += 1;
-                self.drop_copy(handle);
+                self.drop_replica(handle);
                 return;
             }
-            Asked::DeleteFirst => {
+            RequestKind::DeleteFirst => {
                 counters.deleted += 1;
                 record.set(flag::IN_KERNEL | flag::FOUND, false);
             }
-            Asked::Get => {}
-            Asked::Expectation => counters.expectations += 1,
+            RequestKind::Get => {}
+            RequestKind::Expectation => counters.expectations += 1,
         }
         if let Some(record) = self.mirror.get_mut(handle) {
             record.set(flag::REFRESH, false);
         }
     }
 
-    fn handle_refusal(&mut self, now: Instant, handle: Handle, asked: Asked, refusal: KernelRefusal) {
+    fn handle_refusal(&mut self, now: Instant, handle: Handle, asked: RequestKind, refusal: KernelRefusal) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let is_expected = match (asked, refusal) {
-            (Asked::Create, KernelRefusal::Exists) if record.refusals < ALTERNATIONS_MAX => {
+            (RequestKind::Create, KernelRefusal::Exists) if record.refusals < ALTERNATIONS_MAX => {
                 record.set(flag::IN_KERNEL | flag::FOUND, true);
                 true
             }
-            (Asked::Update, KernelRefusal::Missing) if record.refusals < ALTERNATIONS_MAX => {
+            (RequestKind::Update, KernelRefusal::Missing) if record.refusals < ALTERNATIONS_MAX => {
                 record.set(flag::IN_KERNEL | flag::FOUND, false);
                 record.rare.iter_mut().for_each(|rare| rare.injected.clear());
                 true
             }
-            (Asked::DeleteFirst, KernelRefusal::Missing) => return record.set(flag::IN_KERNEL | flag::FOUND, false),
-            (Asked::Delete, KernelRefusal::Missing) => return self.drop_copy(handle),
-            (Asked::Get, KernelRefusal::Missing) => {
+            (RequestKind::DeleteFirst, KernelRefusal::Missing) => {
+                return record.set(flag::IN_KERNEL | flag::FOUND, false);
+            }
+            (RequestKind::Delete, KernelRefusal::Missing) => return self.drop_replica(handle),
+            (RequestKind::Get, KernelRefusal::Missing) => {
                 record.set(flag::VERIFY, false);
                 self.queue.counters.asked += 1;
                 return self.verified_gone(now, handle);
             }
-            // A dump finds what the kernel has.
-            (Asked::Expectation, KernelRefusal::Exists | KernelRefusal::Missing) => return,
+            // A dump finds the kernel's state.
+            (RequestKind::Expectation, KernelRefusal::Exists | KernelRefusal::Missing) => return,
             _ => false,
         };
         if is_expected {
@@ -299,19 +300,21 @@ impl Connections {
         self.give_way_to_refusal(now, handle, asked, refusal);
     }
 
-    fn give_way_to_refusal(&mut self, now: Instant, handle: Handle, asked: Asked, refusal: KernelRefusal) {
+    fn give_way_to_refusal(&mut self, now: Instant, handle: Handle, asked: RequestKind, refusal: KernelRefusal) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         match asked {
-            Asked::Expectation => return,
-            Asked::Delete if record.refusals >= DELETE_TRIES_MAX => {
+            RequestKind::Expectation => return,
+            RequestKind::Delete if record.refusals >= DELETE_TRIES_MAX => {
                 self.queue.counters.deletions_given_up += 1;
-                return self.drop_copy(handle);
+                return self.drop_replica(handle);
             }
-            Asked::Update if record.refusals < ALTERNATIONS_MAX && !matches!(refusal, KernelRefusal::NotPermitted) => {
+            RequestKind::Update
+                if record.refusals < ALTERNATIONS_MAX && !matches!(refusal, KernelRefusal::NotPermitted) =>
+            {
                 record.refusals += 1;
                 return self.queue(handle, flag::DIRTY | flag::REPLACE);
             }
-            Asked::Create => {
+            RequestKind::Create => {
                 record.set(flag::IN_KERNEL | flag::FOUND, false);
                 record.rare.iter_mut().for_each(|rare| rare.injected.clear());
                 if !record.is_any(flag::REFUSED) {
@@ -327,23 +330,23 @@ impl Connections {
                     record.refusals = record.refusals.max(FULL_REFUSALS);
                 }
             }
-            Asked::Update | Asked::DeleteFirst => record.set(flag::DIRTY, true),
-            Asked::Delete | Asked::Get => {}
+            RequestKind::Update | RequestKind::DeleteFirst => record.set(flag::DIRTY, true),
+            RequestKind::Delete | RequestKind::Get => {}
         }
         self.retry(now, handle);
     }
 
-    /// A copy is no more, neither here nor in the kernel.
-    pub(crate) fn drop_copy(&mut self, handle: Handle) {
+    /// Removes a replica that is no longer in the kernel.
+    pub(crate) fn drop_replica(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get(handle) else { return };
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);
         self.note_room();
-        self.touched.push(Touched::Copied(handle));
+        self.changes.push(ConnectionChange::ReplicaChanged(handle));
     }
 }
 
-/// The connection as the kernel is to have it: where windows are not known, segments are let through wherever they lie.
+/// The connection in the form for the kernel: with unknown windows, segments pass without window check.
 fn to_inject(record: &Record, floor_s: u32) -> Entry {
     let mut entry = record.entry();
     entry.id = None;
@@ -356,18 +359,18 @@ fn to_inject(record: &Record, floor_s: u32) -> Entry {
     entry
 }
 
-/// How long the kernel is to keep it if nothing is heard: what its master said, but long enough to be refreshed.
+/// The kernel timeout without further updates: the owner's, but long enough for a refresh.
 fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
     let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
     if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
 }
 
-/// A connection that both end points have closed: nothing but a retransmission of its last segments is to be expected.
+/// Whether both end points have closed the connection: only retransmissions of its last segments may follow.
 pub(crate) fn is_closed(record: &Record) -> bool {
     matches!(record.tcp_state(), Some(TcpState::TimeWait | TcpState::Close))
 }
 
-/// A connection that its end points have given up: it ends by itself.
+/// Whether the end points are closing the connection: it ends by timeout.
 pub(crate) fn is_closing(record: &Record) -> bool {
     matches!(record.tcp_state(), Some(TcpState::LastAck | TcpState::TimeWait | TcpState::Close))
 }

@@ -1,4 +1,4 @@
-//! The connections that wait to be told to the kernel, and what it was asked and has not answered.
+//! The queue of requests to the kernel: connections that wait, and requests without an answer.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -10,11 +10,11 @@ use replication::Handle;
 
 use crate::request::{InjectionCounters, KernelRefusal};
 
-/// A backup lets requests wait so long for further changes of the same connections.
+/// The delay of a backup's requests, in which further changes of the same connections are collected.
 const REQUEST_DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     Create,
     Update,
     Delete,
@@ -25,7 +25,7 @@ pub(super) enum Asked {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum RequestResult {
     None,
     Refused(KernelRefusal),
     Found,
@@ -35,31 +35,31 @@ pub(super) enum Answer {
 pub(super) struct Outstanding {
     pub(super) handle: Handle,
     pub(super) generation: u32,
-    pub(super) asked: Asked,
-    pub(super) answer: Answer,
+    pub(super) asked: RequestKind,
+    pub(super) answer: RequestResult,
 }
 
-/// The queue of what the kernel is to be told.
+/// The queue of requests to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct InjectionQueue {
     pub(super) ring: VecDeque<u32>,
-    /// So many of the ring's first have waited long enough.
+    /// The number of the ring's first connections whose delay is over.
     pub(super) ripe: usize,
-    /// So many of the ring's first were there at the last tick, and are ripe at the next.
+    /// The number of the ring's first connections that were there at the last tick, and are ripe at the next.
     ripening: usize,
     pub(super) next_tick_at: Instant,
     pub(super) retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     pub(super) outstanding: Vec<Outstanding>,
     pub(super) batch: u32,
-    /// The kernel refuses, and that was said.
+    /// The reason of the kernel's current refusals, which has been reported.
     pub(super) failing: Option<KernelRefusal>,
-    /// Connections that the kernel refused and does not have.
+    /// Connections that the kernel refused and lacks.
     pub(crate) refused_now: u32,
     pub(crate) counters: InjectionCounters,
 }
 
 impl InjectionQueue {
-    /// Connections that wait to be told to the kernel, or that it has not answered yet.
+    /// Connections whose requests are queued or unanswered.
     pub(crate) fn pending(&self) -> usize {
         self.ring.len() + self.outstanding.len()
     }
@@ -72,7 +72,7 @@ impl InjectionQueue {
         self.failing
     }
 
-    /// Notes which connections have waited long enough.
+    /// Determines the connections whose delay is over.
     pub(super) fn ripen(&mut self, now: Instant, is_delayed: bool) {
         if !is_delayed {
             (self.ripe, self.ripening) = (self.ring.len(), self.ring.len());

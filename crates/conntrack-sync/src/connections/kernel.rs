@@ -1,7 +1,7 @@
-//! What the kernel says: events as they come.
+//! Processes the kernel's events.
 //!
-//! A connection's master is the node whose kernel sees its packets. So an event makes this node the master: of a connection
-//! that is new, and of a copy that a packet has moved on.
+//! The owner of a connection is the node whose kernel sees its packets. So an event makes this node the owner: of a new
+//! connection, and of a replica that a packet has advanced.
 
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
@@ -12,16 +12,16 @@ use super::{Connections, ends_s};
 use crate::event::SyncEvent;
 use crate::mirror::flag;
 
-/// Who brought a change about.
+/// The cause of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// Packets, or the kernel's timers.
     Packets,
-    /// Another program (`conntrack -U`). What this one brings about must not be told to it.
+    /// Another program (`conntrack -U`). Changes by this program must not be reported to it.
     OtherProgram,
 }
 
-/// Something happened in the kernel.
+/// An event of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelEvent<'a> {
     /// A connection began.
@@ -30,9 +30,9 @@ pub enum KernelEvent<'a> {
     Changed(&'a Entry),
     /// A connection ended.
     Ended(&'a Entry),
-    /// A connection was announced.
+    /// An expectation was created.
     Expected(&'a Expectation),
-    /// It is not expected any more: it came, or its time is over.
+    /// It is not expected any more: it add_own, or its time is over.
     ExpectationEnded(&'a Expectation),
 }
 
@@ -42,8 +42,8 @@ impl Connections {
         match event {
             KernelEvent::Began(entry) | KernelEvent::Changed(entry) => {
                 match self.mirror.find(&entry.original, entry.zone) {
-                    Some(handle) => self.moved_on(now, handle, entry),
-                    None => self.came(now, entry, false),
+                    Some(handle) => self.update_from_kernel(now, handle, entry),
+                    None => self.add_own(now, entry, false),
                 }
             }
             KernelEvent::Ended(entry) => {
@@ -58,8 +58,8 @@ impl Connections {
         }
     }
 
-    /// A connection that was not known. With `is_unseen`, nobody knows whose packets it has.
-    pub(crate) fn came(&mut self, now: Instant, entry: &Entry, is_unseen: bool) {
+    /// Adds an unknown connection. With `is_unseen`, it is unknown which node gets its packets.
+    pub(crate) fn add_own(&mut self, now: Instant, entry: &Entry, is_unseen: bool) {
         if self.filter.ignores(entry) {
             self.counters.filtered += 1;
             return;
@@ -76,17 +76,17 @@ impl Connections {
         record.set(flag::UNSEEN, is_unseen);
         self.own += 1;
         self.counters.began += 1;
-        self.tell(handle);
+        self.replicate(handle);
     }
 
-    /// The kernel has seen something of a connection that is known.
-    pub(crate) fn moved_on(&mut self, now: Instant, handle: Handle, entry: &Entry) {
+    /// Updates a known connection by an event of the kernel.
+    pub(crate) fn update_from_kernel(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let (dump, node) = (self.dump.number(), self.node);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let is_another = entry.id.is_some_and(|id| record.id != 0 && id != record.id);
         let is_own = record.owner() == node;
         if is_another {
-            record.forget_content();
+            record.clear_content();
         }
         let mut is_changed = is_another || record.is_any(flag::UNSEEN);
         is_changed |= record.set_reply(&entry.reply);
@@ -102,7 +102,7 @@ impl Connections {
             self.counters.taken_over += 1;
             self.take_over(handle, false);
         } else if is_changed {
-            self.tell(handle);
+            self.replicate(handle);
         } else {
             self.counters.idle_events += 1;
         }
@@ -117,9 +117,9 @@ impl Connections {
         self.gone_from_kernel(handle);
     }
 
-    /// The kernel does not have the connection any more.
+    /// The kernel ended the connection.
     pub(crate) fn gone_from_kernel(&mut self, handle: Handle) {
-        let (node, living) = (self.node, self.living);
+        let (node, alive) = (self.node, self.alive);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         if record.owner() == node {
             return self.end_own(handle);
@@ -127,16 +127,16 @@ impl Connections {
         record.id = 0;
         record.set(flag::IN_KERNEL | flag::FOUND, false);
         record.rare.iter_mut().for_each(|rare| rare.injected.clear());
-        if record.is_any(flag::GONE | flag::ENDING) || !living.contains(record.owner()) {
-            self.drop_copy(handle);
+        if record.is_any(flag::GONE | flag::ENDING) || !alive.contains(record.owner()) {
+            self.drop_replica(handle);
         } else if !is_closing(record) {
-            // Its master lives, and so does the connection.
-            self.counters.copies_ended_early += 1;
+            // Its owner is alive, and so is the connection.
+            self.counters.replicas_ended_early += 1;
             self.queue(handle, flag::DIRTY);
         }
     }
 
-    /// The kernel was asked after a connection, and has it.
+    /// The kernel's reply to a query: the connection exists.
     pub(crate) fn verified_there(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         if !record.is_any(flag::ENDING) {
@@ -144,21 +144,21 @@ impl Connections {
         }
         let ends_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         if ends_s.abs_diff(record.expires_s) > LIFE_SIGN_S {
-            // Nobody but packets can have set its timer: forward, or back from what a copy is given.
+            // Only packets can have set its timer: forward, or back from a replica's timeout.
             self.counters.ends_refused += 1;
-            self.moved_on(now, handle, entry);
+            self.update_from_kernel(now, handle, entry);
         } else {
             self.queue(handle, flag::GONE);
         }
     }
 
-    /// The kernel was asked after a connection, and does not have it.
+    /// The kernel's reply to a query: the connection does not exist.
     pub(crate) fn verified_gone(&mut self, _now: Instant, handle: Handle) {
         self.counters.repaired += 1;
         self.gone_from_kernel(handle);
     }
 }
 
-/// So many seconds from what was known must the kernel's timer be for packets to have set it: rounding, and the time that a
-/// request takes, are less.
+/// The minimum difference of the kernel's timer from the expected value that proves packets: rounding and the duration
+/// of a request are less.
 const LIFE_SIGN_S: u32 = 3;

@@ -1,15 +1,15 @@
-//! The connections, and what becomes of them: all that sessions, the kernel and the operator's words have in common.
+//! The connections: the state shared by sessions, the kernel's events and the operator's orders.
 
 mod dump;
 pub(super) mod dump_state;
 pub(super) mod expectation_table;
-mod expecting;
+mod expectations;
 pub(super) mod injection;
 pub(super) mod injection_queue;
 pub(super) mod kernel;
+pub(super) mod refresh;
 mod roles;
-pub(super) mod told;
-pub(super) mod walk;
+pub(super) mod updates;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -28,35 +28,35 @@ use super::filter::SyncFilter;
 use super::mirror::{Mirror, Record, flag};
 use super::status::SyncCounters;
 
-/// What sessions are to learn of.
+/// A change that sessions must process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Touched {
-    /// A connection of this node's changed in a way worth telling.
+pub(super) enum ConnectionChange {
+    /// A connection of this node changed in a replicated field.
     Changed(Handle),
-    /// A copy came, changed, went, or has another master.
-    Copied(Handle),
-    /// A connection of this node's has ended. Whoever was its master before knows it even if it was never told of this one.
-    /// Its name waits in `names`, and for a conntrackd the whole of it in `ended_entries`.
-    Ended { handle: Handle, had_another_master: bool },
-    /// A connection of this node's is gone that nobody was told of.
-    Forgotten(Handle),
-    /// What this peer says of the next connection in `names` is not so: it has ended.
+    /// A replica was added, changed or removed, or its owner changed.
+    ReplicaChanged(Handle),
+    /// A connection of this node ended. A former owner knows it even if this node never replicated it. Its name is
+    /// queued in `names`, and for conntrackd the whole entry in `ended_entries`.
+    Ended { handle: Handle, had_other_owner: bool },
+    /// A connection of this node that was never replicated is gone.
+    NeverReplicated(Handle),
+    /// This peer's update for the next connection in `names` is wrong: the connection has ended.
     Refused(NodeId),
-    /// A copy is this node's from now on.
+    /// This node took over a replica.
     TakenOver(Handle),
-    /// An expectation of this node's came, or changed.
+    /// An expectation of this node's add_own, or changed.
     ExpectationChanged(Handle),
     /// It is over. It waits in `ended_expectations`.
     ExpectationEnded(Handle),
 }
 
-const _: () = assert!(size_of::<Touched>() <= 8, "a role may touch all connections at once");
+const _: () = assert!(size_of::<ConnectionChange>() <= 8, "a role may touch all connections at once");
 
 /// A set of nodes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Living([u64; 4]);
+pub(super) struct NodeSet([u64; 4]);
 
-impl Living {
+impl NodeSet {
     pub(super) const ALL: Self = Self([u64::MAX; 4]);
 
     pub(super) const fn contains(self, node: NodeId) -> bool {
@@ -67,9 +67,9 @@ impl Living {
         self.0 == [0; 4]
     }
 
-    pub(super) const fn set(&mut self, node: NodeId, is_living: bool) {
+    pub(super) const fn set(&mut self, node: NodeId, is_member: bool) {
         let word = &mut self.0[node.0 as usize >> 6];
-        if is_living { *word |= 1 << (node.0 & 63) } else { *word &= !(1 << (node.0 & 63)) }
+        if is_member { *word |= 1 << (node.0 & 63) } else { *word &= !(1 << (node.0 & 63)) }
     }
 }
 
@@ -86,23 +86,23 @@ pub(super) struct Connections {
     pub(super) mirror: Mirror,
     pub(super) queue: InjectionQueue,
     pub(super) dump: DumpState,
-    /// Peers that are heard.
-    pub(super) living: Living,
-    /// Peers that say that they are primary.
-    pub(super) primaries: Living,
-    /// Peers that were started anew while this node was primary.
-    pub(super) restarted: Living,
-    /// Some peer is a conntrackd.
+    /// Peers with a live session.
+    pub(super) alive: NodeSet,
+    /// Peers with the primary role.
+    pub(super) primaries: NodeSet,
+    /// Peers that restarted while this node was primary.
+    pub(super) restarted: NodeSet,
+    /// Whether a peer uses conntrackd's protocol.
     pub(super) has_conntrackd: bool,
     pub(super) expecting: ExpectationTable,
-    pub(super) touched: Vec<Touched>,
+    pub(super) changes: Vec<ConnectionChange>,
     pub(super) names: VecDeque<Ended>,
     pub(super) ended_entries: VecDeque<Entry>,
     pub(super) ended_expectations: VecDeque<Expectation>,
     pub(super) counters: SyncCounters,
-    /// Connections of which this node is master.
+    /// The number of connections that this node owns.
     pub(super) own: u32,
-    /// Room was missing, and that was said.
+    /// Whether a lack of room has been reported.
     pub(super) lacks_room: bool,
     pub(super) events: Events,
 }
@@ -113,7 +113,7 @@ impl Connections {
         self.injection == Injection::Direct || self.role == SyncRole::Primary
     }
 
-    /// Requests to the kernel can wait for further changes: another node forwards, and this kernel's table is known.
+    /// Whether requests to the kernel wait for further changes: another node forwards, and this kernel's table is known.
     pub(super) fn delays_requests(&self) -> bool {
         let is_recovering = self.counters.overruns > self.counters.recoveries;
         self.mode == Mode::PrimaryBackup
@@ -127,77 +127,77 @@ impl Connections {
         record.owner() == self.node
     }
 
-    /// A record is about to have another master.
+    /// Updates the count of owned connections for a change of owner.
     pub(super) fn count_owner(&mut self, from: NodeId, to: NodeId) {
         self.own -= u32::from(from == self.node);
         self.own += u32::from(to == self.node);
     }
 
-    /// This node goes on with a copy as its master.
+    /// Takes over a replica as its owner.
     pub(super) fn take_over(&mut self, handle: Handle, is_unseen: bool) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let from = record.owner();
         record.take_over(self.node);
         record.set(flag::UNSEEN, is_unseen);
         record.set(flag::ENDING | flag::GONE, false);
-        // Whoever was its master knows it, whatever the filter says.
-        record.set(flag::TOLD, true);
+        // The former owner knows it, whatever the filter excludes.
+        record.set(flag::REPLICATED, true);
         let node = self.node;
         self.count_owner(from, node);
-        self.touched.push(Touched::TakenOver(handle));
-        self.tell_expectations_of(handle, true);
+        self.changes.push(ConnectionChange::TakenOver(handle));
+        self.update_expectations_of(handle, true);
     }
 
-    /// The peers are told of a change, if it is worth it.
+    /// Replicates a change, unless the filter excludes the connection.
     #[inline]
-    pub(super) fn tell(&mut self, handle: Handle) {
+    pub(super) fn replicate(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.version = record.version.wrapping_add(1);
         if !self.filter.is_worth_replicating(record) {
-            self.counters.withheld += u64::from(!record.is_any(flag::TOLD));
+            self.counters.withheld += u64::from(!record.is_any(flag::REPLICATED));
             return;
         }
-        record.set(flag::TOLD, true);
-        self.counters.told += 1;
-        self.touched.push(Touched::Changed(handle));
+        record.set(flag::REPLICATED, true);
+        self.counters.replicated += 1;
+        self.changes.push(ConnectionChange::Changed(handle));
     }
 
-    /// A connection of this node's has ended.
+    /// Ends a connection of this node.
     pub(super) fn end_own(&mut self, handle: Handle) {
-        self.tell_expectations_of(handle, false);
+        self.update_expectations_of(handle, false);
         let Some(record) = self.mirror.get(handle) else { return };
-        let touched = if record.is_any(flag::TOLD) {
+        let changes = if record.is_any(flag::REPLICATED) {
             self.names.push_back(self.name(record));
             if self.has_conntrackd {
                 self.ended_entries.push_back(record.entry());
             }
-            Touched::Ended { handle, had_another_master: record.version >> 16 != 0 }
+            ConnectionChange::Ended { handle, had_other_owner: record.version >> 16 != 0 }
         } else {
-            self.counters.never_told += 1;
-            Touched::Forgotten(handle)
+            self.counters.never_replicated += 1;
+            ConnectionChange::NeverReplicated(handle)
         };
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);
         self.own -= 1;
         self.note_room();
         self.counters.ended += 1;
-        self.touched.push(touched);
+        self.changes.push(changes);
     }
 
-    /// The first connection at or after `from` of which the peers are told.
-    pub(super) fn next_told(&self, from: Handle) -> Option<Handle> {
+    /// The first replicated connection at or after `from` that this node owns.
+    pub(super) fn next_replicated(&self, from: Handle) -> Option<Handle> {
         let mut from = from;
         loop {
             let handle = self.mirror.next_occupied(from)?;
             let record = self.mirror.get(handle)?;
-            if self.is_own(record) && record.is_any(flag::TOLD) {
+            if self.is_own(record) && record.is_any(flag::REPLICATED) {
                 return Some(handle);
             }
             from = Handle(handle.0 + 1);
         }
     }
 
-    /// What a connection is called on the wire when it has ended.
+    /// The identification of an ended connection on the wire.
     pub(super) fn name(&self, record: &Record) -> Ended {
         Ended { original: record.original(), zone: record.zone(), speaker: speaker(record) }
     }
@@ -219,7 +219,7 @@ pub(super) const fn seconds(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000_000) as u32
 }
 
-/// When something is over that has so long left, on the same clock.
+/// The expiry time of a remaining lifetime, on the same clock.
 pub(super) const fn ends_s(now: Instant, left_s: u32) -> u32 {
     seconds(now).saturating_add(left_s)
 }

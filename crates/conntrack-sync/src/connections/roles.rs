@@ -1,18 +1,18 @@
-//! Roles: who goes on with whose connections.
+//! Roles: which node takes over which connections.
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::Handle;
 
 use super::injection::is_closed;
-use super::{Connections, Living};
+use super::{Connections, NodeSet};
 use crate::config::{Mode, SyncRole};
 use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
 
 impl Connections {
-    /// This node becomes master of the copies whose master `may_claim` names: no word to the kernel where it has them.
-    /// Returns how many.
+    /// Takes over the replicas of the owners that `may_claim` selects, without requests for those in the kernel.
+    /// Returns their number.
     pub(crate) fn claim(&mut self, may_claim: impl Fn(NodeId) -> bool) -> u32 {
         let node = self.node;
         let mut claimed = 0;
@@ -26,7 +26,7 @@ impl Connections {
             if record.owner() == node {
                 if record.is_any(flag::UNSEEN) && self.role == SyncRole::Primary {
                     record.set(flag::UNSEEN, false);
-                    self.tell(handle);
+                    self.replicate(handle);
                 }
             } else if may_claim(record.owner()) {
                 self.take_over(handle, true);
@@ -36,7 +36,7 @@ impl Connections {
         claimed
     }
 
-    /// Copies of a peer's that it did not tell again go, or become this node's where it speaks for all.
+    /// Removes a peer's replicas that its resynchronisation did not confirm, or takes them over as sole primary.
     pub(crate) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
         let stop = from.0.saturating_add(slots as u32);
         let speaks_for_all = self.role == SyncRole::Primary;
@@ -51,7 +51,7 @@ impl Connections {
             if speaks_for_all && self.mode == Mode::PrimaryBackup {
                 self.take_over(handle, true);
             } else {
-                self.counters.remnants += 1;
+                self.counters.replicas_unconfirmed += 1;
                 let ended = self.mirror.get(handle).map(|record| self.name(record));
                 ended.iter().for_each(|ended| self.delete(peer, ended));
             }
@@ -59,30 +59,30 @@ impl Connections {
         (stop < self.mirror.slots_used()).then_some(Slot(stop))
     }
 
-    /// The operator, or whoever moves the addresses, gives this node a role.
+    /// Sets the role, by the operator or the manager of the addresses.
     pub(crate) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
         self.role = role;
-        self.restarted = Living::default();
+        self.restarted = NodeSet::default();
         let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
         if role == SyncRole::Primary {
-            self.queue_what_is_missing();
+            self.queue_missing();
         }
         self.counters.claimed += u64::from(claimed);
         self.events.push(now, SyncEvent::RoleChanged { role, claimed });
     }
 
-    /// Connections that the kernel does not have are to be created there, those that are closed after the others.
-    pub(crate) fn queue_what_is_missing(&mut self) {
-        self.queue_missing(|record| !is_closed(record));
-        self.queue_missing(is_closed);
+    /// Queues all connections that the kernel lacks, closed ones after the others.
+    pub(crate) fn queue_missing(&mut self) {
+        self.queue_missing_if(|record| !is_closed(record));
+        self.queue_missing_if(is_closed);
     }
 
-    fn queue_missing(&mut self, is_meant: impl Fn(&Record) -> bool) {
+    fn queue_missing_if(&mut self, is_selected: impl Fn(&Record) -> bool) {
         let mut from = Handle(0);
         while let Some(handle) = self.mirror.next_occupied(from) {
             from = Handle(handle.0 + 1);
             let is_missing = |record: &Record| !record.is_any(flag::IN_KERNEL | flag::GONE | flag::ENDING);
-            if self.mirror.get(handle).is_some_and(|record| is_missing(record) && is_meant(record)) {
+            if self.mirror.get(handle).is_some_and(|record| is_missing(record) && is_selected(record)) {
                 self.queue(handle, flag::DIRTY);
             }
         }

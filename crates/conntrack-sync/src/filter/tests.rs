@@ -1,4 +1,4 @@
-//! Rules, one by one and all together.
+//! Rules, individually and in combination.
 
 use core::net::IpAddr;
 
@@ -17,11 +17,11 @@ fn entry(source: IpAddr, protocol: u8) -> Entry {
 }
 
 fn filter(rule: IgnoreRule) -> SyncFilter {
-    SyncFilter::new(&[rule], TcpStates::ALL, TellOthers::FirstPacket)
+    SyncFilter::new(&[rule], TcpStates::ALL, NonTcpStart::FirstPacket)
 }
 
 #[test]
-fn all_that_a_rule_names_must_hold() {
+fn a_rule_matches_if_all_its_conditions_do() {
     let rule = IgnoreRule {
         addresses: alloc::vec![([10, 1, 0, 0].into(), 16)],
         protocol: Some(17),
@@ -37,7 +37,7 @@ fn all_that_a_rule_names_must_hold() {
 }
 
 #[test]
-fn both_end_points_count_and_what_they_are_translated_to_does_not() {
+fn both_end_points_match_but_translated_addresses_do_not() {
     let addresses = alloc::vec![([192, 0, 2, 0].into(), 24), ([0x20; 16].into(), 128)];
     let filter = filter(IgnoreRule { addresses, ..IgnoreRule::default() });
     assert!(filter.ignores(&entry([10, 0, 0, 1].into(), 6)), "the server");
@@ -52,13 +52,13 @@ fn both_end_points_count_and_what_they_are_translated_to_does_not() {
     );
     let original = elsewhere([198, 51, 100, 1]);
     let shared = Tuple { destination: [192, 0, 2, 7].into(), ..original.inverse() };
-    assert!(!filter.ignores(&Entry::new(original, shared)), "a shared address, which the client is translated to");
+    assert!(!filter.ignores(&Entry::new(original, shared)), "a shared address, to which the client is translated");
     let published = Tuple { source: [192, 0, 2, 7].into(), ..original.inverse() };
     assert!(filter.ignores(&Entry::new(original, published)), "the server behind a published address");
 }
 
 #[test]
-fn states_and_marks_are_looked_at_as_they_are_now() {
+fn states_and_marks_match_by_their_current_value() {
     let rule = IgnoreRule {
         tcp_states: Some(TcpStates::of(&[TcpState::TimeWait])),
         mark: Some((1, 0xf)),
@@ -70,17 +70,17 @@ fn states_and_marks_are_looked_at_as_they_are_now() {
     assert!(!filter.ignores(&entry), "not for good");
     let (_, record) = table.insert(&entry, NodeId(0)).unwrap();
     let cases = [(TcpState::TimeWait, 0x31, false), (TcpState::TimeWait, 2, true), (TcpState::Established, 1, true)];
-    for (state, mark, is_told) in cases {
+    for (state, mark, is_replicated) in cases {
         entry.mark = Some(mark);
         entry.protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state, sides: None }));
         record.merge(&entry);
-        assert_eq!(filter.is_worth_replicating(record), is_told, "{state:?} {mark}");
+        assert_eq!(filter.is_worth_replicating(record), is_replicated, "{state:?} {mark}");
     }
 }
 
 proptest! {
     #[test]
-    fn networks_are_found_as_by_comparing_with_each(
+    fn network_search_equals_sequential_comparison(
         networks in proptest::collection::vec((any::<[u8; 4]>(), 0..=32_u8), 1..40), address in any::<[u8; 4]>(),
         near in any::<prop::sample::Index>(), offset in -2..3_i32,
     ) {

@@ -1,11 +1,11 @@
-//! The table of the kernel's connections, as this node knows them.
+//! The mirror of the kernel's table of connections.
 //!
 //! ```text
-//!  original tuple, zone ──► index (hash, slot) ──► records in pieces of 4096, 96 bytes each
-//!                                                      └─► boxed: what few connections have
+//!  original tuple, zone ──► index (hash, slot) ──► records in chunks of 4096, 96 bytes each
+//!                                                      └─► boxed: rare properties
 //! ```
-//! Memory grows with the connections, a piece at a time; a slot that becomes free is used again first. When the table is
-//! full, what is new is not taken.
+//! Memory grows with the connections, a chunk at a time; free slots are reused first. A full table rejects new
+//! connections.
 
 mod record;
 
@@ -18,13 +18,13 @@ use replication::Handle;
 
 pub(super) use record::{Key, Record, beyond, flag};
 
-/// Records that memory is taken for at a time.
-const PIECE_RECORDS: usize = 4096;
-const PIECE_SHIFT: u32 = PIECE_RECORDS.trailing_zeros();
+/// The number of records allocated at a time.
+const CHUNK_RECORDS: usize = 4096;
+const CHUNK_SHIFT: u32 = CHUNK_RECORDS.trailing_zeros();
 
-/// Where a connection is: its hash, so that growing touches no record, and its slot.
+/// An index entry of a connection: its hash, so that growing touches no record, and its slot.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct IndexEntry {
     hash: u32,
     slot: u32,
 }
@@ -37,16 +37,16 @@ pub(super) struct Full;
 #[derive(Debug)]
 pub(super) struct Mirror {
     key: HashKey,
-    pieces: Vec<Vec<Record>>,
+    chunks: Vec<Vec<Record>>,
     slots: u32,
     slots_max: u32,
     free: Vec<u32>,
-    index: HashTable<Place>,
+    index: HashTable<IndexEntry>,
 }
 
 impl Mirror {
     pub(super) const fn new(key: HashKey, slots_max: u32) -> Self {
-        Self { key, pieces: Vec::new(), slots: 0, slots_max, free: Vec::new(), index: HashTable::new() }
+        Self { key, chunks: Vec::new(), slots: 0, slots_max, free: Vec::new(), index: HashTable::new() }
     }
 
     /// Connections held.
@@ -54,17 +54,17 @@ impl Mirror {
         self.index.len() as u32
     }
 
-    /// Every slot that holds something is below this.
+    /// All occupied slots are below this one.
     pub(super) const fn slots_used(&self) -> u32 {
         self.slots
     }
 
-    /// Connections held at most.
+    /// The maximum number of connections.
     pub(super) const fn slots_max(&self) -> u32 {
         self.slots_max
     }
 
-    /// How many more there is room for.
+    /// The number of further connections that fit.
     pub(super) fn room(&self) -> u32 {
         self.slots_max - self.len()
     }
@@ -73,7 +73,7 @@ impl Mirror {
     pub(super) fn find(&self, original: &Tuple, zone: u16) -> Option<Handle> {
         let key = Key::new(original, zone);
         let hash = key.hash(&self.key);
-        let is_it = |place: &Place| place.hash == hash && self.at(place.slot).is(&key);
+        let is_it = |place: &IndexEntry| place.hash == hash && self.at(place.slot).is(&key);
         self.index.find(spread(hash), is_it).map(|place| Handle(place.slot))
     }
 
@@ -84,24 +84,24 @@ impl Mirror {
 
     #[inline]
     fn at(&self, slot: u32) -> &Record {
-        &self.pieces[(slot >> PIECE_SHIFT) as usize][slot as usize & (PIECE_RECORDS - 1)]
+        &self.chunks[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK_RECORDS - 1)]
     }
 
     /// The connection in the slot, if there is one.
     #[inline]
     pub(super) fn get(&self, handle: Handle) -> Option<&Record> {
-        let piece = self.pieces.get((handle.0 >> PIECE_SHIFT) as usize)?;
-        piece.get(handle.0 as usize & (PIECE_RECORDS - 1)).filter(|record| record.is_any(flag::OCCUPIED))
+        let chunk = self.chunks.get((handle.0 >> CHUNK_SHIFT) as usize)?;
+        chunk.get(handle.0 as usize & (CHUNK_RECORDS - 1)).filter(|record| record.is_any(flag::OCCUPIED))
     }
 
     /// As [`Mirror::get`].
     #[inline]
     pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Record> {
-        let piece = self.pieces.get_mut((handle.0 >> PIECE_SHIFT) as usize)?;
-        piece.get_mut(handle.0 as usize & (PIECE_RECORDS - 1)).filter(|record| record.is_any(flag::OCCUPIED))
+        let chunk = self.chunks.get_mut((handle.0 >> CHUNK_SHIFT) as usize)?;
+        chunk.get_mut(handle.0 as usize & (CHUNK_RECORDS - 1)).filter(|record| record.is_any(flag::OCCUPIED))
     }
 
-    /// Takes a connection in that is not there yet.
+    /// Inserts a new connection.
     pub(super) fn insert(&mut self, entry: &Entry, owner: NodeId) -> Result<(Handle, &mut Record), Full> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -109,20 +109,20 @@ impl Mirror {
             None => return Err(Full),
         };
         let hash = Key::new(&entry.original, entry.zone).hash(&self.key);
-        self.index.insert_unique(spread(hash), Place { hash, slot }, |place| spread(place.hash));
-        let piece = &mut self.pieces[(slot >> PIECE_SHIFT) as usize];
-        let record = &mut piece[slot as usize & (PIECE_RECORDS - 1)];
+        self.index.insert_unique(spread(hash), IndexEntry { hash, slot }, |place| spread(place.hash));
+        let chunk = &mut self.chunks[(slot >> CHUNK_SHIFT) as usize];
+        let record = &mut chunk[slot as usize & (CHUNK_RECORDS - 1)];
         record.begin(entry, owner);
         Ok((Handle(slot), record))
     }
 
     fn grow(&mut self) -> u32 {
         let slot = self.slots;
-        if slot as usize & (PIECE_RECORDS - 1) == 0 {
-            let records = PIECE_RECORDS.min((self.slots_max - slot) as usize);
-            self.pieces.push(Vec::with_capacity(records));
+        if slot as usize & (CHUNK_RECORDS - 1) == 0 {
+            let records = CHUNK_RECORDS.min((self.slots_max - slot) as usize);
+            self.chunks.push(Vec::with_capacity(records));
         }
-        self.pieces[(slot >> PIECE_SHIFT) as usize].push(Record::vacant(0));
+        self.chunks[(slot >> CHUNK_SHIFT) as usize].push(Record::vacant(0));
         self.slots += 1;
         slot
     }
@@ -151,7 +151,7 @@ impl Mirror {
     }
 }
 
-/// The index wants its bits at both ends.
+/// Mixes the hash: the index uses its bits at both ends.
 const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,4 +1,4 @@
-//! A connection of the kernel's in few bytes.
+//! A compact record of a connection of the kernel.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,57 +10,57 @@ use flow::netfilter::{
 };
 use flow::{HashKey, NodeId};
 
-/// What a record is marked with.
+/// The flags of a record.
 pub(crate) mod flag {
     /// The slot holds a connection.
     pub(crate) const OCCUPIED: u32 = 1 << 0;
-    /// The timeout was said.
+    /// The timeout is stated.
     pub(crate) const HAS_TIMEOUT: u32 = 1 << 1;
-    /// The status was said.
+    /// The status is stated.
     pub(crate) const HAS_STATUS: u32 = 1 << 2;
-    /// The mark was said.
+    /// The mark is stated.
     pub(crate) const HAS_MARK: u32 = 1 << 3;
-    /// The protocol's state was said,
+    /// The protocol's state is stated,
     pub(crate) const HAS_STATE: u32 = 1 << 4;
-    /// with what is known of TCP's sides.
+    /// with the properties of TCP's sides.
     pub(crate) const HAS_SIDES: u32 = 1 << 5;
-    /// The kernel has it, as far as is known.
+    /// The kernel has it, as far as known.
     pub(crate) const IN_KERNEL: u32 = 1 << 6;
-    /// The kernel has it of its own, not because it was told by this program.
+    /// The kernel created it, not a request of this program.
     pub(crate) const FOUND: u32 = 1 << 7;
-    /// Its master (or this node, for it) has seen no packet of it.
+    /// Its owner (or this node, for it) has seen no packet of it.
     pub(crate) const UNSEEN: u32 = 1 << 8;
-    /// The peers are told of it.
-    pub(crate) const TOLD: u32 = 1 << 9;
-    /// The kernel is to be told.
+    /// It is replicated to the peers.
+    pub(crate) const REPLICATED: u32 = 1 << 9;
+    /// A request to the kernel is due.
     pub(crate) const DIRTY: u32 = 1 << 10;
-    /// Its master has ended it: it is to go from the kernel, and then from here.
+    /// Its owner has ended it: it is deleted from the kernel, and then here.
     pub(crate) const GONE: u32 = 1 << 11;
-    /// What the kernel has cannot become this: it must go first.
+    /// The kernel's entry cannot be changed to this state: it must be deleted first.
     pub(crate) const REPLACE: u32 = 1 << 12;
-    /// The kernel is to be asked whether it lives.
+    /// The kernel must be queried for it.
     pub(crate) const VERIFY: u32 = 1 << 13;
     /// Waits in the queue of requests.
     pub(crate) const QUEUED: u32 = 1 << 14;
-    /// Waits to be tried again.
+    /// Waits for a retry.
     pub(crate) const RETRYING: u32 = 1 << 15;
-    /// The mark of the round in which its master told it last.
+    /// The mark of the resynchronisation in which its owner last sent it.
     pub(crate) const ROUND: u32 = 1 << 16;
-    /// Its master says that it has ended: once the kernel shows no sign of life, it is to go.
+    /// Its owner reported its end: it is deleted unless the kernel shows packets.
     pub(crate) const ENDING: u32 = 1 << 17;
-    /// The kernel refused it, and does not have it.
+    /// The kernel refused it, and lacks it.
     pub(crate) const REFUSED: u32 = 1 << 18;
-    /// Only the time that it has left is to be told to the kernel.
+    /// Only the kernel's timeout is to be renewed.
     pub(crate) const REFRESH: u32 = 1 << 19;
-    /// What is said of the protocol is said.
-    pub(crate) const SAID: u32 = HAS_TIMEOUT | HAS_STATUS | HAS_MARK | HAS_STATE | HAS_SIDES;
+    /// All flags for stated properties.
+    pub(crate) const STATED: u32 = HAS_TIMEOUT | HAS_STATUS | HAS_MARK | HAS_STATE | HAS_SIDES;
 }
 
 const IS_V6: u8 = 1;
 const ICMP: u8 = 2;
 const NOTHING: u8 = 4;
 
-/// What connections are found by: the original tuple and the zone.
+/// The key of a connection: the original tuple and the zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     addresses: [u8; 32],
@@ -79,7 +79,7 @@ impl Key {
         Self { addresses, discriminator, zone, protocol: tuple.protocol, shape: shape | kind }
     }
 
-    /// SipHash-1-3 under a key that nobody outside knows; connections that differ by the zone alone are apart as well.
+    /// SipHash-1-3 under a secret key; connections that differ only in the zone have different hashes.
     #[inline]
     pub(crate) fn hash(&self, key: &HashKey) -> u32 {
         let mut tuple = flow::Tuple::NONE;
@@ -99,7 +99,7 @@ impl Key {
     }
 }
 
-/// What few connections have.
+/// Rare properties.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rare {
     pub(crate) extra: Option<Box<Extra>>,
@@ -108,7 +108,7 @@ pub(crate) struct Rare {
     verification_tags: [u32; 2],
     /// Connections expected on its behalf.
     pub(crate) expectations: Vec<Expectation>,
-    /// Of those that a peer told, the ones that the kernel was told.
+    /// The expectations of a peer that were injected into the kernel.
     pub(crate) injected: Vec<Expectation>,
 }
 
@@ -118,23 +118,23 @@ impl Rare {
     }
 }
 
-/// A connection. Addresses of IPv4 are four in a row (original source and destination, reply source and destination); of
-/// IPv6 the original's two.
+/// A connection. IPv4 addresses are stored together (original source and destination, reply source and destination); of
+/// IPv6 only the original's two are stored here.
 #[derive(Debug)]
 pub(crate) struct Record {
     addresses: [u8; 32],
     original: [u16; 2],
     reply: [u16; 2],
-    /// The kernel's name for it; 0: not known.
+    /// The kernel's identifier; 0: unknown.
     pub(crate) id: u32,
     status: u32,
     mark: u32,
     pub(crate) version: u32,
     timeout_s: u32,
-    /// When the kernel ends it, as far as is known, in seconds of this table's clock.
+    /// When the kernel ends it, as far as known, in seconds of this table's clock.
     pub(crate) expires_s: u32,
     pub(crate) flags: u32,
-    /// Counts the connections that the slot has held.
+    /// The slot's generation: the number of connections that it has held.
     pub(crate) generation: u32,
     zone: u16,
     protocol: u8,
@@ -143,17 +143,17 @@ pub(crate) struct Record {
     scales: [u8; 2],
     sides: [u8; 2],
     owner: u8,
-    /// The dump in which it was seen last.
+    /// The number of the dump that last contained it.
     pub(crate) dump: u8,
-    /// Refusals of the kernel in a row.
+    /// Consecutive refusals of the kernel.
     pub(crate) refusals: u8,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
-const _: () = assert!(size_of::<Record>() <= 96, "half a million connections are to fit into 64 MiB with their index");
+const _: () = assert!(size_of::<Record>() <= 96, "half a million connections must fit into 64 MiB with their index");
 
 impl Record {
-    /// A slot that holds nothing; the next connection in it has this generation.
+    /// An empty slot; the next connection in it has this generation.
     pub(super) const fn vacant(generation: u32) -> Self {
         Self {
             addresses: [0; 32],
@@ -196,9 +196,9 @@ impl Record {
         self.merge(entry);
     }
 
-    /// Another connection has the tuple now: nothing is said of it yet.
-    pub(crate) fn forget_content(&mut self) {
-        self.flags &= !flag::SAID;
+    /// Clears the content: another connection has the tuple now.
+    pub(crate) fn clear_content(&mut self) {
+        self.flags &= !flag::STATED;
         (self.status, self.mark, self.timeout_s, self.state) = (0, 0, 0, 0);
         (self.scales, self.sides) = ([0; 2], [0; 2]);
         self.rare = None;
@@ -240,7 +240,7 @@ impl Record {
         self.owner = owner.0;
     }
 
-    /// A new master speaks from here on; see decision 4.
+    /// Sets a new owner, with a newer version; see decision 4.
     pub(crate) const fn take_over(&mut self, owner: NodeId) {
         self.owner = owner.0;
         self.version = beyond(self.version);
@@ -250,7 +250,7 @@ impl Record {
         self.zone
     }
 
-    /// The zone that the original tuple is of.
+    /// The zone of the original tuple.
     pub(crate) fn zone_of_original(&self) -> u16 {
         let extra = self.rare.as_deref().and_then(|rare| rare.extra.as_deref());
         let direction = extra.and_then(|extra| extra.zone_direction);
@@ -269,10 +269,10 @@ impl Record {
         Status(self.status)
     }
 
-    /// The state of TCP's automaton, if it is TCP and was said.
+    /// The state of TCP's automaton, if stated.
     pub(crate) fn tcp_state(&self) -> Option<TcpState> {
-        let is_said = self.protocol == TCP && self.is_any(flag::HAS_STATE);
-        is_said.then(|| TcpState::from_u8(self.state)).flatten()
+        let is_stated = self.protocol == TCP && self.is_any(flag::HAS_STATE);
+        is_stated.then(|| TcpState::from_u8(self.state)).flatten()
     }
 
     pub(crate) fn timeout_s(&self) -> Option<u32> {
@@ -302,7 +302,7 @@ impl Record {
         Tuple { source, destination, protocol: self.protocol, discriminator: unpack(self.reply, self.shape) }
     }
 
-    /// Sets the reply tuple; true if it was another.
+    /// Sets the reply tuple; returns whether it changed.
     pub(crate) fn set_reply(&mut self, reply: &Tuple) -> bool {
         let (discriminator, _) = pack(reply.discriminator);
         let mut is_other = self.reply != discriminator;
@@ -339,8 +339,8 @@ impl Record {
         self.rare.as_ref().map_or(&[], |rare| &rare.expectations)
     }
 
-    /// Takes over what is said of the connection, and keeps what is not; tuples apart. True if anything is otherwise than
-    /// before that another node must know of: not the time alone.
+    /// Merges the stated properties of the connection, except tuples. Returns whether a replicated property changed:
+    /// the timeout alone does not count.
     #[inline]
     pub(crate) fn merge(&mut self, entry: &Entry) -> bool {
         let mut is_changed = false;
@@ -349,12 +349,12 @@ impl Record {
             self.flags |= flag::HAS_TIMEOUT;
         }
         if let Some(status) = entry.status {
-            is_changed |= !self.is_any(flag::HAS_STATUS) || (self.status ^ status.0) & STATUS_TOLD != 0;
+            is_changed |= !self.is_any(flag::HAS_STATUS) || (self.status ^ status.0) & STATUS_REPLICATED != 0;
             self.status = status.0;
             self.flags |= flag::HAS_STATUS;
         }
         if let Some(mark) = entry.mark {
-            // A connection without a mark has mark 0, whether that was said or not.
+            // A connection without a mark has mark 0, stated or not.
             is_changed |= self.mark != mark;
             self.mark = mark;
             self.flags |= flag::HAS_MARK;
@@ -369,7 +369,8 @@ impl Record {
     }
 
     fn merge_protocol(&mut self, info: &ProtocolInfo) -> bool {
-        let before = (self.flags & flag::SAID, self.state, self.scales, self.sides.map(|side| side & SIDE_FLAGS_TOLD));
+        let before =
+            (self.flags & flag::STATED, self.state, self.scales, self.sides.map(|side| side & SIDE_FLAGS_REPLICATED));
         self.flags |= flag::HAS_STATE;
         let mut is_changed = false;
         match info {
@@ -393,17 +394,17 @@ impl Record {
                 self.scales[0] = *role;
             }
         }
-        let sides = self.sides.map(|side| side & SIDE_FLAGS_TOLD);
-        is_changed || before != (self.flags & flag::SAID, self.state, self.scales, sides)
+        let sides = self.sides.map(|side| side & SIDE_FLAGS_REPLICATED);
+        is_changed || before != (self.flags & flag::STATED, self.state, self.scales, sides)
     }
 
     fn merge_extra(&mut self, newer: &Extra) -> bool {
         let mut merged = Entry::new(self.original(), self.reply());
         merged.extra = self.rare.as_mut().and_then(|rare| rare.extra.take());
         let before = merged.extra.clone();
-        let mut said = Entry::new(merged.original, merged.reply);
-        said.extra = Some(Box::new(newer.clone()));
-        merged.update(&said);
+        let mut stated = Entry::new(merged.original, merged.reply);
+        stated.extra = Some(Box::new(newer.clone()));
+        merged.update(&stated);
         let is_changed = merged.extra != before;
         if merged.extra.as_deref().is_some_and(|extra| *extra != Extra::default()) {
             self.rare_mut().extra = merged.extra;
@@ -411,7 +412,7 @@ impl Record {
         is_changed
     }
 
-    /// All that is known of it.
+    /// The whole entry.
     pub(crate) fn entry(&self) -> Entry {
         let mut entry = Entry::new(self.original(), self.reply());
         entry.zone = self.zone;
@@ -447,9 +448,8 @@ const TCP: u8 = 6;
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
 
-/// The bits of a status that mean something to another node. That a packet was offloaded, or that the connection is ending,
-/// is each kernel's own.
-pub(crate) const STATUS_TOLD: u32 = Status::EXPECTED
+/// The status bits that matter to another node. Offloading and closing are local to each kernel.
+pub(crate) const STATUS_REPLICATED: u32 = Status::EXPECTED
     .union(Status::SEEN_REPLY)
     .union(Status::ASSURED)
     .union(Status::SOURCE_NAT)
@@ -460,11 +460,11 @@ pub(crate) const STATUS_TOLD: u32 = Status::EXPECTED
     .union(Status::FIXED_TIMEOUT)
     .union(Status::HELPER)
     .0;
-/// The flags of a TCP side that mean something to another node: what was agreed on when the connection began. The others
-/// go with the windows, which nobody is told of.
-const SIDE_FLAGS_TOLD: u8 = TcpFlags::WINDOW_SCALE.union(TcpFlags::SACK).0;
+/// The flags of a TCP side that matter to another node: options negotiated in the handshake. The others belong to the
+/// windows, which are not replicated.
+const SIDE_FLAGS_REPLICATED: u8 = TcpFlags::WINDOW_SCALE.union(TcpFlags::SACK).0;
 
-/// The first version that a master after that of `version` can have.
+/// The lowest version of an owner after that of `version`.
 pub(crate) const fn beyond(version: u32) -> u32 {
     (version | 0xffff).wrapping_add(1)
 }

@@ -1,4 +1,4 @@
-//! The table against a model, and records against what they were made from.
+//! The table against a model, and records against their entries.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -31,9 +31,9 @@ fn tuple() -> impl Strategy<Value = Tuple> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    let said = (of(1..u32::MAX), of(any::<u32>()), of(any::<u32>()), of(any::<u32>()), any::<u16>());
+    let stated = (of(1..u32::MAX), of(any::<u32>()), of(any::<u32>()), of(any::<u32>()), any::<u16>());
     let tcp = (0..10_usize, any::<[u8; 4]>(), any::<bool>());
-    (tuple(), of(tuple()), said, of(tcp), any::<[u32; 2]>(), of("[a-z]{1,15}")).prop_map(
+    (tuple(), of(tuple()), stated, of(tcp), any::<[u32; 2]>(), of("[a-z]{1,15}")).prop_map(
         |(original, translated, (id, status, timeout_s, mark, zone), tcp, tags, helper)| {
             let inverse = original.inverse();
             let reply = translated.filter(|reply| reply.is_v6() == original.is_v6()).map_or(inverse, |reply| Tuple {
@@ -74,19 +74,19 @@ fn table(slots_max: u32) -> Mirror {
 
 proptest! {
     #[test]
-    fn a_record_says_what_it_was_made_from(entry in entry()) {
+    fn a_record_reproduces_its_entry(entry in entry()) {
         let mut table = table(4);
         let (handle, record) = table.insert(&entry, NodeId(9)).unwrap();
         record.id = entry.id.unwrap_or(0);
         prop_assert_eq!(record.entry(), entry.clone());
-        prop_assert!(!record.merge(&entry), "the same again is no change");
+        prop_assert!(!record.merge(&entry), "an equal update is no change");
         prop_assert!(!record.set_reply(&entry.reply));
         prop_assert_eq!(table.find(&entry.original, entry.zone), Some(handle));
         prop_assert_eq!(table.find(&entry.original, entry.zone ^ 1), None);
     }
 
     #[test]
-    fn records_are_updated_as_entries_are(first in entry(), second in entry()) {
+    fn updating_records_equals_updating_entries(first in entry(), second in entry()) {
         let second = Entry { original: first.original, reply: first.reply, zone: first.zone, ..second };
         let fits = match (&second.protocol_info, first.original.protocol) {
             (None, _) => true,
@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn memory_grows_with_the_connections_and_slots_are_used_again() {
+fn memory_grows_with_the_connections_and_slots_are_reused() {
     let mut table = table(1 << 20);
     let entry = |number: u32| {
         let original = Tuple {
@@ -158,7 +158,7 @@ fn memory_grows_with_the_connections_and_slots_are_used_again() {
     for number in 0..10_000 {
         table.insert(&entry(number), NodeId(0)).unwrap();
     }
-    assert_eq!(table.pieces.len(), 3);
+    assert_eq!(table.chunks.len(), 3);
     for number in 0..10_000 {
         let handle = table.find(&entry(number).original, 0).unwrap();
         let generation = table.get(handle).unwrap().generation;
@@ -167,5 +167,5 @@ fn memory_grows_with_the_connections_and_slots_are_used_again() {
         let (again, record) = table.insert(&entry(number + 20_000), NodeId(0)).unwrap();
         assert_eq!((again, record.generation), (handle, generation + 1));
     }
-    assert_eq!((table.pieces.len(), table.slots_used()), (3, 10_000));
+    assert_eq!((table.chunks.len(), table.slots_used()), (3, 10_000));
 }

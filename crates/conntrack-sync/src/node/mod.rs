@@ -1,9 +1,9 @@
-//! A node: its connections, its peers, and what goes between them.
+//! A node: its connections, its peers, and the exchange between them.
 
+mod coverage_check;
+mod exchange;
 mod observing;
 mod reload;
-mod share;
-mod talking;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,47 +17,47 @@ use crate::connections::dump_state::{DumpResult, DumpState};
 use crate::connections::expectation_table::ExpectationTable;
 use crate::connections::injection_queue::InjectionQueue;
 use crate::connections::kernel::{KernelEvent, Origin};
-use crate::connections::walk::Walk;
-use crate::connections::{Connections, Living, Touched};
+use crate::connections::refresh::RefreshScan;
+use crate::connections::{ConnectionChange, Connections, NodeSet};
+use crate::coverage::FilterCoverage;
 use crate::event::{Events, SyncEvent};
 use crate::mirror::Mirror;
 use crate::peer::Peer;
 use crate::request::{KernelRefusal, KernelRequest, RequestToken};
-use crate::share::Share;
 use crate::status::SyncCounters;
 
 /// One node.
 pub struct SyncNode {
     connections: Connections,
     peers: Vec<Peer>,
-    walk: Walk,
+    refresh_scan: RefreshScan,
     buffers: Buffers,
-    share: ShareState,
+    coverage: CoverageState,
     split_brains: u64,
     connections_max: u32,
 }
 
-/// Room that is used again.
+/// Reused buffers.
 #[derive(Debug, Default)]
 struct Buffers {
     attributes: Vec<u8>,
-    touched: Vec<Touched>,
+    changes: Vec<ConnectionChange>,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
 }
 
-/// How much of the kernel's table is replicated, and when it was looked at.
+/// The last count of the kernel's connections, and the time of the next count.
 #[derive(Debug, Default)]
-struct ShareState {
-    share: Share,
+struct CoverageState {
+    coverage: FilterCoverage,
     count_at: Instant,
 }
 
 impl SyncNode {
-    /// A node that knows nothing yet.
+    /// An empty node.
     ///
     /// # Errors
-    /// What is unsound in the configuration.
+    /// The configuration is inconsistent.
     pub fn new(config: SyncConfig, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
         let mut random = SplitMix64::new(config.seed);
@@ -77,12 +77,12 @@ impl SyncNode {
             mirror: Mirror::new(config.hash_key, config.connections_max),
             queue: InjectionQueue::default(),
             dump: DumpState::new(),
-            living: Living::default(),
-            primaries: Living::default(),
-            restarted: Living::default(),
+            alive: NodeSet::default(),
+            primaries: NodeSet::default(),
+            restarted: NodeSet::default(),
             has_conntrackd: config.peers.iter().any(|peer| matches!(peer.profile, PeerProfile::Conntrackd { .. })),
             expecting: ExpectationTable::default(),
-            touched: Vec::new(),
+            changes: Vec::new(),
             names: VecDeque::new(),
             ended_entries: VecDeque::new(),
             ended_expectations: VecDeque::new(),
@@ -94,122 +94,123 @@ impl SyncNode {
         Ok(Self {
             connections,
             peers,
-            walk: Walk::default(),
+            refresh_scan: RefreshScan::default(),
             buffers: Buffers::default(),
-            share: ShareState::default(),
+            coverage: CoverageState::default(),
             split_brains: 0,
             connections_max: config.connections_max,
         })
     }
 
-    /// Something happened in the kernel that this program did not bring about.
+    /// Handles an event of the kernel that this program did not cause.
     pub fn handle_kernel_event(&mut self, now: Instant, origin: Origin, event: KernelEvent<'_>) {
-        // Whoever changes a connection here means it: another program's word makes this node the master as packets do.
+        // Another program's change is intended: it makes this node the owner as packets do.
         let _ = origin;
         self.connections.handle_event(now, event);
-        self.carry();
+        self.distribute();
     }
 
-    /// Events of the kernel were lost: its table is to be read, and only what differs is told.
+    /// Events of the kernel were lost: its table will be read, and only differences are replicated.
     pub fn handle_events_lost(&mut self, now: Instant) {
         self.connections.events_lost(now);
     }
 
-    /// Whether reading the kernel's table is to begin now. It is then under way until [`SyncNode::handle_dump_ended`].
+    /// Whether to start reading the kernel's table now. The dump is then in progress until
+    /// [`SyncNode::handle_dump_ended`].
     pub fn poll_dump(&mut self, now: Instant) -> bool {
         self.connections.poll_dump(now)
     }
 
-    /// A connection that the kernel's table has.
+    /// Handles a connection of the kernel's dump.
     pub fn handle_dump_entry(&mut self, now: Instant, entry: &Entry) {
         self.connections.dump_entry(now, entry);
-        self.carry();
+        self.distribute();
     }
 
-    /// An expectation that the kernel has; after the connections.
+    /// Handles an expectation of the kernel's dump; after the connections.
     pub fn handle_dump_expectation(&mut self, now: Instant, expectation: &Expectation) {
         self.connections.dump_expectation(now, expectation);
-        self.carry();
+        self.distribute();
     }
 
-    /// The kernel's table was read, or could not be.
+    /// Ends a dump of the kernel's table.
     pub fn handle_dump_ended(&mut self, now: Instant, result: DumpResult) {
         self.connections.dump_ended(now, result);
-        self.carry();
+        self.distribute();
     }
 
-    /// Fills `batch` with what the kernel is to be asked, at most [`KERNEL_REQUESTS_MAX`](crate::KERNEL_REQUESTS_MAX) at a time; false, with nothing in
-    /// it, when there is nothing. They are to be executed in their order, before anything else is handed in; then what was refused is said by
-    /// [`SyncNode::handle_kernel_answer`], what was found by [`SyncNode::handle_kernel_found`], and at the end
-    /// [`SyncNode::handle_requests_done`].
+    /// Fills `batch` with requests to the kernel, at most [`KERNEL_REQUESTS_MAX`](crate::KERNEL_REQUESTS_MAX) at a
+    /// time; returns false, with an empty batch, when there are none. The caller executes them in order before any
+    /// other input. It then reports refusals by [`SyncNode::handle_kernel_answer`], found entries by
+    /// [`SyncNode::handle_kernel_found`], and finally calls [`SyncNode::handle_requests_done`].
     pub fn poll_kernel_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {
         let is_filled = self.connections.poll_requests(now, batch);
-        self.carry();
+        self.distribute();
         is_filled
     }
 
-    /// The kernel's answer to a request of the batch that was polled last. That it did what it was asked for need not be said.
+    /// The kernel's reply to a request of the last batch. Success need not be reported.
     pub fn handle_kernel_answer(&mut self, _now: Instant, token: RequestToken, answer: Result<(), KernelRefusal>) {
         if let Err(refusal) = answer {
             self.connections.refused(token, refusal);
         }
     }
 
-    /// The kernel's answer to [`KernelAction::Get`](crate::KernelAction::Get): the connection, if it has it.
+    /// The kernel's reply to [`KernelAction::Get`](crate::KernelAction::Get): the connection, if it exists.
     pub fn handle_kernel_found(&mut self, now: Instant, token: RequestToken, entry: Option<&Entry>) {
         self.connections.found(now, token, entry);
-        self.carry();
+        self.distribute();
     }
 
-    /// All of the batch that was polled last is done, but for what was refused.
+    /// The last batch is executed, except for reported refusals.
     pub fn handle_requests_done(&mut self, now: Instant) {
         self.connections.requests_done(now);
         self.connections.note_recovered(now);
-        self.carry();
+        self.distribute();
     }
 
-    /// Gives this node a role. No kernel work is done at this moment, but with an external cache:
-    /// [`SyncNode::readiness`] says when nothing is left to do. Where several nodes forward it is primary in any case.
+    /// Sets this node's role. It requires no kernel requests, except with an external cache: [`SyncNode::readiness`]
+    /// reports when none are left. Where several nodes forward, the node is always primary.
     pub fn set_role(&mut self, now: Instant, role: SyncRole) {
         let role = if self.connections.mode == Mode::MultiPrimary { SyncRole::Primary } else { role };
         let primaries = self.claimable();
         self.connections.set_role(now, role, |owner| primaries.contains(owner));
         for peer in &mut self.peers {
-            peer.hasten_heartbeat(now);
+            peer.send_heartbeat_now(now);
         }
         self.note_split_brain(now);
-        self.carry();
+        self.distribute();
     }
 
-    /// What happened, the oldest first, for the log.
+    /// The node's events, oldest first, for the log.
     pub fn poll_event(&mut self) -> Option<(Instant, SyncEvent)> {
         self.connections.events.pop()
     }
 
-    /// The peers are asked to tell everything, and what the kernel has is compared with what is known.
+    /// Requests a full resynchronisation from the peers, and a dump of the kernel's table.
     pub fn request_resync(&mut self, now: Instant) {
         self.connections.want_dump(now);
         self.peers.iter_mut().for_each(Peer::request_resync);
     }
 
-    /// The peers are told everything.
+    /// Replicates the full table to the peers.
     pub fn resync(&mut self) {
         self.peers.iter_mut().for_each(Peer::resync);
     }
 
-    /// The node leaves: the peers are told so by the datagrams that are polled next.
+    /// Shuts the node down: the datagrams polled next notify the peers.
     pub fn close(&mut self) {
         self.peers.iter_mut().for_each(Peer::close);
     }
 
-    /// Peers whose connections this node may claim when it is primary: those that do not forward.
-    fn claimable(&self) -> Living {
-        let mut claimable = Living::ALL;
+    /// Peers whose connections this node may claim as primary: those that do not forward.
+    fn claimable(&self) -> NodeSet {
+        let mut claimable = NodeSet::ALL;
         for peer in &self.peers {
-            let is_heard = peer.is_up() || peer.role.is_some();
+            let is_reachable = peer.is_up() || peer.role.is_some();
             let forwards = match self.connections.mode {
-                Mode::PrimaryBackup => peer.role == Some(SyncRole::Primary) && is_heard,
-                Mode::MultiPrimary => is_heard && peer.role != Some(SyncRole::Fault),
+                Mode::PrimaryBackup => peer.role == Some(SyncRole::Primary) && is_reachable,
+                Mode::MultiPrimary => is_reachable && peer.role != Some(SyncRole::Fault),
             };
             if forwards {
                 claimable.set(peer.id, false);

@@ -13,7 +13,7 @@ use crate::readiness::{Obstacle, Readiness};
 use crate::status::{SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};
 
 impl SyncNode {
-    /// Whether all that is known is usable, and a failover now would be safe.
+    /// Whether all known connections are usable, and a failover now would be safe.
     #[must_use]
     pub fn readiness(&self, _now: Instant) -> Readiness {
         let connections = &self.connections;
@@ -28,7 +28,7 @@ impl SyncNode {
         add(!connections.dump.is_initialised, Obstacle::NotInitialised);
         add(connections.role == SyncRole::Fault, Obstacle::Fault);
         add(is_recovering, Obstacle::EventsLost);
-        add(self.share.share.is_nearly_none(), Obstacle::FewReplicated(self.share.share));
+        add(self.coverage.coverage.is_nearly_none(), Obstacle::FewReplicated(self.coverage.coverage));
         let pending = if connections.may_create() { connections.overdue() as u32 } else { 0 };
         add(pending > 0, Obstacle::Pending(pending));
         add(queue.refused_now > 0, Obstacle::NotInKernel(queue.refused_now, queue.failing()));
@@ -88,7 +88,7 @@ impl SyncNode {
                 is_in_kernel: record.is_any(flag::IN_KERNEL),
                 is_unseen: record.is_any(flag::UNSEEN),
                 is_pending: record.is_any(flag::QUEUED | flag::RETRYING),
-                is_told: record.is_any(flag::TOLD),
+                is_replicated: record.is_any(flag::REPLICATED),
             });
         }
         page
@@ -101,12 +101,12 @@ fn add_obstacles_of(peer: &SyncPeerStatus, add: &mut impl FnMut(bool, Obstacle))
     if !peer.is_up {
         return add(true, Obstacle::Silent(peer.id));
     }
-    add(!peer.has_told_all && !peer.lacks_room, Obstacle::NotHeard(peer.id));
+    add(!peer.is_complete && !peer.lacks_room, Obstacle::IncompleteFromPeer(peer.id));
     add(peer.lacks_room, Obstacle::NoRoom(peer.id));
     if let Some(session) = &peer.conntrackd {
-        add(!session.told, Obstacle::NotTold(peer.id));
+        add(!session.told, Obstacle::IncompleteToPeer(peer.id));
     }
     let Some(session) = &peer.session else { return };
-    add(!session.told, Obstacle::NotTold(peer.id));
+    add(!session.told, Obstacle::IncompleteToPeer(peer.id));
     add(session.agreement.divergent > 0, Obstacle::Differs(peer.id));
 }

@@ -1,4 +1,4 @@
-//! What can change while a node works.
+//! Configuration that can change at run time.
 
 use alloc::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::SyncNode;
 use crate::filter::SyncFilter;
 
 impl SyncNode {
-    /// From now on the peers are told of what this filter lets through. What they were told of stays with them until it ends, or
-    /// changes into what they are not to be told of.
+    /// Replaces the filter. Connections that were replicated before stay on the peers until they end, or change into an
+    /// excluded state.
     pub fn set_filter(&mut self, filter: SyncFilter) {
         self.connections.filter = filter;
     }
 
-    /// The channels with the peers go over to these keys and certificates. Where there is no channel, nothing changes.
+    /// Replaces the keys and certificates of the channels with the peers. Without channels, nothing changes.
     pub fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {
         for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_rotation(new.rotation);

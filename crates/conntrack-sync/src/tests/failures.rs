@@ -1,4 +1,4 @@
-//! What an operator relies on when something fails.
+//! The guarantees to an operator under failures.
 
 use core::time::Duration;
 use std::string::ToString;
@@ -36,7 +36,7 @@ fn lost_datagrams_cost_no_connection() {
 }
 
 #[test]
-fn lost_events_are_made_up_for_exactly() {
+fn lost_events_are_recovered_exactly() {
     let mut pair = with_connections(Options::default());
     pair.hosts[0].kernel.buffer_max = 4;
     (0..20).for_each(|number| pair.packet(0, number, TcpState::FinWait));
@@ -51,11 +51,11 @@ fn lost_events_are_made_up_for_exactly() {
     pair.assert_kernels_agree();
     let status = pair.status(0);
     assert_eq!((status.counters.overruns, status.counters.recoveries), (1, 1));
-    // Four events of changed connections were not lost.
+    // Four events of changed connections were received.
     assert_eq!(status.counters.repaired, 16 + 20 + 20);
-    assert_eq!(status.peers[0].session.unwrap().messages_sent, before + 60, "only what differs is told");
+    assert_eq!(status.peers[0].session.unwrap().messages_sent, before + 60, "only differences are replicated");
     assert!(pair.hosts[0].events.contains(&SyncEvent::Recovered { repaired: 56 }));
-    assert_eq!(status.injected.asked, 20, "each end is asked after before it is told");
+    assert_eq!(status.injected.asked, 20, "each end is verified before it is replicated");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn events_that_the_backup_loses_do_no_harm() {
 }
 
 #[test]
-fn taking_over_asks_nothing_of_the_kernel() {
+fn a_take_over_needs_no_kernel_requests() {
     let mut pair = with_connections(Options::default());
     pair.hosts[0].is_running = false;
     pair.until("the silence is noted", |pair| {
@@ -86,7 +86,7 @@ fn taking_over_asks_nothing_of_the_kernel() {
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.status(1).injected, before);
     assert_eq!(pair.hosts[1].kernel.len() as u32, CONNECTIONS);
-    // The first comes back with an empty kernel.
+    // The first restarts with an empty kernel.
     pair.reboot(0, SyncRole::Backup);
     pair.settle();
     pair.assert_kernels_agree();
@@ -94,7 +94,7 @@ fn taking_over_asks_nothing_of_the_kernel() {
 }
 
 #[test]
-fn the_former_primarys_last_words_are_not_lost_and_it_gives_its_connections_up() {
+fn the_former_primarys_last_updates_are_applied_and_ownership_moves() {
     let mut pair = with_connections(Options::default());
     pair.packet(0, 3, TcpState::FinWait);
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
@@ -103,7 +103,7 @@ fn the_former_primarys_last_words_are_not_lost_and_it_gives_its_connections_up()
     pair.assert_kernels_agree();
     assert_eq!(pair.state(1, 3), Some(TcpState::FinWait));
     assert_eq!((pair.status(0).own, pair.status(1).own), (0, CONNECTIONS));
-    // Its kernel's timers end nothing that lives at the other.
+    // Its kernel's timers end no connection that is alive at the other.
     for _ in 0..10 {
         pair.run(Duration::from_secs(20));
         (0..CONNECTIONS)
@@ -115,7 +115,7 @@ fn the_former_primarys_last_words_are_not_lost_and_it_gives_its_connections_up()
 }
 
 #[test]
-fn a_daemon_that_is_started_anew_ends_nothing() {
+fn a_restarted_daemon_ends_no_connection() {
     for (node, role) in [(1, SyncRole::Backup), (0, SyncRole::Primary), (0, SyncRole::Backup)] {
         let mut pair = with_connections(Options::default());
         pair.restart(node, role);
@@ -123,7 +123,7 @@ fn a_daemon_that_is_started_anew_ends_nothing() {
         pair.run(Duration::from_secs(10));
         assert_eq!(pair.hosts.each_ref().map(|host| host.kernel.len() as u32), [CONNECTIONS; 2], "{node} {role:?}");
         pair.assert_kernels_agree();
-        // Packets still come to node 0, and its word counts.
+        // Packets still come to node 0, and its updates prevail.
         (0..10).for_each(|number| pair.packet(0, number, TcpState::FinWait));
         (10..20).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
         pair.settle();
@@ -134,7 +134,7 @@ fn a_daemon_that_is_started_anew_ends_nothing() {
 }
 
 #[test]
-fn what_ended_while_a_backups_daemon_was_away_goes_from_its_kernel() {
+fn connections_that_ended_during_a_backups_restart_are_deleted_from_its_kernel() {
     let mut pair = with_connections(Options::default());
     pair.hosts[1].is_running = false;
     pair.run(Duration::from_millis(100));
@@ -147,7 +147,7 @@ fn what_ended_while_a_backups_daemon_was_away_goes_from_its_kernel() {
 }
 
 #[test]
-fn a_full_kernel_is_named_and_filled_when_there_is_room() {
+fn a_full_kernel_table_is_reported_and_filled_when_there_is_room() {
     let mut pair = Pair::ready(Options::default());
     pair.hosts[1].kernel.connections_max = 150;
     (0..CONNECTIONS).for_each(|number| pair.connect(0, number));
@@ -155,7 +155,7 @@ fn a_full_kernel_is_named_and_filled_when_there_is_room() {
     let status = pair.status(1);
     assert_eq!((status.not_in_kernel, status.failing), (50, Some(KernelRefusal::Full)));
     assert!(status.readiness.to_string().contains("refused 50 connections: its table is full"), "{}", status.readiness);
-    assert!(status.injected.refused[KernelRefusal::Full.kind()] < 500, "it is tried again, but not all the time");
+    assert!(status.injected.refused[KernelRefusal::Full.kind()] < 500, "it is retried at intervals");
     pair.hosts[1].kernel.connections_max = 1000;
     pair.until("all are in", |pair| pair.hosts[1].kernel.len() as u32 == CONNECTIONS);
     pair.until("that is noted", |pair| pair.status(1).failing.is_none());
@@ -163,7 +163,7 @@ fn a_full_kernel_is_named_and_filled_when_there_is_room() {
 }
 
 #[test]
-fn a_kernel_that_refuses_for_a_while_gets_everything_in_the_end() {
+fn a_kernel_that_refuses_temporarily_gets_every_connection_later() {
     for refusal in
         [KernelRefusal::Unsupported, KernelRefusal::NotPermitted, KernelRefusal::Invalid, KernelRefusal::Other(12)]
     {
@@ -177,7 +177,7 @@ fn a_kernel_that_refuses_for_a_while_gets_everything_in_the_end() {
 }
 
 #[test]
-fn two_primaries_are_named_and_neither_loses_a_connection() {
+fn a_split_brain_is_reported_and_loses_no_connection() {
     let mut pair = with_connections(Options::default());
     pair.is_cut = true;
     pair.run(Duration::from_secs(2));
@@ -201,17 +201,17 @@ fn two_primaries_are_named_and_neither_loses_a_connection() {
 }
 
 #[test]
-fn a_silent_peer_stands_in_the_way_of_a_failover() {
+fn a_silent_peer_is_an_obstacle_to_a_failover() {
     let mut pair = Pair::ready(Options::default());
     assert_eq!(pair.hosts[0].node.readiness(pair.now).to_string(), "a failover now would be safe");
     pair.is_cut = true;
     pair.run(Duration::from_secs(2));
     let readiness = pair.hosts[0].node.readiness(pair.now);
-    assert_eq!(readiness.to_string(), "a failover now would not be safe: nothing is heard of node 1");
+    assert_eq!(readiness.to_string(), "a failover now would not be safe: node 1 is unreachable");
 }
 
 #[test]
-fn a_full_table_is_named_and_what_it_left_out_is_told_when_there_is_room() {
+fn a_full_table_is_reported_and_rejected_connections_follow_when_there_is_room() {
     let mut pair = Pair::ready(Options { config: |config| config.connections_max = 100, ..Options::default() });
     (0..150).for_each(|number| pair.connect(0, number));
     pair.run(Duration::from_millis(500));
@@ -224,7 +224,7 @@ fn a_full_table_is_named_and_what_it_left_out_is_told_when_there_is_room() {
 }
 
 #[test]
-fn a_filter_that_leaves_nearly_everything_out_is_found_and_no_failover_is_called_safe() {
+fn a_filter_that_excludes_nearly_everything_is_reported_as_an_obstacle() {
     let mut pair = Pair::ready(Options::default());
     let now = pair.now;
     let node = &mut pair.hosts[0].node;
@@ -236,17 +236,18 @@ fn a_filter_that_leaves_nearly_everything_out_is_found_and_no_failover_is_called
         }
         is_asked
     };
-    assert!(!asks(node, CONNECTIONS_MANY - 1), "too few to say anything");
-    assert!(asks(node, CONNECTIONS), "none of them is known");
-    assert!(!asks(node, CONNECTIONS), "not again at once");
-    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS / 20 });
-    assert!(node.readiness(now).is_safe(), "one in twenty may be all that there is to replicate");
-    let few = Share { established: CONNECTIONS, replicated: 9 };
-    node.note_share(now, few);
+    assert!(!asks(node, CONNECTIONS_MANY - 1), "too few to decide");
+    assert!(asks(node, CONNECTIONS), "none of them is in the mirror");
+    assert!(!asks(node, CONNECTIONS), "no repetition within the interval");
+    node.note_coverage(now, FilterCoverage { established: CONNECTIONS, replicated: CONNECTIONS / 20 });
+    assert!(node.readiness(now).is_safe(), "one in twenty is no cause for a report");
+    let few = FilterCoverage { established: CONNECTIONS, replicated: 9 };
+    node.note_coverage(now, few);
     assert_eq!(node.readiness(now).obstacles, [Obstacle::FewReplicated(few)]);
     assert!(node.readiness(now).to_string().contains("of 200 established connections of this kernel 9 are replicated"));
-    let told = core::iter::from_fn(|| node.poll_event()).filter(|(_, event)| *event == SyncEvent::FewReplicated(few));
-    assert_eq!(told.count(), 1);
-    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS });
+    let reported =
+        core::iter::from_fn(|| node.poll_event()).filter(|(_, event)| *event == SyncEvent::FewReplicated(few));
+    assert_eq!(reported.count(), 1);
+    node.note_coverage(now, FilterCoverage { established: CONNECTIONS, replicated: CONNECTIONS });
     assert!(node.readiness(now).is_safe());
 }

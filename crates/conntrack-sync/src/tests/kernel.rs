@@ -8,7 +8,7 @@ use flow::netfilter::{Entry, Expectation, ProtocolInfo, Status, TcpInfo, TcpSide
 
 use crate::{KernelAction, KernelRefusal};
 
-/// An event as the socket has it.
+/// An event in the socket.
 #[derive(Clone, Debug)]
 pub(super) enum Queued {
     Began(Entry),
@@ -29,11 +29,11 @@ pub(super) struct Kernel {
     live: BTreeMap<(Tuple, u16), Live>,
     pub(super) expectations: Vec<Expectation>,
     pub(super) events: VecDeque<Queued>,
-    /// Events that the socket's buffer holds.
+    /// The capacity of the socket's event buffer.
     pub(super) buffer_max: usize,
     pub(super) has_overrun: bool,
     pub(super) connections_max: usize,
-    /// Refuses the next so many creations for this reason.
+    /// The next so many creations are refused for this reason.
     pub(super) refuse: Option<(usize, KernelRefusal)>,
     now_s: u64,
     next_id: u32,
@@ -62,7 +62,7 @@ impl Kernel {
         }
     }
 
-    /// Time goes on: what nothing came for ends.
+    /// Time goes on: what nothing add_own for ends.
     pub(super) fn advance(&mut self, now: Instant) {
         self.now_s = now.as_nanos() / 1_000_000_000;
         let over: Vec<_> =
@@ -76,7 +76,7 @@ impl Kernel {
         }
     }
 
-    /// A packet brings the connection to this state (and begins it if need be).
+    /// A packet moves the connection to this state (and begins it if necessary).
     pub(super) fn packet(&mut self, tuple: Tuple, reply: Tuple, state: TcpState) {
         let timeout_s = timeout_s(state);
         let key = (tuple, 0);
@@ -105,7 +105,7 @@ impl Kernel {
         self.push(if is_new { Queued::Began(entry) } else { Queued::Changed(entry) });
     }
 
-    /// A packet that changes nothing but the time.
+    /// A packet that renews the timeout only.
     pub(super) fn keep_alive(&mut self, tuple: Tuple) {
         if let Some(live) = self.live.get_mut(&(tuple, 0)) {
             let state = live.entry.tcp().map_or(TcpState::Established, |info| info.state);
@@ -118,7 +118,7 @@ impl Kernel {
         all.into_iter().for_each(|tuple| self.keep_alive(tuple));
     }
 
-    /// Sets what the operator's rules would.
+    /// Sets the values of the operator's rules.
     pub(super) fn set_mark(&mut self, tuple: Tuple, mark: u32) {
         if let Some(live) = self.live.get_mut(&(tuple, 0)) {
             live.entry.mark = Some(mark);
@@ -153,14 +153,14 @@ impl Kernel {
         self.live.len()
     }
 
-    /// What must be alike on two nodes: who speaks with whom, the state, the mark.
+    /// The properties that must be equal on two nodes: end points, state, mark.
     pub(super) fn summary(&self) -> BTreeMap<Tuple, (Tuple, Option<TcpState>, u32)> {
         let of =
             |live: &Live| (live.entry.reply, live.entry.tcp().map(|info| info.state), live.entry.mark.unwrap_or(0));
         self.live.iter().map(|((tuple, _), live)| (*tuple, of(live))).collect()
     }
 
-    /// Executes a request as ctnetlink does: what it brings about makes no event for whoever asked.
+    /// Executes a request as ctnetlink does: the requester receives no event for it.
     pub(super) fn execute(&mut self, action: &KernelAction) -> Result<Option<Entry>, KernelRefusal> {
         match action {
             KernelAction::Create(entry) => self.create(entry).map(|()| None),

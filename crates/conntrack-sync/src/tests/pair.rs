@@ -14,10 +14,10 @@ use crate::*;
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a scenario chooses.
+/// The options of a scenario.
 pub(super) struct Options {
     pub(super) config: fn(&mut SyncConfig),
-    /// Datagrams lost, of a hundred.
+    /// The percentage of lost datagrams.
     pub(super) loss_percent: u64,
     pub(super) seed: u64,
 }
@@ -44,7 +44,7 @@ pub(super) struct Pair {
     pub(super) now: Instant,
     pub(super) loss_percent: u64,
     pub(super) is_cut: bool,
-    /// Packets of all connections come here every second.
+    /// Every second, packets of all connections come here.
     pub(super) kept_alive_at: Option<usize>,
     random: SplitMix64,
     options: Options,
@@ -97,14 +97,14 @@ impl Pair {
         Self { hosts, now, loss_percent, is_cut: false, kept_alive_at: None, random, options }
     }
 
-    /// As [`Pair::start`], until both have told each other everything.
+    /// As [`Pair::start`], until both have completed full resynchronisation.
     pub(super) fn ready(options: Options) -> Self {
         let mut pair = Self::start(options);
         pair.until("both are ready", |pair| pair.hosts.iter().all(|host| host.node.readiness(pair.now).is_safe()));
         pair
     }
 
-    /// The daemon is started anew; its kernel keeps what it has.
+    /// Restarts the daemon; its kernel keeps its table.
     pub(super) fn restart(&mut self, node: usize, role: SyncRole) {
         let mut config = config(node as u8, self.now.as_nanos() ^ self.options.seed, &self.options);
         config.role = role;
@@ -115,7 +115,7 @@ impl Pair {
         host.kernel.has_overrun = false;
     }
 
-    /// The whole machine is started anew.
+    /// Restarts the whole machine.
     pub(super) fn reboot(&mut self, node: usize, role: SyncRole) {
         self.restart(node, role);
         self.hosts[node].kernel = Kernel::new(self.now.as_nanos() as u32);
@@ -152,7 +152,7 @@ impl Pair {
         }
     }
 
-    /// Runs until it is so; a minute at most.
+    /// Runs until the condition holds; at most a minute.
     #[track_caller]
     pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let end = self.now + Duration::from_secs(60);
@@ -166,7 +166,7 @@ impl Pair {
         }
     }
 
-    /// Nothing is under way any more.
+    /// Waits until nothing is in flight.
     #[track_caller]
     pub(super) fn settle(&mut self) {
         self.run(Duration::from_millis(50));
@@ -207,8 +207,8 @@ impl Pair {
     #[track_caller]
     pub(super) fn assert_kernels_agree(&self) {
         let [one, other] = [0, 1].map(|node: usize| self.hosts[node].kernel.summary());
-        let differs = |(tuple, said): &(&Tuple, &_)| other.get(tuple) != Some(said);
-        let differing: Vec<_> = one.iter().filter(differs).map(|(tuple, said)| (said, other.get(tuple))).collect();
+        let differs = |(tuple, entry): &(&Tuple, &_)| other.get(tuple) != Some(entry);
+        let differing: Vec<_> = one.iter().filter(differs).map(|(tuple, entry)| (entry, other.get(tuple))).collect();
         let alone: Vec<_> = other.keys().filter(|tuple| !one.contains_key(tuple)).collect();
         let first = one.keys().find(|tuple| differs(&(tuple, &one[*tuple]))).or(alone.first().copied());
         let known = first.map(|tuple| {
@@ -221,7 +221,7 @@ impl Pair {
 }
 
 impl Host {
-    /// What a daemon does with what waits.
+    /// Executes the pending work as a daemon does.
     fn serve(&mut self, now: Instant, peer: NodeId) {
         let Self { node, kernel, .. } = self;
         if core::mem::take(&mut kernel.has_overrun) {

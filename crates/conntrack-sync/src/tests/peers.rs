@@ -1,4 +1,4 @@
-//! Peers of other kinds: one whose channel is encrypted, and one that speaks as conntrackd does.
+//! Peers of other kinds: with an encrypted channel, and with conntrackd's protocol.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use super::pair::{Options, Pair};
 use crate::*;
 
 #[test]
-fn what_is_told_through_an_encrypted_channel_arrives_and_nothing_else_does() {
+fn only_updates_through_the_encrypted_channel_are_applied() {
     let mut pair = Pair::ready(Options {
         config: |config| {
             let keys = std::vec![PreSharedKey::new([5; 32])];
@@ -35,16 +35,16 @@ fn what_is_told_through_an_encrypted_channel_arrives_and_nothing_else_does() {
 }
 
 #[test]
-fn a_node_that_is_not_encrypted_says_so_to_one_that_is() {
+fn encrypted_datagrams_to_an_unencrypted_node_are_reported() {
     let mut pair = Pair::ready(Options::default());
     let now = pair.now;
     let stranger = NodeId(9);
     assert_eq!(pair.hosts[0].node.handle_datagram(now, stranger, &[0; 8]), Err(SyncError::UnknownPeer(stranger)));
 }
 
-/// Both speak as conntrackd does; what a real one makes of it is tested with the daemon.
+/// Both use conntrackd's protocol; the daemon's tests use a real conntrackd.
 #[test]
-fn connections_are_told_in_conntrackds_format() {
+fn connections_are_replicated_in_conntrackds_format() {
     let mut pair = Pair::start(Options {
         config: |config| {
             let profile = PeerProfile::Conntrackd { config: FtfwConfig::default(), time_of_day_s: 1_800_000_000 };

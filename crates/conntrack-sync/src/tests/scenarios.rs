@@ -1,4 +1,4 @@
-//! What an operator relies on while nothing fails.
+//! The guarantees to an operator without failures.
 
 use core::time::Duration;
 
@@ -23,18 +23,18 @@ fn a_connection_of_one_kernel_is_in_the_other_until_it_ends() {
 }
 
 #[test]
-fn windows_of_an_injected_connection_are_not_held_against_its_segments() {
+fn segments_of_an_injected_connection_pass_without_window_check() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     pair.settle();
     let injected = pair.hosts[1].kernel.get(tuple(1)).unwrap();
     let sides = injected.tcp().unwrap().sides.unwrap();
     assert!(sides.iter().all(|side| side.flags.contains(flow::netfilter::TcpFlags::BE_LIBERAL)));
-    assert!(sides.iter().all(|side| side.window_scale == 7), "the scales travel");
+    assert!(sides.iter().all(|side| side.window_scale == 7), "the scales are replicated");
 }
 
 #[test]
-fn windows_of_a_connection_that_another_node_carries_on_are_not_held_against_its_segments_when_they_come_back() {
+fn segments_that_return_after_two_take_overs_pass_without_window_check() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     pair.settle();
@@ -50,7 +50,7 @@ fn windows_of_a_connection_that_another_node_carries_on_are_not_held_against_its
 }
 
 #[test]
-fn a_connection_that_ends_before_it_was_told_costs_nothing_on_the_wire() {
+fn a_connection_that_ends_before_replication_costs_nothing_on_the_wire() {
     let mut pair = Pair::ready(Options::default());
     pair.settle();
     let before = pair.status(0).peers[0].session.unwrap().messages_sent;
@@ -62,7 +62,7 @@ fn a_connection_that_ends_before_it_was_told_costs_nothing_on_the_wire() {
     pair.settle();
     let status = pair.status(0);
     assert_eq!(status.peers[0].session.unwrap().messages_sent, before);
-    assert_eq!((status.counters.never_told, status.connections), (50, 0));
+    assert_eq!((status.counters.never_replicated, status.connections), (50, 0));
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn changes_within_the_batch_delay_are_one_message() {
 }
 
 #[test]
-fn a_backup_asks_its_kernel_once_for_what_changes_within_the_request_delay() {
+fn a_backup_sends_one_request_for_all_changes_within_the_request_delay() {
     let mut pair = Pair::ready(Options::default());
     pair.settle();
     let requests = |pair: &Pair| (pair.status(1).injected.created, pair.status(1).injected.updated);
     pair.connect(0, 1);
     pair.run(Duration::from_millis(10));
-    assert!(pair.hosts[1].node.readiness(pair.now).obstacles.is_empty(), "what is to wait is no obstacle");
+    assert!(pair.hosts[1].node.readiness(pair.now).obstacles.is_empty(), "a delayed request is no obstacle");
     pair.packet(0, 1, TcpState::FinWait);
     pair.run(Duration::from_millis(5));
     assert_eq!((requests(&pair), pair.state(1, 1)), ((0, 0), None));
@@ -114,7 +114,7 @@ fn a_connection_that_closes_within_the_request_delay_is_created_when_the_backup_
 }
 
 #[test]
-fn requests_that_wait_are_made_at_once_when_the_backup_becomes_primary() {
+fn delayed_requests_are_sent_at_once_when_the_backup_becomes_primary() {
     let mut pair = Pair::ready(Options::default());
     pair.settle();
     pair.connect(0, 1);
@@ -126,7 +126,7 @@ fn requests_that_wait_are_made_at_once_when_the_backup_becomes_primary() {
 }
 
 #[test]
-fn a_copy_does_not_expire_while_its_master_lives() {
+fn a_replica_does_not_expire_while_its_owner_is_alive() {
     let mut pair =
         Pair::ready(Options { config: |config| config.timeout_floor = TIMEOUT_FLOOR_MIN, ..Options::default() });
     pair.connect(0, 1);
@@ -136,30 +136,30 @@ fn a_copy_does_not_expire_while_its_master_lives() {
     }
     assert_eq!(pair.state(1, 1), Some(TcpState::Established));
     let status = pair.status(1);
-    assert_eq!(status.counters.copies_ended_early, 0, "it was refreshed before");
+    assert_eq!(status.counters.replicas_ended_early, 0, "it was refreshed before");
     assert!(status.injected.refreshed >= 2);
     let [primary, backup] = [0, 1].map(|node| pair.status(node).counters.taken_over);
     assert_eq!((primary, backup), (0, 0));
 }
 
 #[test]
-fn a_copy_that_the_kernel_loses_is_injected_again() {
+fn a_replica_that_the_kernel_loses_is_injected_again() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     pair.settle();
     pair.hosts[1].kernel.delete(tuple(1));
     pair.settle();
     pair.assert_kernels_agree();
-    assert_eq!(pair.status(1).counters.copies_ended_early, 1);
+    assert_eq!(pair.status(1).counters.replicas_ended_early, 1);
 }
 
 #[test]
-fn a_new_connection_with_the_same_tuple_takes_the_place_of_the_old_one() {
+fn a_new_connection_replaces_an_old_one_with_the_same_tuple() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     pair.packet(0, 1, TcpState::TimeWait);
     pair.settle();
-    // The former ends and the next begins before anything of either is told.
+    // The former ends and the next begins before either is replicated.
     pair.hosts[0].kernel.delete(tuple(1));
     let translated = Tuple { source: [192, 0, 2, 81].into(), ..tuple(1).inverse() };
     for state in [TcpState::SynSent, TcpState::SynRecv, TcpState::Established] {
@@ -171,7 +171,7 @@ fn a_new_connection_with_the_same_tuple_takes_the_place_of_the_old_one() {
 }
 
 #[test]
-fn an_external_cache_is_in_the_kernel_once_the_node_is_primary() {
+fn an_external_cache_is_injected_when_the_node_becomes_primary() {
     let mut pair =
         Pair::ready(Options { config: |config| config.injection = Injection::ExternalCache, ..Options::default() });
     (0..300).for_each(|number| pair.connect(0, number));
@@ -185,12 +185,12 @@ fn an_external_cache_is_in_the_kernel_once_the_node_is_primary() {
 }
 
 #[test]
-fn what_a_rule_leaves_out_is_not_told() {
+fn excluded_connections_are_not_replicated() {
     let mut pair = Pair::ready(Options {
         config: |config| {
             let network = IgnoreRule { addresses: std::vec![([10, 0, 0, 0].into(), 30)], ..IgnoreRule::default() };
             let marked = IgnoreRule { mark: Some((0x10, 0xf0)), ..IgnoreRule::default() };
-            config.filter = SyncFilter::new(&[network, marked], TcpStates::ESTABLISHED_ON, TellOthers::default());
+            config.filter = SyncFilter::new(&[network, marked], TcpStates::ESTABLISHED_ON, NonTcpStart::default());
         },
         ..Options::default()
     });
@@ -202,13 +202,13 @@ fn what_a_rule_leaves_out_is_not_told() {
         pair.connect(0, number);
     });
     pair.settle();
-    let told: std::vec::Vec<_> = pair.hosts[1].kernel.summary().into_keys().collect();
-    assert_eq!(told, [tuple(8)]);
-    assert_eq!(pair.status(0).connections, 2, "what is left out for good is not held either");
+    let replicated: std::vec::Vec<_> = pair.hosts[1].kernel.summary().into_keys().collect();
+    assert_eq!(replicated, [tuple(8)]);
+    assert_eq!(pair.status(0).connections, 2, "permanently excluded connections are not held either");
 }
 
 #[test]
-fn an_announced_connection_is_expected_by_the_other_kernel_too() {
+fn an_expectation_is_injected_into_the_other_kernel() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     let expectation = Expectation {
@@ -228,7 +228,7 @@ fn an_announced_connection_is_expected_by_the_other_kernel_too() {
     assert_eq!(pair.hosts[1].kernel.expectations, [expectation]);
     pair.hosts[0].kernel.packet(tuple(1), tuple(1).inverse(), TcpState::FinWait);
     pair.settle();
-    assert_eq!(pair.hosts[1].kernel.expectations.len(), 1, "it is not told to the kernel twice");
+    assert_eq!(pair.hosts[1].kernel.expectations.len(), 1, "it is not injected twice");
     assert_eq!(pair.status(1).injected.refused, [0; KernelRefusal::KINDS]);
 }
 

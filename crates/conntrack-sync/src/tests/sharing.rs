@@ -1,4 +1,4 @@
-//! Several nodes forward at a time: packets of one connection may come to either.
+//! Several nodes forward at a time: packets of one connection may reach any of them.
 
 use core::time::Duration;
 
@@ -11,14 +11,14 @@ fn both_primary() -> Pair {
     Pair::ready(Options {
         config: |config| {
             config.mode = Mode::MultiPrimary;
-            config.filter = SyncFilter::new(&[], TcpStates::ALL, TellOthers::FirstPacket);
+            config.filter = SyncFilter::new(&[], TcpStates::ALL, NonTcpStart::FirstPacket);
         },
         ..Options::default()
     })
 }
 
 #[test]
-fn a_connection_whose_directions_go_different_ways_is_the_same_in_both_kernels() {
+fn an_asymmetric_connection_is_equal_in_both_kernels() {
     let mut pair = both_primary();
     for number in 0..50 {
         pair.packet(0, number, TcpState::SynSent);
@@ -36,13 +36,13 @@ fn a_connection_whose_directions_go_different_ways_is_the_same_in_both_kernels()
     }
     pair.settle();
     pair.assert_kernels_agree();
-    assert_eq!(pair.state(0, 7), Some(TcpState::LastAck), "what either saw is not lost");
-    let told = pair.status(0).counters.told + pair.status(1).counters.told;
-    assert!(told <= 50 * 12, "they come to an end: {told}");
+    assert_eq!(pair.state(0, 7), Some(TcpState::LastAck), "no state is lost");
+    let replicated = pair.status(0).counters.replicated + pair.status(1).counters.replicated;
+    assert!(replicated <= 50 * 12, "updates cease: {replicated}");
 }
 
 #[test]
-fn a_timer_at_one_node_does_not_end_what_packets_keep_alive_at_the_other() {
+fn a_timeout_at_one_node_does_not_end_a_connection_alive_at_the_other() {
     let mut pair = both_primary();
     pair.connect(0, 1);
     pair.settle();
@@ -53,11 +53,11 @@ fn a_timer_at_one_node_does_not_end_what_packets_keep_alive_at_the_other() {
     pair.settle();
     assert_eq!((pair.state(0, 1), pair.state(1, 1)), (Some(TcpState::Established), Some(TcpState::Established)));
     let refused = pair.status(1).counters.ends_refused;
-    assert!((1..=3).contains(&refused), "it is the other's from then on: {refused}");
+    assert!((1..=3).contains(&refused), "the other node owns it from then on: {refused}");
 }
 
 #[test]
-fn both_believe_it_ended_when_it_has() {
+fn an_end_is_replicated_to_both_kernels() {
     let mut pair = both_primary();
     (0..20).for_each(|number| pair.connect(number as usize % 2, number));
     pair.settle();
@@ -68,7 +68,7 @@ fn both_believe_it_ended_when_it_has() {
 }
 
 #[test]
-fn whoever_is_left_goes_on_with_the_others_connections() {
+fn the_surviving_node_takes_over_the_others_connections() {
     let mut pair = both_primary();
     (0..40).for_each(|number| pair.connect(number as usize % 2, number));
     pair.settle();

@@ -1,4 +1,4 @@
-//! Seeded runs in which whatever can go wrong does, and what must hold in the end all the same.
+//! Runs with random faults from an RNG seed, and the invariants at their end.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use flow::random::SplitMix64;
 use super::pair::{Options, Pair, tuple};
 use crate::*;
 
-/// Which faults a run has, beside lost datagrams.
+/// The faults of a run, beside lost datagrams.
 #[derive(Clone, Copy)]
 struct Faults {
     restarts: bool,
@@ -21,8 +21,8 @@ struct Storm {
     pair: Pair,
     random: SplitMix64,
     primary: usize,
-    /// Established, and nobody has ended them.
-    living: BTreeSet<u32>,
+    /// Established connections that have not ended.
+    alive: BTreeSet<u32>,
     next: u32,
 }
 
@@ -30,19 +30,19 @@ impl Storm {
     fn start(seed: u64) -> Self {
         let mut pair = Pair::ready(Options { seed, ..Options::default() });
         pair.kept_alive_at = Some(0);
-        Self { pair, random: SplitMix64::new(seed), primary: 0, living: BTreeSet::new(), next: 1 }
+        Self { pair, random: SplitMix64::new(seed), primary: 0, alive: BTreeSet::new(), next: 1 }
     }
 
     fn pick(&mut self) -> Option<u32> {
-        let at = self.random.between(0, self.living.len().max(1) as u64 - 1);
-        self.living.iter().nth(at as usize).copied()
+        let at = self.random.between(0, self.alive.len().max(1) as u64 - 1);
+        self.alive.iter().nth(at as usize).copied()
     }
 
     fn step(&mut self, faults: Faults) {
         match self.random.between(0, 99) {
             0..=39 => {
                 self.pair.connect(self.primary, self.next);
-                self.living.insert(self.next);
+                self.alive.insert(self.next);
                 self.next += 1;
             }
             40..=59 => {
@@ -53,7 +53,7 @@ impl Storm {
             60..=79 => {
                 if let Some(number) = self.pick() {
                     self.pair.hosts[self.primary].kernel.delete(tuple(number));
-                    self.living.remove(&number);
+                    self.alive.remove(&number);
                 }
             }
             80..=82 => {
@@ -91,7 +91,7 @@ impl Storm {
         self.pair.settle();
     }
 
-    /// The addresses move, as an operator has them moved: when it is said to be safe.
+    /// Moves the addresses once readiness reports it as safe, as an operator does.
     fn swap(&mut self) {
         self.calm();
         self.check();
@@ -102,11 +102,11 @@ impl Storm {
         self.pair.hosts[1 - self.primary].node.set_role(now, SyncRole::Backup);
     }
 
-    /// What lives is in both kernels, and they agree.
+    /// Live connections are in both kernels, and both agree.
     fn check(&mut self) {
         for host in &self.pair.hosts {
             let lacking: Vec<_> =
-                self.living.iter().filter(|number| host.kernel.get(tuple(**number)).is_none()).collect();
+                self.alive.iter().filter(|number| host.kernel.get(tuple(**number)).is_none()).collect();
             let known = lacking.first().map(|number| {
                 self.pair.hosts.each_ref().map(|host| {
                     let flows = host.node.flows(0, usize::MAX).flows;
@@ -133,16 +133,16 @@ fn run(seeds: core::ops::Range<u64>, faults: Faults) {
 }
 
 #[test]
-fn whatever_is_lost_on_the_way_both_kernels_agree_in_the_end() {
+fn both_kernels_converge_despite_any_losses() {
     run(0..40, Faults { restarts: false, swaps: false });
 }
 
 #[test]
-fn when_the_addresses_move_nothing_that_lives_is_lost() {
+fn moving_the_addresses_loses_no_live_connection() {
     run(1000..1040, Faults { restarts: false, swaps: true });
 }
 
 #[test]
-fn daemons_that_are_started_anew_lose_nothing_that_lives() {
+fn restarted_daemons_lose_no_live_connection() {
     run(2000..2040, Faults { restarts: true, swaps: true });
 }

@@ -68,7 +68,7 @@ impl Service {
         let Some(manager) = &self.manager else { return };
         if let Some(interval) = self.sign_of_life_interval.filter(|_| self.sign_of_life_at <= now)
             && all_turn()
-            && manager.tell("WATCHDOG=1")
+            && manager.notify("WATCHDOG=1")
         {
             self.sign_of_life_at = now + interval;
         }
@@ -82,7 +82,7 @@ impl Service {
         }
         let ready = if self.is_ready { "" } else { "READY=1\n" };
         // What it does not take is told again in the next turn.
-        if manager.tell(&format!("{ready}STATUS={status}")) {
+        if manager.notify(&format!("{ready}STATUS={status}")) {
             self.is_ready = true;
             self.status = status;
         }
@@ -93,7 +93,7 @@ impl Service {
         if let Some(manager) = &self.manager {
             let micros = now.as_nanos() / 1000;
             // A manager that misses this misses nothing that it would have waited for.
-            let _ = manager.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+            let _ = manager.notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
             self.is_ready = false;
         }
     }
@@ -101,7 +101,7 @@ impl Service {
     /// The process is about to end, and does what `status` says before.
     pub(crate) fn stopping(&mut self, status: &str) {
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_stopping) {
-            self.is_stopping = manager.tell(&format!("STOPPING=1\nSTATUS={status}"));
+            self.is_stopping = manager.notify(&format!("STOPPING=1\nSTATUS={status}"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What `[filter]` says, in the words of those who apply it: the kernel, which keeps events away; the node, which decides what
 //! is told; and, for what neither knows, the daemon between them.
 
-use conntrack_sync::{IgnoreRule, SyncFilter, TcpStates, TellOthers};
+use conntrack_sync::{IgnoreRule, NonTcpStart, SyncFilter, TcpStates};
 use flow::netfilter::{Entry, TcpState};
 use packet_io::ctnetlink::{EventFilter, filter};
 use packet_io::netlink;
@@ -50,8 +50,8 @@ const CLOSING: [TcpState; 3] = [TcpState::FinWait, TcpState::LastAck, TcpState::
 pub(super) fn node_filter(filter: &Filter, events: Events) -> SyncFilter {
     let ignored: Vec<IgnoreRule> = filter.ignore.iter().map(rule).collect();
     let others = match filter.others {
-        Others::Replied => TellOthers::FirstReply,
-        Others::Begun => TellOthers::FirstPacket,
+        Others::Replied => NonTcpStart::FirstReply,
+        Others::Begun => NonTcpStart::FirstPacket,
     };
     let mut states = filter.tcp_states.clone();
     if events == Events::Lean && states.contains(&TcpState::Established) {

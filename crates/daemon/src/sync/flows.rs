@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use flow::key;
 use flow::netfilter::{Entry, Status, Tuple};
-use flow::{NodeId, Role};
+use flow::{ConnectionRole, NodeId};
 
 use api::{BothWays, Ends, Flow};
 use config::value::protocol_name;
@@ -22,8 +22,8 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn role(&self, node: NodeId) -> Role {
-        if self.owner == node { Role::Master } else { Role::Backup }
+    fn role(&self, node: NodeId) -> ConnectionRole {
+        if self.owner == node { ConnectionRole::Owner } else { ConnectionRole::Replica }
     }
 
     /// Describes it for an operator of the node, if it meets the conditions.

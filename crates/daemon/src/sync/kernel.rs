@@ -6,7 +6,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use conntrack_sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, Share, SyncNode};
+use conntrack_sync::{
+    DumpResult, FilterCoverage, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, SyncNode,
+};
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 use packet_io::IoError;
@@ -53,7 +55,7 @@ pub(super) struct Kernel {
     table: TableSocket,
     reading: Option<Reading>,
     /// What that has shown so far of what is replicated.
-    share: Share,
+    share: FilterCoverage,
     has_expectations: bool,
     event_interval: Duration,
     /// Before this, events are left to wait for others.
@@ -86,7 +88,7 @@ impl Kernel {
             rules: install_rules(settings.events),
             table,
             reading: None,
-            share: Share::default(),
+            share: FilterCoverage::default(),
             has_expectations: settings.expectations,
             event_interval: settings.event_interval,
             read_events_at: Instant::ZERO,
@@ -227,7 +229,7 @@ impl Kernel {
     pub(super) fn read_table(&mut self, now: Instant, node: &mut SyncNode) {
         if self.reading.is_none() && node.poll_dump(now) {
             self.counters.dumps += 1;
-            self.share = Share::default();
+            self.share = FilterCoverage::default();
             match Dump::connections(DumpFilter::default()) {
                 Ok(dump) => self.reading = Some(Reading::Connections(dump)),
                 Err(error) => fail(now, node, &error),
@@ -254,7 +256,7 @@ impl Kernel {
                     }
                 });
                 if matches!(progress, Ok(DumpProgress::Ended { .. })) {
-                    node.note_share(now, self.share);
+                    node.note_coverage(now, self.share);
                 }
                 match progress {
                     Ok(DumpProgress::More) => return Some(Reading::Connections(dump)),

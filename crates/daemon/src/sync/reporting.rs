@@ -205,7 +205,7 @@ impl Answers<'_> {
             refused: refused
                 .map(|(reason, requests)| RefusedRequests { reason: (*reason).to_owned(), requests })
                 .collect(),
-            injected_again: counters.copies_ended_early,
+            injected_again: counters.replicas_ended_early,
             table_full: counters.no_room,
         }
     }

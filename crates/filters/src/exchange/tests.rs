@@ -1,4 +1,4 @@
-//! What is told arrives, and what cannot be is refused.
+//! Updates make a replica equal to its original; invalid words are rejected.
 
 use super::*;
 use crate::{
@@ -13,14 +13,14 @@ fn key(number: u64) -> KeyHash {
     Secret::new(SECRET).spread(number)
 }
 
-/// Fills two structures that tell each other nothing but updates, and checks that they become the same.
-fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64), mut agrees: impl FnMut(&F, &F)) {
+/// Replicates a filter to another by updates alone, and checks that both become equal.
+fn check_replication<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64), mut agrees: impl FnMut(&F, &F)) {
     let mut receiver = F::empty(sender.shape()).expect("the sender's shape");
     for number in 0..50 {
         change(&mut sender, number);
     }
     let mark = sender.memory_mut().mark().expect("the first");
-    // The whole, in two pieces that come in the wrong order.
+    // The whole filter, in two updates that arrive out of order.
     let words = sender.memory().words();
     let half = words.len() / 2;
     for (first, words) in [(half, &words[half..]), (0, &words[..half])] {
@@ -30,7 +30,7 @@ fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64),
         assert_eq!(receiver.apply(&update), Ok(words.len()));
     }
     agrees(&sender, &receiver);
-    // Then what changes, a few words at a time, of which every third update is lost at first.
+    // Changes, a few words at a time; every third update is lost at first.
     let (mut changes, mut bytes) = (Vec::new(), Vec::new());
     for number in 50..200 {
         change(&mut sender, number);
@@ -42,7 +42,7 @@ fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64),
         Update::encode(&mut changes, &mut bytes);
         let update = Update::parse(&bytes, half * 2 + 2).expect("what was encoded");
         assert_eq!(update.len(), changes.len());
-        receiver.apply(&update).expect("what the sender has");
+        receiver.apply(&update).expect("an update of the sender");
         changes.clear();
         bytes.clear();
     }
@@ -50,7 +50,7 @@ fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64),
         sender.memory_mut().take_changes(mark, 100, &mut changes);
     }
     Update::encode(&mut changes, &mut bytes);
-    receiver.apply(&Update::parse(&bytes, half * 2 + 2).expect("what was encoded")).expect("what the sender has");
+    receiver.apply(&Update::parse(&bytes, half * 2 + 2).expect("what was encoded")).expect("an update of the sender");
     agrees(&sender, &receiver);
     let all = 0..usize::MAX;
     assert_eq!(sender.memory().digest(all.clone()), receiver.memory().digest(all));
@@ -59,9 +59,9 @@ fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64),
 }
 
 #[test]
-fn a_copy_of_a_bloom_filter_is_kept() {
+fn a_bloom_filter_is_replicated() {
     let shape = BloomShape { bits: 3001, hashes: 3 };
-    keeps_a_copy(
+    check_replication(
         Bloom::new(shape).expect("a shape"),
         |filter, number| filter.insert(key(number)),
         |one, other| assert_eq!(one.memory().words(), other.memory().words()),
@@ -69,7 +69,7 @@ fn a_copy_of_a_bloom_filter_is_kept() {
 }
 
 #[test]
-fn a_copy_of_a_counting_bloom_filter_is_kept() {
+fn a_counting_bloom_filter_is_replicated() {
     let shape = CountingBloomShape { counters: 1003, hashes: 4 };
     let change = |filter: &mut CountingBloom, number: u64| {
         filter.insert(key(number));
@@ -77,24 +77,24 @@ fn a_copy_of_a_counting_bloom_filter_is_kept() {
             filter.remove(key(number / 2));
         }
     };
-    keeps_a_copy(CountingBloom::new(shape).expect("a shape"), change, |one, other| {
+    check_replication(CountingBloom::new(shape).expect("a shape"), change, |one, other| {
         assert_eq!(one.memory().words(), other.memory().words());
     });
 }
 
 #[test]
-fn a_copy_of_a_stateful_bloom_filter_is_kept() {
+fn a_stateful_bloom_filter_is_replicated() {
     for state_bits in [4, 12] {
         let shape = StatefulBloomShape { cells: 1001, hashes: 3, state_bits };
         let change = |filter: &mut StatefulBloom, number: u64| filter.insert(key(number), (number % 9) as u16);
-        keeps_a_copy(StatefulBloom::new(shape).expect("a shape"), change, |one, other| {
+        check_replication(StatefulBloom::new(shape).expect("a shape"), change, |one, other| {
             assert_eq!(one.memory().words(), other.memory().words());
         });
     }
 }
 
 #[test]
-fn a_copy_of_a_multi_level_filter_is_kept() {
+fn a_multi_level_filter_is_replicated() {
     let change = |filter: &mut MultiLevel<States>, number: u64| {
         filter.insert(key(number), (number % 200) as u16).expect("room");
         if number.is_multiple_of(3) {
@@ -103,31 +103,31 @@ fn a_copy_of_a_multi_level_filter_is_kept() {
         filter.modify(key(number - number % 7), 201);
     };
     let shape = MultiLevelShape::for_items(150, 8);
-    keeps_a_copy(MultiLevel::<States>::new(shape).expect("a shape"), change, |one, other| {
+    check_replication(MultiLevel::<States>::new(shape).expect("a shape"), change, |one, other| {
         assert_eq!(one.len(), other.len());
         (0..200).for_each(|number| assert_eq!(one.lookup(key(number)), other.lookup(key(number))));
     });
     let count = |filter: &mut MultiLevel<Counters>, number: u64| {
         filter.insert(key(number / 2)).expect("room");
     };
-    keeps_a_copy(MultiLevel::<Counters>::new(shape).expect("a shape"), count, |one, other| {
+    check_replication(MultiLevel::<Counters>::new(shape).expect("a shape"), count, |one, other| {
         (0..200).for_each(|number| assert_eq!(one.count(key(number)), other.count(key(number))));
     });
 }
 
 #[test]
-fn words_that_cannot_be_change_nothing() {
+fn an_update_with_an_invalid_word_changes_nothing() {
     let shape = MultiLevelShape { fingerprint_bits: 20, ..MultiLevelShape::for_items(100, 8) };
     let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
     let whole = Shape::MultiLevel(shape, crate::shape::Content::States);
     assert_eq!(filter.shape(), whole);
-    // The second cell is not taken, yet has a fingerprint; a bit between fingerprint and state does not exist.
+    // The second cell is free, yet has a fingerprint; a bit between fingerprint and state is unused.
     for word in [5, 1 << 31 | 1 << 30] {
         let mut changes = std::vec![Change { index: 0, word: 1 << 31 | 5 }, Change { index: 1, word }];
         let mut bytes = Vec::new();
         Update::encode(&mut changes, &mut bytes);
         let update = Update::parse(&bytes, 1000).expect("whole runs");
-        assert_eq!(filter.apply(&update), Err(ExchangeError::Word { index: 1 }));
+        assert_eq!(filter.apply(&update), Err(ExchangeError::InvalidWord { index: 1 }));
         assert_eq!((filter.len(), filter.memory().words()[0]), (0, 0));
     }
     let beyond = Update { bytes: &[0xff, 0x7f, 1, 0, 0, 0, 0], words: 1 };
@@ -147,11 +147,11 @@ fn a_lone_word_takes_four_bytes_and_its_gap() {
 
 proptest! {
     #[test]
-    fn updates_are_read_as_they_were_written(
-        told in proptest::collection::vec((0_u32..500, any::<u32>()), 0..60)
+    fn encoded_updates_decode_to_the_same_changes(
+        updates in proptest::collection::vec((0_u32..500, any::<u32>()), 0..60)
     ) {
-        let mut changes: Vec<_> = told.iter().map(|&(index, word)| Change { index, word }).collect();
-        let latest: std::collections::BTreeMap<u32, u32> = told.into_iter().collect();
+        let mut changes: Vec<_> = updates.iter().map(|&(index, word)| Change { index, word }).collect();
+        let latest: std::collections::BTreeMap<u32, u32> = updates.into_iter().collect();
         let mut bytes = Vec::new();
         Update::encode(&mut changes, &mut bytes);
         let update = Update::parse(&bytes, 500).expect("what was encoded");

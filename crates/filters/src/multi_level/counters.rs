@@ -1,4 +1,4 @@
-//! The filter whose cells count: a multiset.
+//! The filter whose cells hold counters: a multiset.
 
 use super::probe::Spot;
 use super::{Counters, MultiLevel};
@@ -6,7 +6,7 @@ use crate::hash::KeyHash;
 use crate::{Full, Inserted};
 
 impl MultiLevel<Counters> {
-    /// Adds a key once. A counter that has come to [`MultiLevel::content_max`] stays there for good.
+    /// Adds a key once. A counter that reaches [`MultiLevel::content_max`] saturates.
     ///
     /// # Errors
     /// The key is new and none of its buckets has a free cell; nothing changes.
@@ -28,21 +28,21 @@ impl MultiLevel<Counters> {
         }
     }
 
-    /// How often the key was inserted and not removed, at most.
+    /// The key's count: insertions less removals, or more by a collision.
     #[must_use]
     #[inline]
     pub fn count(&self, key: KeyHash) -> u16 {
         self.find_cell(key).map_or(0, |cell| self.content_of(cell.get()) as u16)
     }
 
-    /// Whether the key is in it, or looks so.
+    /// Whether the filter contains the key, or a false positive.
     #[must_use]
     #[inline]
     pub fn contains(&self, key: KeyHash) -> bool {
         self.count(key) > 0
     }
 
-    /// Takes a key out once. Returns whether it can have been in it; if not, nothing changes.
+    /// Removes a key once. Returns whether the filter contained it; if not, nothing changes.
     #[inline]
     pub fn remove(&mut self, key: KeyHash) -> bool {
         let Some(index) = self.find(key) else { return false };
@@ -50,7 +50,7 @@ impl MultiLevel<Counters> {
         match count {
             1 => self.free(index),
             count if count < self.content_max().into() => self.set_content(index, count - 1),
-            // It is not known how many it has counted.
+            // A saturated counter stays, as its true count is unknown.
             _ => {}
         }
         true

@@ -1,26 +1,26 @@
-//! Fingerprints with a counter or a state, in levels that become smaller: the multi-level counting Bloom filter (MLCBF) of
-//! MLCBF, chapter 3.
+//! Fingerprints with a counter or a state, in levels of decreasing size: the multi-level counting Bloom filter (MLCBF)
+//! of [MLCBF], chapter 3.
 //!
-//! A key has one bucket in each level; each bucket has a few cells. A new item goes to the first of its buckets that has a
-//! free cell (first available, FA), so that most are in the first and largest level, or to the one that has the fewest
-//! items (least load, LL). A change to an item changes one cell and nothing else, which is what makes the structure cheap
+//! A key has one bucket in each level; each bucket has a few cells. With first available (FA), a new item goes to the
+//! first of its buckets with a free cell, so most items are in the first and largest level. With least load (LL), it
+//! goes to the bucket with the fewest items. A change to an item changes one cell only, which makes the structure cheap
 //! to replicate.
 //!
-//! A cell is one word of 32 bits, without waste where fingerprint and content fill it:
+//! A cell is one word of 32 bits:
 //!
 //! ```text
 //! 31     30 … F + C   F + C - 1 … F            F - 1 … 0
 //! taken  zero         content (state, count)   fingerprint
 //! ```
 //!
-//! The bits "taken" of a bucket are the seed's load bitmap (LB): one instruction gathers those of a bucket, and one
-//! comparison all cells whose fingerprint is the key's. All buckets of a key are looked at, without a branch on what was
-//! found in the first: which level it is in cannot be foretold, and a wrong guess costs more than a further bucket.
+//! The "taken" bits of a bucket are the load bitmap (LB) of [MLCBF]: one instruction gathers them, and one comparison
+//! finds all cells with the key's fingerprint. A lookup reads all buckets of a key without a branch on the first one:
+//! the level is unpredictable, and a mispredicted branch costs more than a further bucket.
 //!
-//! What can go wrong beside false positives: two items with the same fingerprint whose buckets meet in one level and not in
-//! all. Then removing the one can take the other's cell. The counting filter counts them in one cell where it can; the one
-//! with states has [`MultiLevel::insert_distinct`], which gives each item its own. How seldom that is,
-//! [`crate::theory::FirstAvailable::false_positive`] tells: an item meets another with that probability.
+//! Beside false positives, two items with the same fingerprint may share a bucket in one level but not in all. Removing
+//! one can then free the cell of the other. The counting filter counts both in one cell where it can; for states,
+//! [`MultiLevel::insert_distinct`] gives each item a cell. The probability that two items collide is
+//! [`crate::theory::FirstAvailable::false_positive`].
 
 mod counters;
 mod probe;
@@ -38,15 +38,15 @@ use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{Content, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
 
-/// The cells hold how often an item was inserted.
+/// The cells contain the number of insertions of an item.
 #[derive(Clone, Copy, Debug)]
 pub enum Counters {}
 
-/// The cells hold an item's state.
+/// The cells contain an item's state.
 #[derive(Clone, Copy, Debug)]
 pub enum States {}
 
-/// What cells hold: [`Counters`] or [`States`].
+/// The content of cells: [`Counters`] or [`States`].
 pub trait Holding {
     /// The same as a value.
     const CONTENT: Content;
@@ -67,18 +67,18 @@ pub struct MultiLevel<H> {
     shape: MultiLevelShape,
     levels: [Level; LEVELS_MAX as usize],
     search: Search,
-    /// The binary logarithm of the words from a bucket to the next.
+    /// The binary logarithm of the stride between buckets, in words.
     stride_log2: u32,
     /// The fingerprint's bits of a cell.
     fingerprint_mask: u32,
-    /// Which bits of a [`Probe`] are cells.
+    /// The bits of a [`Probe`] that represent cells.
     cells_mask: u64,
-    /// Cells that are taken.
+    /// The number of taken cells.
     items: usize,
     holding: PhantomData<H>,
 }
 
-/// What a search cost, as the seed counts: cells that are looked at one after the other.
+/// The cost of a sequential search as [MLCBF] counts it: cells that are read one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SearchCost {
     /// Cells that were compared.
@@ -91,7 +91,7 @@ impl<H: Holding> MultiLevel<H> {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn new(shape: MultiLevelShape) -> Result<Self, ShapeError> {
         let words = Shape::MultiLevel(shape, H::CONTENT).words()?;
         let mut levels = [Level::default(); LEVELS_MAX as usize];
@@ -114,7 +114,7 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// How many cells are taken: the number of items, but for those that share one.
+    /// The number of taken cells: the number of items, except for items that share one.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.items
@@ -126,14 +126,14 @@ impl<H: Holding> MultiLevel<H> {
         self.items == 0
     }
 
-    /// How many cells it has.
+    /// The number of cells.
     #[must_use]
     pub fn cells(&self) -> usize {
         let buckets: u32 = self.levels.iter().map(|level| level.buckets).sum();
         buckets as usize * usize::from(self.shape.cells_per_bucket)
     }
 
-    /// What it takes, in bytes, without marks.
+    /// Its size in bytes, without marks.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
@@ -150,7 +150,7 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// What it would cost to find the key by looking at one cell after the other, level by level.
+    /// The cost of a sequential search for the key, cell by cell and level by level.
     #[must_use]
     pub fn search_cost(&self, key: KeyHash) -> SearchCost {
         let (mask, pattern) = (self.mask(), self.pattern(key));
@@ -168,7 +168,7 @@ impl<H: Holding> MultiLevel<H> {
         SearchCost { cells, is_found: false }
     }
 
-    /// Asks for the key's buckets, so that they are there when it is looked up.
+    /// Prefetches the key's buckets for a later lookup.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
         for level in 0..usize::from(self.shape.levels) {
@@ -204,7 +204,7 @@ impl<H: Holding> MultiLevel<H> {
         self.memory.set(index, TAKEN | content << self.shape.fingerprint_bits | fingerprint);
     }
 
-    /// The highest count or state that a cell holds.
+    /// The highest count or state of a cell.
     #[must_use]
     #[inline]
     pub const fn content_max(&self) -> u16 {

@@ -1,22 +1,22 @@
-//! A filter's cells as a search finds them: levels, buckets and what is in them.
+//! The result of reading a key's buckets: levels, cells, and which of them are taken.
 
 use crate::shape::{Insertion, LEVELS_MAX};
 
-/// The bit that says that a cell is taken.
+/// The bit that marks a cell as taken.
 pub(super) const TAKEN: u32 = 1 << 31;
-/// Keys whose buckets are fetched before the first of them is looked up.
+/// The number of keys whose buckets are prefetched before the first lookup of a batch.
 pub(super) const BATCH_KEYS: usize = 32;
 
 /// One level of a filter.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Level {
     pub(super) buckets: u32,
-    /// The number of its first bucket in all.
+    /// The index of its first bucket among all levels.
     pub(super) first: u32,
 }
 
-/// What a key's buckets look like: a bit a cell, those of the first level's bucket lowest, as many a level as there are
-/// words from a bucket to the next.
+/// A snapshot of a key's buckets with a bit for each cell. The lowest bits belong to the first level; a level has as
+/// many bits as its buckets have words.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
     /// Cells that are taken and have the key's fingerprint.
@@ -27,18 +27,18 @@ pub(super) struct Probe {
     pub(super) places: [u64; LEVELS_MAX as usize],
 }
 
-/// Where a key is, or goes to: the index of a cell.
+/// The index of a key's cell, or of a cell for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spot {
-    /// The cell with its fingerprint: of several the first.
+    /// The cell with its fingerprint: the first of several.
     Found(usize),
-    /// None has it, and this one is for a new item.
+    /// No cell matches; this one is for a new item.
     Free(usize),
-    /// None has it, and all are taken.
+    /// No cell matches, and all are taken.
     None,
 }
 
-/// The free cells that a new item may take the first of, of all free cells: a bit each, as in a [`Probe`].
+/// The free cells of which a new item takes the first: a bit each, as in a [`Probe`].
 #[inline(always)]
 pub(super) fn vacancies(insertion: Insertion, stride: usize, free: u64) -> u64 {
     match insertion {
@@ -47,12 +47,12 @@ pub(super) fn vacancies(insertion: Insertion, stride: usize, free: u64) -> u64 {
     }
 }
 
-/// The bits of the bucket with the most free cells; of several the first.
+/// The bits of the bucket with the most free cells, the first of several.
 #[inline(always)]
 fn least_loaded(stride: usize, free: u64) -> u64 {
     let of_bucket = (1 << stride) - 1_u64;
     let (mut best, mut best_free) = (0, 0);
-    // Behind the last free cell nothing is loaded the least.
+    // Buckets behind the last free cell are full.
     for shift in (0..u64::BITS).step_by(stride).take_while(|shift| free >> shift != 0) {
         let free = (free >> shift & of_bucket).count_ones();
         if free > best_free {

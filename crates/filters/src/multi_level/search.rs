@@ -1,6 +1,6 @@
-//! The search of a key's buckets: where they are, what is in them, and which of their cells has the key's fingerprint.
+//! The search of a key's buckets: where they are, which cells are taken, and which cells hold the key's fingerprint.
 //!
-//! What [`super::wide`] does with vectors of 256 bits is done here with what every processor has, to the same results.
+//! [`super::wide`] does the same with vectors of 256 bits; this module uses instructions that every processor has.
 
 use core::num::NonZeroU32;
 
@@ -13,14 +13,14 @@ use crate::memory::Memory;
 use crate::scan;
 use crate::shape::{LEVELS_MAX, MultiLevelShape};
 
-/// How cells are searched for a fingerprint.
+/// The algorithm that searches cells for a fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Search {
     /// Any shape.
     Any,
-    /// Four levels of buckets of eight cells, the shape that is made the fastest.
+    /// Four levels of buckets of eight cells, the fastest shape.
     FourByEight,
-    /// The same, with vectors that hold a bucket.
+    /// The same, with vectors of a bucket's size.
     #[cfg(target_arch = "x86_64")]
     Wide(WideLevels),
 }
@@ -37,14 +37,14 @@ impl Search {
 }
 
 impl<H: Holding> MultiLevel<H> {
-    /// The first word of the key's bucket in a level.
+    /// The index of the first word of the key's bucket in a level.
     #[inline(always)]
     pub(super) fn place(&self, key: KeyHash, level: usize) -> usize {
         let Level { buckets, first } = self.levels[level];
         (first as usize + key.index(level as u64, buckets.into())) << self.stride_log2
     }
 
-    /// What a cell of the key has in the bits of [`Self::mask`].
+    /// The value of the key's cell in the bits of [`Self::mask`].
     #[inline(always)]
     pub(super) fn pattern(&self, key: KeyHash) -> u32 {
         (TAKEN | key.fingerprint(31)) & self.mask()
@@ -55,7 +55,7 @@ impl<H: Holding> MultiLevel<H> {
         TAKEN | self.fingerprint_mask
     }
 
-    /// The word that a bit of a probe stands for.
+    /// The index of the word for a bit of a probe.
     #[inline(always)]
     pub(super) fn word_at(&self, probe: &Probe, bit: u32) -> usize {
         let level = (bit >> self.stride_log2) as usize;
@@ -112,7 +112,7 @@ impl<H: Holding> MultiLevel<H> {
         probe
     }
 
-    /// The index of the cell with the key's fingerprint: of several the first.
+    /// The index of the cell with the key's fingerprint: the first of several.
     #[inline(always)]
     pub(super) fn find(&self, key: KeyHash) -> Option<usize> {
         match &self.search {
@@ -122,7 +122,7 @@ impl<H: Holding> MultiLevel<H> {
         }
     }
 
-    /// The cell with the key's fingerprint, as it is: of several the first.
+    /// The content of the cell with the key's fingerprint: the first of several.
     #[inline(always)]
     pub(super) fn find_cell(&self, key: KeyHash) -> Option<NonZeroU32> {
         match &self.search {
@@ -138,7 +138,7 @@ impl<H: Holding> MultiLevel<H> {
         (probe.matches != 0).then(|| self.word_at(&probe, probe.matches.trailing_zeros()))
     }
 
-    /// Where the key is, or goes to.
+    /// The key's cell, or a cell for it.
     #[inline(always)]
     pub(super) fn spot(&self, key: KeyHash) -> Spot {
         match &self.search {
@@ -157,13 +157,13 @@ impl<H: Holding> MultiLevel<H> {
         self.free_cell_of(&probe).map_or(Spot::None, Spot::Free)
     }
 
-    /// The cell for a new item, of those that were seen.
+    /// The cell for a new item, from a probe.
     fn free_cell_of(&self, probe: &Probe) -> Option<usize> {
         let free = vacancies(self.shape.insertion, self.shape.stride(), !probe.taken & self.cells_mask);
         (free != 0).then(|| self.word_at(probe, free.trailing_zeros()))
     }
 
-    /// The cell for a key that is known not to be in the filter.
+    /// The free cell for a key that is absent.
     #[inline(always)]
     pub(super) fn free_cell(&self, key: KeyHash) -> Option<usize> {
         match &self.search {

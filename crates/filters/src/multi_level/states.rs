@@ -8,7 +8,7 @@ use crate::hash::KeyHash;
 use crate::{Full, Inserted};
 
 impl MultiLevel<States> {
-    /// Gives a key its state: it is new, or has another one from now on.
+    /// Sets a key's state; inserts the key if it is absent.
     ///
     /// # Errors
     /// None of the key's buckets has a free cell; nothing changes.
@@ -32,8 +32,9 @@ impl MultiLevel<States> {
         }
     }
 
-    /// Gives a key that is not in the filter a cell of its own, whatever looks like it: the caller knows that it is new.
-    /// Two items that look alike then both stay until both were removed, though the state of one may be told of the other.
+    /// Gives an absent key a new cell even if another key has the same fingerprint; the caller knows that the key is
+    /// new. Two colliding items both remain until both are removed, though a lookup of one may return the other's
+    /// state.
     ///
     /// # Errors
     /// None of the key's buckets has a free cell; nothing changes.
@@ -53,15 +54,15 @@ impl MultiLevel<States> {
         assert!(state <= self.content_max(), "a state of {} bits", self.shape.content_bits);
     }
 
-    /// The key's state; nothing if it is not in the filter.
+    /// The key's state; none if the filter does not contain it.
     #[must_use]
     #[inline]
     pub fn lookup(&self, key: KeyHash) -> Option<u16> {
         self.find_cell(key).map(|cell| self.content_of(cell.get()) as u16)
     }
 
-    /// Looks up many keys: `states` gets the state of each, in as many places as both have. Faster than one by one as soon
-    /// as the filter is larger than the processor's caches.
+    /// Looks up many keys; `states` receives the state of each, up to the shorter length. A batch is faster than single
+    /// lookups once the filter exceeds the processor's caches.
     pub fn lookup_batch(&self, keys: &[KeyHash], states: &mut [Option<u16>]) {
         #[cfg(target_arch = "x86_64")]
         if let Search::Wide(levels) = &self.search {
@@ -75,7 +76,7 @@ impl MultiLevel<States> {
         }
     }
 
-    /// Gives a key of the filter another state. Returns the one that it had; nothing if it is not in the filter.
+    /// Changes a key's state. Returns the former one; none if the filter does not contain the key.
     ///
     /// # Panics
     /// The state is beyond [`MultiLevel::content_max`].
@@ -88,8 +89,8 @@ impl MultiLevel<States> {
         Some(previous as u16)
     }
 
-    /// Gives a key of the filter another state, where it is known which one it has: of several items that look alike one
-    /// with that state. Returns whether there was one; if not, nothing changes.
+    /// Changes a key's state from `before` to `after`. Among colliding items it changes one in state `before`. Returns
+    /// whether there was one; if not, nothing changes.
     ///
     /// # Panics
     /// A state is beyond [`MultiLevel::content_max`].
@@ -116,7 +117,7 @@ impl MultiLevel<States> {
         None
     }
 
-    /// Takes a key out. Returns its state; nothing if it was not in the filter.
+    /// Removes a key. Returns its state; none if the filter did not contain it.
     #[inline]
     pub fn remove(&mut self, key: KeyHash) -> Option<u16> {
         let index = self.find(key)?;
@@ -125,7 +126,7 @@ impl MultiLevel<States> {
         Some(state as u16)
     }
 
-    /// Takes a key out whose state is known: of several items that look alike one with that state. Returns whether there
+    /// Removes a key whose state is known. Among colliding items it removes one in that state. Returns whether there
     /// was one; if not, nothing changes.
     pub fn remove_state(&mut self, key: KeyHash, state: u16) -> bool {
         let Some(index) = self.find_state(key, state) else { return false };

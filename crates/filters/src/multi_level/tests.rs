@@ -1,4 +1,4 @@
-//! That multi-level filters keep what they are given, and are as full, fast and wrong as MLCBF says.
+//! Multi-level filters keep their items, and match the load, cost and error rates of [MLCBF].
 
 use super::*;
 use crate::{Full, Inserted, Insertion, Secret, d_left, theory};
@@ -18,12 +18,12 @@ fn counting(shape: MultiLevelShape) -> MultiLevel<Counters> {
     MultiLevel::new(shape).expect("a shape")
 }
 
-/// Inserts items until one finds no room. Returns how many found it.
+/// Inserts items until one fails. Returns the number of successes.
 fn fill(filter: &mut MultiLevel<Counters>, secret: &Secret) -> u64 {
     (0..).find(|number| filter.insert(secret.spread(*number)) == Err(Full)).expect("it is finite")
 }
 
-/// The load at which the first item finds no room: the average of so many trials.
+/// The load at which the first insertion fails: the average over the trials.
 fn maximum_load(shape: MultiLevelShape, trials: u64) -> f64 {
     let loads = (0..trials).map(|trial| {
         let mut filter = counting(shape);
@@ -33,7 +33,7 @@ fn maximum_load(shape: MultiLevelShape, trials: u64) -> f64 {
 }
 
 #[test]
-fn maximum_loads_are_those_of_figure_13() {
+fn maximum_loads_match_figure_13() {
     let first = |levels, cells| shape(10_000, levels, cells, Insertion::FirstAvailable);
     let cases = [
         ("FA(4,8)", first(4, 8), 0.9365),
@@ -50,7 +50,7 @@ fn maximum_loads_are_those_of_figure_13() {
 }
 
 #[test]
-fn items_lie_in_the_levels_as_in_the_seeds_simulation() {
+fn items_are_distributed_over_the_levels_as_in_mlcbf() {
     let mut filter = counting(shape(20_000, 4, 8, Insertion::FirstAvailable));
     let mut sums = [0.0; 4];
     for trial in 0..20 {
@@ -66,7 +66,7 @@ fn items_lie_in_the_levels_as_in_the_seeds_simulation() {
 }
 
 #[test]
-fn levels_are_as_full_as_in_table_1() {
+fn loads_of_levels_match_table_1() {
     type Row = [f64; 4];
     let first = |levels, cells| shape(10_000, levels, cells, Insertion::FirstAvailable);
     let least = |levels, cells| shape(10_000, levels, cells, Insertion::LeastLoad);
@@ -98,7 +98,7 @@ fn levels_are_as_full_as_in_table_1() {
 }
 
 #[test]
-fn searches_look_at_as_many_cells_as_the_equations_say() {
+fn search_costs_match_the_equations() {
     for (levels, cells, items) in [(4, 8, 3000), (4, 8, 6000), (4, 8, 9000), (8, 4, 6000), (8, 4, 9000)] {
         let shape = shape(10_000, levels, cells, Insertion::FirstAvailable);
         let mut filter = counting(shape);
@@ -115,7 +115,7 @@ fn searches_look_at_as_many_cells_as_the_equations_say() {
         for (measured, expected) in compared {
             assert!((measured / expected - 1.0).abs() < 0.03, "({levels},{cells}) {items}: {compared:?}");
         }
-        // Its two simplifications nearly make up for each other.
+        // Its two simplifications nearly compensate each other.
         let by_equation_5 = theory.successful_search_cells_by_equation_5();
         assert!((by_equation_5 / compared[1].0 - 1.0).abs() < 0.1, "({levels},{cells}) {items}: {by_equation_5}");
     }
@@ -145,7 +145,7 @@ fn false_positives_are_within_a_tenth_of_the_formula() {
 }
 
 #[test]
-fn a_copy_is_told_of_one_cell_for_each_change() {
+fn each_change_marks_one_cell() {
     let mut filter = MultiLevel::<States>::new(MultiLevelShape::for_items(1000, 8)).expect("a shape");
     let mark = filter.memory_mut().mark().expect("the first");
     let mut taken = Vec::new();
@@ -163,7 +163,7 @@ fn a_copy_is_told_of_one_cell_for_each_change() {
 }
 
 #[test]
-fn many_are_looked_up_as_one_by_one() {
+fn a_batch_lookup_equals_single_lookups() {
     let mut filter = MultiLevel::<States>::new(MultiLevelShape::for_items(1000, 8)).expect("a shape");
     (0..1000).for_each(|number| assert!(filter.insert(key(number), (number % 256) as u16).is_ok()));
     let keys: Vec<_> = (500..1600).map(key).collect();
@@ -174,7 +174,7 @@ fn many_are_looked_up_as_one_by_one() {
     assert_eq!(states.iter().flatten().count(), 500);
 }
 
-/// The filter as it is searched here, by four vectors of 128 bits, and bucket by bucket.
+/// The filter with the search of this processor, with four vectors of 128 bits, and bucket by bucket.
 fn by_each_search(shape: MultiLevelShape) -> [MultiLevel<States>; 3] {
     let [filter, mut narrow, mut any] = core::array::from_fn(|_| MultiLevel::<States>::new(shape).expect("a shape"));
     narrow.search = Search::FourByEight;
@@ -183,8 +183,8 @@ fn by_each_search(shape: MultiLevelShape) -> [MultiLevel<States>; 3] {
 }
 
 #[test]
-fn whichever_vectors_there_are_each_cell_is_the_same() {
-    // Few bits of fingerprint, so that several cells match; so full that some find no room.
+fn every_search_variant_writes_the_same_cells() {
+    // Few fingerprint bits, so that several cells match; so full that some insertions fail.
     let of = |fingerprint_bits, cells_per_bucket, insertion| MultiLevelShape {
         fingerprint_bits,
         ..shape(600, 4, cells_per_bucket, insertion)
@@ -223,28 +223,28 @@ fn whichever_vectors_there_are_each_cell_is_the_same() {
 }
 
 #[test]
-fn two_that_look_alike_stay_until_both_are_gone_where_each_has_its_own_cell() {
-    // Four bits of fingerprint: many look alike.
+fn colliding_items_with_distinct_cells_remain_until_both_are_removed() {
+    // Four bits of fingerprint: many items collide.
     let shape = MultiLevelShape { fingerprint_bits: 4, ..shape(200, 4, 8, Insertion::FirstAvailable) };
     let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
     (0..120).for_each(|number| assert_eq!(filter.insert_distinct(key(number), number as u16), Ok(())));
     assert_eq!(filter.len(), 120);
     for number in 0..120 {
         assert!((number..120).all(|number| filter.lookup(key(number)).is_some()), "{number}");
-        // Each is known by its state, and has another one from here on.
+        // Each is identified by its state, which then changes.
         assert!(filter.modify_state(key(number), number as u16, 200));
         assert!(!filter.modify_state(key(number), number as u16, 201));
         assert!(filter.remove_state(key(number), 200));
         assert!(!filter.remove_state(key(number), number as u16));
     }
     assert!(filter.is_empty());
-    // The seed's insertion takes the second for the first.
+    // The insertion of [MLCBF] matches the second item with the first.
     let matched = (0..120).filter(|number| matches!(filter.insert(key(*number), 1), Ok(Inserted::Matched(_))));
     assert!(matched.count() > 10);
 }
 
 #[test]
-fn a_full_filter_refuses_and_stays_as_it_was() {
+fn a_full_filter_rejects_insertions_without_changes() {
     let mut filter = counting(shape(200, 2, 2, Insertion::LeastLoad));
     let items = fill(&mut filter, &Secret::new([21, 22]));
     let words = filter.memory.words().to_vec();
@@ -262,7 +262,7 @@ fn any_shape() -> impl Strategy<Value = MultiLevelShape> {
 }
 
 proptest! {
-    /// With 23 bits of fingerprint none of these keys looks like another.
+    /// With 23 bits of fingerprint none of these keys collides.
     #[test]
     fn a_filter_with_counters_is_a_multiset(
         shape in any_shape(),
@@ -288,7 +288,7 @@ proptest! {
         for (number, count) in model {
             (0..count).for_each(|_| { filter.remove(key(number)); });
         }
-        prop_assert!(filter.memory.words().iter().all(|word| *word == 0), "what is removed leaves nothing");
+        prop_assert!(filter.memory.words().iter().all(|word| *word == 0), "removal clears every cell");
     }
 
     #[test]
@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn a_counter_that_is_full_stays_so(more in 1_u16..20) {
+    fn a_saturated_counter_stays(more in 1_u16..20) {
         let mut filter = counting(MultiLevelShape { content_bits: 3, ..shape(100, 2, 4, Insertion::FirstAvailable) });
         (0..7 + more).for_each(|_| { filter.insert(key(1)).expect("room"); });
         (0..7 + more).for_each(|_| assert!(filter.remove(key(1))));

@@ -1,10 +1,12 @@
-//! The search of a filter of four levels and eight cells a bucket with vectors of 256 bits, where the processor has them:
-//! a bucket is one. The portable twin is in [`super::search`].
+//! The search of filters of four levels and eight cells a bucket with vectors of 256 bits, where the processor supports
+//! them: a bucket is one vector. The portable equivalent is in [`super::search`].
 //!
-//! What a lookup takes is its instructions rather than its cache misses: those of several lookups overlap as far as the processor
-//! sees ahead, which is a few hundred instructions. So there is one test of the memory's size instead of one a bucket, and no
-//! branch but on whether anything was found. Which bucket it was found in is chosen among registers: read back from an array
-//! that was just written, it would have to wait until it is known which of four writes it meets.
+//! A lookup is bound by its instructions rather than by cache misses: misses of several lookups overlap within the
+//! processor's window of a few hundred instructions. The code tests the memory's size once instead of once a bucket,
+//! and branches only on whether anything was found.
+//!
+//! The matching bucket is selected among registers: reading it back from an array just written would stall on store
+//! forwarding.
 
 use core::arch::x86_64::{
     __cpuid, __cpuid_count, __m256i, _mm256_and_si256, _mm256_cmpeq_epi32, _mm256_load_si256, _mm256_movemask_epi8,
@@ -21,21 +23,21 @@ use crate::memory::{Memory, WORDS_PER_LINE};
 use crate::prefetch::prefetch;
 use crate::shape::{Insertion, LEVELS_MAX, MultiLevelShape};
 
-/// Levels, and cells of a bucket: what the vectors are made for.
+/// The number of levels that the vector code handles.
 const LEVELS: usize = 4;
 const CELLS: usize = 8;
 
-/// The levels of a filter whose memory is searched with such vectors. That there is one proves that the processor has them.
+/// The levels of a filter that is searched with such vectors. A value exists only if the processor supports them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WideLevels {
     /// Buckets of each level.
     buckets: [u64; LEVELS],
     /// The first word of each level.
     first_words: [u64; LEVELS],
-    /// The bits of a cell that a key's must have.
+    /// The bits of a cell that are compared with the key's.
     mask: u32,
     fingerprint_bits: u32,
-    /// Which bits of 32 are cells, where buckets have fewer than eight.
+    /// The bits of 32 that represent cells, where buckets have fewer than eight.
     cells_mask: u32,
     insertion: Insertion,
     /// The cache lines of the filter's memory.
@@ -43,7 +45,7 @@ pub(super) struct WideLevels {
 }
 
 impl WideLevels {
-    /// Those of a filter in this memory; nothing if it is of another form, or the processor cannot.
+    /// The levels of a filter in this memory; none if its shape differs, or the processor lacks the instructions.
     pub(super) fn of(shape: MultiLevelShape, levels: &[Level], memory: &Memory) -> Option<Self> {
         if usize::from(shape.levels) != LEVELS || shape.stride() != CELLS || !is_available() {
             return None;
@@ -58,30 +60,30 @@ impl WideLevels {
             insertion: shape.insertion,
             lines: memory.lines().len(),
         };
-        // Places are below the end of their level: that is all that makes reading a bucket sound.
+        // Indices are below the end of their level; this alone makes reading a bucket sound.
         let words = (made.lines * WORDS_PER_LINE) as u64;
         let is_within = |(first, buckets): (&u64, &u64)| first + buckets * CELLS as u64 <= words;
         made.first_words.iter().zip(&made.buckets).all(is_within).then_some(made)
     }
 
-    /// The memory's words, as many as there were when this was made.
+    /// The memory's words, as many as at construction.
     #[inline(always)]
     fn words(&self, memory: &Memory) -> *const u32 {
         let lines = memory.lines();
-        assert!(lines.len() == self.lines, "a filter's memory stays as large as it is");
+        assert!(lines.len() == self.lines, "a filter's memory never changes size");
         lines.as_ptr().cast()
     }
 
-    /// The index of the cell with the key's fingerprint, of several the first.
+    /// The index of the cell with the key's fingerprint, the first of several.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn find(&self, memory: &Memory, key: KeyHash) -> Option<usize> {
-        // SAFETY: that there is a `self` proves that the processor has the instructions; `words` is the memory that its
-        // places are within.
+        // SAFETY: a value of this type exists only if the processor has the instructions; `words` is the memory that
+        // contains its indices.
         unsafe { self.find_avx2(self.words(memory), key) }
     }
 
-    /// The cell with the key's fingerprint, of several the first: a cell that is taken is not zero.
+    /// The cell with the key's fingerprint, the first of several; a taken cell is not zero.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn find_cell(&self, memory: &Memory, key: KeyHash) -> Option<NonZeroU32> {
@@ -89,7 +91,7 @@ impl WideLevels {
         unsafe { self.find_cell_avx2(self.words(memory), key) }
     }
 
-    /// Where the key is, or goes to.
+    /// The key's cell, or a cell for it.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn spot(&self, memory: &Memory, key: KeyHash) -> Spot {
@@ -97,7 +99,7 @@ impl WideLevels {
         unsafe { self.spot_avx2(self.words(memory), key) }
     }
 
-    /// The cell for a key that is known not to be in the filter.
+    /// The free cell for a key that is absent.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn free_cell(&self, memory: &Memory, key: KeyHash) -> Option<usize> {
@@ -105,7 +107,7 @@ impl WideLevels {
         unsafe { self.free_cell_avx2(self.words(memory), key) }
     }
 
-    /// What the key's buckets look like.
+    /// A snapshot of the key's buckets.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn probe(&self, memory: &Memory, key: KeyHash) -> Probe {
@@ -113,7 +115,7 @@ impl WideLevels {
         unsafe { self.probe_avx2(self.words(memory), key) }
     }
 
-    /// Looks up many keys: `contents` gets the content of each one's cell.
+    /// Looks up many keys; `contents` receives the content of each cell.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn lookup_batch(&self, memory: &Memory, keys: &[KeyHash], contents: &mut [Option<u16>]) {
@@ -124,8 +126,8 @@ impl WideLevels {
         }
     }
 
-    /// The first word of each of the key's buckets. They are below the end of their level, as [`KeyHash::index`] is below its
-    /// range.
+    /// The index of the first word of each of the key's buckets, below the end of its level because [`KeyHash::index`]
+    /// is below its range.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn places(&self, key: KeyHash) -> [u64; LEVELS] {
@@ -135,7 +137,7 @@ impl WideLevels {
         })
     }
 
-    /// What a cell of the key has in the bits of the mask.
+    /// The value of the key's cell in the bits of the mask.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn pattern(&self, key: KeyHash) -> __m256i {
@@ -148,7 +150,7 @@ impl WideLevels {
         _mm256_set1_epi32(self.mask as i32)
     }
 
-    /// A bit for each cell of four buckets that is like the pattern.
+    /// A bit for each cell of four buckets that matches the pattern.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn matches(&self, buckets: [__m256i; LEVELS], pattern: __m256i) -> u32 {
@@ -157,23 +159,23 @@ impl WideLevels {
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for.
+    /// `words` is the memory that this value was constructed for.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn find_avx2(&self, words: *const u32, key: KeyHash) -> Option<usize> {
         let places = self.places(key);
-        // SAFETY: these are places in these words.
+        // SAFETY: these are valid indices of buckets in these words.
         let found = self.matches(unsafe { buckets(words, places) }, self.pattern(key));
         (found != 0).then(|| first_cell(places, found))
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for.
+    /// `words` is the memory that this value was constructed for.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn find_cell_avx2(&self, words: *const u32, key: KeyHash) -> Option<NonZeroU32> {
         let places = self.places(key);
-        // SAFETY: these are places in these words.
+        // SAFETY: these are valid indices of buckets in these words.
         let found = self.matches(unsafe { buckets(words, places) }, self.pattern(key));
         if found == 0 {
             return None;
@@ -183,12 +185,12 @@ impl WideLevels {
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for.
+    /// `words` is the memory that this value was constructed for.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn spot_avx2(&self, words: *const u32, key: KeyHash) -> Spot {
         let places = self.places(key);
-        // SAFETY: these are places in these words.
+        // SAFETY: these are valid indices of buckets in these words.
         let buckets = unsafe { buckets(words, places) };
         let found = self.matches(buckets, self.pattern(key));
         if found != 0 {
@@ -197,7 +199,7 @@ impl WideLevels {
         self.vacancy(places, buckets).map_or(Spot::None, Spot::Free)
     }
 
-    /// The cell for a new item, of buckets that were read.
+    /// The cell for a new item in these buckets.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn vacancy(&self, places: [u64; LEVELS], buckets: [__m256i; LEVELS]) -> Option<usize> {
@@ -206,31 +208,31 @@ impl WideLevels {
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for.
+    /// `words` is the memory that this value was constructed for.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn free_cell_avx2(&self, words: *const u32, key: KeyHash) -> Option<usize> {
         let places = self.places(key);
-        // SAFETY: these are places in these words.
+        // SAFETY: these are valid indices of buckets in these words.
         self.vacancy(places, unsafe { buckets(words, places) })
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for.
+    /// `words` is the memory that this value was constructed for.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn probe_avx2(&self, words: *const u32, key: KeyHash) -> Probe {
         let of_key = self.places(key);
         let mut places = [0; LEVELS_MAX as usize];
         places[..LEVELS].copy_from_slice(&of_key);
-        // SAFETY: these are places in these words.
+        // SAFETY: these are valid indices of buckets in these words.
         let buckets = unsafe { buckets(words, of_key) };
         let matches = self.matches(buckets, self.pattern(key)).into();
         Probe { matches, taken: top_bits(buckets).into(), places }
     }
 
     /// # Safety
-    /// `words` is the memory that this was made for; there are [`BATCH_KEYS`] keys at most.
+    /// `words` is the memory that this value was constructed for; there are [`BATCH_KEYS`] keys at most.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn lookup_batch_avx2(
@@ -246,7 +248,7 @@ impl WideLevels {
             of_key.iter().for_each(|word| prefetch(memory.lines(), *word as usize / WORDS_PER_LINE, 0));
         }
         for ((key, content), places) in keys.iter().zip(contents).zip(&places) {
-            // SAFETY: these are places in these words.
+            // SAFETY: these are valid indices of buckets in these words.
             let found = self.matches(unsafe { buckets(words, *places) }, self.pattern(*key));
             *content = (found != 0).then(|| {
                 // SAFETY: a cell of one of these buckets.
@@ -260,7 +262,7 @@ impl WideLevels {
 /// The cells of four buckets.
 ///
 /// # Safety
-/// At each of `places` there are eight of `words`, aligned to 32 bytes.
+/// At each of `places`, `words` has eight words, aligned to 32 bytes.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 #[allow(unsafe_code)]
@@ -273,13 +275,13 @@ unsafe fn buckets(words: *const u32, places: [u64; LEVELS]) -> [__m256i; LEVELS]
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn top_bits([a, b, c, d]: [__m256i; LEVELS]) -> u32 {
-    // Narrowed with saturation, a number keeps its sign. Halves of vectors are narrowed on their own.
+    // Saturated narrowing keeps a number's sign. It works on halves of vectors separately.
     let narrowed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     let in_a_row = _mm256_permutevar8x32_epi32(narrowed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_movemask_epi8(in_a_row) as u32
 }
 
-/// The index of the first cell that was found, of the buckets at these places.
+/// The index of the first matching cell in the buckets at these indices.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn first_cell(places: [u64; LEVELS], found: u32) -> usize {
@@ -290,8 +292,8 @@ fn first_cell(places: [u64; LEVELS], found: u32) -> usize {
     place as usize + (found.trailing_zeros() & 0b111) as usize
 }
 
-/// Whether the processor has AVX2, BMI1, BMI2 and POPCNT, and the operating system keeps its registers: asked once, as asking takes
-/// long in a virtual machine.
+/// Whether the processor has AVX2, BMI1, BMI2 and POPCNT, and the operating system saves its registers. The result is
+/// cached, as CPUID is slow in a virtual machine.
 pub(super) fn is_available() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -320,7 +322,7 @@ fn ask() -> bool {
         }
         #[target_feature(enable = "xsave")]
         fn kept_registers() -> u64 {
-            // SAFETY: the caller knows that there is such an instruction.
+            // SAFETY: the caller checked that the instruction exists.
             unsafe { _xgetbv(0) }
         }
         kept_registers() & REGISTERS == REGISTERS && __cpuid_count(7, 0).ebx & BMI1_AVX2_AND_BMI2 == BMI1_AVX2_AND_BMI2

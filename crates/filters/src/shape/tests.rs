@@ -1,4 +1,4 @@
-//! Shapes: what can be, and how it is told.
+//! Validation and encoding of shapes.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const SOME: [Shape; 4] = [
 ];
 
 #[test]
-fn shapes_are_told_and_read_again() {
+fn encoded_shapes_decode_to_the_same_shape() {
     for shape in SOME {
         assert_eq!(Shape::decode(&shape.encode(5), 5), Ok(shape));
         assert_eq!(Shape::decode(&shape.encode(5), 6), Err(ShapeError::OtherSecret));
@@ -31,7 +31,7 @@ fn levels_become_smaller_by_the_ratio() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason() {
+fn invalid_shapes_are_rejected_with_the_reason() {
     let good = MultiLevelShape::for_items(1000, 8);
     let refused = [
         (MultiLevelShape { levels: 1, ..good }, "levels: 1, allowed are 2 to 8"),

@@ -1,4 +1,4 @@
-//! What tracking says of a packet of a known connection.
+//! The tracker's result for a packet of a known connection.
 
 use core::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::DropReason;
 use crate::connection::Direction;
 use crate::connection::flags::REPLIED;
 
-/// How much a packet changed of a connection.
+/// The extent of a packet's change to a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Change {
-    /// Nothing that another node needs.
+    /// Nothing that is replicated.
     None,
     /// Something within the state (a window scale, a FIN).
     Detail,
@@ -17,28 +17,28 @@ pub enum Change {
     State,
 }
 
-/// What becomes of a connection after a packet.
+/// The treatment of a connection after a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// It goes on.
     Keep,
     /// It has ended: remove it now.
     Close,
-    /// It has ended and the packet begins a new one with the same tuple: remove it and begin again.
+    /// It has ended and the packet begins a new one with the same tuple: remove it and begin the new one.
     Reopen,
 }
 
-/// What tracking says of a packet of a known connection.
+/// The tracker's result for a packet of a known connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advance {
     /// Whether the packet may pass.
     pub verdict: Result<(), DropReason>,
     /// How much changed.
     pub change: Change,
-    /// What becomes of the connection.
+    /// The treatment of the connection.
     pub next: Next,
-    /// How long the connection lives if nothing more comes, which may be less than it had left; `None` leaves its
-    /// expiry as it is.
+    /// The connection's lifetime without further packets, which may be shorter than the time left. `None` keeps the
+    /// expiry.
     pub timeout: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Every protocol that has no automaton of its own: a flow between two addresses that ends by silence.
+//! Protocols without an automaton: a flow between two addresses that ends by timeout.
 
 use core::time::Duration;
 

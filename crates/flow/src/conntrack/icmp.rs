@@ -1,4 +1,4 @@
-//! ICMP and ICMPv6 queries: a request begins a connection, replies belong to it and end nothing (a request to a group
+//! ICMP and ICMPv6 queries: a request begins a connection, replies belong to it and do not end it (a request to a group
 //! may have many).
 
 use core::time::Duration;
@@ -14,8 +14,8 @@ pub(super) fn begin(timeouts: &Timeouts, query: &IcmpQuery) -> Result<(ProtocolS
     Ok((ProtocolState::default(), timeouts.icmp))
 }
 
-/// The tuples of requests and of replies differ, so that a request from the answering side begins a connection of its own.
-/// Whoever looked the connection up otherwise must not have it pass as an answer.
+/// Request and reply tuples differ, so a request from the responder begins a separate connection. A caller that found
+/// the connection otherwise must not accept it as a reply.
 pub(super) fn advance(timeouts: &Timeouts, flags: &mut u8, direction: Direction, query: &IcmpQuery) -> Advance {
     if query.is_reply != (direction == Direction::Reply) {
         return Advance::refuse(DropReason::NoConnection);

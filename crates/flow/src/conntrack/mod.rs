@@ -1,11 +1,12 @@
-//! Connection tracking: the automata of TCP, UDP, SCTP, ICMP queries and everything else, in behaviour those of Linux's
-//! `nf_conntrack`, with one thing more: a connection can go on from a copy that is older than what its end points
-//! have sent since ([`Tracker::take_over`]).
+//! Connection tracking: the automata of TCP, UDP, SCTP, ICMP queries and other protocols, with the behaviour of Linux's
+//! `nf_conntrack`. In addition, a connection can continue from a replica that is older than the end points' state
+//! ([`Tracker::take_over`]).
 //!
-//! [`Tracker::begin`] looks at the first packet of a tuple, [`Tracker::advance`] at all that follow. ICMP errors belong
-//! to the connection that they quote, and are not for the tracker. Sequence numbers are held against each other as they
-//! come in: who renumbers a connection's segments (a SYN proxy) shows the tracker those of one side of the renumbering
-//! in both directions.
+//! [`Tracker::begin`] handles the first packet of a tuple, [`Tracker::advance`] all later ones. ICMP errors belong to
+//! the connection that they quote and bypass the tracker.
+//!
+//! Sequence numbers are compared as received. A function that renumbers segments (a SYN proxy) must present both
+//! directions in the numbering of one side.
 
 mod advance;
 mod generic;
@@ -56,8 +57,8 @@ impl Tracker {
         &self.config
     }
 
-    /// The first packet of a tuple that is in no table. Returns where its automaton starts and how long it lives
-    /// unanswered. The packet is then accounted for; handing it to [`Tracker::advance`] as well does no harm.
+    /// Handles the first packet of an unknown tuple. Returns the automaton's initial state and its lifetime without an
+    /// answer. The packet is then accounted for; passing it to [`Tracker::advance`] as well is harmless.
     ///
     /// # Errors
     /// The packet begins no connection.
@@ -73,8 +74,8 @@ impl Tracker {
         }
     }
 
-    /// A packet of a known connection. `flags` are those of the connection's record ([`crate::connection::flags`]), of
-    /// which REPLIED and ASSURED are set here.
+    /// Advances a known connection by a packet. `flags` are those of the connection's record
+    /// ([`crate::connection::flags`]); REPLIED and ASSURED are set here.
     pub fn advance(
         &self,
         now: Instant,
@@ -94,15 +95,15 @@ impl Tracker {
         }
     }
 
-    /// A later fragment of a segment of which [`Tracker::advance`] saw the first: `end` is the sequence number behind it.
-    /// Without this the segment's acknowledgement would look like one of data that nobody sent.
+    /// Accounts for a later fragment of a segment whose first fragment [`Tracker::advance`] saw; `end` is the sequence
+    /// number behind it. Otherwise the segment's acknowledgement would seem to acknowledge unsent data.
     pub fn extend(&self, state: &mut ProtocolState, direction: Direction, end: u32) {
         tcp::extend(state, direction, end);
     }
 
-    /// [`Tracker::advance`] of what most packets are, without its many answers: a TCP segment that passes, changes nothing
-    /// worth telling and leaves the connection as it is. Says how long the connection then lives. `None`, and nothing
-    /// noted, if it is not one of these or the connection is not settled.
+    /// The fast path of [`Tracker::advance`]: a TCP segment that passes and changes neither replicated state nor the
+    /// connection's status. Returns the connection's lifetime. `None`, without side effects, for other segments and for
+    /// connections that are not established.
     #[inline]
     pub fn advance_plain(
         &self,
@@ -117,8 +118,7 @@ impl Tracker {
         }
     }
 
-    /// How long a connection in this state lives after its last packet, whatever that packet was. `flags` are those of
-    /// the connection's record.
+    /// The lifetime of a connection in this state after any packet. `flags` are those of the connection's record.
     #[must_use]
     pub fn timeout(&self, protocol: u8, state: &ProtocolState, flags: u8) -> Duration {
         let timeouts = &self.config.timeouts;
@@ -133,15 +133,15 @@ impl Tracker {
         }
     }
 
-    /// How long a TCP connection was given by its last segment, as far as its state tells: [`Tracker::timeout`] or less, where
-    /// data is not acknowledged, for example. `None` for other protocols.
+    /// The lifetime of a TCP connection after its last segment, as its state implies: at most [`Tracker::timeout`],
+    /// less where data is unacknowledged, for example. `None` for other protocols.
     #[must_use]
     pub fn timeout_after_last(&self, protocol: u8, state: &ProtocolState, flags: u8) -> Option<Duration> {
         (protocol == ip_protocol::TCP).then(|| tcp::timeout_after_last(&self.config, state, flags))
     }
 
-    /// This node takes over a connection whose copy is older than what its peers have sent since: windows that a copy
-    /// cannot know are learnt afresh from the next segments of each side. State and window scales stay.
+    /// Takes over a connection whose replica is older than the end points' state. Windows are relearnt from the next
+    /// segments of each side; state and window scales stay.
     pub fn take_over(&self, protocol: u8, state: &mut ProtocolState) {
         match protocol {
             ip_protocol::TCP => tcp::take_over(state),
@@ -151,22 +151,22 @@ impl Tracker {
     }
 }
 
-/// What two nodes know of one TCP connection, each having seen a part of it, goes together: `told` is what another node says
-/// of it, which counts, `known` what is known here. Of the latter is added what `told` lacks: that the handshake is over, a FIN,
-/// a RST. True if there was something to add.
-pub fn merge(protocol: u8, told: &mut ProtocolState, known: &ProtocolState) -> bool {
-    protocol == ip_protocol::TCP && tcp::merge(told, known)
+/// Merges the views of two nodes that each saw a part of one TCP connection. `received` is the other node's view and
+/// takes precedence. The function adds a finished handshake, a FIN or a RST that only `local` contains. Returns whether
+/// it added anything.
+pub fn merge(protocol: u8, received: &mut ProtocolState, local: &ProtocolState) -> bool {
+    protocol == ip_protocol::TCP && tcp::merge(received, local)
 }
 
-/// Whether the connection is one of TCP whose handshake is not over: of such a one every node is told all that the others
-/// saw, numbers included.
+/// Whether the connection is a TCP connection in its handshake. Every node receives all segments of such a handshake,
+/// with sequence numbers.
 #[must_use]
 pub fn is_in_handshake(protocol: u8, state: &ProtocolState) -> bool {
     let handshake = [TcpState::SynSent, TcpState::SynRecv, TcpState::SynSent2];
     protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(|state| handshake.contains(&state))
 }
 
-/// Whether both sides have agreed to talk: TCP and SCTP in ESTABLISHED, UDP that was answered. Protocols without such a state
+/// Whether the connection is established: TCP and SCTP in ESTABLISHED, UDP with a reply. Protocols without such a state
 /// never are.
 #[must_use]
 pub fn is_established(protocol: u8, state: &ProtocolState) -> bool {
@@ -178,7 +178,7 @@ pub fn is_established(protocol: u8, state: &ProtocolState) -> bool {
     }
 }
 
-/// Whether the connection is on its way out: TCP after its first FIN or RST, SCTP after its first SHUTDOWN or ABORT.
+/// Whether the connection is closing: TCP after its first FIN or RST, SCTP after its first SHUTDOWN or ABORT.
 #[must_use]
 pub fn is_closing(protocol: u8, state: &ProtocolState) -> bool {
     match protocol {
@@ -188,8 +188,8 @@ pub fn is_closing(protocol: u8, state: &ProtocolState) -> bool {
     }
 }
 
-/// The state's name, as Linux's tools print it for TCP and SCTP; empty for protocols without states, "INVALID" for a number that
-/// no state has.
+/// The state's name, as Linux's tools print it for TCP and SCTP; empty for protocols without states, "INVALID" for an
+/// unknown number.
 #[must_use]
 pub fn state_name(protocol: u8, state: &ProtocolState) -> &'static str {
     match protocol {

@@ -1,4 +1,4 @@
-//! A connection's automaton as attributes, for the replication messages.
+//! A connection's automaton as attributes, for replication messages.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::wire::ip_protocol;
 use crate::wire::tlv::{self, TlvError};
 
 pub mod attribute {
-    //! Types of the attributes that an automaton travels in; never reused.
+    //! The attribute types of an automaton; never reused.
     /// The state's number: u8.
     pub const STATE: u16 = 1;
     /// TCP: window scale and flags, of the original and then of the reply side: 4 × u8.
@@ -18,13 +18,14 @@ pub mod attribute {
     /// TCP, optional: `end`, `end_max`, `window_max`, `acknowledged_max` of the original and then of the reply side:
     /// 8 × u32.
     pub const TCP_WINDOWS: u16 = 3;
-    /// SCTP: the state's number and three zeros, 4 × u8; the verification tag of the original and of the reply side, then the
-    /// tags offered to them: 4 × u32. [`STATE`] is 0 beside it, as nodes expect that know no states of SCTP, and without it
-    /// the association's state and tags are not known.
+    /// SCTP: the state's number and three zeros, 4 × u8; the verification tags of the original and of the reply side,
+    /// then the tags offered to them: 4 × u32. [`STATE`] is 0 beside it, for nodes without SCTP states. Without it the
+    /// association's state and tags are unknown.
     pub const SCTP: u16 = 4;
 }
 
-/// Flags that mean something to another node. [`peer_flags::RELEARNING`] does not: who takes over begins anew.
+/// Flags that matter to another node. [`peer_flags::RELEARNING`] does not: a node that takes over relearns the windows
+/// anyway.
 const FLAGS: u8 = peer_flags::WINDOW_SCALE
     | peer_flags::SACK_PERMITTED
     | peer_flags::FIN_SENT
@@ -36,7 +37,7 @@ const NUMBERS_PER_PEER: usize = 4;
 /// Bytes of [`attribute::SCTP`].
 const SCTP_BYTES: usize = 20;
 
-/// Appends what another node needs to know of a connection's automaton.
+/// Appends the replicated part of a connection's automaton.
 pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<u8>) {
     if protocol == ip_protocol::SCTP {
         tlv::put(out, attribute::STATE, &[0]);
@@ -81,12 +82,12 @@ fn read_sctp(state: &mut ProtocolState, value: &[u8]) -> Result<(), TlvError> {
     Ok(())
 }
 
-/// Reads what [`encode_protocol_state`] wrote, perhaps in another version of the program. Attributes that are not known
-/// are skipped, those that are missing keep their default (but TCP has none for the state), window scales and windows that are too large become the
-/// largest (RFC 7323 section 2.3).
+/// Decodes the output of [`encode_protocol_state`], possibly of another program version. Unknown attributes are
+/// skipped; missing ones keep their default, except TCP's state, which is mandatory. Excessive window scales and
+/// windows are reduced to the maximum (RFC 7323 section 2.3).
 ///
 /// # Errors
-/// An attribute is malformed, or has the number of a state that the protocol does not have.
+/// An attribute is malformed, or the protocol has no state with this number.
 pub fn decode_protocol_state(protocol: u8, attributes: &[u8]) -> Result<ProtocolState, TlvError> {
     let mut state = ProtocolState::default();
     for attribute in tlv::read(attributes) {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_connection_comes_back_as_it_went() {
+    fn an_encoded_tcp_connection_decodes_to_the_same_state() {
         let mut bytes = vec![];
         encode_protocol_state(ip_protocol::TCP, &established(), &mut bytes);
         assert_eq!(decode_protocol_state(ip_protocol::TCP, &bytes), Ok(established()));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_whose_windows_are_unknown_travels_without_them() {
+    fn unknown_windows_are_not_encoded() {
         let mut state = established();
         crate::conntrack::Tracker::default().take_over(ip_protocol::TCP, &mut state);
         let mut bytes = vec![];
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_association_comes_back_as_it_went() {
+    fn an_encoded_association_decodes_to_the_same_state() {
         let mut bytes = vec![];
         encode_protocol_state(ip_protocol::SCTP, &association(), &mut bytes);
         assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Ok(association()));
@@ -193,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn an_association_is_readable_by_nodes_that_know_no_states_of_sctp_and_theirs_here() {
+    fn an_association_is_compatible_with_nodes_that_lack_sctp_states() {
         let mut bytes = vec![];
         encode_protocol_state(ip_protocol::SCTP, &association(), &mut bytes);
-        // What such a node reads: it skips what it does not know, and expects the state 0.
+        // A node without support for SCTP skips unknown attributes and expects state 0.
         assert_eq!(decode_protocol_state(47, &bytes), Ok(ProtocolState::default()));
         let mut bytes = vec![];
         encode_protocol_state(47, &ProtocolState::default(), &mut bytes);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_association_in_a_state_that_there_is_not_is_refused() {
+    fn an_association_in_an_unknown_state_is_refused() {
         let mut bytes = vec![];
         tlv::put(&mut bytes, attribute::SCTP, &[9; SCTP_BYTES]);
         assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Err(TlvError::Value(attribute::SCTP)));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_the_protocol_does_not_have_is_refused() {
+    fn an_unknown_state_of_the_protocol_is_refused() {
         for (protocol, number) in [(ip_protocol::TCP, 0), (ip_protocol::TCP, 10), (ip_protocol::UDP, 2), (47, 1)] {
             let mut bytes = vec![];
             tlv::put(&mut bytes, attribute::STATE, &[number]);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_a_wrong_size_is_refused() {
+    fn a_value_of_wrong_size_is_refused() {
         for (kind, bytes_wrong) in [(attribute::STATE, 2), (attribute::TCP_OPTIONS, 3), (attribute::TCP_WINDOWS, 31)] {
             let mut bytes = vec![];
             tlv::put(&mut bytes, kind, &vec![1; bytes_wrong]);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_scale_or_window_that_is_too_large_becomes_the_largest() {
+    fn an_excessive_window_or_scale_is_reduced_to_the_maximum() {
         let mut bytes = vec![];
         tlv::put(&mut bytes, attribute::STATE, &[TcpState::Established as u8]);
         tlv::put(&mut bytes, attribute::TCP_OPTIONS, &[255, 0xff, 15, 0]);
@@ -254,14 +255,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58, 132]),
+        fn any_bytes_are_decoded_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58, 132]),
                                          bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(state) = decode_protocol_state(protocol, &bytes) {
                 let mut again = vec![];
                 encode_protocol_state(protocol, &state, &mut again);
                 let again = decode_protocol_state(protocol, &again).unwrap();
-                let told = |state: &ProtocolState| (state.state, state.peers.map(|peer| (peer.window_scale, peer.flags)));
-                prop_assert_eq!(told(&again), told(&state));
+                let replicated = |state: &ProtocolState| (state.state, state.peers.map(|peer| (peer.window_scale, peer.flags)));
+                prop_assert_eq!(replicated(&again), replicated(&state));
             }
         }
     }

@@ -1,16 +1,18 @@
-//! SCTP (RFC 9260): the association's states as both directions show them, and its verification tags.
+//! SCTP (RFC 9260): the association's states as visible from both directions, and its verification tags.
 //!
 //! ```text
 //!  ──INIT──► COOKIE_WAIT ──COOKIE ECHO──► COOKIE_ECHOED ──COOKIE ACK──► ESTABLISHED
 //!                                                                           │ SHUTDOWN
 //!  ──HEARTBEAT──► HEARTBEAT_SENT ──HEARTBEAT ACK──► ESTABLISHED             ▼
-//!  (a further path of an association)         SHUTDOWN_SENT, if the initiator asks, or SHUTDOWN_RECD
+//!  (a further path of an association)         SHUTDOWN_SENT, if the initiator sends it, or SHUTDOWN_RECD
 //!                                                                           │ SHUTDOWN ACK
 //!  any ──ABORT──► CLOSED ◄──SHUTDOWN COMPLETE── SHUTDOWN_ACK_SENT ◄─────────┘
 //! ```
-//! The states have the names and numbers of Linux's `nf_conntrack`. Every packet must carry the tag of its direction: that
-//! which the other side gave in its INIT or INIT ACK (section 8.5). An end point that was started anew sends INIT on an
-//! association that stands: the tags offered then count only from the COOKIE ECHO that proves them (section 5.2).
+//! The states have the names and numbers of Linux's `nf_conntrack`. Every packet must carry its direction's tag, which
+//! the other side chose in its INIT or INIT ACK (section 8.5).
+//!
+//! A restarted end point sends INIT on an established association. The new tags apply only after the COOKIE ECHO that
+//! proves them (section 5.2).
 
 use core::time::Duration;
 
@@ -23,7 +25,8 @@ use crate::{Direction, DropReason, connection};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SctpState {
-    /// Nothing is known but that it is there: it was picked up, or taken over from a node that does not tell states.
+    /// Unknown: the association was picked up in the middle, or taken over from a node that does not replicate SCTP
+    /// states.
     None = 0,
     /// It is over.
     Closed = 1,
@@ -33,9 +36,9 @@ pub enum SctpState {
     CookieEchoed = 3,
     /// It stands.
     Established = 4,
-    /// The initiator asked for the end.
+    /// The initiator sent SHUTDOWN.
     ShutdownSent = 5,
-    /// The other side asked for the end.
+    /// The responder sent SHUTDOWN.
     ShutdownRecd = 6,
     /// SHUTDOWN ACK seen.
     ShutdownAckSent = 7,
@@ -79,7 +82,7 @@ impl SctpState {
         }
     }
 
-    /// The association is on its way out.
+    /// The association is closing.
     #[must_use]
     pub const fn is_closing(self) -> bool {
         matches!(self, Self::Closed | Self::ShutdownSent | Self::ShutdownRecd | Self::ShutdownAckSent)
@@ -108,7 +111,7 @@ impl SctpState {
     }
 }
 
-/// The kinds of chunks that move an association on, in the order in which they count where a packet carries several.
+/// The kinds of chunks that change the state, in the order of precedence within a packet.
 const MOVING: [u16; 9] = [
     chunk::OTHER,
     chunk::HEARTBEAT,
@@ -138,8 +141,8 @@ impl Timeouts {
     }
 }
 
-/// An INIT begins an association, a HEARTBEAT a further path of one. In the middle one is picked up only where that is asked
-/// for ([`TrackerConfig::loose`]).
+/// An INIT begins an association, a HEARTBEAT another path of one. Any other packet begins one only where
+/// [`TrackerConfig::loose`] permits it.
 pub(super) fn begin(config: &TrackerConfig, packet: &SctpPacket) -> Result<(ProtocolState, Duration), DropReason> {
     let mut state = ProtocolState::default();
     let begun = if packet.has(chunk::INIT) {
@@ -173,9 +176,9 @@ pub(super) fn advance(
         return Advance { next: Next::Reopen, ..Advance::pass(Change::None, None) };
     }
     let next = match admit(state, current, direction, packet) {
-        Ok(Moves::Association) => moved(current, direction, packet),
-        Ok(Moves::Restarted) => SctpState::CookieEchoed,
-        Ok(Moves::Nothing) => current,
+        Ok(Admission::Association) => moved(current, direction, packet),
+        Ok(Admission::Restarted) => SctpState::CookieEchoed,
+        Ok(Admission::Nothing) => current,
         Err(reason) => {
             *state = before;
             return Advance::refuse(reason);
@@ -198,30 +201,30 @@ pub(super) fn advance(
     Advance::pass(change, Some(timeouts.sctp(next)))
 }
 
-/// What a packet that may pass does.
-enum Moves {
-    /// Its chunks move the association on.
+/// The effect of a packet that may pass.
+enum Admission {
+    /// Its chunks advance the association.
     Association,
-    /// It proves that an end point was started anew: the handshake goes on from there.
+    /// It proves that an end point restarted: the handshake continues from there.
     Restarted,
-    /// It is of a handshake that is not proven yet, or of one that is refused.
+    /// It belongs to an unproven or refused handshake.
     Nothing,
 }
 
-/// Holds a packet's tag against those known, and notes the tags that it offers.
+/// Compares a packet's tag with the known ones, and records the tags that it offers.
 fn admit(
     state: &mut ProtocolState,
     current: SctpState,
     direction: Direction,
     packet: &SctpPacket,
-) -> Result<Moves, DropReason> {
+) -> Result<Admission, DropReason> {
     let (this, other) = (direction.index(), direction.reverse().index());
     if packet.has(chunk::INIT) {
-        // In a handshake of its own direction it is sent again; any other is one more handshake beside what there is.
-        let is_again = current == SctpState::CookieWait && state.peers[this].end == 0;
-        let tag = if is_again { &mut state.peers[other].end } else { &mut state.peers[other].end_max };
+        // An INIT in the same direction during the handshake is a retransmission; any other begins a second handshake.
+        let is_retransmission = current == SctpState::CookieWait && state.peers[this].end == 0;
+        let tag = if is_retransmission { &mut state.peers[other].end } else { &mut state.peers[other].end_max };
         *tag = packet.initiate_tag;
-        return Ok(Moves::Nothing);
+        return Ok(Admission::Nothing);
     }
     let [known, offered] = [state.peers[this].end, state.peers[this].end_max];
     let is_offered = offered != 0 && packet.verification_tag == offered;
@@ -233,28 +236,28 @@ fn admit(
         } else {
             return Err(DropReason::InvalidSctpTag);
         }
-        return Ok(Moves::Nothing);
+        return Ok(Admission::Nothing);
     }
     let reflected = state.peers[other].end;
     let carries = if packet.reflects_tag { reflected } else { known };
     if carries != 0 && packet.verification_tag == carries {
-        return Ok(Moves::Association);
+        return Ok(Admission::Association);
     }
     if packet.has(chunk::COOKIE_ECHO) && is_offered {
         for peer in &mut state.peers {
             (peer.end, peer.end_max) = (peer.end_max, 0);
         }
-        return Ok(Moves::Restarted);
+        return Ok(Admission::Restarted);
     }
     if packet.has(chunk::ABORT) && is_offered {
-        return Ok(Moves::Nothing);
+        return Ok(Admission::Nothing);
     }
     let may_be_learnt = matches!(current, SctpState::None | SctpState::HeartbeatSent)
         || state.peers[this].flags & peer_flags::RELEARNING != 0;
     if known == 0 && may_be_learnt && !packet.reflects_tag {
         state.peers[this].end = packet.verification_tag;
         state.peers[this].flags &= !peer_flags::RELEARNING;
-        return Ok(Moves::Association);
+        return Ok(Admission::Association);
     }
     if current == SctpState::CookieWait && known == 0 {
         return Err(DropReason::InvalidSctpState);
@@ -267,7 +270,7 @@ fn moved(current: SctpState, direction: Direction, packet: &SctpPacket) -> SctpS
     kinds.fold(current, |state, kind| state.after(kind, direction))
 }
 
-/// See [`crate::conntrack::Tracker::take_over`]: a tag that the copy does not have is learnt from the next packet.
+/// See [`crate::conntrack::Tracker::take_over`]: a tag that the replica lacks is learnt from the next packet.
 pub(super) fn take_over(state: &mut ProtocolState) {
     for peer in &mut state.peers {
         peer.flags = if peer.end == 0 { peer_flags::RELEARNING } else { 0 };

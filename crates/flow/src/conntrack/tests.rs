@@ -1,4 +1,4 @@
-//! The automata other than TCP's, and what holds for all of them.
+//! The automata other than TCP's, and common properties of all.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn tuple(protocol: u8) -> Tuple {
     }
 }
 
-/// A connection and the tracker that follows it.
+/// A connection with its tracker.
 struct Tracked {
     tracker: Tracker,
     headers: Headers,
@@ -60,7 +60,7 @@ impl Tracked {
 const UDP_HEADERS: fn() -> Headers = || headers(ip_protocol::UDP, Transport::Udp);
 
 #[test]
-fn a_udp_query_and_its_answer_live_thirty_seconds() {
+fn a_udp_query_and_its_reply_have_a_timeout_of_thirty_seconds() {
     let mut query = Tracked::begin(UDP_HEADERS());
     assert_eq!(state_name(ip_protocol::UDP, &query.state), "UNREPLIED");
     assert_eq!(query.timeout_s(0, Direction::Original), 30);
@@ -82,7 +82,7 @@ fn udp_that_goes_on_for_two_seconds_is_a_stream() {
 }
 
 #[test]
-fn udp_without_an_answer_is_never_a_stream() {
+fn udp_without_a_reply_is_never_a_stream() {
     let mut shouting = Tracked::begin(UDP_HEADERS());
     for second in 0..100 {
         assert_eq!(shouting.timeout_s(second * 1000, Direction::Original), 30);
@@ -91,7 +91,7 @@ fn udp_without_an_answer_is_never_a_stream() {
 }
 
 #[test]
-fn a_udp_stream_is_recognised_when_its_milliseconds_go_round() {
+fn a_udp_stream_is_recognised_across_the_wrap_of_milliseconds() {
     let mut stream = Tracked::begin(UDP_HEADERS());
     let answered_at_ms = u64::from(u32::MAX) - 500;
     stream.at(answered_at_ms, Direction::Reply);
@@ -100,7 +100,7 @@ fn a_udp_stream_is_recognised_when_its_milliseconds_go_round() {
 }
 
 #[test]
-fn a_ping_may_have_many_answers_but_no_question_from_the_other_side() {
+fn a_ping_may_have_many_replies_but_no_request_from_the_responder() {
     let query = |is_reply| {
         let kind = if is_reply { 0 } else { 8 };
         headers(ip_protocol::ICMP, Transport::IcmpQuery(IcmpQuery { kind, code: 0, is_reply }))
@@ -108,21 +108,17 @@ fn a_ping_may_have_many_answers_but_no_question_from_the_other_side() {
     assert_eq!(Tracker::default().begin(&query(true)).unwrap_err(), DropReason::NoConnection);
     let mut ping = Tracked::begin(query(false));
     assert_eq!(ping.timeout_s(0, Direction::Original), 30);
-    assert_eq!(ping.at(1, Direction::Reply).verdict, Err(DropReason::NoConnection), "a question of the other side");
+    assert_eq!(ping.at(1, Direction::Reply).verdict, Err(DropReason::NoConnection), "a request of the responder");
     assert_eq!(ping.flags, 0);
     ping.headers = query(true);
-    assert_eq!(
-        ping.at(2, Direction::Original).verdict,
-        Err(DropReason::NoConnection),
-        "an answer to nobody's question"
-    );
+    assert_eq!(ping.at(2, Direction::Original).verdict, Err(DropReason::NoConnection), "a reply without a request");
     let answer = ping.at(2, Direction::Reply);
     assert_eq!((answer.verdict, answer.change, answer.next), (Ok(()), Change::State, Next::Keep));
     assert_eq!(ping.at(3, Direction::Reply).change, Change::None);
 }
 
 #[test]
-fn icmp_that_is_no_query_begins_nothing_and_belongs_to_nothing() {
+fn icmp_other_than_queries_belongs_to_no_connection() {
     let error = IcmpError { kind: 3, code: 1, inner: tuple(6), inner_l3_offset: 42, inner_l4_offset: 62 };
     let cases = [
         (Transport::IcmpError(error), DropReason::UnrelatedIcmpError),
@@ -137,7 +133,7 @@ fn icmp_that_is_no_query_begins_nothing_and_belongs_to_nothing() {
 }
 
 #[test]
-fn other_protocols_live_ten_minutes() {
+fn other_protocols_have_a_timeout_of_ten_minutes() {
     let mut tunnel = Tracked::begin(headers(47, Transport::Other));
     assert_eq!(tunnel.timeout_s(0, Direction::Original), 600);
     assert_eq!(tunnel.at(0, Direction::Reply).change, Change::State);
@@ -147,9 +143,9 @@ fn other_protocols_live_ten_minutes() {
 
 #[test]
 fn tunnels_and_encrypted_packets_are_flows_between_two_addresses() {
-    // Without an automaton of their own (GRE, ESP and whatever else comes): both directions renew the one timeout,
-    // nothing but silence ends them, and they are never counted as established, so that they do not outlive connections
-    // whose end points have agreed to talk when memory runs short.
+    // Protocols without an automaton (GRE, ESP and others): both directions renew a single timeout, and only that
+    // timeout ends them. They never become established, so under memory pressure they are evicted before established
+    // connections.
     for protocol in [47, 50, 254] {
         let mut flow = Tracked::begin(headers(protocol, Transport::Other));
         let first_answer = flow.at(10, Direction::Reply);
@@ -166,7 +162,7 @@ fn tunnels_and_encrypted_packets_are_flows_between_two_addresses() {
 }
 
 #[test]
-fn states_are_told_by_name_and_by_what_they_mean() {
+fn states_have_names_and_meanings() {
     let in_state = |number| ProtocolState { state: number, ..ProtocolState::default() };
     for state in TcpState::ALL {
         let name = state_name(ip_protocol::TCP, &in_state(state as u8));
@@ -180,7 +176,7 @@ fn states_are_told_by_name_and_by_what_they_mean() {
 }
 
 #[test]
-fn the_operators_timeouts_are_those_that_count() {
+fn configured_timeouts_apply() {
     let mut tracked = Tracked::begin(UDP_HEADERS());
     let timeouts = Timeouts { udp: Duration::from_secs(7), ..Timeouts::default() };
     tracked.tracker = Tracker::new(TrackerConfig { timeouts, ..TrackerConfig::default() });
@@ -188,7 +184,7 @@ fn the_operators_timeouts_are_those_that_count() {
 }
 
 prop_compose! {
-    /// Any segment, but with numbers near each other often enough to be taken for one of the connection.
+    /// Any segment, often with numbers near each other, so that it may belong to the connection.
     fn segment()(near in any::<bool>(), numbers in any::<[u32; 3]>(), flags in any::<u8>(), usual in any::<bool>(),
                  window in any::<u16>(), payload_bytes in 0u32..70_000, window_scale in any::<Option<u8>>(),
                  sack_permitted in any::<bool>()) -> TcpSegment {
@@ -211,7 +207,7 @@ prop_compose! {
 proptest! {
     /// Whatever comes, the state stays within its table, scales and windows within RFC 7323, and drops change no state.
     #[test]
-    fn any_segments_leave_a_sound_state(
+    fn any_segments_keep_the_state_valid(
         first in segment(),
         loose in any::<bool>(),
         liberal in any::<bool>(),

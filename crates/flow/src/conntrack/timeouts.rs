@@ -1,10 +1,10 @@
-//! How long a connection lives when nothing more comes of it, and the options of tracking.
+//! Timeouts of connections, and the options of tracking.
 
 use core::time::Duration;
 
 use super::tcp::TcpState;
 
-/// How long a connection lives after its last packet, by protocol and state. The defaults are Linux's
+/// The lifetime of a connection after its last packet, by protocol and state. The defaults are Linux's
 /// (`nf_conntrack_*_timeout*` in its `nf_conntrack-sysctl` documentation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
@@ -12,7 +12,7 @@ pub struct Timeouts {
     pub tcp_syn_sent: Duration,
     /// SYN/ACK seen.
     pub tcp_syn_recv: Duration,
-    /// The handshake is over.
+    /// The handshake is complete.
     pub tcp_established: Duration,
     /// The first FIN was seen.
     pub tcp_fin_wait: Duration,
@@ -26,27 +26,27 @@ pub struct Timeouts {
     pub tcp_close: Duration,
     /// SYNs of both sides were seen (simultaneous open).
     pub tcp_syn_sent2: Duration,
-    /// At most this after [`super::TCP_RETRANSMISSIONS_MAX`] retransmissions in a row, or while a window is closed.
+    /// The maximum after [`super::TCP_RETRANSMISSIONS_MAX`] consecutive retransmissions, or while a window is closed.
     pub tcp_retransmission: Duration,
-    /// At most this while data waits for its acknowledgement.
+    /// The maximum while data is unacknowledged.
     pub tcp_unacknowledged: Duration,
-    /// UDP, before an answer and for short exchanges.
+    /// UDP, before a reply and for short exchanges.
     pub udp: Duration,
-    /// UDP that goes on in both directions (see [`super::UDP_STREAM_AFTER`]).
+    /// UDP that continues in both directions (see [`super::UDP_STREAM_AFTER`]).
     pub udp_stream: Duration,
     /// SCTP: INIT seen.
     pub sctp_cookie_wait: Duration,
     /// SCTP: COOKIE ECHO seen.
     pub sctp_cookie_echoed: Duration,
-    /// SCTP: the association stands. A little longer than its end points need to find out that a path is dead.
+    /// SCTP: the association is established. A little longer than its end points need to detect a dead path.
     pub sctp_established: Duration,
-    /// SCTP: the initiator asked for the end.
+    /// SCTP: the initiator sent SHUTDOWN.
     pub sctp_shutdown_sent: Duration,
-    /// SCTP: the other side asked for the end.
+    /// SCTP: the responder sent SHUTDOWN.
     pub sctp_shutdown_recd: Duration,
     /// SCTP: SHUTDOWN ACK seen.
     pub sctp_shutdown_ack_sent: Duration,
-    /// SCTP: the association is over.
+    /// SCTP: the association has ended.
     pub sctp_closed: Duration,
     /// SCTP: a HEARTBEAT on a further path seen.
     pub sctp_heartbeat_sent: Duration,
@@ -106,13 +106,13 @@ impl Timeouts {
     }
 }
 
-/// What an operator may choose of tracking.
+/// The operator's options of tracking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrackerConfig {
-    /// How long connections live.
+    /// The timeouts of connections.
     pub timeouts: Timeouts,
-    /// TCP connections may be picked up in their middle, without windows being checked (Linux's `tcp_loose`, which is
-    /// on there). Off: only a SYN begins a connection.
+    /// TCP connections may be picked up in the middle, without window checks (Linux's `tcp_loose`, which is on by
+    /// default there). Off: only a SYN begins a connection.
     pub loose: bool,
     /// Of the TCP segments outside the window only RSTs are dropped (Linux's `tcp_be_liberal`).
     pub liberal: bool,

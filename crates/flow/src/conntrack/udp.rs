@@ -10,8 +10,8 @@ use core::time::Duration;
 use super::{Advance, Change, ProtocolState, Timeouts, note_reply};
 use crate::{Direction, Instant, connection};
 
-/// A flow that still has packets this long after its first answer is a stream and no query: it lives longer, and is
-/// not given up to a shortage of memory. (Linux counts from the first packet, which is one round trip earlier.)
+/// The age, counted from the first reply, at which a flow becomes a stream: it gets a longer timeout and is not evicted
+/// under memory pressure. (Linux counts from the first packet, one round trip earlier.)
 pub const UDP_STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// The states of a UDP flow, by their numbers in [`ProtocolState::state`].
@@ -66,7 +66,8 @@ pub(super) fn advance(
         return Advance::pass(change, Some(timeouts.udp));
     }
     let assured = connection::flags::ASSURED;
-    // A copy taken over comes without the time of its first answer: what still flows after a failover is a stream.
+    // A replica that was taken over lacks the time of its first reply: a flow that continues after a failover counts as
+    // a stream.
     let replied_for = milliseconds(now).wrapping_sub(state.last_sequence);
     if *flags & assured == 0 && u128::from(replied_for) >= UDP_STREAM_AFTER.as_millis() {
         *flags |= assured;

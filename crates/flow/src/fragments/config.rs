@@ -1,30 +1,30 @@
-//! How many packets in pieces are under way at most, and for how long.
+//! Limits on the number, memory and age of fragmented packets.
 
 use core::time::Duration;
 
 use crate::source_counts::SourcePrefixes;
 
-/// Bytes of one packet's fragments that are held until its first one comes, at most; further ones are dropped.
+/// The maximum number of bytes held for one packet until its first fragment arrives; further fragments are dropped.
 pub const HELD_BYTES_PER_DATAGRAM_MAX: usize = 65_536;
-/// What a held fragment costs beside its bytes, as it is charged to the limits, so that tiny ones are not free.
+/// The cost of a held fragment beside its bytes, charged to the limits so that tiny fragments are not free.
 pub const HELD_FRAGMENT_COST_BYTES: usize = 128;
 
 /// Limits of a [`FragmentTable`](super::FragmentTable).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FragmentLimits {
-    /// Packets in pieces that are under way at a time; when there are more, the oldest is given up.
+    /// The maximum number of incomplete fragmented packets; beyond it the oldest is discarded.
     pub datagrams_max: u32,
-    /// Of these, packets of one source; further ones are refused.
+    /// The maximum for one source; further packets are refused.
     pub datagrams_per_source_max: u32,
-    /// Bytes of fragments held until their first one comes; further ones are dropped.
+    /// The maximum number of bytes held until first fragments arrive; further ones are dropped.
     pub held_bytes_max: u32,
-    /// Of these, bytes of one source; further ones are dropped.
+    /// The maximum for one source; further fragments are dropped.
     pub held_bytes_per_source_max: u32,
-    /// How long the pieces of a packet may take to come. RFC 791 and RFC 8200 allow a host 15 to 60 seconds; within so
-    /// long a time a fast sender uses a 16-bit identification many times over (RFC 4963), and what a gateway holds it
-    /// holds for strangers.
+    /// The maximum time between the first and the last fragment of a packet. RFC 791 and RFC 8200 allow a host 15 to 60
+    /// seconds. In that time a fast sender reuses a 16-bit identification many times (RFC 4963), and a gateway holds
+    /// memory on behalf of strangers.
     pub timeout: Duration,
-    /// What counts as one source.
+    /// The prefix that defines a source.
     pub sources: SourcePrefixes,
 }
 

@@ -1,18 +1,17 @@
-//! Virtual reassembly: fragments are not put together, but each is told which connection it belongs to.
+//! Virtual reassembly: fragments are not reassembled, but each is assigned to its connection.
 //!
-//! The first fragment of a packet alone has the ports. Once it has gone its way, the others follow it under the same
-//! verdict and translation; those that come before it are held, and handed in again when it has.
+//! Only the first fragment of a packet has the ports. Once it has been processed, the others follow it with the same
+//! verdict and translation. Fragments that arrive before it are held and then reinjected.
 //!
 //! ```text
-//!   first fragment ──► First ──(the packet's way through table and functions)──► note_first ─┬─► others: Follows
-//!                                                                                          └─► held ones: released
-//!   another, before the first ──► Held        another, after it ──► Follows, or the reason for which the first was dropped
+//!   first fragment ──► First ──(the packet's way through table and functions)──► note_first ─┬─► later: Follows
+//!                                                                                          └─► held: released
+//!   later one, before the first ──► Held      later one, after it ──► Follows, or the first one's drop reason
 //! ```
 //!
-//! Nothing is believed twice: a fragment that was seen is dropped, one that overlaps another condemns its packet
-//! (RFC 5722). The table is bounded in packets, in bytes, and in both for one source; see [`FragmentLimits`]. When it is
-//! full the oldest packet gives way: the fragments of an honest one come within moments of each other, a flood's never
-//! become whole.
+//! A duplicate fragment is dropped; an overlapping one discards its packet (RFC 5722). The table is bounded in packets,
+//! in bytes, and in both per source; see [`FragmentLimits`]. When it is full, the oldest packet is evicted: the
+//! fragments of an honest packet arrive within moments of each other, those of a flood never complete.
 
 mod config;
 mod parts;
@@ -30,62 +29,62 @@ pub use parts::PARTS_MAX;
 use parts::{Misfit, Parts};
 use slots::Slots;
 
-/// The way that a packet's first fragment went, and the others go after it.
+/// The forwarding of a packet's first fragment, which the others follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
-    /// The packet's tuple as it came in.
+pub struct FragmentRoute {
+    /// The packet's tuple on arrival.
     pub incoming: Tuple,
-    /// Its tuple as it went out.
+    /// Its tuple on departure.
     pub outgoing: Tuple,
-    /// Of a TCP segment: the sequence number behind it, had it been cut at byte 0 of what was cut. With the end of a
-    /// fragment added, it is the sequence number behind that fragment.
+    /// For a TCP segment: the sequence number behind it, as if it ended at byte 0 of the unfragmented payload. Adding a
+    /// fragment's end yields the sequence number behind that fragment.
     pub sequence_base: Option<u32>,
 }
 
-/// What became of a first fragment.
+/// The outcome of a first fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It was sent on.
-    Passed(Way),
-    /// It was dropped, and so are the others.
-    Refused(DropReason),
-    /// It was kept back and will come again.
-    KeptBack,
-    /// It was handed to the worker that its connection lies with, and so are the others.
-    Elsewhere(WorkerId),
+pub enum FirstOutcome {
+    /// It was forwarded.
+    Passed(FragmentRoute),
+    /// It was dropped, as the others will be.
+    Dropped(DropReason),
+    /// It waits and will be reinjected.
+    Waiting,
+    /// It was handed to its connection's worker, as the others will be.
+    OtherWorker(WorkerId),
 }
 
-/// What is to be done with a fragment.
+/// The treatment of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
-    /// It is the first: it goes the way of a whole packet, and then [`FragmentTable::note_first`] is told.
+pub enum FragmentAction {
+    /// It is the first: it is processed like a whole packet, and then the caller calls [`FragmentTable::note_first`].
     First,
     /// It follows the first.
-    Follows(Way),
-    /// A copy is held until the first comes.
+    Follows(FragmentRoute),
+    /// It is copied and held until the first arrives.
     Held,
     /// It follows the first to another worker.
-    Elsewhere(WorkerId),
+    OtherWorker(WorkerId),
 }
 
-/// How far the first fragment is.
+/// The progress of the first fragment.
 #[derive(Clone, Debug)]
 enum Progress {
-    /// It has not come, or is on its way. These came before it.
+    /// It has not arrived, or is being processed. These fragments arrived earlier.
     AwaitsFirst { held: Vec<OwnedFrame>, held_cost_bytes: u32 },
-    /// It went this way.
-    Passed(Way),
-    /// It went to this worker.
-    Elsewhere(WorkerId),
-    /// None of the packet's fragments passes.
-    Refused(DropReason),
+    /// It was forwarded so.
+    Passed(FragmentRoute),
+    /// It was handed to this worker.
+    OtherWorker(WorkerId),
+    /// The packet's fragments are all dropped.
+    Dropped(DropReason),
 }
 
 impl Progress {
     const NEW: Self = Self::AwaitsFirst { held: Vec::new(), held_cost_bytes: 0 };
 }
 
-/// A packet in pieces.
+/// A fragmented packet.
 #[derive(Clone, Debug)]
 struct Datagram {
     name: Tuple,
@@ -94,7 +93,7 @@ struct Datagram {
     progress: Progress,
 }
 
-/// Packets in pieces, as far as they have come; see the [module](self).
+/// The fragmented packets in progress; see the [module](self).
 pub struct FragmentTable {
     limits: FragmentLimits,
     slots: Slots,
@@ -131,81 +130,82 @@ impl FragmentTable {
         }
     }
 
-    /// Packets in pieces that are under way.
+    /// The number of fragmented packets in progress.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// No packet in pieces is under way.
+    /// Whether no fragmented packet is in progress.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that held fragments are charged for: their own, and [`HELD_FRAGMENT_COST_BYTES`] each.
+    /// The bytes charged for held fragments: their own, and [`HELD_FRAGMENT_COST_BYTES`] each.
     #[must_use]
     pub const fn held_bytes(&self) -> u32 {
         self.held_bytes
     }
 
-    /// A fragment came in, in `frame`.
+    /// Handles a fragment in `frame`.
     ///
     /// # Errors
-    /// Why it is dropped.
+    /// The reason for which it is dropped.
     pub fn handle_fragment(
         &mut self,
         now: Instant,
         fragment: &Fragment,
         frame: &Frame<'_>,
-    ) -> Result<Look, DropReason> {
+    ) -> Result<FragmentAction, DropReason> {
         self.expire(now);
         let slot = match self.slots.find(&fragment.packet) {
             Some(slot) => slot,
             None => self.begin(now, &fragment.packet)?,
         };
         let Some(datagram) = self.slots.get_mut(slot) else { return Err(DropReason::FragmentTableFull) };
-        if let Progress::Refused(reason) = datagram.progress {
+        if let Progress::Dropped(reason) = datagram.progress {
             return Err(reason);
         }
         match datagram.parts.check(fragment.start, fragment.end, fragment.more) {
             Ok(()) => {}
             Err(Misfit::Duplicate) => return Err(DropReason::DuplicateFragment),
-            Err(Misfit::Overlap) => return Err(self.condemn(slot, DropReason::OverlappingFragment)),
-            Err(Misfit::TooScattered) => return Err(self.condemn(slot, DropReason::FragmentTableFull)),
+            Err(Misfit::Overlap) => return Err(self.drop_all(slot, DropReason::OverlappingFragment)),
+            Err(Misfit::TooScattered) => return Err(self.drop_all(slot, DropReason::FragmentTableFull)),
         }
         match datagram.progress {
-            _ if fragment.is_first() => Ok(Look::First),
+            _ if fragment.is_first() => Ok(FragmentAction::First),
             Progress::Passed(way) => {
                 self.note_part(slot, fragment);
-                Ok(Look::Follows(way))
+                Ok(FragmentAction::Follows(way))
             }
-            Progress::Elsewhere(worker) => {
+            Progress::OtherWorker(worker) => {
                 self.note_part(slot, fragment);
-                Ok(Look::Elsewhere(worker))
+                Ok(FragmentAction::OtherWorker(worker))
             }
-            Progress::AwaitsFirst { .. } | Progress::Refused(_) => self.hold(slot, fragment, frame),
+            Progress::AwaitsFirst { .. } | Progress::Dropped(_) => self.hold(slot, fragment, frame),
         }
     }
 
-    /// What became of a first fragment, for which [`FragmentTable::handle_fragment`] said so.
-    pub fn note_first(&mut self, fragment: &Fragment, fate: Fate) {
+    /// Records the outcome of a first fragment, for which [`FragmentTable::handle_fragment`] returned
+    /// [`FragmentAction::First`].
+    pub fn note_first(&mut self, fragment: &Fragment, outcome: FirstOutcome) {
         let Some(slot) = self.slots.find(&fragment.packet) else { return };
-        match fate {
-            Fate::KeptBack => {}
-            Fate::Refused(reason) => {
-                self.condemn(slot, reason);
+        match outcome {
+            FirstOutcome::Waiting => {}
+            FirstOutcome::Dropped(reason) => {
+                self.drop_all(slot, reason);
             }
-            Fate::Passed(way) => self.release(slot, fragment, Progress::Passed(way)),
-            Fate::Elsewhere(worker) => self.release(slot, fragment, Progress::Elsewhere(worker)),
+            FirstOutcome::Passed(way) => self.release(slot, fragment, Progress::Passed(way)),
+            FirstOutcome::OtherWorker(worker) => self.release(slot, fragment, Progress::OtherWorker(worker)),
         }
     }
 
-    /// The first fragment has gone its way: the others follow it.
+    /// The first fragment has been processed: the others follow it.
     fn release(&mut self, slot: u32, first: &Fragment, progress: Progress) {
         let held = self.take_held(slot);
         self.released.extend(held);
-        // What was held comes again, and is noted then.
+        // Held fragments are reinjected, and recorded then.
         if let Some(datagram) = self.slots.get_mut(slot) {
             datagram.parts = Parts::default();
             datagram.progress = progress;
@@ -213,7 +213,7 @@ impl FragmentTable {
         self.note_part(slot, first);
     }
 
-    /// Fragments that were held and whose first one has passed: they are to be handed in again, in this order.
+    /// Held fragments whose first one has passed, in order: the caller reinjects them.
     #[must_use]
     pub fn take_released(&mut self) -> Option<Vec<OwnedFrame>> {
         (!self.released.is_empty()).then(|| core::mem::take(&mut self.released))
@@ -230,7 +230,7 @@ impl FragmentTable {
         self.lost.drain(..)
     }
 
-    /// Gives up packets whose fragments have not all come in time.
+    /// Discards packets whose fragments have not all arrived in time.
     pub fn expire(&mut self, now: Instant) {
         while let Some(slot) = self.slots.oldest() {
             if self.slots.get(slot).is_some_and(|datagram| datagram.expires_at > now) {
@@ -264,7 +264,7 @@ impl FragmentTable {
         }))
     }
 
-    fn hold(&mut self, slot: u32, fragment: &Fragment, frame: &Frame<'_>) -> Result<Look, DropReason> {
+    fn hold(&mut self, slot: u32, fragment: &Fragment, frame: &Frame<'_>) -> Result<FragmentAction, DropReason> {
         let cost_bytes = (frame.bytes().len() + HELD_FRAGMENT_COST_BYTES) as u32;
         let of_source = self.held_bytes_by_source.count(&fragment.packet).saturating_add(cost_bytes);
         if of_source > self.limits.held_bytes_per_source_max {
@@ -284,10 +284,10 @@ impl FragmentTable {
         *held_cost_bytes += cost_bytes;
         self.held_bytes += cost_bytes;
         self.held_bytes_by_source.add(&fragment.packet, cost_bytes);
-        Ok(Look::Held)
+        Ok(FragmentAction::Held)
     }
 
-    /// Notes a part that passes; a packet of which all has passed is forgotten.
+    /// Records a part that passes; a packet that has passed completely is removed.
     fn note_part(&mut self, slot: u32, fragment: &Fragment) {
         let Some(datagram) = self.slots.get_mut(slot) else { return };
         datagram.parts.add(fragment.start, fragment.end, fragment.more);
@@ -296,17 +296,17 @@ impl FragmentTable {
         }
     }
 
-    /// None of the packet's fragments passes from now on, until its time is over.
-    fn condemn(&mut self, slot: u32, reason: DropReason) -> DropReason {
+    /// Drops all fragments of the packet until its timeout.
+    fn drop_all(&mut self, slot: u32, reason: DropReason) -> DropReason {
         let dropped = self.take_held(slot).len();
         self.count_lost(reason, dropped);
         if let Some(datagram) = self.slots.get_mut(slot) {
-            datagram.progress = Progress::Refused(reason);
+            datagram.progress = Progress::Dropped(reason);
         }
         reason
     }
 
-    /// Forgets a packet that did not become whole.
+    /// Removes an incomplete packet.
     fn give_up(&mut self, slot: u32, reason: DropReason) {
         let dropped = self.take_held(slot).len();
         self.count_lost(reason, dropped);
@@ -333,7 +333,7 @@ impl FragmentTable {
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.slots.remove(slot) {
             debug_assert!(
-                matches!(&datagram.progress, Progress::Passed(_) | Progress::Elsewhere(_) | Progress::Refused(_))
+                matches!(&datagram.progress, Progress::Passed(_) | Progress::OtherWorker(_) | Progress::Dropped(_))
                     || matches!(&datagram.progress, Progress::AwaitsFirst { held, .. } if held.is_empty()),
                 "what was held has been released or counted"
             );

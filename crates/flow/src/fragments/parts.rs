@@ -1,12 +1,12 @@
-//! Which parts of a packet have been seen.
+//! Tracks the seen parts of a packet.
 
 use arrayvec::ArrayVec;
 
-/// Parts of a packet with gaps between them that are remembered. A packet of 64 KiB in fragments of an Ethernet's size
-/// has 45 fragments, which in the worst of all orders make 23 such parts.
+/// The maximum number of disjoint parts recorded for a packet. A packet of 64 KiB in Ethernet-sized fragments has 45
+/// fragments, which form at most 23 such parts.
 pub const PARTS_MAX: usize = 32;
 
-/// What is wrong with one more part.
+/// The conflict of a new part with earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Misfit {
     /// All of it was seen before.
@@ -17,16 +17,16 @@ pub(super) enum Misfit {
     TooScattered,
 }
 
-/// The parts seen, in bytes from the start of what was cut, in order; parts that touch are one.
+/// The parts seen, in bytes from the start of the fragmented payload, in order; adjacent parts are merged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     seen: ArrayVec<(u16, u16), PARTS_MAX>,
-    /// Where the packet ends, once the last fragment has come.
+    /// The packet's end, once the last fragment has arrived.
     end: Option<u16>,
 }
 
 impl Parts {
-    /// Whether a part may come now, and if not, why.
+    /// Checks whether a part may be added.
     pub(super) fn check(&self, start: u16, end: u16, more: bool) -> Result<(), Misfit> {
         let is_known = self.seen.iter().any(|(from, to)| *from <= start && end <= *to);
         let ends_alike = match self.end {
@@ -52,7 +52,7 @@ impl Parts {
         if self.seen.is_full() && !touches { Err(Misfit::TooScattered) } else { Ok(()) }
     }
 
-    /// Notes a part that [`Parts::check`] let pass.
+    /// Adds a part that [`Parts::check`] accepted.
     pub(super) fn add(&mut self, start: u16, end: u16, more: bool) {
         if !more {
             self.end = Some(end);
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_a_duplicate_and_what_was_seen_in_part_an_overlap() {
+    fn a_seen_part_is_a_duplicate_and_a_partly_seen_one_an_overlap() {
         let mut parts = Parts::default();
         assert_eq!(put(&mut parts, 0, 16, true), Ok(()));
         assert_eq!(put(&mut parts, 16, 32, true), Ok(()));
         assert_eq!(put(&mut parts, 0, 16, true), Err(Misfit::Duplicate));
-        assert_eq!(put(&mut parts, 8, 24, true), Err(Misfit::Duplicate), "as Linux, by what was seen in all");
+        assert_eq!(put(&mut parts, 8, 24, true), Err(Misfit::Duplicate), "as in Linux, by the union of the parts");
         assert_eq!(put(&mut parts, 24, 40, true), Err(Misfit::Overlap));
         assert_eq!(put(&mut parts, 48, 50, false), Ok(()));
         assert_eq!(put(&mut parts, 48, 56, true), Err(Misfit::Overlap), "behind the end");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_fragment_before_what_was_seen_contradicts_it() {
+    fn a_last_fragment_before_a_seen_part_is_a_contradiction() {
         let mut parts = Parts::default();
         assert_eq!(put(&mut parts, 64, 72, true), Ok(()));
         assert_eq!(put(&mut parts, 0, 8, false), Err(Misfit::Overlap));

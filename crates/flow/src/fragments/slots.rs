@@ -1,4 +1,4 @@
-//! Where packets in pieces lie, found by their name and in the order of their age.
+//! The storage of fragmented packets, found by name and ordered by age.
 
 use alloc::vec::Vec;
 
@@ -56,12 +56,12 @@ impl Slots {
         self.slots.get_mut(slot as usize)?.datagram.as_mut()
     }
 
-    /// The one that was put in first.
+    /// The oldest datagram.
     pub(super) const fn oldest(&self) -> Option<u32> {
         if self.oldest == NONE { None } else { Some(self.oldest) }
     }
 
-    /// Puts a datagram in that is not there; the caller has made sure that there is room.
+    /// Inserts a new datagram; the caller has checked that there is room.
     pub(super) fn insert(&mut self, datagram: Datagram) -> u32 {
         let name = datagram.name;
         let slot = Slot { datagram: Some(datagram), older: self.youngest, younger: NONE };
@@ -85,7 +85,7 @@ impl Slots {
         number
     }
 
-    /// Takes a datagram out.
+    /// Removes a datagram.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Datagram> {
         let place = self.slots.get_mut(slot as usize)?;
         let datagram = place.datagram.take()?;

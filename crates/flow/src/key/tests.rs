@@ -20,7 +20,7 @@ fn canonical_bytes(tuple: &Tuple) -> Vec<u8> {
 }
 
 prop_compose! {
-    // Few distinct addresses and ports, so that equal halves come up.
+    // Few distinct addresses and ports, so that equal halves occur.
     fn any_tuple()(
         is_v4: bool, source in 0u8..3, destination in 0u8..3, high: [u8; 15],
         source_port in prop_oneof![0u16..3, any::<u16>()], destination_port in prop_oneof![0u16..3, any::<u16>()],
@@ -54,14 +54,14 @@ proptest! {
     }
 
     #[test]
-    fn end_points_come_back_as_they_were_given(tuple in any_tuple()) {
+    fn end_points_are_returned_unchanged(tuple in any_tuple()) {
         let again = Tuple::new(tuple.protocol, tuple.source_addr(), tuple.destination_addr());
         prop_assert_eq!(Tuple { discriminator: tuple.discriminator, ..again }, tuple);
     }
 }
 
 #[test]
-fn swapping_the_ports_alone_names_another_connection() {
+fn swapping_the_ports_alone_identifies_another_connection() {
     let tuple = Tuple::v4(6, (Ipv4Addr::new(10, 0, 0, 1), 1), (Ipv4Addr::new(10, 0, 0, 2), 2));
     let crossed = Tuple { source_port: 2, destination_port: 1, ..tuple };
     let key = HashKey([1, 2]);
@@ -69,7 +69,7 @@ fn swapping_the_ports_alone_names_another_connection() {
 }
 
 #[test]
-fn tuples_read_as_operators_write_them() {
+fn tuples_are_printed_in_the_operators_notation() {
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 1));
     let v6 = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
     for (tuple, text) in [

@@ -1,4 +1,4 @@
-//! Connections that another one has announced.
+//! Expected connections.
 
 use core::net::IpAddr;
 
@@ -7,29 +7,29 @@ use super::{HelperName, Tuple};
 /// A connection that a helper expects on behalf of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expectation {
-    /// The original tuple of the connection that announced it.
+    /// The original tuple of the master connection.
     pub master: Tuple,
-    /// Packets of the expected connection: where the mask has zeros, anything.
+    /// The tuple of the expected connection: zeros in the mask are wildcards.
     pub expected: Tuple,
-    /// Which bits of `expected` count. Its protocol is `expected`'s.
+    /// The significant bits of `expected`. Its protocol is `expected`'s.
     pub mask: Tuple,
     /// The zone.
     pub zone: u16,
-    /// Seconds until it is given up; `None` was not said.
+    /// Seconds until it expires; `None` if not stated.
     pub timeout_s: Option<u32>,
     /// `NF_CT_EXPECT_*`: 1 permanent, 2 inactive, 4 userspace.
     pub flags: u32,
     /// The class within the helper (SIP's signalling and media, say).
     pub class: u32,
-    /// The helper, where it is not the master's.
+    /// The helper, if it differs from the master connection's.
     pub helper: Option<HelperName>,
-    /// What the kernel is to call when it comes (`nat-follow-master`).
+    /// The kernel function to call when it matches (`nat-follow-master`).
     pub function: Option<HelperName>,
-    /// How it will be translated.
+    /// Its future translation.
     pub nat: Option<ExpectationNat>,
 }
 
-/// How an expected connection will be translated.
+/// The future translation of an expected connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpectationNat {
     /// 0: its original direction has the address and the port, 1: its reply.

@@ -1,7 +1,7 @@
-//! What the Linux kernel's connection tracking says of a connection, in the kernel's own terms.
+//! Connections in the terms of the Linux kernel's connection tracking.
 //!
-//! These are the words that ctnetlink (`packet-io`), the conntrackd wire format and the native messages (`replication`)
-//! and the node that replicates the kernel's connections (`cluster`) have in common. Numbers are the kernel's
+//! These types are common to ctnetlink (`packet-io`), the conntrackd wire format and the native messages
+//! (`replication`), and the node that replicates the kernel's connections (`conntrack-sync`). Numbers are the kernel's
 //! (`linux/netfilter/nf_conntrack_common.h`, `nf_conntrack_tcp.h`, `nfnetlink_conntrack.h`).
 
 mod expectation;
@@ -16,60 +16,60 @@ pub use status::Status;
 pub use tcp::{TcpFlags, TcpInfo, TcpSide, TcpState};
 pub use tuple::{Discriminator, Tuple};
 
-/// The longest name of a helper or of a function of one, in bytes. The kernel's helpers have at most 15
-/// (`NF_CT_HELPER_NAME_LEN` less its NUL), but what an expectation calls may have more (`nat-follow-master`).
+/// The maximum length of the name of a helper or of a helper's function, in bytes. The kernel's helpers have at most 15
+/// (`NF_CT_HELPER_NAME_LEN` less its NUL); functions of expectations may have more (`nat-follow-master`).
 pub const HELPER_NAME_BYTES_MAX: usize = 31;
 /// Bytes of a connection's labels: 128 bits.
 pub const LABELS_BYTES: usize = 16;
 
-/// A connection, as far as somebody has said something of it: what is `None` was not said, not "absent".
+/// A connection as one message describes it: `None` means "not stated", not "absent".
 ///
-/// An event of the kernel says only what changed (and always the tuples, the zone, the status and the timeout, but for the
-/// end of a connection); a dump says everything there is. Translation is not said by itself: it is the difference between
-/// the reply tuple and the original's inverse.
+/// An event of the kernel contains changes only, and always the tuples, the zone, the status and the timeout (except at
+/// the end of a connection); a dump contains everything. Translation is not a separate field: it is the difference
+/// between the reply tuple and the original's inverse.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Packets of the direction of the first one.
+    /// The tuple of the first packet's direction.
     pub original: Tuple,
-    /// Packets against it, as they come in.
+    /// The tuple of the opposite direction, on arrival.
     pub reply: Tuple,
-    /// The zone that both tuples are of, or one of them ([`Extra::zone_direction`]); 0 is the default one. Connections in
+    /// The zone of both tuples, or of one of them ([`Extra::zone_direction`]); 0 is the default. Connections in
     /// different zones may have equal tuples.
     pub zone: u16,
-    /// The kernel's name for this very connection: another with the same tuples has another one, unless it lies at the same
-    /// place in memory. It is of this kernel only, and never travels.
+    /// The kernel's identifier of this connection: another one with the same tuples has another identifier, unless it
+    /// reuses the memory. It is local to this kernel and never replicated.
     pub id: Option<u32>,
-    /// What has happened to the connection.
+    /// The status bits of the connection.
     pub status: Option<Status>,
-    /// Seconds until it ends unless a packet comes.
+    /// Seconds until it expires without further packets.
     pub timeout_s: Option<u32>,
-    /// Where its protocol's automaton stands.
+    /// The state of its protocol's automaton.
     pub protocol_info: Option<ProtocolInfo>,
-    /// A number that the operator's rules gave it.
+    /// The mark set by the operator's rules.
     pub mark: Option<u32>,
-    /// What few connections have.
+    /// Rare properties.
     pub extra: Option<Box<Extra>>,
 }
 
-/// What few connections have; `None` was not said.
+/// Rare properties; `None` if not stated.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extra {
-    /// Bits that the operator's rules gave it.
+    /// The labels set by the operator's rules.
     pub labels: Option<[u8; LABELS_BYTES]>,
-    /// The helper that reads along (`ftp`).
+    /// Its helper (`ftp`).
     pub helper: Option<HelperName>,
-    /// The original tuple of the connection that announced this one.
+    /// The original tuple of its master connection.
     pub master: Option<Tuple>,
-    /// How a helper has shifted TCP's numbers, original and reply.
+    /// The helper's shift of TCP's numbers, original and reply.
     pub sequence_adjustment: Option<[SequenceAdjustment; 2]>,
     /// The numbers that a SYN proxy chose.
     pub syn_proxy: Option<SynProxy>,
-    /// The one direction whose tuple is of the zone (`ct original zone set`); the other one's is of the default zone.
-    /// `None`: both are of it.
+    /// The only direction whose tuple is in the zone (`ct original zone set`); the other one's is in the default zone.
+    /// `None`: both are in it.
     pub zone_direction: Option<ZoneDirection>,
 }
 
-/// The direction that a zone is of which is not of both (`NF_CT_ZONE_DIR_ORIG`, `NF_CT_ZONE_DIR_REPL`).
+/// The direction of a zone that applies to one direction only (`NF_CT_ZONE_DIR_ORIG`, `NF_CT_ZONE_DIR_REPL`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZoneDirection {
     /// That of the first packet.
@@ -78,7 +78,7 @@ pub enum ZoneDirection {
     Reply,
 }
 
-/// Where a protocol's automaton stands.
+/// The state of a protocol's automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolInfo {
     /// TCP.
@@ -90,8 +90,8 @@ pub enum ProtocolInfo {
         /// The tags.
         verification_tags: [u32; 2],
     },
-    /// DCCP: the state and whether the original side is the client (`CT_DCCP_ROLE_*`). Kernels of 2025 and later do not track
-    /// it any more; peers that run on others may.
+    /// DCCP: the state and whether the original side is the client (`CT_DCCP_ROLE_*`). Kernels since 2025 no longer
+    /// track it; peers on older ones may.
     Dccp {
         /// The state.
         state: u8,
@@ -108,7 +108,7 @@ pub struct HelperName {
 }
 
 impl HelperName {
-    /// The name, if it is one: 1 to [`HELPER_NAME_BYTES_MAX`] bytes of printable ASCII.
+    /// The name, if valid: 1 to [`HELPER_NAME_BYTES_MAX`] bytes of printable ASCII.
     #[must_use]
     pub fn new(name: &[u8]) -> Option<Self> {
         let fits = (1..=HELPER_NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
@@ -126,7 +126,7 @@ impl HelperName {
     }
 }
 
-/// How a helper has shifted TCP's numbers in one direction.
+/// A helper's shift of TCP's numbers in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SequenceAdjustment {
     /// The number at which the offset changed last.
@@ -140,7 +140,7 @@ pub struct SequenceAdjustment {
 /// The numbers that a SYN proxy chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SynProxy {
-    /// The initial sequence number told to the client.
+    /// The initial sequence number sent to the client.
     pub initial_sequence: u32,
     /// The server's.
     pub server_initial_sequence: u32,
@@ -149,7 +149,7 @@ pub struct SynProxy {
 }
 
 impl Entry {
-    /// A connection of which nothing is said but how its packets are known.
+    /// A connection with tuples only.
     #[must_use]
     pub const fn new(original: Tuple, reply: Tuple) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl Entry {
         }
     }
 
-    /// The state of TCP's automaton, if it was said.
+    /// The state of TCP's automaton, if stated.
     #[must_use]
     pub const fn tcp(&self) -> Option<&TcpInfo> {
         match &self.protocol_info {
@@ -174,24 +174,24 @@ impl Entry {
         }
     }
 
-    /// The direction that the zone is of; `None`: both.
+    /// The direction of the zone; `None`: both.
     #[must_use]
     pub fn zone_direction(&self) -> Option<ZoneDirection> {
         self.extra.as_deref().and_then(|extra| extra.zone_direction)
     }
 
-    /// The zone that the original tuple is of: with it the kernel finds the connection by that tuple.
+    /// The zone of the original tuple: with it the kernel finds the connection by that tuple.
     #[must_use]
     pub fn zone_of_original(&self) -> u16 {
         if self.zone_direction() == Some(ZoneDirection::Reply) { 0 } else { self.zone }
     }
 
-    /// What few connections have, to be added to.
+    /// The rare properties, created if absent.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)
     }
 
-    /// Takes over what `newer` says of the same connection, and keeps what it does not say.
+    /// Merges a newer description of the same connection; fields that it does not state stay.
     pub fn update(&mut self, newer: &Self) {
         fn take<T: Copy>(old: &mut Option<T>, new: Option<T>) {
             *old = new.or(*old);

@@ -1,15 +1,15 @@
-//! What has happened to a connection.
+//! The status bits of a connection.
 
 /// The bits of a connection's status (`IPS_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Status(pub u32);
 
 impl Status {
-    /// It was announced by another connection.
+    /// It was expected.
     pub const EXPECTED: Self = Self(1 << 0);
-    /// Packets were seen both ways.
+    /// Packets were seen in both directions.
     pub const SEEN_REPLY: Self = Self(1 << 1);
-    /// It will not be given up for a shortage of room.
+    /// It is not evicted when the table is full.
     pub const ASSURED: Self = Self(1 << 2);
     /// Its first packet has left.
     pub const CONFIRMED: Self = Self(1 << 3);
@@ -25,15 +25,15 @@ impl Status {
     pub const DESTINATION_NAT_DONE: Self = Self(1 << 8);
     /// It is ending.
     pub const DYING: Self = Self(1 << 9);
-    /// Its timeout stays as it is.
+    /// Its timeout is fixed.
     pub const FIXED_TIMEOUT: Self = Self(1 << 10);
-    /// It stands in for something else (rule templates).
+    /// It is a template of rules.
     pub const TEMPLATE: Self = Self(1 << 11);
-    /// Helper and translation are the operator's.
+    /// Helper and translation are set by the operator.
     pub const UNTRACKED: Self = Self(1 << 12);
     /// A rule chose its helper.
     pub const HELPER: Self = Self(1 << 13);
-    /// A flow table forwards its packets: no events tell of them.
+    /// A flow table forwards its packets: the kernel sends no events for them.
     pub const OFFLOAD: Self = Self(1 << 14);
     /// As [`Status::OFFLOAD`], in hardware.
     pub const HARDWARE_OFFLOAD: Self = Self(1 << 15);

@@ -1,8 +1,8 @@
-//! Where the kernel's automaton of TCP stands.
+//! The state of the kernel's automaton of TCP.
 
 pub use crate::conntrack::TcpState;
 
-/// What is known of one side (`IP_CT_TCP_FLAG_*`).
+/// The flags of one side (`IP_CT_TCP_FLAG_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TcpFlags(pub u8);
 
@@ -13,9 +13,9 @@ impl TcpFlags {
     pub const SACK: Self = Self(0x02);
     /// It began to close.
     pub const CLOSE_INITIATED: Self = Self(0x04);
-    /// Its segments are let through wherever they lie.
+    /// Its segments pass without window check.
     pub const BE_LIBERAL: Self = Self(0x08);
-    /// Something it sent was not acknowledged.
+    /// It has unacknowledged data.
     pub const UNACKNOWLEDGED: Self = Self(0x10);
     /// Its highest acknowledgement is known.
     pub const MAXIMUM_ACK_SET: Self = Self(0x20);
@@ -33,21 +33,21 @@ impl TcpFlags {
     }
 }
 
-/// What is known of one side of a TCP connection. The kernel keeps windows, and tells nobody of them.
+/// The published state of one side of a TCP connection. The kernel does not publish windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TcpSide {
-    /// The shift of the windows that it announces.
+    /// The shift of the windows that it advertises.
     pub window_scale: u8,
-    /// What it offered and did.
+    /// Its flags.
     pub flags: TcpFlags,
 }
 
-/// Where TCP's automaton stands.
+/// The state of TCP's automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TcpInfo {
     /// Its state.
     pub state: TcpState,
-    /// The side that sent the first packet, and the other; `None` where only the state was said (the end of a connection,
-    /// and conntrackd without `TCPWindowTracking`).
+    /// The side that sent the first packet, and the other. `None` where only the state is stated (at the end of a
+    /// connection, and by conntrackd without `TCPWindowTracking`).
     pub sides: Option<[TcpSide; 2]>,
 }

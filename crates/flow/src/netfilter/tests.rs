@@ -1,4 +1,4 @@
-//! Tuples and what is said of connections.
+//! Tuples and descriptions of connections.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -28,7 +28,7 @@ fn the_inverse_of_the_inverse_is_the_tuple() {
 }
 
 #[test]
-fn an_event_changes_what_it_says_and_nothing_else() {
+fn an_event_changes_stated_fields_only() {
     let original = tuple(6, Discriminator::Ports { source: 4000, destination: 80 });
     let mut known = Entry { mark: Some(7), timeout_s: Some(120), ..Entry::new(original, original.inverse()) };
     known.extra_mut().helper = HelperName::new(b"ftp");
@@ -36,7 +36,7 @@ fn an_event_changes_what_it_says_and_nothing_else() {
     newer.extra_mut().labels = Some([1; LABELS_BYTES]);
     known.update(&newer);
     assert_eq!((known.mark, known.timeout_s), (Some(7), Some(60)));
-    let extra = known.extra.expect("something was said");
+    let extra = known.extra.expect("stated");
     assert_eq!((extra.helper.map(|name| name.as_str() == "ftp"), extra.labels), (Some(true), Some([1; LABELS_BYTES])));
 }
 

@@ -1,14 +1,14 @@
-//! How the kernel names the packets of a direction.
+//! The kernel's tuple of one direction's packets.
 
 use core::net::IpAddr;
 
-/// The protocols that have ports as TCP has.
+/// The protocols with TCP-like ports.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// ICMP.
 pub(super) const ICMP: u8 = 1;
 /// ICMPv6.
 pub(super) const ICMP_V6: u8 = 58;
-/// Requests and their replies, by type, that ICMP and ICMPv6 are tracked by.
+/// Requests and their replies, by type, for the tracking of ICMP and ICMPv6.
 const QUERIES: [(u8, [u8; 2]); 7] = [
     (ICMP, [8, 0]),
     (ICMP, [13, 14]),
@@ -19,23 +19,23 @@ const QUERIES: [(u8, [u8; 2]); 7] = [
     (ICMP_V6, [144, 145]),
 ];
 
-/// How the packets of one direction are known.
+/// The tuple of the packets of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tuple {
-    /// Who sends.
+    /// The source address.
     pub source: IpAddr,
-    /// Who receives; of the source's family.
+    /// The destination address, of the source's family.
     pub destination: IpAddr,
     /// The protocol's number.
     pub protocol: u8,
-    /// What tells several connections between the two apart.
+    /// Distinguishes connections between the two addresses.
     pub discriminator: Discriminator,
 }
 
-/// What tells several connections between two hosts apart.
+/// Distinguishes connections between two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Discriminator {
-    /// TCP, UDP, UDP-Lite, SCTP, DCCP; and GRE, whose keys the kernel keeps in these places.
+    /// TCP, UDP, UDP-Lite, SCTP, DCCP; and GRE, whose keys the kernel stores in the ports' fields.
     Ports {
         /// The sender's.
         source: u16,
@@ -56,7 +56,7 @@ pub enum Discriminator {
 }
 
 impl Tuple {
-    /// Whether it is of IPv6.
+    /// Whether it is an IPv6 tuple.
     #[must_use]
     pub const fn is_v6(&self) -> bool {
         self.source.is_ipv6()
@@ -77,7 +77,7 @@ impl Tuple {
         }
     }
 
-    /// The tuple of the packets that answer, where nothing is translated.
+    /// The tuple of replies, without translation.
     #[must_use]
     pub fn inverse(&self) -> Self {
         let discriminator = match self.discriminator {
@@ -93,7 +93,7 @@ impl Tuple {
     }
 }
 
-/// The type of the message that answers one of this type, and the other way round; the same where there is none.
+/// The type of the reply to a message of this type, and vice versa; the same type where there is none.
 fn answer(protocol: u8, kind: u8) -> u8 {
     QUERIES
         .iter()

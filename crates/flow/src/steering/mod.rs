@@ -1,23 +1,24 @@
-//! Which of a node's workers a packet belongs to.
+//! Assigns packets to a node's workers.
 //!
-//! The packets of a connection come to one worker, both ways, without anybody being asked: the worker follows from what
-//! does not change when source and destination are swapped.
+//! Both directions of a connection reach one worker without coordination: the worker is computed from values that
+//! swapping source and destination does not change.
 //!
 //! ```text
 //!   TCP, UDP             addresses and ports
 //!   ICMP query, reply    addresses and identifier
-//!   ICMP error           what the packet that it quotes belongs to
-//!   fragment             addresses, for the ports are in the first fragment alone
+//!   ICMP error           the packet that it quotes
+//!   fragment             addresses, as only the first fragment has the ports
 //!   other protocols      addresses
 //!   ARP, neighbour discovery, multicast listener reports    worker 0
 //! ```
 //!
-//! [`Steering`] says so of packets that were parsed, [`program`] is the same as classic BPF, to be run by the kernel before
-//! it gives a frame to a worker's socket. The program reads fewer headers than the parser: a frame that it cannot follow
-//! comes to some worker, which hands it over to the right one.
+//! [`Steering`] handles parsed packets. [`program`] is the same function as classic BPF; the kernel runs it before it
+//! passes a frame to a worker's socket. The program reads fewer headers than the parser: a frame beyond its abilities
+//! reaches an arbitrary worker, which hands it to the right one.
 //!
-//! The function has no key: both nodes of a cluster must agree on it, as a connection's copy lies with the worker that its
-//! packets will come to. Who can choose his own ports can hence choose the worker, as with receive-side scaling in hardware.
+//! The function has no key: all nodes of a cluster must compute the same worker, as a replica lies with the worker that
+//! its packets will reach. A host that chooses its ports can therefore choose the worker, as with receive-side scaling
+//! in hardware.
 
 mod program;
 #[cfg(test)]
@@ -31,7 +32,7 @@ pub use program::{Instruction, program};
 
 /// The most workers that a node can have.
 pub const WORKERS_MAX: u8 = 32;
-/// Numbers the function: nodes with different ones would look for a connection's copy at different workers.
+/// The version of the function: nodes with different versions would look for a replica at different workers.
 pub const STEERING_VERSION: u8 = 1;
 
 /// The factor that spreads the ports over the word (2^32 divided by the golden ratio, made odd).
@@ -45,7 +46,7 @@ const MIX_SHIFTS: [u32; 3] = [16, 13, 16];
 pub struct WorkerId(pub u8);
 
 impl WorkerId {
-    /// The worker that leads the others: it alone speaks with neighbours and watches peers.
+    /// The lead worker, which alone exchanges neighbour messages and monitors peers.
     pub const LEAD: Self = Self(0);
 
     /// As an index.
@@ -55,14 +56,14 @@ impl WorkerId {
     }
 }
 
-/// How packets are spread over a number of workers.
+/// The distribution of packets over a number of workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Steering {
     workers: u8,
 }
 
 impl Steering {
-    /// Everything comes to one worker.
+    /// All packets reach one worker.
     pub const ALONE: Self = Self { workers: 1 };
 
     /// Steering to `workers` workers; `None` unless there are 1 to [`WORKERS_MAX`].
@@ -71,7 +72,7 @@ impl Steering {
         if workers >= 1 && workers <= WORKERS_MAX { Some(Self { workers }) } else { None }
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[must_use]
     pub const fn workers(self) -> u8 {
         self.workers
@@ -90,7 +91,7 @@ impl Steering {
         }
     }
 
-    /// The worker that the packets with this tuple belong to, and those with its inverse.
+    /// The worker for packets with this tuple or its inverse.
     #[must_use]
     #[inline]
     pub fn worker_of_tuple(self, tuple: &Tuple) -> WorkerId {
@@ -111,7 +112,7 @@ pub const fn is_link_local_control(headers: &Headers) -> bool {
     matches!(headers.transport, Transport::IcmpOther(130..=137 | 143, _)) && headers.tuple.version == 6
 }
 
-/// Both addresses in one word: swapping them changes nothing.
+/// Both addresses in one word, invariant under swapping.
 #[inline]
 fn addresses(tuple: &Tuple) -> u32 {
     let word =
@@ -124,7 +125,7 @@ fn addresses(tuple: &Tuple) -> u32 {
     }
 }
 
-/// Both ports in one: swapping them changes nothing. A query's identifier stands in both, and must not cancel itself.
+/// Both ports in one word, invariant under swapping. A query's identifier is in both, and must not cancel out.
 #[inline]
 const fn ports(tuple: &Tuple) -> u16 {
     match tuple.protocol {

@@ -14,7 +14,7 @@ use crate::wire::{icmp, icmpv6, ip_protocol};
 /// One instruction of classic BPF, as the kernel's `struct sock_filter` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
     /// Instructions to skip when a condition holds.
     pub jump_true: u8,
@@ -93,7 +93,7 @@ enum Label {
 /// The program for `steering`.
 ///
 /// # Panics
-/// Never: the program's jumps are within reach, which the tests see to.
+/// Never: the tests verify that the jumps are within reach.
 #[must_use]
 pub fn program(steering: Steering) -> Vec<Instruction> {
     let mut text = Text::default();
@@ -107,7 +107,7 @@ pub fn program(steering: Steering) -> Vec<Instruction> {
     text.resolve()
 }
 
-/// Instructions, with jumps that do not know yet how far they go.
+/// Instructions with unresolved jumps.
 #[derive(Default)]
 struct Text {
     instructions: Vec<Instruction>,
@@ -158,7 +158,7 @@ impl Text {
         self.jump(Label::Lead);
     }
 
-    /// Folds the words from `first` to before `end` of the header at the index into [`ADDRESSES`].
+    /// Folds the words from `first` up to `end` of the header at the index into [`ADDRESSES`].
     fn fold_addresses(&mut self, first: u32, end: u32) {
         self.put(code::STORE_INDEX, HEADER);
         self.put(code::LOAD_WORD_INDEXED, NETWORK.wrapping_add(first));
@@ -172,7 +172,7 @@ impl Text {
         }
     }
 
-    /// Leaves the protocol in the accumulator, and in the index where the transport header is.
+    /// Loads the protocol into the accumulator, and the offset of the transport header into the index.
     fn behind_ipv4(&mut self) {
         const PROTOCOL: u32 = 3;
         self.put(code::LOAD_BYTE_INDEXED, NETWORK.wrapping_add(9));
@@ -185,7 +185,7 @@ impl Text {
         self.put(code::LOAD_MEMORY, PROTOCOL);
     }
 
-    /// As [`Text::behind_ipv4`]. Extension headers are not followed: their packets are placed by addresses alone.
+    /// As [`Text::behind_ipv4`]. Extension headers are not followed: their packets are steered by addresses alone.
     fn behind_ipv6(&mut self) {
         const NEXT_HEADER: u32 = 3;
         self.put(code::LOAD_BYTE_INDEXED, NETWORK.wrapping_add(6));

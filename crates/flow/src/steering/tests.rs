@@ -1,4 +1,4 @@
-//! Both directions come to one worker, and the kernel's program says the same.
+//! Both directions reach one worker, and the kernel's program computes the same.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -66,7 +66,7 @@ fn run(program: &[Instruction], frame: &[u8]) -> u32 {
     }
 }
 
-/// The ether type, and what follows the link header, when the outermost tag has been taken out.
+/// The ether type, and the bytes behind the link header, after removal of the outermost tag.
 fn seen_by_the_kernel(frame: &[u8]) -> (u16, &[u8]) {
     let half = |at: usize| frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let is_tagged = matches!(half(12), ethernet::ether_type::VLAN | ethernet::ether_type::SERVICE_VLAN);
@@ -83,7 +83,7 @@ fn headers_of(frame: &[u8]) -> Option<Headers> {
     }
 }
 
-/// The worker of a sound frame, which the program and the function name alike.
+/// The worker of a valid frame, which must be equal for the program and the function.
 #[track_caller]
 fn worker(steering: Steering, frame: &[u8]) -> WorkerId {
     let expected = steering.worker_of(&headers_of(frame).expect("the frame is sound"));
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_bytes_the_program_ends_and_names_a_worker(
+    fn for_any_bytes_the_program_ends_with_a_valid_worker(
         workers in 1..=WORKERS_MAX, bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0usize..4,
     ) {
         let mut frame = Envelope::default().raw(&Tuple::echo([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1), &bytes);
@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn what_concerns_the_link_comes_to_the_lead() {
+fn link_protocols_reach_the_lead_worker() {
     let steering = Steering::new(7).unwrap();
     let mac = crate::wire::MacAddress([2, 0, 0, 0, 0, 9]);
     for host in 1..=50_u8 {
@@ -217,8 +217,8 @@ fn connections_are_spread_evenly() {
 }
 
 #[test]
-fn the_program_stays_what_it_is_while_its_version_does() {
-    // Nodes of one version must steer alike: whoever changes this changes STEERING_VERSION.
+fn the_program_is_unchanged_for_one_version() {
+    // Nodes of one version must steer alike: a change here requires a new STEERING_VERSION.
     let steering = Steering::new(32).unwrap();
     let tcp = Tuple::v4(ip_protocol::TCP, (Ipv4Addr::new(10, 0, 0, 2), 4000), (Ipv4Addr::new(192, 0, 2, 1), 80));
     let udp = Tuple::v6(ip_protocol::UDP, ("2001:db8::2".parse().unwrap(), 4000), ("2001:db8::1".parse().unwrap(), 53));
@@ -228,7 +228,7 @@ fn the_program_stays_what_it_is_while_its_version_does() {
 }
 
 #[test]
-fn only_a_sensible_number_of_workers_is_steered_to() {
+fn only_a_valid_number_of_workers_is_accepted() {
     assert!(Steering::new(0).is_none() && Steering::new(WORKERS_MAX + 1).is_none());
     assert_eq!(Steering::new(1), Some(Steering::ALONE));
 }

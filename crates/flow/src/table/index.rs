@@ -1,8 +1,8 @@
-//! Where the connections of a hash lie: an open-addressing hash table of cache-line buckets.
+//! The index of connections by hash: an open-addressing hash table of cache-line buckets.
 //!
-//! A bucket holds ten entries (a 16-bit tag of the hash, and a slot) and counts the entries that would be in it but
-//! went on to a later bucket because it was full. A search ends at the first bucket that nothing has gone on from, so
-//! that searches for what is not there mostly read one line, and a removal leaves no tombstone behind.
+//! A bucket holds ten entries (a 16-bit tag of the hash, and a slot) and counts the entries that were pushed to a later
+//! bucket because it was full. A search ends at the first bucket with a count of zero. Searches for absent keys thus
+//! mostly read one cache line, and removals need no tombstones.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,7 +19,7 @@ const BUCKET_ENTRIES_MEAN: usize = 8;
 #[repr(C, align(64))]
 struct Bucket {
     slots: [u32; BUCKET_ENTRIES],
-    /// Entries that passed this bucket, full at the time, on the way from their home to where they are.
+    /// Entries that were pushed past this bucket, which was full, on the way from their home bucket.
     passed: u32,
     tags: [u16; BUCKET_ENTRIES],
 }
@@ -56,7 +56,7 @@ impl Index {
         size_of_val(&*self.buckets)
     }
 
-    /// The bucket where a hash is looked for first: its low half, scaled.
+    /// The home bucket of a hash: its low half, scaled.
     #[inline(always)]
     pub(super) const fn home(&self, hash: u64) -> usize {
         (((hash & 0xffff_ffff) * self.buckets.len() as u64) >> 32) as usize
@@ -87,13 +87,13 @@ impl Index {
         (matches != 0).then(|| bucket.slots[matches.trailing_zeros() as usize])
     }
 
-    /// The first answer that `check` gives for a slot that may have the hash.
+    /// The first result of `check` for a slot that may have the hash.
     #[inline]
     pub(super) fn find<T>(&self, hash: u64, check: impl FnMut(u32) -> Option<T>) -> Option<T> {
         self.position(hash, check).map(|(_, _, found)| found)
     }
 
-    /// Where `check` first gives an answer: bucket, entry, answer.
+    /// The position of the first result of `check`: bucket, entry, result.
     #[inline]
     fn position<T>(&self, hash: u64, mut check: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
         let tag = Self::tag(hash);
@@ -119,7 +119,7 @@ impl Index {
     /// Enters a slot.
     ///
     /// # Panics
-    /// More entries than the index was made for.
+    /// The index exceeds its capacity.
     pub(super) fn insert(&mut self, hash: u64, slot: u32) {
         let mut number = self.home(hash);
         for _ in 0..self.buckets.len() {
@@ -137,7 +137,7 @@ impl Index {
         unreachable!("an index has more room than its table has connections");
     }
 
-    /// Takes a slot out again that was entered under `hash`.
+    /// Removes a slot that was entered under `hash`.
     pub(super) fn remove(&mut self, hash: u64, slot: u32) {
         let found = self.position(hash, |candidate| (candidate == slot).then_some(()));
         let Some((found, entry, ())) = found else {
@@ -161,7 +161,7 @@ impl Index {
         })
     }
 
-    /// Entries held, and entries that passed a bucket.
+    /// The number of entries, and of entries that passed a bucket.
     #[cfg(test)]
     pub(super) fn count(&self) -> (usize, usize) {
         let held = self.buckets.iter().map(|bucket| bucket.tags.iter().filter(|tag| **tag != 0).count()).sum();

@@ -6,9 +6,8 @@
 //!  a batch at a time:   fetch buckets      compare tags, fetch records      compare tuples
 //! ```
 //!
-//! A connection is entered in the index once for each *different* hash of its two tuples: once as a rule, as the hash
-//! of a tuple and of its inverse are the same, and twice under NAT. Which of the two tuples a packet carries is decided
-//! by comparing it with both.
+//! A connection is entered in the index once for each *different* hash of its two tuples: usually once, as a tuple and
+//! its inverse have the same hash, and twice under NAT. Comparing a packet's tuple with both determines the direction.
 //!
 //! All memory is reserved by [`Table::new`]. A full table refuses new connections ([`InsertError::Full`]); its owner
 //! may make room first by removing an [`Table::early_drop_candidate`].
@@ -21,7 +20,7 @@ mod tests;
 use index::Index;
 use slab::{ColdTimers, Slab};
 
-/// As rooms below ask for memory as well.
+/// For use by crates above this one.
 pub use filters::prefetch;
 pub use slab::Cold;
 
@@ -29,30 +28,30 @@ use crate::connection::{Connection, flags};
 use crate::timer_wheel::{Poll, TimerWheel};
 use crate::{Direction, HashKey, Instant, Tuple};
 
-/// The most connections that a table can be made for.
+/// The maximum capacity of a table.
 pub const CONNECTIONS_MAX: u32 = crate::timer_wheel::INDEX_MAX;
 
 /// Ticks of the table's timers are 2^26 ns: a connection outlives its expiry by 67 ms at most.
 pub const TICK_BITS: u32 = 26;
 
-/// Timers that one call of [`Table::poll_expired`] finds put off and arms again before it returns.
+/// The maximum number of timers with a later expiry that one call of [`Table::poll_expired`] rearms.
 pub const REARMS_PER_POLL_MAX: u32 = 256;
 
-/// Buckets and connections that [`Table::early_drop_candidate`] looks at.
+/// The numbers of buckets and connections that [`Table::early_drop_candidate`] examines.
 const EARLY_DROP_BUCKETS_MAX: usize = 16;
 const EARLY_DROP_CONNECTIONS_MAX: usize = 64;
 
-/// Where a connection lies in the table; valid until the connection is removed.
+/// The position of a connection in the table; valid until the connection is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// Why a connection could not be entered.
+/// Why a connection could not be inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InsertError {
-    /// The table holds as many connections as it may.
+    /// The table is full.
     #[error("the connection table is full")]
     Full,
-    /// One of the two tuples is already that of another connection.
+    /// One of the two tuples belongs to another connection.
     #[error("the tuple belongs to another connection")]
     TupleInUse,
 }
@@ -60,7 +59,7 @@ pub enum InsertError {
 /// The bounded table of connections: one record a connection, found by either of its two tuples.
 pub struct Table {
     key: HashKey,
-    /// Bits of the hash that count, for tests with tuples that collide.
+    /// A mask of the hash, for tests with colliding tuples.
     #[cfg(test)]
     hash_mask: u64,
     index: Index,
@@ -109,13 +108,13 @@ impl Table {
         self.slab.len()
     }
 
-    /// Every connection held lies in a slot below this.
+    /// All connections are in slots below this one.
     #[must_use]
     pub fn slots_used(&self) -> u32 {
         self.slab.slots_used()
     }
 
-    /// No connection is held.
+    /// Whether it holds no connection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -127,28 +126,28 @@ impl Table {
         self.slab.capacity()
     }
 
-    /// Bytes of memory that the table holds when it is full (reserved from the start, touched as connections come).
+    /// Bytes of memory of a full table (reserved at the start, touched as connections arrive).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.slab.memory_bytes() + self.index.memory_bytes()
     }
 
-    /// Finds a connection by a tuple of its own and its hash.
+    /// Finds a connection by one of its tuples and its hash.
     #[must_use]
     #[inline]
     pub fn lookup(&self, hash: u64, tuple: &Tuple) -> Option<(Slot, Direction)> {
         self.index.find(hash, |slot| self.compare(slot, tuple))
     }
 
-    /// The first of three steps of looking up many connections at once: has the line fetched in which a hash is looked
-    /// for. Do other work (the same for other packets) before the next step, so that the cache misses of all overlap.
+    /// The first of three steps of a batched lookup: prefetches the index bucket of a hash. Do other work (the same for
+    /// other packets) before the next step, so that the cache misses overlap.
     #[inline]
     pub fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// The second step: has the record fetched that the index most likely means, and says which it is. The functions' states
-    /// in it are left to [`Table::prefetch_functions`].
+    /// The second step: prefetches the record that the index most likely refers to, and returns its slot.
+    /// [`Table::prefetch_functions`] prefetches the functions' states in it.
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<Slot> {
         let slot = self.index.glance(hash)?;
@@ -156,21 +155,21 @@ impl Table {
         Some(Slot(slot))
     }
 
-    /// Has the functions' states of a connection fetched.
+    /// Prefetches the functions' states of a connection.
     #[inline]
     pub fn prefetch_functions(&self, slot: Slot) {
         self.slab.prefetch_functions(slot.0);
     }
 
-    /// The third step: [`Table::lookup`] with what the second one said. Whatever happened to the table in between, the
-    /// answer is right.
+    /// The third step: [`Table::lookup`] with the result of the second one. The result is right even if the table
+    /// changed in between.
     #[must_use]
     #[inline]
     pub fn lookup_likely(&self, likely: Option<Slot>, hash: u64, tuple: &Tuple) -> Option<(Slot, Direction)> {
         likely.and_then(|slot| self.compare(slot.0, tuple)).or_else(|| self.lookup(hash, tuple))
     }
 
-    /// Whether `tuple` is one of the connection's, and which.
+    /// The direction in which `tuple` is one of the connection's, if any.
     #[inline(always)]
     fn compare(&self, slot: u32, tuple: &Tuple) -> Option<(Slot, Direction)> {
         let record = self.slab.record(slot);
@@ -189,16 +188,16 @@ impl Table {
         self.lookup(self.hash(tuple), tuple).is_some()
     }
 
-    /// Enters a connection that begins `now` under both of its tuples, and arms its timer at
+    /// Inserts a connection that begins `now` under both of its tuples, and arms its timer at
     /// `connection.expires_at_nanos`.
     ///
     /// # Errors
-    /// [`InsertError`]; the table is then as it was. A tuple in use is told even if the table is full too.
+    /// [`InsertError`]; the table is then unchanged. A tuple in use is reported even if the table is also full.
     pub fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
         self.insert_hashed(connection, self.hash(&connection.original), now)
     }
 
-    /// As [`Table::insert`], with the hash of the original tuple, which whoever looked for it has.
+    /// As [`Table::insert`], with the hash of the original tuple, which the caller has from its lookup.
     ///
     /// # Errors
     /// Those of [`Table::insert`].
@@ -240,24 +239,24 @@ impl Table {
         self.slab.get(slot.0)
     }
 
-    /// The connection in `slot`, to be changed. Its tuples must stay as they are; its expiry may be put off freely (the
-    /// timer looks again), but is brought forward only by [`Table::expire_sooner`].
+    /// The connection in `slot`, mutable. Its tuples must not change. Its expiry may be extended freely (the timer
+    /// checks it when it fires), but shortened only by [`Table::expire_sooner`].
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Connection> {
         self.slab.get_mut(slot.0)
     }
 
-    /// What is kept of the connection in `slot` beside its record.
+    /// The rarely used data of the connection in `slot`.
     #[must_use]
     pub fn cold(&self, slot: Slot) -> Option<&Cold> {
         self.slab.is_occupied(slot.0).then(|| &self.slab.cold[slot.0 as usize])
     }
 
-    /// Sets the expiry of a connection to a point earlier than its timer may stand at. A later point is right too.
+    /// Moves the expiry of a connection before its armed timer. A later time is permitted, too.
     pub fn expire_sooner(&mut self, slot: Slot, at: Instant) {
         let Some(connection) = self.slab.get_mut(slot.0) else { return };
         connection.expires_at_nanos = at.as_nanos();
-        // Mostly the timer fires before that and looks again: the record says so, and the timer is left where it lies.
+        // Mostly the timer fires before that and is rearmed: the record proves it without a read of the timer.
         if connection.timer_tick != 0 && u64::from(connection.timer_tick) <= at.as_nanos() >> TICK_BITS {
             return;
         }
@@ -267,7 +266,7 @@ impl Table {
     }
 
     fn arm(&mut self, slot: u32, at: Instant) {
-        // A tick that 32 bits do not hold (9 years) counts as not known.
+        // A tick beyond 32 bits (9 years) counts as unknown.
         let tick = (at.as_nanos() >> TICK_BITS).saturating_add(1);
         self.slab.record_mut(slot).timer_tick = u32::try_from(tick).unwrap_or(0);
         self.wheel.arm(&mut ColdTimers(&mut self.slab.cold), slot, at);
@@ -292,14 +291,14 @@ impl Table {
         Some(connection)
     }
 
-    /// The next connection whose time has come by `now`; call until `None` (or until the caller's budget is spent).
-    /// The connection is still in the table: the caller removes it or puts its expiry off with [`Table::expire_sooner`]
-    /// or a change of `expires_at_nanos` before calling again. One that is left as it is comes again a tick later.
+    /// The next connection that has expired by `now`; call until `None`, or until the caller's budget is spent. The
+    /// connection stays in the table: before the next call, the caller removes it or extends its expiry. An unchanged
+    /// one is returned again a tick later.
     ///
-    /// A call does a bounded share of work. `None` with [`Table::next_expiry`] not after `now` means that timers are
-    /// still to be looked at: call again after other work.
+    /// A call does a bounded amount of work. `None` with [`Table::next_expiry`] not after `now` means that due timers
+    /// remain: call again after other work.
     pub fn poll_expired(&mut self, now: Instant) -> Option<Slot> {
-        // Against a clock that runs backwards: what the wheel took for the present stays past.
+        // Against a clock that runs backwards: the wheel's past stays past.
         let now = now.max(self.wheel.turned_to());
         for _ in 0..REARMS_PER_POLL_MAX {
             let Poll::Fired(slot) = self.wheel.poll(&mut ColdTimers(&mut self.slab.cold), now) else { return None };
@@ -313,13 +312,13 @@ impl Table {
         None
     }
 
-    /// When `poll_expired` has something to do next at the earliest.
+    /// The earliest time at which `poll_expired` has work.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.wheel.next_expiry()
     }
 
-    /// The first connection in a slot at or after `from`, for walking the table a part at a time while it changes.
+    /// The first connection in a slot at or after `from`, to iterate over the table in parts while it changes.
     #[must_use]
     pub fn next_occupied(&self, from: Slot) -> Option<Slot> {
         self.slab.next_occupied(from.0).map(Slot)
@@ -332,10 +331,11 @@ impl Table {
             .map(|slot| (Slot(slot), self.slab.record(slot)))
     }
 
-    /// A connection that a new one of hash `near` may take the place of when the table is full: the first that is not
-    /// [`flags::ASSURED`] among at most 64 in the sixteen buckets from that of `near` on, as Linux's `early_drop` does
-    /// it. A flood of connections that never complete displaces its own kind and leaves established ones alone; the
-    /// keyed hash keeps the flood from choosing its victims. `None`: refuse the new connection.
+    /// The victim that a new connection of hash `near` may replace when the table is full. It is the first that is not
+    /// [`flags::ASSURED`] among at most 64 in the sixteen buckets from that of `near` on, as in Linux's `early_drop`.
+    ///
+    /// A flood of incomplete connections so displaces its own kind and no established connection; the keyed hash keeps
+    /// the flood from choosing victims. `None`: refuse the new connection.
     #[must_use]
     pub fn early_drop_candidate(&self, near: u64) -> Option<Slot> {
         self.index

@@ -1,4 +1,4 @@
-//! The memory of the connections: an array of records, and beside it what packets do not need.
+//! The memory of the connections: an array of records, and separately the data that packets do not need.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,15 +12,15 @@ use crate::timer_wheel::{Timer, TimerStore};
 
 const NONE: u32 = u32::MAX;
 
-/// In place of the original tuple's version: the slot is free. Whether it is can be told from the record itself, which is
-/// on its way into the cache anyway.
+/// Marks a free slot, in place of the original tuple's version. The record itself shows whether the slot is free, and
+/// is being fetched into the cache anyway.
 const FREE: u8 = 0;
 
-/// What the table keeps of a connection beside its record; packets of a connection that is known do not touch it.
+/// The table's data of a connection beside its record; packets of a known connection do not touch it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cold {
     pub(super) timer: Timer,
-    /// When the connection was entered, in nanoseconds of [`Instant`].
+    /// When the connection was inserted, in nanoseconds of [`Instant`].
     pub created_at_nanos: u64,
     /// The next free slot, while this one is free.
     next_free: u32,
@@ -43,10 +43,10 @@ impl TimerStore for ColdTimers<'_> {
 
 /// Records in slots that never move. All memory is reserved at the start; none is touched before it is needed.
 pub(super) struct Slab {
-    /// Records of all slots that were ever used; those of free slots are stale, but for the [`FREE`] in their tuple.
+    /// Records of all slots that were ever used; those of free slots are stale, except for the [`FREE`] in their tuple.
     records: Vec<Connection>,
     pub(super) cold: Vec<Cold>,
-    /// A bit for each slot that holds a connection, for walking over them.
+    /// A bit for each slot that holds a connection, for iteration.
     occupied: Vec<u64>,
     capacity: u32,
     first_free: u32,
@@ -83,7 +83,7 @@ impl Slab {
         self.capacity as usize * (size_of::<Connection>() + size_of::<Cold>()) + self.occupied.len() * 8
     }
 
-    /// Puts a connection into a free slot; `None` when there is none.
+    /// Stores a connection in a free slot; `None` when there is none.
     pub(super) fn insert(&mut self, connection: &Connection, now: Instant) -> Option<u32> {
         debug_assert!(connection.original.version != FREE, "a tuple is of a version of IP");
         let cold = Cold { timer: Timer::NEW, created_at_nanos: now.as_nanos(), next_free: NONE };
@@ -105,7 +105,7 @@ impl Slab {
         Some(slot)
     }
 
-    /// Frees a slot that holds a connection. It is the next to be used again, while it is in the cache.
+    /// Frees a slot that holds a connection. It is the next to be reused, while it is in the cache.
     pub(super) fn remove(&mut self, slot: u32) {
         debug_assert!(self.is_occupied(slot));
         self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
@@ -137,13 +137,13 @@ impl Slab {
         &self.records[slot as usize]
     }
 
-    /// As [`Slab::record`], to be changed.
+    /// As [`Slab::record`], mutable.
     #[inline(always)]
     pub(super) fn record_mut(&mut self, slot: u32) -> &mut Connection {
         &mut self.records[slot as usize]
     }
 
-    /// Fetches a slot's record, but for the functions' states.
+    /// Prefetches a slot's record, without the functions' states.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, slot: u32) {
         for offset_bytes in (0..offset_of!(Connection, functions)).step_by(CACHE_LINE_BYTES) {
@@ -151,19 +151,19 @@ impl Slab {
         }
     }
 
-    /// Fetches the functions' states of a slot.
+    /// Prefetches the functions' states of a slot.
     #[inline(always)]
     pub(super) fn prefetch_functions(&self, slot: u32) {
         prefetch(&self.records, slot as usize, offset_of!(Connection, functions));
     }
 
-    /// Fetches a slot's cold part.
+    /// Prefetches a slot's cold part.
     #[inline(always)]
     pub(super) fn prefetch_cold(&self, slot: u32) {
         prefetch(&self.cold, slot as usize, 0);
     }
 
-    /// Fetches the slot that is filled next, if it was used before.
+    /// Prefetches the slot that is filled next, if it was used before.
     pub(super) fn prefetch_free(&self) {
         if self.first_free != NONE {
             self.prefetch_cold(self.first_free);

@@ -12,12 +12,12 @@ use crate::conntrack::ProtocolState;
 const KEY: HashKey = HashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
 
 impl Table {
-    /// A table in which only the bits of `hash_mask` tell hashes apart.
+    /// A table that distinguishes hashes only by the bits of `hash_mask`.
     fn with_hash_mask(connections_max: u32, hash_mask: u64) -> Self {
         Self { hash_mask, ..Self::new(connections_max, KEY) }
     }
 
-    /// Everything that holds between calls.
+    /// The invariants between calls.
     fn check_invariants(&self) {
         let mut entries = 0;
         for (slot, connection) in self.iter() {
@@ -27,15 +27,15 @@ impl Table {
             assert_eq!(self.lookup(reply, &connection.reply).map(|found| found.0), Some(slot));
             let deadline = self.slab.cold[slot.0 as usize].timer.deadline();
             let expires_at = Instant::from_nanos(connection.expires_at_nanos);
-            // A connection whose time had come when it was polled and that was left in place is asked for a tick later.
+            // A connection that was returned as expired and not removed is returned again a tick later.
             let latest = expires_at.max(self.wheel.turned_to()) + Duration::from_nanos(2 * self.wheel.tick_nanos());
             assert!(deadline.is_some_and(|deadline| deadline <= latest), "{slot:?} would outlive its expiry");
         }
         assert_eq!(self.iter().count(), self.len() as usize);
         assert_eq!(self.wheel.len(), self.len(), "one timer a connection");
         let (held, passed) = self.index.count();
-        assert_eq!(held, entries, "the index holds what it should and nothing else");
-        assert!(!self.is_empty() || passed == 0, "an empty index remembers no overflow");
+        assert_eq!(held, entries, "the index holds exactly the expected entries");
+        assert!(!self.is_empty() || passed == 0, "an empty index counts no overflow");
         let (free, used) = self.slab.count_free();
         assert_eq!(free + self.len(), used);
         assert!(used <= self.capacity());
@@ -66,7 +66,7 @@ fn secs(secs: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(secs)
 }
 
-/// What expires by `now`, removed.
+/// Removes the connections that expire by `now`.
 fn expire(table: &mut Table, now: Instant) -> Vec<Slot> {
     let mut expired = Vec::new();
     while table.next_expiry().is_some_and(|next| next <= now) {
@@ -79,7 +79,7 @@ fn expire(table: &mut Table, now: Instant) -> Vec<Slot> {
 }
 
 #[test]
-fn a_connection_is_found_from_both_sides() {
+fn a_connection_is_found_by_both_tuples() {
     let mut table = Table::new(10, KEY);
     let plain = connection(tuple(1, 9), secs(10));
     let slot = table.insert(plain, secs(1)).unwrap();
@@ -91,7 +91,7 @@ fn a_connection_is_found_from_both_sides() {
 }
 
 #[test]
-fn a_translated_connection_is_found_by_the_tuples_that_packets_carry_and_by_no_other() {
+fn a_translated_connection_is_found_by_exactly_its_two_tuples() {
     let mut table = Table::new(10, KEY);
     let (inside, outside) = (tuple(1, 9), tuple(60_000, 8).inverse());
     let slot = table.insert(translated(inside, outside, secs(10)), secs(0)).unwrap();
@@ -128,7 +128,7 @@ fn a_full_table_refuses_until_one_is_removed() {
 }
 
 #[test]
-fn early_drop_spares_what_is_assured() {
+fn early_drop_keeps_assured_connections() {
     let mut table = Table::with_hash_mask(8, 0);
     let near = table.hash(&tuple(99, 9));
     assert_eq!(table.early_drop_candidate(near), None, "nothing to drop");
@@ -143,7 +143,7 @@ fn early_drop_spares_what_is_assured() {
 }
 
 #[test]
-fn early_drop_looks_at_a_bounded_number() {
+fn early_drop_examines_a_bounded_number() {
     let mut table = Table::with_hash_mask(200, 0);
     let slots: Vec<_> =
         (0..200).map(|client| table.insert(connection(tuple(client, 9), secs(10)), secs(0)).unwrap()).collect();
@@ -154,7 +154,7 @@ fn early_drop_looks_at_a_bounded_number() {
 }
 
 #[test]
-fn an_expiry_that_was_put_off_costs_nothing_until_the_timer_looks() {
+fn an_extended_expiry_costs_nothing_until_the_timer_fires() {
     let mut table = Table::new(10, KEY);
     let slot = table.insert(connection(tuple(1, 9), secs(30)), secs(0)).unwrap();
     table.get_mut(slot).unwrap().expires_at_nanos = secs(432_000).as_nanos();
@@ -164,7 +164,7 @@ fn an_expiry_that_was_put_off_costs_nothing_until_the_timer_looks() {
 }
 
 #[test]
-fn an_expiry_that_was_brought_forward_is_kept() {
+fn a_shortened_expiry_is_met() {
     let mut table = Table::new(10, KEY);
     let slot = table.insert(connection(tuple(1, 9), secs(432_000)), secs(0)).unwrap();
     table.expire_sooner(slot, secs(10));
@@ -173,11 +173,11 @@ fn an_expiry_that_was_brought_forward_is_kept() {
 }
 
 #[test]
-fn an_expired_connection_that_is_left_in_place_comes_again() {
+fn an_expired_connection_that_is_not_removed_is_returned_again() {
     let mut table = Table::new(10, KEY);
     let slot = table.insert(connection(tuple(1, 9), secs(10)), secs(0)).unwrap();
     assert_eq!(table.poll_expired(secs(11)), Some(slot));
-    assert_eq!(table.poll_expired(secs(11)), None, "not in the same breath");
+    assert_eq!(table.poll_expired(secs(11)), None, "not in the same call");
     assert_eq!(table.poll_expired(secs(12)), Some(slot));
     table.get_mut(slot).unwrap().expires_at_nanos = secs(20).as_nanos();
     assert_eq!(table.poll_expired(secs(19)), None);
@@ -185,7 +185,7 @@ fn an_expired_connection_that_is_left_in_place_comes_again() {
 }
 
 #[test]
-fn a_clock_that_runs_backwards_expires_nothing_twice_and_ends() {
+fn a_clock_that_runs_backwards_expires_each_connection_once() {
     let mut table = Table::new(10, KEY);
     assert_eq!(table.poll_expired(secs(100)), None);
     let slot = table.insert(connection(tuple(1, 9), secs(50)), secs(20)).unwrap();
@@ -215,7 +215,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the table should hold.
+/// The expected content of the table.
 struct Model {
     connections: Vec<(Slot, Connection)>,
     capacity: usize,
@@ -291,7 +291,7 @@ fn apply(step: &Step, now: &mut Instant, table: &mut Table, model: &mut Model) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn it_holds_what_a_list_of_connections_would(
+    fn it_equals_a_list_of_connections(
         capacity in prop_oneof![Just(1u32), Just(16), Just(60), Just(100)],
         hash_mask in prop_oneof![Just(u64::MAX), Just(0), Just(0xffff_ffff), Just(0xffff << 32), Just(0xc000_0000)],
         steps in prop::collection::vec(step(), 1..300),

@@ -64,7 +64,7 @@ fn a_timer_fires_within_a_tick_of_its_deadline_and_never_before() {
 }
 
 #[test]
-fn a_caller_who_sleeps_until_the_next_expiry_meets_every_deadline() {
+fn a_caller_that_sleeps_until_the_next_expiry_meets_every_deadline() {
     let deadlines = [secs(3), secs(30), secs(30), secs(600), secs(5 * 86_400)];
     let mut wheel = Wheel::new(deadlines.len());
     for (index, deadline) in (0..).zip(deadlines) {
@@ -84,7 +84,7 @@ fn a_caller_who_sleeps_until_the_next_expiry_meets_every_deadline() {
 }
 
 #[test]
-fn a_timer_that_never_comes_is_carried_without_harm() {
+fn a_timer_in_the_far_future_does_no_harm() {
     let mut wheel = Wheel::new(2);
     wheel.arm(0, Instant::FAR_FUTURE);
     wheel.arm(1, secs(1));
@@ -95,7 +95,7 @@ fn a_timer_that_never_comes_is_carried_without_harm() {
 }
 
 #[test]
-fn time_that_runs_backwards_is_taken_as_standing_still() {
+fn time_that_runs_backwards_is_treated_as_unchanged() {
     let mut wheel = Wheel::new(1);
     assert_eq!(wheel.fired(secs(1000)), []);
     assert_eq!(wheel.fired(secs(10)), []);
@@ -104,7 +104,7 @@ fn time_that_runs_backwards_is_taken_as_standing_still() {
 }
 
 #[test]
-fn a_poll_does_a_bounded_share_and_says_that_there_is_more() {
+fn a_poll_does_bounded_work_and_reports_the_rest() {
     let timers = MOVES_PER_POLL_MAX * 3;
     let mut wheel = Wheel::new(timers as usize);
     for index in 0..timers {
@@ -137,7 +137,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn it_fires_what_a_list_of_deadlines_would(steps in prop::collection::vec(step(), 1..100)) {
+    fn it_equals_a_list_of_deadlines(steps in prop::collection::vec(step(), 1..100)) {
         let mut wheel = Wheel::new(16);
         let mut model = BTreeMap::new();
         let mut now = Instant::ZERO;

@@ -11,12 +11,12 @@ pub const ARP_BYTES: usize = 28;
 
 const HARDWARE_ETHERNET: u16 = 1;
 
-/// What an ARP packet does.
+/// The operation of an ARP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArpOperation {
-    /// Asks who has the target address.
+    /// Requests the link address of the target address.
     Request = 1,
-    /// Says who has the sender address.
+    /// Replies with the sender's link address.
     Reply = 2,
 }
 
@@ -80,7 +80,7 @@ impl<'a> ArpView<'a> {
         MacAddress([p[18], p[19], p[20], p[21], p[22], p[23]])
     }
 
-    /// The address asked for, or that of the one who is answered.
+    /// The requested address, or the address of the requester in a reply.
     #[must_use]
     pub const fn target_ip(&self) -> Ipv4Addr {
         let p = self.packet;
@@ -93,7 +93,7 @@ impl<'a> ArpView<'a> {
         self.sender_ip() == self.target_ip()
     }
 
-    /// All that it says.
+    /// All fields.
     #[must_use]
     pub const fn message(&self) -> ArpMessage {
         ArpMessage {
@@ -106,7 +106,7 @@ impl<'a> ArpView<'a> {
     }
 }
 
-/// What an ARP packet says.
+/// The content of an ARP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArpMessage {
     /// Request or reply.

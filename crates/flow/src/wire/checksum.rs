@@ -18,7 +18,7 @@ impl Sum {
     /// The sum of nothing.
     pub const ZERO: Self = Self(0);
 
-    /// The sum of `bytes`, which begin at an even offset of what is summed.
+    /// The sum of `bytes`, which begin at an even offset of the summed data.
     #[must_use]
     #[inline(always)]
     pub fn of(bytes: &[u8]) -> Self {
@@ -48,7 +48,7 @@ impl Sum {
         Self(add(self.0, other.0))
     }
 
-    /// Takes another sum away.
+    /// Subtracts another sum.
     #[must_use]
     #[inline]
     pub const fn minus(self, other: Self) -> Self {
@@ -69,7 +69,7 @@ impl Sum {
         Self(add(self.0, words.swap_bytes() as u64))
     }
 
-    /// The sum of the same bytes, had they begun at an odd offset.
+    /// The sum of the same bytes at an odd offset.
     #[must_use]
     #[inline]
     pub const fn at_odd_offset(self) -> Self {
@@ -86,14 +86,14 @@ impl Sum {
         (sum + carry as u16).swap_bytes()
     }
 
-    /// What belongs into the checksum field if this is the sum of all that it covers, host order.
+    /// The value of the checksum field for this sum over all covered bytes, in host order.
     #[must_use]
     #[inline]
     pub const fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// Whether this is the sum of bytes that hold their own right checksum.
+    /// Whether this is the sum of bytes with a valid checksum.
     #[must_use]
     #[inline]
     pub const fn is_whole(self) -> bool {
@@ -107,7 +107,7 @@ const fn add(left: u64, right: u64) -> u64 {
     sum + carry as u64
 }
 
-/// Four sums side by side, so that no addition waits for the carry of the one before.
+/// Four parallel sums, so that no addition waits for the previous carry.
 #[inline(never)]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u64 {
     let mut lanes = [0u64; 4];
@@ -139,7 +139,7 @@ fn sum_tail(tail: &[u8]) -> u64 {
 }
 
 /// The sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1) of a packet with these addresses and
-/// protocol, whose transport header and payload are `transport_bytes` long.
+/// protocol, whose transport header and payload have `transport_bytes` bytes.
 #[must_use]
 #[inline]
 pub fn pseudo_header(tuple: &Tuple, transport_bytes: u32) -> Sum {
@@ -153,7 +153,7 @@ pub fn addresses(source: &[u8; 16], destination: &[u8; 16]) -> Sum {
     Sum::of(source).plus(Sum::of(destination))
 }
 
-/// A checksum field after what it covers has changed by `delta` (new minus old): RFC 1624, equation 3.
+/// A checksum field after the covered data has changed by `delta` (new minus old): RFC 1624, equation 3.
 #[must_use]
 #[inline]
 pub const fn updated(field: u16, delta: Sum) -> u16 {
@@ -168,11 +168,12 @@ pub const fn updated_partial(field: u16, delta: Sum) -> u16 {
     Sum::ZERO.plus_u16(field).plus(delta).fold()
 }
 
-/// Does what the hardware was left to do with [`Checksum::Partial`](crate::Checksum::Partial): sums the packet from
-/// `start` to its end, the partial sum in the field included, and puts the checksum at `start + offset`. A zero goes
-/// out as `0xffff`, which is the same number and does not mean "none" to UDP. `packet` must not carry link padding
-/// that is not zero. Where the field is SCTP's, by its offset, it gets the CRC32c. False, and nothing changed, when the field is
-/// not within the packet.
+/// Completes an offloaded checksum ([`Checksum::Partial`](crate::Checksum::Partial)): sums the packet from `start` to
+/// its end, including the partial sum in the field, and stores the checksum at `start + offset`. Zero is stored as
+/// `0xffff`, the same number, as zero means "none" in UDP.
+///
+/// `packet` must not contain link padding other than zeros. A field at SCTP's offset gets the CRC32c. Returns false,
+/// without changes, when the field is not within the packet.
 #[must_use]
 pub fn complete_partial(packet: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = packet.get_mut(usize::from(start)..) else { return false };
@@ -187,7 +188,7 @@ pub fn complete_partial(packet: &mut [u8], start: u16, offset: u16) -> bool {
     true
 }
 
-/// The checksum as UDP sends it: zero would mean that there is none (RFC 768).
+/// The checksum for UDP, where zero means "none" (RFC 768).
 #[must_use]
 #[inline]
 pub const fn non_zero(checksum: u16) -> u16 {
@@ -211,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_rfc_1071_section_3_comes_out() {
+    fn the_example_of_rfc_1071_section_3_is_reproduced() {
         assert_eq!(Sum::of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).fold(), 0xddf2);
     }
 
     #[test]
-    fn the_example_of_rfc_1624_section_4_comes_out() {
+    fn the_example_of_rfc_1624_section_4_is_reproduced() {
         let delta = Sum::ZERO.plus_u16(0x3285).minus(Sum::ZERO.plus_u16(0x5555));
         assert_eq!(updated(0xdd2f, delta), 0x0000);
     }
 
     proptest! {
         #[test]
-        fn the_fast_sum_is_the_plain_one(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn the_fast_sum_equals_the_plain_sum(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             prop_assert_eq!(Sum::of(&bytes).fold(), reference(&bytes));
         }
 
@@ -234,14 +235,14 @@ mod tests {
         }
 
         #[test]
-        fn a_sum_can_be_put_together_from_parts(bytes in prop::collection::vec(any::<u8>(), 0..100), at in 0usize..100) {
+        fn sums_of_parts_can_be_combined(bytes in prop::collection::vec(any::<u8>(), 0..100), at in 0usize..100) {
             let (left, right) = bytes.split_at(at.min(bytes.len()));
             let right_sum = if left.len() % 2 == 0 { Sum::of(right) } else { Sum::of(right).at_odd_offset() };
             prop_assert_eq!(Sum::of(left).plus(right_sum).fold(), reference(&bytes));
         }
 
         #[test]
-        fn an_update_gives_what_summing_afresh_gives(
+        fn an_incremental_update_equals_a_full_sum(
             mut bytes in prop::collection::vec(any::<u8>(), 2..60), at in any::<usize>(), value in any::<[u8; 2]>(),
         ) {
             bytes.truncate(bytes.len() & !1);

@@ -1,5 +1,4 @@
-//! Cutting an IPv4 packet into fragments for a link that does not take it whole (RFC 791 section 3.2), as routers do for
-//! packets that allow it.
+//! Fragments an IPv4 packet that exceeds a link's MTU (RFC 791 section 3.2), as routers do where the packet permits it.
 
 use alloc::vec::Vec;
 
@@ -12,12 +11,12 @@ const CHECKSUM_OFFSET: usize = 10;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
-/// The bit of an option's kind that says that every fragment carries it.
+/// The bit of an option's kind that requires the option in every fragment.
 const OPTION_COPIED: u8 = 0x80;
 
-/// The frames into which the IPv4 packet at `l3_offset` of `frame` is cut, none longer than `mtu_bytes` from its IP header
-/// on. The packet may be a fragment itself. Its transport checksum must be in place. `None`: it is no IPv4 packet, it must
-/// not be fragmented, or the MTU leaves no room for data.
+/// Fragments the IPv4 packet at `l3_offset` of `frame` into frames of at most `mtu_bytes` from the IP header on. The
+/// packet may be a fragment itself. Its transport checksum must be complete. `None`: it is no IPv4 packet, it must not
+/// be fragmented, or the MTU has no room for data.
 #[must_use]
 pub fn cut_ipv4(frame: &[u8], l3_offset: usize, mtu_bytes: usize) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at_checked(l3_offset)?;
@@ -37,18 +36,18 @@ pub fn cut_ipv4(frame: &[u8], l3_offset: usize, mtu_bytes: usize) -> Option<Vec<
         let length = if rest <= room { rest } else { room & !7 };
         let offset = ip.fragment_offset_bytes() as usize + at;
         let more = at + length < ip.payload().len() || ip.more_fragments();
-        let mut piece = Vec::with_capacity(link.len() + header.len() + length);
-        piece.extend_from_slice(link);
-        piece.extend_from_slice(header);
-        set_place(&mut piece[link.len()..], length, offset, more);
-        piece.extend_from_slice(&ip.payload()[at..at + length]);
-        frames.push(piece);
+        let mut fragment = Vec::with_capacity(link.len() + header.len() + length);
+        fragment.extend_from_slice(link);
+        fragment.extend_from_slice(header);
+        set_position(&mut fragment[link.len()..], length, offset, more);
+        fragment.extend_from_slice(&ip.payload()[at..at + length]);
+        frames.push(fragment);
         at += length;
     }
     Some(frames)
 }
 
-/// The header of all fragments but the first: of the options those that are to be in each.
+/// The header of all fragments but the first, with the options that every fragment carries.
 fn later_header(header: &[u8], options: &[u8]) -> Vec<u8> {
     let mut later = header[..IPV4_HEADER_BYTES].to_vec();
     let mut rest = options;
@@ -68,8 +67,8 @@ fn later_header(header: &[u8], options: &[u8]) -> Vec<u8> {
     later
 }
 
-/// Writes length, flags and offset, and the header's checksum afresh.
-fn set_place(header: &mut [u8], length_bytes: usize, offset_bytes: usize, more: bool) {
+/// Writes length, flags and offset, and recomputes the header's checksum.
+fn set_position(header: &mut [u8], length_bytes: usize, offset_bytes: usize, more: bool) {
     let total = (header.len() + length_bytes) as u16;
     let more = if more { MORE_FRAGMENTS } else { 0 };
     let mut put = |at: usize, word: u16| header[at..at + 2].copy_from_slice(&word.to_be_bytes());
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_must_not_be_fragmented_is_not() {
+    fn a_packet_with_dont_fragment_is_not_fragmented() {
         let tuple = Tuple::v4(ip_protocol::UDP, (Ipv4Addr::new(10, 0, 0, 1), 1), (Ipv4Addr::new(192, 0, 2, 1), 2));
         let frame = build::udp(&tuple, &[0; 1000]);
         assert_eq!(cut_ipv4(&frame, ETHERNET_HEADER_BYTES, 500), None);
@@ -109,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn options_that_every_fragment_carries_are_in_each_and_others_in_the_first() {
-        // Record route (7) is for the first alone, router alert (148) for all.
+    fn copied_options_are_in_every_fragment_and_others_in_the_first() {
+        // Record route (7) is for the first fragment only, router alert (148) for all.
         let options = [7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0, 0];
         let frames = cut_ipv4(&packet(&[0; 200], &options, 0, false), ETHERNET_HEADER_BYTES, 120).unwrap();
         let options: Vec<Vec<u8>> =
@@ -121,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_pieces_make_the_whole_and_none_is_too_long(
+        fn the_fragments_make_the_whole_within_the_mtu(
             length in 1usize..4000,
             mtu_bytes in 68usize..1600,
             options in prop::sample::select(vec![vec![], vec![148, 4, 0, 0], vec![1, 1, 1, 0]]),
@@ -132,8 +131,8 @@ mod tests {
             let frame = packet(&payload, &options, offset * 8, more);
             let frames = cut_ipv4(&frame, ETHERNET_HEADER_BYTES, mtu_bytes).unwrap();
             let mut put_together = Vec::new();
-            for (index, piece) in frames.iter().enumerate() {
-                let ip = Ipv4View::new_checked(&piece[ETHERNET_HEADER_BYTES..]).unwrap();
+            for (index, fragment) in frames.iter().enumerate() {
+                let ip = Ipv4View::new_checked(&fragment[ETHERNET_HEADER_BYTES..]).unwrap();
                 prop_assert!(ip.checksum_is_right() && usize::from(ip.total_length()) <= mtu_bytes);
                 prop_assert_eq!(ip.fragment_offset_bytes() as usize, offset as usize * 8 + put_together.len());
                 prop_assert_eq!(ip.identification(), 77);

@@ -1,7 +1,7 @@
-//! Changing what a packet carries, and how a TCP segment is numbered: lengths and checksums follow.
+//! Changes a packet's payload and a TCP segment's numbers; lengths and checksums follow.
 //!
-//! For functions that rewrite what end points say to each other. A change of length shifts the numbers of all bytes behind
-//! it; keeping account of that is the function's work.
+//! For functions that rewrite payload. A change of length shifts the sequence numbers of all later bytes; the function
+//! must keep account of that.
 
 use core::ops::Range;
 
@@ -21,8 +21,8 @@ const TCP_FLAGS_OFFSET: usize = 13;
 const UDP_LENGTH_OFFSET: usize = 4;
 
 impl Packet<'_, '_> {
-    /// Gives a TCP segment other numbers: this sequence number, this acknowledgement if it carries one, and to each edge of
-    /// its SACK blocks what `selective` makes of it. Does nothing to packets of other protocols.
+    /// Sets a TCP segment's sequence number, its acknowledgement if it carries one, and maps each edge of its SACK
+    /// blocks by `selective`. Packets of other protocols stay unchanged.
     pub fn renumber_tcp(&mut self, sequence: u32, acknowledgement: u32, selective: impl Fn(u32) -> u32) {
         let is_partial = self.is_partial();
         let (l4, payload) = (usize::from(self.headers.l4_offset), usize::from(self.headers.payload_offset));
@@ -53,7 +53,7 @@ impl Packet<'_, '_> {
         }
     }
 
-    /// Takes these of [`tcp_flags`] from a TCP segment. Does nothing to packets of other protocols.
+    /// Clears these bits of [`tcp_flags`] in a TCP segment. Packets of other protocols stay unchanged.
     pub fn clear_tcp_flags(&mut self, flags: u8) {
         let is_partial = self.is_partial();
         let l4 = usize::from(self.headers.l4_offset);
@@ -70,11 +70,11 @@ impl Packet<'_, '_> {
         }
     }
 
-    /// Puts `with` in the place of the bytes `range` of a TCP or UDP payload. False, and nothing changed, when the frame's
-    /// buffer has no room, the packet would be longer than an IP packet can be, there are no such bytes, or the packet is of
-    /// another protocol. Padding of the link behind the packet is cut off.
+    /// Replaces the bytes `range` of a TCP or UDP payload by `with`. Returns false, without changes, when the frame's
+    /// buffer has no room, the packet would exceed the length of an IP packet, the range is invalid, or the protocol is
+    /// another. Link padding is removed.
     ///
-    /// Whether the packet still fits the link that it leaves on is for the caller to see to.
+    /// The caller checks whether the packet still fits the outgoing link.
     #[must_use]
     pub fn replace_payload(&mut self, range: Range<usize>, with: &[u8]) -> bool {
         let (l3, end) = (usize::from(self.headers.l3_offset), self.headers.l3_end());
@@ -98,7 +98,7 @@ impl Packet<'_, '_> {
         true
     }
 
-    /// Brings lengths and checksums up to date after the packet's end moved from `old_end` to `new_end`.
+    /// Updates lengths and checksums after the packet's end moved from `old_end` to `new_end`.
     fn fix_lengths(&mut self, old_end: usize, new_end: usize) {
         let is_partial = self.is_partial();
         let (l3, l4) = (usize::from(self.headers.l3_offset), usize::from(self.headers.l4_offset));
@@ -141,7 +141,7 @@ impl Packet<'_, '_> {
     }
 }
 
-/// Where the edges of the SACK blocks lie in a TCP header.
+/// The positions of the SACK blocks' edges in a TCP header.
 fn sack_blocks(header: &[u8]) -> Option<Range<usize>> {
     let mut options = TcpView::new_checked(header).ok()?.options().filter_map(Result::ok);
     let found = options.find(|option| option.kind == option::SACK)?;
@@ -174,7 +174,7 @@ mod tests {
         headers
     }
 
-    /// The frame with room behind it, changed; then what parsing it afresh says, and its bytes.
+    /// The frame with spare room, changed; returns the headers, the headers of a new parse, and the bytes.
     fn changed(bytes: &[u8], change: impl FnOnce(&mut Packet<'_, '_>)) -> (Headers, Headers, Vec<u8>) {
         let mut buffer = bytes.to_vec();
         buffer.resize(bytes.len() + 64, 0xee);
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_changed_payload_is_what_a_packet_made_with_it_would_be(
+        fn a_packet_with_changed_payload_equals_one_built_with_it(
             is_ipv4: bool, is_tcp: bool,
             payload in prop::collection::vec(any::<u8>(), 0..80),
             with in prop::collection::vec(any::<u8>(), 0..60),
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn a_renumbered_segment_is_what_one_made_with_the_numbers_would_be(
+        fn a_renumbered_segment_equals_one_built_with_the_numbers(
             is_ipv4: bool, sequence: u32, acknowledgement: u32, shift: u32,
             blocks in prop::collection::vec(any::<(u32, u32)>(), 0..4), timestamps in any::<Option<(u32, u32)>>(),
         ) {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_is_left_to_the_hardware_stays_left_to_it() {
+    fn an_offloaded_checksum_stays_offloaded() {
         for is_ipv4 in [true, false] {
             let tuple = tuple(is_ipv4, ip_protocol::TCP);
             let segment = build::Tcp { flags: tcp_flags::ACK, sequence: 7, ..build::Tcp::default() };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_room_is_left_as_it_was() {
+    fn a_frame_without_room_is_unchanged() {
         let before = build::tcp(&tuple(true, ip_protocol::TCP), build::Tcp::default(), b"abc");
         let mut buffer = before.clone();
         let mut frame = Frame::new(&mut buffer, 0, before.len(), PortId(0)).unwrap();

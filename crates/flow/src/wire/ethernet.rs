@@ -1,4 +1,4 @@
-//! Ethernet II frames, and the way through 802.1Q tags to the network header.
+//! Ethernet II frames, and 802.1Q tags up to the network header.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -30,7 +30,7 @@ pub mod ether_type {
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Everybody on the link.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// The address is that of a group (multicast or broadcast).
@@ -85,7 +85,7 @@ impl<'a> EthernetView<'a> {
         MacAddress([h[6], h[7], h[8], h[9], h[10], h[11]])
     }
 
-    /// What its payload is: one of [`ether_type`], or a length below 1536 (IEEE 802.3).
+    /// The type of its payload: one of [`ether_type`], or a length below 1536 (IEEE 802.3).
     #[must_use]
     #[inline]
     pub const fn ether_type(&self) -> u16 {
@@ -100,7 +100,7 @@ impl<'a> EthernetView<'a> {
     }
 }
 
-/// What lies behind the link headers, tags included: its ether type and its offset from the start of the frame in bytes.
+/// The ether type behind the link headers, tags included, and its offset from the start of the frame in bytes.
 ///
 /// # Errors
 /// [`DropReason::Truncated`].
@@ -134,7 +134,7 @@ pub fn emit(out: &mut Vec<u8>, destination: MacAddress, source: MacAddress, ethe
     out.extend_from_slice(&ether_type.to_be_bytes());
 }
 
-/// Writes new link addresses into a frame. False, and nothing changed, when the frame is too short for them.
+/// Writes new link addresses into a frame. Returns false, without changes, when the frame is too short.
 pub fn set_addresses(frame: &mut [u8], destination: MacAddress, source: MacAddress) -> bool {
     let Some((to, rest)) = frame.split_first_chunk_mut::<6>() else { return false };
     let Some(from) = rest.first_chunk_mut::<6>() else { return false };

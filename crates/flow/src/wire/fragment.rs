@@ -1,34 +1,34 @@
-//! Where a fragment lies in its packet, and which packet that is.
+//! The position of a fragment in its packet, and the packet's identification.
 
 use super::ipv4::Ipv4View;
 use super::ipv6::{IPV6_HEADER_BYTES, Ipv6View};
 use super::{Headers, Packet};
 use crate::{DropReason, Tuple};
 
-/// A fragment's place in its packet.
+/// A fragment's position in its packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// What the packet's fragments have in common and those of others have not: the addresses, for IPv4 the protocol
-    /// (RFC 791 section 3.2; IPv6 fragments may name different ones, RFC 8200 section 4.5), and in place of the ports the
-    /// identification, its upper half first.
+    /// Identifies the packet of a fragment: the addresses, for IPv4 the protocol (RFC 791 section 3.2; IPv6 fragments
+    /// may carry different ones, RFC 8200 section 4.5), and in place of the ports the identification, its upper half
+    /// first.
     pub packet: Tuple,
-    /// Where it begins in what was cut, in bytes.
+    /// The start offset in the fragmented payload, in bytes.
     pub start: u16,
-    /// Where it ends in what was cut, in bytes; above `start`.
+    /// The end offset in the fragmented payload, in bytes; above `start`.
     pub end: u16,
     /// More are to follow; else it is the last.
     pub more: bool,
-    /// Where the transport header begins in what was cut, in bytes: extension headers may be cut with it. Meaningless but
-    /// for the first.
+    /// The offset of the transport header in the fragmented payload, in bytes: extension headers may precede it. Valid
+    /// only for the first fragment.
     pub transport_at: u16,
 }
 
 impl Fragment {
-    /// The place of `packet`, whose headers say that it is a fragment.
+    /// The position of `packet`, whose headers mark it as a fragment.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`]: it is empty, is to be followed by others and does not end at a multiple of eight bytes
-    /// (RFC 8200 section 4.5), or is no fragment.
+    /// [`DropReason::Malformed`]: it is empty, is no fragment, or has a successor without ending at a multiple of eight
+    /// bytes (RFC 8200 section 4.5).
     pub fn of(packet: &Packet<'_, '_>) -> Result<Self, DropReason> {
         let headers = &packet.headers;
         let bytes = packet.frame.bytes().get(usize::from(headers.l3_offset)..).unwrap_or_default();
@@ -37,7 +37,7 @@ impl Fragment {
         if fragment.start == fragment.end || is_ragged { Err(DropReason::Malformed) } else { Ok(fragment) }
     }
 
-    /// It is the one with the transport header.
+    /// Whether it is the one with the transport header.
     #[must_use]
     pub const fn is_first(&self) -> bool {
         self.start == 0

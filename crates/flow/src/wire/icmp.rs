@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use super::{icmpv6, ip_protocol};
 use crate::{DropReason, Tuple};
 
-/// Bytes of the header that all ICMP messages share with their second word, which every kind uses differently.
+/// Bytes of the header that all ICMP messages share, with their second word, whose meaning depends on the kind.
 pub const ICMP_HEADER_BYTES: usize = 8;
 /// Bytes of a timestamp or timestamp reply message.
 pub const ICMP_TIMESTAMP_BYTES: usize = 20;
@@ -16,7 +16,7 @@ pub const ICMP_IDENTIFIER_OFFSET: usize = 4;
 
 pub mod kind {
     //! Types of ICMP messages (IANA).
-    /// Answers an echo request.
+    /// Replies to an echo request.
     pub const ECHO_REPLY: u8 = 0;
     /// A packet could not be delivered; its codes are in [`super::unreachable_code`].
     pub const DESTINATION_UNREACHABLE: u8 = 3;
@@ -24,15 +24,15 @@ pub mod kind {
     pub const SOURCE_QUENCH: u8 = 4;
     /// There is a better first hop.
     pub const REDIRECT: u8 = 5;
-    /// Asks for an echo reply.
+    /// Requests an echo reply.
     pub const ECHO_REQUEST: u8 = 8;
-    /// A packet's time to live ran out (code 0), or that of its reassembly (1).
+    /// A packet's time to live expired (code 0), or that of its reassembly (1).
     pub const TIME_EXCEEDED: u8 = 11;
     /// A packet's header could not be understood.
     pub const PARAMETER_PROBLEM: u8 = 12;
-    /// Asks for a timestamp reply.
+    /// Requests a timestamp reply.
     pub const TIMESTAMP: u8 = 13;
-    /// Answers a timestamp.
+    /// Replies with a timestamp.
     pub const TIMESTAMP_REPLY: u8 = 14;
 }
 
@@ -40,13 +40,13 @@ pub mod unreachable_code {
     //! Codes of [`super::kind::DESTINATION_UNREACHABLE`] (RFC 1812 section 5.2.7.1).
     /// No route to the network.
     pub const NETWORK: u8 = 0;
-    /// No way to the host.
+    /// Host unreachable.
     pub const HOST: u8 = 1;
-    /// The host does not speak the protocol.
+    /// The host does not support the protocol.
     pub const PROTOCOL: u8 = 2;
-    /// Nobody listens on the port.
+    /// No socket listens on the port.
     pub const PORT: u8 = 3;
-    /// Too large for the link and not to be fragmented; the low half of the second word says the link's MTU (RFC 1191).
+    /// Too large for the link and not to be fragmented; the low half of the second word is the link's MTU (RFC 1191).
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     /// Forbidden by an administrator.
     pub const ADMINISTRATIVELY_PROHIBITED: u8 = 13;
@@ -60,7 +60,7 @@ pub struct IcmpView<'a> {
 }
 
 impl<'a> IcmpView<'a> {
-    /// Views what an IP packet carries.
+    /// Views the payload of an IP packet.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: it is shorter than the shortest message.
@@ -111,10 +111,10 @@ impl<'a> IcmpView<'a> {
     }
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
-    /// A query of the request type, or the answer to one.
+    /// A query of the request type, or the reply to one.
     Query { request: u8, is_reply: bool },
     /// An error that quotes a packet.
     Error,
@@ -122,8 +122,8 @@ pub(super) enum Class {
     Other,
 }
 
-/// What an ICMP message of a type is. The obsolete queries (information, address mask) are of the other kind, and so is the
-/// redirect, which concerns the link alone.
+/// The kind of an ICMP message by its type. The obsolete queries (information, address mask) are of the other kind, as
+/// is the redirect, which concerns the link alone.
 #[inline]
 pub(super) const fn classify(message: u8) -> Class {
     match message {

@@ -17,21 +17,21 @@ pub mod kind {
     //! Types of ICMPv6 messages (IANA).
     /// A packet could not be delivered; its codes are in [`super::unreachable_code`].
     pub const DESTINATION_UNREACHABLE: u8 = 1;
-    /// A packet is larger than a link takes; the second word says the link's MTU.
+    /// A packet exceeds the MTU of a link, which is in the second word.
     pub const PACKET_TOO_BIG: u8 = 2;
     /// A packet's hop limit ran out (code 0), or the time of its reassembly (1).
     pub const TIME_EXCEEDED: u8 = 3;
     /// A packet's header could not be understood.
     pub const PARAMETER_PROBLEM: u8 = 4;
-    /// Asks for an echo reply.
+    /// Requests an echo reply.
     pub const ECHO_REQUEST: u8 = 128;
-    /// Answers an echo request.
+    /// Replies to an echo request.
     pub const ECHO_REPLY: u8 = 129;
-    /// Asks routers to advertise themselves.
+    /// Requests a router advertisement.
     pub const ROUTER_SOLICITATION: u8 = 133;
-    /// Asks who has an address.
+    /// Requests the link address of an address.
     pub const NEIGHBOUR_SOLICITATION: u8 = 135;
-    /// Says who has an address.
+    /// Announces the link address of an address.
     pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 }
 
@@ -41,9 +41,9 @@ pub mod unreachable_code {
     pub const NO_ROUTE: u8 = 0;
     /// Forbidden by an administrator.
     pub const ADMINISTRATIVELY_PROHIBITED: u8 = 1;
-    /// No way to the address.
+    /// No route to the address.
     pub const ADDRESS: u8 = 3;
-    /// Nobody listens on the port.
+    /// No socket listens on the port.
     pub const PORT: u8 = 4;
 }
 
@@ -60,7 +60,7 @@ pub mod advertisement_flags {
 const OPTION_SOURCE_LINK_ADDRESS: u8 = 1;
 const OPTION_TARGET_LINK_ADDRESS: u8 = 2;
 
-/// What an ICMPv6 message of a type is.
+/// The kind of an ICMPv6 message by its type.
 #[inline]
 pub(super) const fn classify(message: u8) -> Class {
     match message {
@@ -73,17 +73,17 @@ pub(super) const fn classify(message: u8) -> Class {
     }
 }
 
-/// A neighbour solicitation or advertisement that was checked (RFC 4861 section 7.1) but for the hop limit, which is the
-/// IP header's: who uses it must make sure that it is [`NEIGHBOUR_HOP_LIMIT`].
+/// A neighbour solicitation or advertisement, checked by RFC 4861 section 7.1 except for the IP header's hop limit. The
+/// caller must verify that it is [`NEIGHBOUR_HOP_LIMIT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeighbourMessage {
     /// The message is an advertisement, else a solicitation.
     pub is_advertisement: bool,
     /// Bits of [`advertisement_flags`]; 0 in a solicitation.
     pub flags: u8,
-    /// The address asked for or advertised.
+    /// The solicited or advertised address.
     pub target: Ipv6Addr,
-    /// The link address that the message tells: the source's in a solicitation, the target's in an advertisement.
+    /// The link address in the message: the source's in a solicitation, the target's in an advertisement.
     pub link_address: Option<MacAddress>,
 }
 
@@ -132,7 +132,7 @@ pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (low[6] & 0xff), low[7])
 }
 
-/// Every option's length counts eight bytes and is at least one, so that the walk is bounded by the bytes.
+/// Every option has a length of at least eight bytes, so the loop is bounded by the bytes.
 fn find_link_address(mut options: &[u8], wanted: u8) -> Result<Option<MacAddress>, DropReason> {
     let mut found = None;
     while let [kind, length, ..] = *options {

@@ -64,7 +64,7 @@ impl<'a> Ipv4View<'a> {
         IPV4_HEADER_BYTES + self.options.len()
     }
 
-    /// The packet's length as its header says, in bytes.
+    /// The packet's length in its header, in bytes.
     #[must_use]
     #[inline]
     pub const fn total_length(&self) -> u16 {
@@ -102,7 +102,7 @@ impl<'a> Ipv4View<'a> {
         ((u16::from_be_bytes([self.header[6], self.header[7]]) & 0x1fff) as u32) * 8
     }
 
-    /// Time to live.
+    /// The time to live.
     #[must_use]
     #[inline]
     pub const fn ttl(&self) -> u8 {
@@ -164,7 +164,7 @@ impl<'a> Ipv4View<'a> {
     }
 }
 
-/// Walks the options of a header.
+/// Validates the options of a header.
 ///
 /// # Errors
 /// [`DropReason::Malformed`]: an option does not fit. [`DropReason::UnsupportedNetworkFeature`]: source routing.

@@ -5,7 +5,7 @@ use crate::DropReason;
 
 /// Bytes of an IPv6 header.
 pub const IPV6_HEADER_BYTES: usize = 40;
-/// The most extension headers that are walked; a packet with more is dropped as [`DropReason::UnsupportedNetworkFeature`].
+/// The maximum number of extension headers; a packet with more is dropped as [`DropReason::UnsupportedNetworkFeature`].
 pub const IPV6_EXTENSION_HEADERS_MAX: usize = 8;
 /// Bytes of a fragment header.
 pub const IPV6_FRAGMENT_HEADER_BYTES: usize = 8;
@@ -45,7 +45,7 @@ impl<'a> Ipv6View<'a> {
         Some(if header[0] >> 4 == 6 { Ok(Self { header, payload }) } else { Err(DropReason::Malformed) })
     }
 
-    /// Bytes behind the header as it says, extension headers included.
+    /// The payload length in the header, in bytes, extension headers included.
     #[must_use]
     #[inline]
     pub const fn payload_length(&self) -> u16 {
@@ -87,7 +87,7 @@ impl<'a> Ipv6View<'a> {
         self.payload
     }
 
-    /// Walks the extension headers up to the one that is none.
+    /// Skips the extension headers.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: a header that does not fit, or hop-by-hop options that are not first.
@@ -107,17 +107,17 @@ impl<'a> Ipv6View<'a> {
     }
 }
 
-/// What lies behind the extension headers.
+/// The upper layer behind the extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpperLayer {
     /// Its protocol.
     pub protocol: u8,
     /// Its offset from the end of the IPv6 header, in bytes.
     pub offset_bytes: usize,
-    /// What a fragment header among the extension headers said.
+    /// The fragment header among the extension headers.
     pub fragment: Option<FragmentHeader>,
-    /// Offset of what follows that fragment header from the end of the IPv6 header, in bytes: what fragments count their
-    /// offsets from. 0 without a fragment header.
+    /// The offset of the bytes behind the fragment header from the end of the IPv6 header: fragment offsets count from
+    /// there. 0 without a fragment header.
     pub fragmentable_offset_bytes: usize,
 }
 
@@ -133,7 +133,7 @@ pub struct FragmentHeader {
 }
 
 impl FragmentHeader {
-    /// A datagram that was given a fragment header but not cut (an "atomic fragment", RFC 6946).
+    /// A datagram with a fragment header that is not fragmented (an "atomic fragment", RFC 6946).
     #[must_use]
     pub const fn is_whole(&self) -> bool {
         self.offset_bytes == 0 && !self.more
@@ -144,7 +144,7 @@ impl FragmentHeader {
 fn walk_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> {
     let mut upper = UpperLayer { protocol: first, offset_bytes: 0, fragment: None, fragmentable_offset_bytes: 0 };
     for index in 0..=IPV6_EXTENSION_HEADERS_MAX {
-        // What a whole packet cannot leave out, a first fragment may have left to the next.
+        // Data that a whole packet must contain may be in the next fragment here.
         let cut_short = if upper.fragment.is_some_and(|fragment| !fragment.is_whole()) {
             DropReason::TinyFragment
         } else {
@@ -155,7 +155,7 @@ fn walk_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> 
             ip_protocol::HOP_BY_HOP if index != 0 => return Err(DropReason::Malformed),
             ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS => extension_length(rest).ok_or(cut_short)?,
             ip_protocol::ROUTING => {
-                // Segments left: somebody is still to be visited on the way. Without, the header is history.
+                // Segments left: the packet still has to visit a node. With zero, the header has no effect.
                 if *rest.get(3).ok_or(cut_short)? != 0 {
                     return Err(DropReason::UnsupportedNetworkFeature);
                 }

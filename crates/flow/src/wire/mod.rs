@@ -1,7 +1,7 @@
 //! Checked views of frames: Ethernet, 802.1Q, ARP, IPv4, IPv6, TCP, UDP, SCTP, ICMP, ICMPv6.
 //!
-//! [`parse`] checks a frame once, from the link header to the transport checksum, and says in [`Headers`] all that
-//! the rest of the way needs to know. [`Packet`] changes a frame in place. [`build`] writes whole frames.
+//! [`parse`] checks a frame once, from the link header to the transport checksum, and returns [`Headers`] for all later
+//! stages. [`Packet`] changes a frame in place. [`build`] writes whole frames.
 //!
 //! Each protocol has a module with a view: made by `new_checked`, its accessors cannot fail afterwards.
 
@@ -96,7 +96,7 @@ pub struct IcmpQuery {
     pub kind: u8,
     /// Code of the message.
     pub code: u8,
-    /// The message answers a query (an echo reply, say).
+    /// The message is a reply (an echo reply, say).
     pub is_reply: bool,
 }
 
@@ -115,7 +115,7 @@ pub struct IcmpError {
     pub inner_l4_offset: u16,
 }
 
-/// What lies behind the network header.
+/// The transport behind the network header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// A TCP segment.
@@ -124,7 +124,7 @@ pub enum Transport {
     Udp,
     /// An SCTP packet.
     Sctp(SctpPacket),
-    /// An ICMP or ICMPv6 query or its answer.
+    /// An ICMP or ICMPv6 query or its reply.
     IcmpQuery(IcmpQuery),
     /// An ICMP or ICMPv6 error.
     IcmpError(IcmpError),
@@ -134,12 +134,12 @@ pub enum Transport {
     Other,
 }
 
-/// What one look at a frame tells: where its headers are and what they say.
+/// The headers of a parsed frame: positions and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// The packet's tuple.
     pub tuple: Tuple,
-    /// What lies behind the network header.
+    /// The transport behind the network header.
     pub transport: Transport,
     /// Offset of the network header from the start of the frame, in bytes.
     pub l3_offset: u16,
@@ -147,9 +147,9 @@ pub struct Headers {
     pub l4_offset: u16,
     /// Offset of the transport's payload from the start of the frame, in bytes.
     pub payload_offset: u16,
-    /// Length of the packet from the network header on, in bytes: what the header says, without the link's padding.
+    /// Length of the packet from the network header on, in bytes: the header's value, without link padding.
     pub l3_bytes: u32,
-    /// Time to live, or hop limit.
+    /// The time to live, or hop limit.
     pub ttl: u8,
     /// The packet is a fragment (offset above 0, or more to come).
     pub is_fragment: bool,
@@ -168,7 +168,7 @@ impl Headers {
         is_fragment: false,
     };
 
-    /// Offset of the packet's end from the start of the frame, in bytes: what follows is the link's padding.
+    /// Offset of the packet's end from the start of the frame, in bytes; link padding follows.
     #[must_use]
     #[inline]
     pub const fn l3_end(&self) -> usize {
@@ -179,7 +179,7 @@ impl Headers {
 /// A frame that was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed<H = Headers> {
-    /// An IP packet, whole and with right checksums. [`parse_into`] leaves its headers where it was told to.
+    /// An IP packet, whole and with valid checksums. [`parse_into`] stores its headers in the caller's buffer.
     Ip(H),
     /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
     Arp(u16),

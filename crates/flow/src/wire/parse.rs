@@ -1,4 +1,4 @@
-//! One look at a frame, from the link header to the transport checksum.
+//! Parses a frame once, from the link header to the transport checksum.
 
 use super::checksum::{self, Sum};
 use super::ethernet::ETHERNET_HEADER_BYTES;
@@ -17,12 +17,12 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 
 /// Checks a frame and reads its headers.
 ///
-/// Checked are: lengths (padding behind the packet is fine), versions, header lengths, the IPv4 header's checksum, the
-/// transport's checksum where it is [`Checksum::Unverified`] and the packet is no fragment, addresses that no packet may
-/// carry, and source routing, which is refused. Frames to link broadcast and multicast addresses pass: whether they are
-/// wanted is for the node to say.
+/// Checked are: lengths (padding behind the packet is permitted), versions, header lengths, the IPv4 header's checksum,
+/// the transport checksum of an unfragmented packet where it is [`Checksum::Unverified`], addresses that no packet may
+/// carry, and source routing, which is refused. Frames to link broadcast and multicast addresses pass; the node decides
+/// whether it accepts them.
 ///
-/// Of fragments all but the first are [`Transport::Other`] with ports 0, for the ports are in the first alone.
+/// Later fragments are [`Transport::Other`] with ports 0, as only the first has the ports.
 ///
 /// # Errors
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
@@ -35,8 +35,8 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     })
 }
 
-/// As [`parse`], with the headers written to where the caller keeps them, so that they need not be copied there. They are
-/// changed only if the frame is an IP packet.
+/// As [`parse`], with the headers written to the caller's buffer, which avoids a copy. They change only if the frame is
+/// an IP packet.
 ///
 /// # Errors
 /// Those of [`parse`].
@@ -75,9 +75,8 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     }
 }
 
-/// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. `None`, and nothing written, sends the frame the general way, which says what it is and what is
-/// wrong with it.
+/// The fast path for most packets: valid TCP in IPv4 in Ethernet, without tags, IP options or fragmentation. `None`,
+/// without side effects, sends the frame to the general path, which classifies it or reports its fault.
 #[inline(always)]
 fn parse_plain_tcp(bytes: &[u8], state: Checksum, found: &mut Headers) -> Option<()> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
@@ -172,7 +171,7 @@ fn parse_ipv6(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed
     network.parse_transport(transport)
 }
 
-/// Who has no address yet sends neighbour solicitations (duplicate address detection, RFC 4862 section 5.4.2) and
+/// A host without an address sends neighbour solicitations (duplicate address detection, RFC 4862 section 5.4.2) and
 /// router solicitations from the unspecified address.
 fn is_address_less_discovery(tuple: &Tuple, transport: &[u8]) -> bool {
     tuple.source == [0; 16]
@@ -216,7 +215,7 @@ enum Fragment {
     Later,
 }
 
-/// What the network header said.
+/// The content of the network header.
 struct Network {
     tuple: Tuple,
     l3_offset: usize,
@@ -281,8 +280,8 @@ impl Network {
             Fragment::Whole => UdpView::new_checked(transport)?,
             Fragment::First | Fragment::Later => UdpView::new_first_part(transport)?,
         };
-        // Zero says that there is none. Over IPv6 tunnels send such datagrams (RFC 6935), and whether the receiver takes them
-        // is for its socket to say: what stands between passes them (RFC 6936 section 4).
+        // Zero means "no checksum". Over IPv6, tunnels send such datagrams (RFC 6935). The receiving socket decides
+        // whether to accept them; middleboxes pass them (RFC 6936 section 4).
         if udp.checksum() != 0 {
             self.verify_with_pseudo_header(udp.datagram())?;
         }
@@ -319,7 +318,7 @@ impl Network {
             }
             Class::Error => {
                 let (inner, inner_header_bytes) = parse_quoted(message.body(), self.tuple.version)?;
-                // It would reach the quoted connection's owner, whomever it was sent to.
+                // It would reach the quoted connection's owner, whatever its destination.
                 if self.tuple.destination != inner.source {
                     return Err(DropReason::MisdirectedIcmpError);
                 }
@@ -368,8 +367,8 @@ impl Network {
     }
 }
 
-/// The transport header must be in the first fragment as a whole: nobody could judge the packet otherwise (RFC 1858
-/// section 4.2, RFC 7112).
+/// The first fragment must contain the whole transport header: otherwise no function could classify the packet (RFC
+/// 1858 section 4.2, RFC 7112).
 #[cold]
 fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason> {
     let header_bytes = match protocol {
@@ -383,7 +382,7 @@ fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason
     if transport.len() < header_bytes { Err(DropReason::TinyFragment) } else { Ok(()) }
 }
 
-/// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
+/// A query's identifier is stored as both ports; the request's type distinguishes the kinds of queries.
 fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8, is_reply: bool) {
     tuple.source_port = message.identifier();
     tuple.destination_port = message.identifier();
@@ -453,7 +452,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_straight_line_says_what_the_general_way_says(
+        fn the_fast_path_equals_the_general_path(
             flags: u8,
             timestamps in any::<Option<(u32, u32)>>(),
             payload in prop::collection::vec(any::<u8>(), 0..40),
@@ -480,7 +479,7 @@ mod tests {
             if parse_plain_tcp(frame.bytes(), frame.checksum, &mut headers).is_some() {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
-                prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");
+                prop_assert!(ipv4::is_martian_source(source.octets()), "it is valid");
             }
         }
     }

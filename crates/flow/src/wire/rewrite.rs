@@ -1,4 +1,4 @@
-//! Changing a packet in place, checksums included, without summing it afresh (RFC 1624).
+//! Changes a packet in place, with incremental checksum updates (RFC 1624).
 
 use super::checksum::{self, Sum};
 use super::icmp::{ICMP_CHECKSUM_OFFSET, ICMP_IDENTIFIER_OFFSET};
@@ -20,20 +20,20 @@ const IPV6_HOP_LIMIT_OFFSET: usize = 7;
 const IPV6_SOURCE_OFFSET: usize = 8;
 const IPV6_DESTINATION_OFFSET: usize = 24;
 
-/// A packet on its way through the functions: the frame and what is known of it, kept true to each other as it is rewritten.
+/// A packet in the chain of functions: the frame and its headers, kept consistent as it is rewritten.
 ///
-/// `headers` must be what [`parse`](super::parse) said of `frame`; with others the frame's bytes are rewritten at the
-/// wrong places, though never beyond its end.
+/// `headers` must be the result of [`parse`](super::parse) for `frame`. With others, bytes at wrong offsets are
+/// rewritten, though never beyond the frame's end.
 #[derive(Debug)]
 pub struct Packet<'f, 'b> {
     /// The frame.
     pub frame: &'f mut Frame<'b>,
-    /// What it says now. Lent like the frame: whoever parsed the frame keeps them, and nobody copies them on the way.
+    /// The current headers. They are borrowed like the frame, so that no stage copies them.
     pub headers: &'f mut Headers,
 }
 
 impl Packet<'_, '_> {
-    /// What follows the transport header, without the link's padding. Empty when it is not known where that ends.
+    /// The payload behind the transport header, without link padding. Empty when its start is unknown.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.frame.bytes().get(usize::from(self.headers.payload_offset)..self.headers.l3_end()).unwrap_or_default()
@@ -70,8 +70,9 @@ impl Packet<'_, '_> {
         self.headers.tuple = *tuple;
     }
 
-    /// The ports of an SCTP packet, whose checksum covers them but no address. It is made anew, also if it was left to the
-    /// hardware: none along the way is sure to know it. Whole packets only: a fragment's is that of what is not here.
+    /// Rewrites the ports of an SCTP packet, whose checksum covers them but no address. The checksum is computed in
+    /// full even where it was offloaded, as hardware may not support it. For whole packets only: a fragment's checksum
+    /// covers bytes that are not here.
     fn rewrite_sctp_ports(&mut self, tuple: &Tuple) {
         let (is_partial, end) = (self.is_partial(), self.headers.l3_end());
         let before = self.headers.tuple;
@@ -89,8 +90,8 @@ impl Packet<'_, '_> {
         }
     }
 
-    /// [`Packet::rewrite`] of what most packets are, with one look at the frame's length: TCP behind an IPv4 header without
-    /// options, the checksum in place. False, and nothing changed, if the packet is another.
+    /// The fast path of [`Packet::rewrite`], with one length check: TCP behind an IPv4 header without options, checksum
+    /// complete. Returns false, without changes, for other packets.
     #[inline]
     fn rewrite_plain_tcp(&mut self, tuple: &Tuple) -> bool {
         let Headers { l3_offset, l4_offset, .. } = *self.headers;
@@ -137,7 +138,7 @@ impl Packet<'_, '_> {
         self.headers.transport = Transport::IcmpError(IcmpError { inner: *quoted, ..error });
     }
 
-    /// Takes one off the time to live or hop limit.
+    /// Decrements the time to live or hop limit.
     ///
     /// # Errors
     /// [`DropReason::TtlExceeded`]: it would be zero; the packet is as it was.
@@ -163,8 +164,8 @@ impl Packet<'_, '_> {
         Ok(())
     }
 
-    /// Lowers the maximum segment size option of a SYN to `max_bytes`. Whether it did: not when the packet is no SYN,
-    /// carries no such option, or asks for no more than that.
+    /// Lowers the maximum segment size option of a SYN to `max_bytes`. Returns false if the packet is no SYN, lacks the
+    /// option, or does not exceed the value.
     pub fn clamp_mss(&mut self, max_bytes: u16) -> bool {
         let is_partial = self.is_partial();
         let end = self.headers.l3_end();
@@ -183,22 +184,22 @@ impl Packet<'_, '_> {
         true
     }
 
-    /// The transport checksum is left to the hardware. A partial checksum that starts elsewhere is that of a packet
-    /// within this one (a tunnel's): this one's own is then complete already.
+    /// Whether the transport checksum is offloaded. A partial checksum that starts elsewhere belongs to an inner packet
+    /// (a tunnel's): this one's is then complete.
     #[inline]
     pub(super) fn is_partial(&self) -> bool {
         matches!(self.frame.checksum, Checksum::Partial { start, .. } if start == self.headers.l4_offset)
     }
 }
 
-/// Brings the checksum at the beginning of `field` up to date.
+/// Updates the checksum at the beginning of `field`.
 #[inline(always)]
 pub(super) fn update(field: &mut [u8], delta: Sum) {
     let new = checksum::updated(u16::from_be_bytes([field[0], field[1]]), delta);
     field[..2].copy_from_slice(&new.to_be_bytes());
 }
 
-/// Where the value of the maximum segment size option lies in a TCP header; the last one counts, as in parsing.
+/// The position of the maximum segment size option's value in a TCP header; the last one counts, as in parsing.
 fn mss_value_offset(segment: &[u8]) -> Option<usize> {
     let options = TcpView::new_checked(segment).ok()?.options();
     let found =
@@ -218,7 +219,7 @@ struct Field {
 }
 
 impl Field {
-    /// A field that covers what its owner says changed.
+    /// A field that covers the bytes whose change its owner computes.
     const fn complemented(at: usize) -> Self {
         Self { at, covers_addresses: true, zero_is_none: false }
     }
@@ -306,8 +307,8 @@ impl<'b> Patch<'b> {
         self.set(l4 + ICMP_IDENTIFIER_OFFSET, &tuple.source_port.to_be_bytes())
     }
 
-    /// Brings a checksum up to date after the addresses changed by `addresses` and the rest by `body`. Returns the change
-    /// of the field itself.
+    /// Updates a checksum after the addresses changed by `addresses` and the rest by `body`. Returns the change of the
+    /// field itself.
     #[inline]
     fn fix(&mut self, field: Field, addresses: Sum, body: Sum, is_partial: bool) -> Sum {
         let Some(old) = self.get::<2>(field.at).map(u16::from_be_bytes) else { return Sum::ZERO };
@@ -324,14 +325,14 @@ impl<'b> Patch<'b> {
         self.set(field.at, &new.to_be_bytes())
     }
 
-    /// Rewrites the packet that an ICMP error quotes. Returns the change of all that it touched.
+    /// Rewrites the packet that an ICMP error quotes. Returns the total change.
     fn rewrite_quoted(&mut self, error: &IcmpError, quoted: &Tuple) -> Sum {
         let (l3, l4) = (usize::from(error.inner_l3_offset), usize::from(error.inner_l4_offset));
         let before = self.quoted_header_sum(l3, quoted.version);
         let addresses = self.set_addresses(l3, quoted);
         let mut total = self.quoted_header_sum(l3, quoted.version).minus(before);
         let ports = match quoted.protocol {
-            // The checksum of a quoted SCTP packet stays: it is that of a packet of which not all is there.
+            // The checksum of a quoted SCTP packet stays: the quote is incomplete.
             ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP => self.set_ports(l4, quoted),
             ip_protocol::ICMP | ip_protocol::ICMPV6 if quoted.discriminator != 0 => self.set_identifier(l4, quoted),
             _ => Sum::ZERO,

@@ -1,4 +1,4 @@
-//! SCTP packets (RFC 9260): the common header, what connection tracking needs to know of the chunks, and the CRC32c.
+//! SCTP packets (RFC 9260): the common header, the chunks that connection tracking needs, and the CRC32c.
 
 use crate::DropReason;
 
@@ -11,30 +11,31 @@ const VERIFICATION_TAG_OFFSET: usize = 4;
 const CHUNK_HEADER_BYTES: usize = 4;
 /// Bytes of INIT and INIT ACK without parameters (RFC 9260 section 3.3.2).
 const INIT_BYTES_MIN: usize = 20;
-/// The flag of ABORT and SHUTDOWN COMPLETE that says whose tag the packet carries (RFC 9260 sections 3.3.7 and 3.3.13).
+/// The flag of ABORT and SHUTDOWN COMPLETE that selects which side's tag the packet carries (RFC 9260 sections 3.3.7
+/// and 3.3.13).
 const T_BIT: u8 = 1;
 
 pub mod chunk {
     //! Bits of [`super::SctpPacket::chunks`].
-    /// Asks for an association.
+    /// Requests an association.
     pub const INIT: u16 = 1 << 0;
-    /// Answers an INIT.
+    /// Accepts an INIT.
     pub const INIT_ACK: u16 = 1 << 1;
-    /// Brings back the cookie of an INIT ACK.
+    /// Returns the cookie of an INIT ACK.
     pub const COOKIE_ECHO: u16 = 1 << 2;
-    /// The association stands.
+    /// Establishes the association.
     pub const COOKIE_ACK: u16 = 1 << 3;
-    /// Asks whether a path is alive.
+    /// Probes a path.
     pub const HEARTBEAT: u16 = 1 << 4;
-    /// Answers a HEARTBEAT.
+    /// Confirms a HEARTBEAT.
     pub const HEARTBEAT_ACK: u16 = 1 << 5;
-    /// Asks for the end.
+    /// Requests the end of the association.
     pub const SHUTDOWN: u16 = 1 << 6;
-    /// Answers a SHUTDOWN.
+    /// Acknowledges a SHUTDOWN.
     pub const SHUTDOWN_ACK: u16 = 1 << 7;
-    /// The association is over.
+    /// Ends the association.
     pub const SHUTDOWN_COMPLETE: u16 = 1 << 8;
-    /// The association is over at once.
+    /// Aborts the association.
     pub const ABORT: u16 = 1 << 9;
     /// Any other: DATA, SACK, ERROR, …
     pub const OTHER: u16 = 1 << 10;
@@ -62,21 +63,21 @@ pub mod chunk {
     }
 }
 
-/// An SCTP packet as connection tracking sees it.
+/// The fields of an SCTP packet for connection tracking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SctpPacket {
-    /// The tag by which the receiver knows the association; 0 in INIT alone.
+    /// The tag that the receiver chose for the association; 0 in INIT alone.
     pub verification_tag: u32,
-    /// INIT and INIT ACK: the tag that packets back are to carry. 0 in all others.
+    /// INIT and INIT ACK: the tag for packets in the other direction. 0 in all others.
     pub initiate_tag: u32,
-    /// What it carries, in bits of [`chunk`].
+    /// Its chunks, in bits of [`chunk`].
     pub chunks: u16,
     /// ABORT and SHUTDOWN COMPLETE: the tag is the receiver's peer's (T bit).
     pub reflects_tag: bool,
 }
 
 impl SctpPacket {
-    /// Whether it carries any of these chunks, in bits of [`chunk`].
+    /// Whether it contains any of these chunks, in bits of [`chunk`].
     #[must_use]
     pub const fn has(&self, chunks: u16) -> bool {
         self.chunks & chunks != 0
@@ -91,7 +92,7 @@ pub struct SctpView<'a> {
 }
 
 impl<'a> SctpView<'a> {
-    /// Views what an IP packet carries.
+    /// Views the payload of an IP packet.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: it is shorter than the common header.
@@ -112,17 +113,17 @@ impl<'a> SctpView<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// Whether the checksum is that of the packet.
+    /// Whether the checksum is valid.
     #[must_use]
     pub fn checksum_is_right(&self) -> bool {
         self.header[SCTP_CHECKSUM_OFFSET..] == checksum(self.packet).to_le_bytes()
     }
 
-    /// What the packet says. Of a first fragment (`is_whole` false) the last chunk may end behind what is there.
+    /// Parses the packet. In a first fragment (`is_whole` false) the last chunk may be truncated.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`]: there is no chunk, one does not fit, chunks stand together that must not, or a tag is zero
-    /// that must not be, or is not that must.
+    /// [`DropReason::Malformed`]: there is no chunk, one does not fit, a chunk must not share the packet, or a tag is
+    /// wrongly zero or non-zero.
     pub fn packet(&self, is_whole: bool) -> Result<SctpPacket, DropReason> {
         let tag = self.header.get(VERIFICATION_TAG_OFFSET..).and_then(|rest| rest.first_chunk());
         let mut packet =
@@ -155,7 +156,7 @@ impl<'a> SctpView<'a> {
     }
 }
 
-/// The CRC32c that belongs into the checksum field of `packet`, as if the field were zero; the field holds it with the low byte
+/// The CRC32c for the checksum field of `packet`, computed with a zero field; the field stores it with the low byte
 /// first (RFC 9260 appendix A).
 #[must_use]
 pub fn checksum(packet: &[u8]) -> u32 {
@@ -165,7 +166,7 @@ pub fn checksum(packet: &[u8]) -> u32 {
     !crc32c(crc, &packet[field.end..])
 }
 
-/// Puts the checksum into its field. False, and nothing changed, when `packet` is shorter than the common header.
+/// Stores the checksum in its field. Returns false, without changes, when `packet` is shorter than the common header.
 pub(super) fn fill_checksum(packet: &mut [u8]) -> bool {
     let checksum = checksum(packet).to_le_bytes();
     let field = packet.get_mut(SCTP_CHECKSUM_OFFSET..SCTP_HEADER_BYTES);
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_rfc() {
-        // The check value of CRC-32C (RFC 3720 appendix B.4 has others of it).
+        // The check value of CRC-32C (RFC 3720 appendix B.4 has others).
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         assert_eq!(!crc32c(!0, &[0; 32]), 0x8a91_36aa);
         assert_eq!(!crc32c(!0, &[0xff; 32]), 0x62a8_ab43);
@@ -262,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_at_a_time_come_to_what_bytes_one_by_one_do(bytes in prop::collection::vec(any::<u8>(), 0..70)) {
+        fn slicing_equals_the_bytewise_sum(bytes in prop::collection::vec(any::<u8>(), 0..70)) {
             let one_by_one = bytes.iter().fold(!0, |crc, byte| crc32c(crc, &[*byte]));
             prop_assert_eq!(crc32c(!0, &bytes), one_by_one);
         }
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_carries_is_read() {
+    fn the_chunks_of_a_packet_are_read() {
         let data: &[u8] = &[0, 3, 0, 17, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         let expected =
             SctpPacket { verification_tag: 9, chunks: chunk::COOKIE_ECHO | chunk::OTHER, ..SctpPacket::default() };

@@ -39,7 +39,7 @@ pub struct TcpView<'a> {
 }
 
 impl<'a> TcpView<'a> {
-    /// Views what an IP packet carries.
+    /// Views the payload of an IP packet.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: the data offset points into the header or behind the packet.
@@ -114,7 +114,7 @@ impl<'a> TcpView<'a> {
         self.payload
     }
 
-    /// What connection tracking wants to know.
+    /// The fields for connection tracking.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: an option does not fit.
@@ -122,8 +122,8 @@ impl<'a> TcpView<'a> {
     pub fn segment(&self) -> Result<TcpSegment, DropReason> {
         // Most segments carry no options, or timestamps alone in the form that RFC 7323 appendix A recommends.
         let has_timestamps_alone = self.options.len() == 12 && self.options.starts_with(&[1, 1, 8, 10]);
-        let told = if self.options.is_empty() || (has_timestamps_alone && self.flags() & tcp_flags::SYN == 0) {
-            Told { sack_end: self.acknowledgement(), ..Told::default() }
+        let options = if self.options.is_empty() || (has_timestamps_alone && self.flags() & tcp_flags::SYN == 0) {
+            OptionValues { sack_end: self.acknowledgement(), ..OptionValues::default() }
         } else {
             self.read_options()?
         };
@@ -133,36 +133,38 @@ impl<'a> TcpView<'a> {
             flags: self.flags(),
             window: self.window(),
             payload_bytes: self.payload.len() as u32,
-            window_scale: told.window_scale,
-            sack_permitted: told.sack_permitted,
-            sack_end: told.sack_end,
-            maximum_segment_bytes: told.maximum_segment_bytes,
+            window_scale: options.window_scale,
+            sack_permitted: options.sack_permitted,
+            sack_end: options.sack_end,
+            maximum_segment_bytes: options.maximum_segment_bytes,
         })
     }
 
     #[inline(never)]
-    fn read_options(&self) -> Result<Told, DropReason> {
+    fn read_options(&self) -> Result<OptionValues, DropReason> {
         let is_syn = self.flags() & tcp_flags::SYN != 0;
-        let mut told = Told { sack_end: self.acknowledgement(), ..Told::default() };
+        let mut options = OptionValues { sack_end: self.acknowledgement(), ..OptionValues::default() };
         for option in self.options() {
             let option = option?;
             match (option.kind, option.value) {
-                (option::SACK, blocks) => told.sack_end = highest_right_edge(told.sack_end, blocks),
+                (option::SACK, blocks) => options.sack_end = highest_right_edge(options.sack_end, blocks),
                 (option::MAXIMUM_SEGMENT, [high, low]) if is_syn => {
-                    told.maximum_segment_bytes = Some(u16::from_be_bytes([*high, *low]));
+                    options.maximum_segment_bytes = Some(u16::from_be_bytes([*high, *low]));
                 }
-                (option::WINDOW_SCALE, [shift]) if is_syn => told.window_scale = Some((*shift).min(WINDOW_SCALE_MAX)),
-                (option::SACK_PERMITTED, []) if is_syn => told.sack_permitted = true,
+                (option::WINDOW_SCALE, [shift]) if is_syn => {
+                    options.window_scale = Some((*shift).min(WINDOW_SCALE_MAX))
+                }
+                (option::SACK_PERMITTED, []) if is_syn => options.sack_permitted = true,
                 _ => {}
             }
         }
-        Ok(told)
+        Ok(options)
     }
 }
 
-/// What the options told.
+/// The values of the options.
 #[derive(Default)]
-struct Told {
+struct OptionValues {
     window_scale: Option<u8>,
     sack_permitted: bool,
     sack_end: u32,

@@ -15,17 +15,17 @@ pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Why a run of attributes cannot be read.
+/// Why a run of attributes cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TlvError {
-    /// An attribute claims more bytes than there are, or fewer than its own header.
-    #[error("an attribute's length does not fit the bytes that are there")]
+    /// An attribute states more bytes than available, or fewer than its header.
+    #[error("an attribute's length exceeds the available bytes")]
     Length,
-    /// A known attribute has a value of a size that it cannot have.
-    #[error("attribute {0} has a value of a wrong size")]
+    /// A known attribute has a value of wrong size.
+    #[error("attribute {0} has a value of wrong size")]
     ValueSize(u16),
-    /// A known attribute has a value that it cannot have.
-    #[error("attribute {0} has a value that it cannot have")]
+    /// A known attribute has an invalid value.
+    #[error("attribute {0} has an invalid value")]
     Value(u16),
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn attributes_come_back_in_order_with_padding_left_out() {
+    fn attributes_are_read_in_order_without_padding() {
         let mut bytes = Vec::new();
         put(&mut bytes, 7, &[1, 2, 3, 4, 5]);
         put(&mut bytes, 9, &[]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_does_not_fit_ends_the_reading_with_an_error() {
+    fn an_excessive_length_ends_reading_with_an_error() {
         for bytes in [&[0u8, 1, 0, 9, 1, 2, 3, 4][..], &[0, 1, 0, 3], &[0, 1, 0], &[0, 1, 0, 5, 9]] {
             let mut attributes = read(bytes);
             assert_eq!(attributes.next(), Some(Err(TlvError::Length)), "{bytes:?}");

@@ -15,7 +15,7 @@ pub struct UdpView<'a> {
 }
 
 impl<'a> UdpView<'a> {
-    /// Views what an IP packet carries.
+    /// Views the payload of an IP packet.
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: the length field is shorter than the header or longer than the packet.
@@ -27,11 +27,11 @@ impl<'a> UdpView<'a> {
         Ok(Self { header, datagram: datagram.ok_or(DropReason::Malformed)? })
     }
 
-    /// Views the first fragment of a datagram, or the part of one that an ICMP error quotes: the length field may be
-    /// longer than what is there.
+    /// Views the first fragment of a datagram, or the part that an ICMP error quotes: the length field may exceed the
+    /// available bytes.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`]: not even the header is there.
+    /// [`DropReason::Malformed`]: the header is incomplete.
     pub fn new_first_part(bytes: &'a [u8]) -> Result<Self, DropReason> {
         let header = bytes.first_chunk().ok_or(DropReason::Malformed)?;
         Ok(Self { header, datagram: bytes })
@@ -51,14 +51,14 @@ impl<'a> UdpView<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// The checksum field; zero means that there is none.
+    /// The checksum field; zero means "none".
     #[must_use]
     #[inline]
     pub const fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.header[6], self.header[7]])
     }
 
-    /// Header and payload, without what may follow within the IP packet.
+    /// Header and payload, without trailing bytes of the IP packet.
     #[must_use]
     #[inline]
     pub const fn datagram(&self) -> &'a [u8] {

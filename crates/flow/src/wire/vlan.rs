@@ -7,7 +7,7 @@ use crate::DropReason;
 /// Bytes that a tag adds to a frame.
 pub const VLAN_TAG_BYTES: usize = 4;
 
-/// A checked view of what follows the ether type of a tag: tag control information, then the next ether type.
+/// A checked view of the bytes behind the ether type of a tag: tag control information, then the next ether type.
 #[derive(Clone, Copy, Debug)]
 pub struct VlanView<'a> {
     tag: &'a [u8; VLAN_TAG_BYTES],
@@ -42,7 +42,7 @@ impl<'a> VlanView<'a> {
         self.tag[0] & 0x10 != 0
     }
 
-    /// What follows the tag.
+    /// The bytes behind the tag.
     #[must_use]
     pub const fn ether_type(&self) -> u16 {
         u16::from_be_bytes([self.tag[2], self.tag[3]])

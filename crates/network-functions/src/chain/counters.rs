@@ -2,23 +2,24 @@
 
 use alloc::vec::Vec;
 
-/// The counters of all functions of a chain, as one worker counts them.
+/// The counters of all functions of a chain, for one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainCounters {
     pub(super) values: Vec<u64>,
     pub(super) functions: Vec<FunctionCounters>,
 }
 
-/// What the chain counts of one of its functions.
+/// The chain's counters of one of its functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FunctionCounters {
-    /// Connections that it was asked about.
+    /// The number of connections for which it was called.
     pub connections: u64,
-    /// Those of them that it did not let begin.
+    /// Of those, the ones that it refused.
     pub connections_refused: u64,
-    /// Packets that it was handed; none where it handles none ([`HANDLES_PACKETS`](crate::function::NetworkFunction::HANDLES_PACKETS)).
+    /// Packets passed to it; none where it handles none
+    /// ([`HANDLES_PACKETS`](crate::function::NetworkFunction::HANDLES_PACKETS)).
     pub packets: u64,
-    /// Those of them that it did not forward.
+    /// Of those, the ones that it did not forward.
     pub packets_stopped: u64,
 }
 
@@ -29,7 +30,7 @@ impl ChainCounters {
         &self.values
     }
 
-    /// What was counted of each function, in chain order.
+    /// The counter values of each function, in chain order.
     #[must_use]
     pub fn functions(&self) -> &[FunctionCounters] {
         &self.functions

@@ -1,4 +1,4 @@
-//! Functions without their type: what the chain holds.
+//! Type-erased functions, as the chain stores them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,20 +9,20 @@ use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction, Verdict};
+use crate::function::{CloseReason, Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 
-/// What a function, or the chain, made of a packet.
+/// The result of a function, or of the chain, for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Processed {
-    /// The first verdict that was not to forward, or [`Verdict::Forward`].
+    /// The first verdict other than [`Verdict::Forward`], or that one.
     pub verdict: Verdict,
-    /// A function wrote something new into its state, or expects a connection: the backups must be told.
+    /// Whether a function changed its state or expects a connection: the change must be replicated.
     pub states_changed: bool,
 }
 
-/// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
-/// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
+/// A [`NetworkFunction`] that receives its state as bytes, with exactly the size and alignment of its [`StateLayout`].
+/// Any other bytes are a defect of the caller and panic.
 pub(super) trait ErasedFunction: Send + Sync {
     fn name(&self) -> &'static str;
     fn counter_names(&self) -> Vec<String>;
@@ -42,7 +42,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     ) -> Processed;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome;
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
     fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()>;
@@ -52,7 +52,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
 }
 
-/// Gives a function its erased face. A type of its own, so that the two traits' methods cannot be confused.
+/// Wraps a function as an erased one. A separate type, so that the two traits' methods cannot be confused.
 pub(super) struct Erased<F>(pub(super) F);
 
 const STATE_FITS: &str = "the chain hands every function the bytes that it laid out for it";
@@ -115,7 +115,8 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
             return Processed { verdict, states_changed: false };
         }
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
-        // Compared here, where the function is known: for one that only reads its state the compiler drops it all.
+        // Compared here, where the type is known: for a function that only reads its state the compiler removes the
+        // comparison.
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
         Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
@@ -129,7 +130,7 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.as_sent(&read(state), segment, direction);
     }
 
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         self.0.reevaluate(state, outgoing)
     }

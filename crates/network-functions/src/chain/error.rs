@@ -1,17 +1,17 @@
-//! Why functions do not make a chain.
+//! Errors of building a chain.
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 
 use super::layout::STATE_ALIGN_BYTES_MAX;
 
-/// Functions in a chain, at most.
+/// The maximum number of functions in a chain.
 pub const CHAIN_FUNCTIONS_MAX: usize = 16;
 
-/// Why a chain cannot be built from the functions it was given: a mistake in the configuration, or in a function.
+/// Why a chain cannot be built: a mistake in the configuration, or in a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChainError {
     /// More than [`CHAIN_FUNCTIONS_MAX`].
-    #[error("the chain has {0} functions, {CHAIN_FUNCTIONS_MAX} are allowed: take some out")]
+    #[error("the chain has {0} functions, {CHAIN_FUNCTIONS_MAX} are allowed: remove some")]
     TooManyFunctions(usize),
     /// The states do not fit the record.
     #[error(
@@ -24,18 +24,18 @@ pub enum ChainError {
         /// Where its state would end.
         end_bytes: usize,
     },
-    /// A function that joins a chain which has connections already, and whose state they cannot have.
+    /// A function joins a chain with existing connections, which cannot get its initial state.
     #[error(
-        "`{0}` cannot join a running chain: the connections that it has lack its state, and an empty one is not its default"
+        "`{0}` cannot join a running chain: its connections lack the function's state, and an empty one is not its default"
     )]
     CannotJoin(&'static str),
     /// A state is aligned more strictly than the record.
-    #[error("the state of `{0}` asks for an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
+    #[error("the state of `{0}` requires an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
     StateAlignment(&'static str),
-    /// Two functions have one name, and so would their counters.
-    #[error("`{0}` is in the chain twice: take one out")]
+    /// Two functions have the same name, and so would their counters.
+    #[error("`{0}` is in the chain twice: remove one")]
     DuplicateName(&'static str),
-    /// Two functions' states travel under one attribute and could not be told apart.
+    /// Two functions encode their states under one attribute, which would be ambiguous.
     #[error(
         "`{first}` and `{second}` both send their state as attribute {attribute}: give one of them a number of its own"
     )]

@@ -1,4 +1,4 @@
-//! Where each function's state lies in a connection's record.
+//! The positions of the functions' states in a connection's record.
 
 use core::mem::{align_of, offset_of};
 use core::ops::Range;
@@ -6,7 +6,7 @@ use core::ops::Range;
 use flow::Connection;
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 
-/// The strictest alignment that a function's state may ask for.
+/// The strictest permitted alignment of a function's state.
 pub const STATE_ALIGN_BYTES_MAX: usize = 16;
 
 const _: () = assert!(
@@ -23,12 +23,12 @@ pub(super) struct StateLayout {
     pub(super) align_bytes: usize,
 }
 
-/// Why a state cannot be placed.
+/// Why a state does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Misfit {
     /// It would end here, behind [`FUNCTION_STATE_BYTES_MAX`].
     Size { end_bytes: usize },
-    /// It asks for more than [`STATE_ALIGN_BYTES_MAX`].
+    /// Its alignment exceeds [`STATE_ALIGN_BYTES_MAX`].
     Alignment,
 }
 

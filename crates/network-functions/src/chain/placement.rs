@@ -1,4 +1,4 @@
-//! Where the states of a chain's functions lie in records, those of earlier chains included.
+//! The positions in records of the states of a chain's functions, including those of earlier chains.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,13 +9,14 @@ use super::erased::ErasedFunction;
 use super::error::ChainError;
 use super::layout::{Misfit, place};
 
-/// Where the states of a chain, and of those before it, lie in records.
+/// The positions in records of the states of a chain, and of those before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainLayout {
     placed: Vec<Placed>,
     /// Every state at its default.
     defaults: [u8; FUNCTION_STATE_BYTES_MAX],
-    /// The first chain's functions find records that [`Chain::init`](super::Chain::init) has filled for them; later ones find what is there.
+    /// Whether a chain is running. Functions of the first chain find records initialised by
+    /// [`Chain::init`](super::Chain::init); later ones find existing records.
     is_in_use: bool,
 }
 
@@ -38,7 +39,7 @@ impl ChainLayout {
         self.defaults
     }
 
-    /// Where the function's state lies, from now on if it had no place yet.
+    /// The position of the function's state, assigned if it had none.
     pub(super) fn place(&mut self, function: &dyn ErasedFunction) -> Result<Range<usize>, ChainError> {
         let (name, attribute) = (function.name(), function.attribute());
         let layout = function.layout();

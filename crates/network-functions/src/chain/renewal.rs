@@ -1,8 +1,8 @@
-//! A chain in place of another, whose connections go on.
+//! Replacing a chain while connections continue.
 //!
-//! Records are not touched when the chain changes: a million of them would take longer than peers wait for a sign of
-//! life. Instead the new chain keeps every state where the old one had it, also the states of functions that are gone,
-//! which find it again if they come back.
+//! Replacing the chain does not touch records: a million of them would take longer than the peers' failure detection
+//! permits. Instead the new chain keeps the offset of every state, also of removed functions, which find their states
+//! if they are added again.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -11,22 +11,22 @@ use flow::Connection;
 
 use super::placement::ChainLayout;
 use super::{Chain, ChainCounters};
-use crate::function::Judgement;
+use crate::function::ReevaluationOutcome;
 
 impl Chain {
-    /// The layout within which a chain is to be built that takes this one's place ([`super::ChainBuilder::build_within`]).
+    /// The layout for building a chain that replaces this one ([`super::ChainBuilder::build_within`]).
     #[must_use]
     pub fn layout(&self) -> ChainLayout {
         self.layout.in_use()
     }
 
-    /// Whether this chain finds the states of `earlier` where that one left them.
+    /// Whether this chain has the states of `earlier` at the same positions.
     #[must_use]
     pub fn continues(&self, earlier: &Self) -> bool {
         self.layout.continues(&earlier.layout)
     }
 
-    /// Counters for this chain that go on from those of `earlier`, where both count under the same name.
+    /// Counters for this chain that continue those of `earlier` with the same names.
     #[must_use]
     pub fn continue_counters(&self, earlier: &Self, counters: &ChainCounters) -> ChainCounters {
         let before: BTreeMap<&str, u64> =
@@ -40,19 +40,19 @@ impl Chain {
         ChainCounters { values: values.collect(), functions: functions.collect() }
     }
 
-    /// Whether a connection that began under an earlier configuration may go on under this one: every function's
-    /// `reevaluate` in chain order, until one says no.
-    pub fn reevaluate(&self, connection: &mut Connection) -> Judgement {
+    /// Re-evaluates a connection that began under an earlier configuration: calls every function's `reevaluate` in
+    /// chain order, until one denies it.
+    pub fn reevaluate(&self, connection: &mut Connection) -> ReevaluationOutcome {
         let mut outgoing = connection.original;
         for link in &self.links {
             let state = &mut connection.functions[link.state.clone()];
-            if link.function.reevaluate(state, &outgoing) == Judgement::Ends {
-                return Judgement::Ends;
+            if link.function.reevaluate(state, &outgoing) == ReevaluationOutcome::Denied {
+                return ReevaluationOutcome::Denied;
             }
             if link.function.translates() {
                 outgoing = connection.reply.inverse();
             }
         }
-        Judgement::Stays
+        ReevaluationOutcome::Allowed
     }
 }

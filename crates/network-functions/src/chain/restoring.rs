@@ -1,4 +1,4 @@
-//! Connections made again from their tuples; see [`crate::restoration`].
+//! Restores connections from their tuples; see [`crate::restoration`].
 
 use alloc::vec::Vec;
 
@@ -8,11 +8,11 @@ use super::Chain;
 use crate::restoration::{CANDIDATES_MAX, ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
 
 impl Chain {
-    /// Whether every function's state follows from a connection's tuple, but for connections of which
-    /// [`Chain::is_restorable`] says otherwise.
+    /// Whether every function's state follows from a connection's tuple, except for connections that
+    /// [`Chain::is_restorable`] rejects.
     ///
     /// # Errors
-    /// The first function whose state does not, why not, and what to do.
+    /// The first function whose state does not follow, with the reason and the remedy.
     pub fn restorable(&self) -> Result<(), ChainUnrestorable> {
         let refusals = self.links.iter().filter_map(|link| {
             let why = link.function.restorable().err()?;
@@ -21,12 +21,13 @@ impl Chain {
         refusals.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// A connection as it would be had it begun with `original` now; `None` when a function would not let it begin (the
-    /// rules deny it, so that nothing that they deny passes by a filter's false hit) or its state is more than the tuple
-    /// says. `ingress` is where a packet of the original direction came in; `None` when only a reply has come, and then
-    /// nobody asks where the connection came in.
+    /// Computes the state of a connection as if it began with `original` now. `None` when a function would deny it, so
+    /// that a filter's false positive does not bypass the rules, or when a state does not follow from the tuple.
     ///
-    /// Nothing is counted or logged, and whether the reply tuple is taken is for the caller to look up.
+    /// `ingress` is the port of a packet in the original direction; `None` when only a reply has arrived, and then
+    /// ingress conditions are not evaluated.
+    ///
+    /// Nothing is counted or logged; the caller checks whether the reply tuple is in use.
     #[must_use]
     pub fn restore(&self, original: &Tuple, ingress: Option<PortId>) -> Option<Restored> {
         let mut restoring = Restoring::new(*original, ingress);
@@ -37,8 +38,8 @@ impl Chain {
         Some(Restored { reply: restoring.reply, functions })
     }
 
-    /// Whether [`Chain::restore`] makes `connection` again as it is, as far as its packets can tell. One for which it does
-    /// not must be told precisely to survive.
+    /// Whether [`Chain::restore`] reproduces `connection`, as far as its packets show. Other connections must be
+    /// replicated precisely to survive.
     #[must_use]
     pub fn is_restorable(&self, connection: &Connection) -> bool {
         let stays =
@@ -46,16 +47,15 @@ impl Chain {
         stays && self.restore(&connection.original, None).is_some_and(|restored| restored.reply == connection.reply)
     }
 
-    /// Adds to `originals` the tuples that a connection to which a packet with `reply` is an answer may have begun with, each
-    /// once: for each, [`Chain::restore`] gives this reply tuple. Without translation that is one, the inverse. Nothing is
-    /// added when there are more than [`ORIGINALS_MAX`], or more than [`CANDIDATES_MAX`] would have to be tried. Returns how many
-    /// tuples were made for that, which is what the call cost.
+    /// Appends to `originals` the distinct original tuples for which [`Chain::restore`] yields the reply tuple `reply`.
+    /// Without translation that is one, the inverse. Appends nothing when there are more than [`ORIGINALS_MAX`], or
+    /// more than [`CANDIDATES_MAX`] candidates. Returns the number of tuples tried, which is the cost of the call.
     pub fn originals_of(&self, reply: &Tuple, originals: &mut Vec<Tuple>) -> usize {
         let first = originals.len();
         originals.push(reply.inverse());
         let (mut next, mut is_distinct) = (Vec::new(), true);
         for link in self.links.iter().rev().filter(|link| link.function.translates()) {
-            // Each function names a tuple once for each that it is asked about.
+            // Each function returns a tuple once for each input tuple.
             is_distinct &= originals.len() - first == 1;
             for outgoing in originals.drain(first..) {
                 if next.len() <= CANDIDATES_MAX {

@@ -1,4 +1,4 @@
-//! What a chain promises to functions and to whoever runs it.
+//! The guarantees of a chain to functions and to its caller.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -49,7 +49,7 @@ impl<const ATTRIBUTE: u16> FlowState for Count<ATTRIBUTE> {
     }
 }
 
-/// Counts packets in its state and in counter 1 of 2, logs that it saw them, and says `verdict`.
+/// Counts packets in its state and in counter 1 of 2, logs each packet, and returns `verdict`.
 struct Witness<const ATTRIBUTE: u16> {
     name: &'static str,
     begins: Result<(), DropReason>,
@@ -88,7 +88,7 @@ impl<const ATTRIBUTE: u16> NetworkFunction for Witness<ATTRIBUTE> {
         state.0 += 1;
         context.count(1);
         let tuple = packet.headers.tuple;
-        assert!(context.tuples.is_used(&tuple), "no tuple is free any more");
+        assert!(context.tuples.is_used(&tuple), "every tuple is in use");
         context.log.push_with(|| LogEntry { function: self.name, message: String::new(), tuple });
         self.verdict
     }
@@ -113,11 +113,11 @@ fn three() -> ChainBuilder {
 }
 
 #[test]
-fn packets_pass_the_functions_in_order_and_answers_in_reverse_order() {
+fn packets_pass_the_functions_in_order_and_replies_in_reverse_order() {
     let mut gateway = Gateway::of(three().build().unwrap());
     let mut begun = gateway.begin(INSIDE, connection().original).unwrap();
     assert_eq!(seen(&mut gateway), ["first", "second", "third"]);
-    assert_eq!(begun.connection.reply.destination_port, 5003, "each function sees what those before it chose");
+    assert_eq!(begun.connection.reply.destination_port, 5003, "each function sees the choice of those before it");
     let (processed, _) = gateway.pass(&mut begun.connection, OUTSIDE, Direction::Reply);
     assert_eq!(processed, Processed { verdict: Verdict::Forward, states_changed: true });
     assert_eq!(seen(&mut gateway), ["third", "second", "first"]);
@@ -145,7 +145,7 @@ fn every_function_counts_in_its_own_counters() {
 }
 
 #[test]
-fn a_connection_that_any_function_refuses_is_left_as_it_was() {
+fn a_connection_refused_by_any_function_is_unchanged() {
     let refuses = Witness { begins: Err(DropReason::FirewallDenied), ..witness::<2>("second") };
     let chain = ChainBuilder::new().push(witness::<1>("first")).push(refuses).push(witness::<3>("third"));
     let mut gateway = Gateway::of(chain.build().unwrap());
@@ -160,7 +160,7 @@ fn a_connection_that_any_function_refuses_is_left_as_it_was() {
 }
 
 #[test]
-fn all_functions_hear_of_the_end_with_their_state() {
+fn all_functions_are_notified_of_the_end_with_their_state() {
     let (first, second) = (witness::<1>("first"), witness::<2>("second"));
     let closed = [first.closed.clone(), second.closed.clone()];
     let mut gateway = Gateway::of(ChainBuilder::new().push(first).push(second).build().unwrap());
@@ -170,7 +170,7 @@ fn all_functions_hear_of_the_end_with_their_state() {
 }
 
 #[test]
-fn an_empty_chain_forwards_everything_and_has_nothing_to_say() {
+fn an_empty_chain_forwards_everything() {
     let mut gateway = Gateway::of(ChainBuilder::new().build().unwrap());
     let begun = gateway.begin(INSIDE, connection().original).unwrap();
     assert_eq!(begun.outgoing, connection().original);
@@ -180,7 +180,7 @@ fn an_empty_chain_forwards_everything_and_has_nothing_to_say() {
 }
 
 #[test]
-fn a_chain_that_cannot_be_is_refused_with_the_function_named() {
+fn an_invalid_chain_is_refused_with_the_functions_name() {
     let error = |builder: ChainBuilder| builder.build().map(|_| ()).unwrap_err();
     assert_eq!(error(three().push(witness::<4>("second"))), ChainError::DuplicateName("second"));
     assert_eq!(
@@ -195,7 +195,7 @@ fn a_chain_that_cannot_be_is_refused_with_the_function_named() {
     assert_eq!(error(many), ChainError::TooManyFunctions(CHAIN_FUNCTIONS_MAX + 1));
 }
 
-/// A function whose state takes the whole record.
+/// A function whose state occupies the whole record.
 struct Large;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -255,7 +255,7 @@ fn encoded_after(chain: ChainBuilder, packets: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_state_at_its_default_is_not_sent_and_one_that_is_not_sent_is_at_its_default() {
+fn a_default_state_is_not_encoded_and_decodes_to_the_default() {
     assert!(encoded_after(three(), 0).is_empty());
     let chain = three().build().unwrap();
     let mut connection = connection();
@@ -265,7 +265,7 @@ fn a_state_at_its_default_is_not_sent_and_one_that_is_not_sent_is_at_its_default
 }
 
 #[test]
-fn nodes_with_other_chains_take_what_they_know_and_skip_the_rest() {
+fn nodes_with_other_chains_decode_known_states_and_skip_others() {
     let encoded = encoded_after(three(), 7);
     // Another order, one function less and one more: offsets differ, attributes do not.
     let other =
@@ -305,7 +305,7 @@ proptest! {
         let known = encoded_after(three(), packets);
         let mut encoded = Vec::new();
         tlv::put(&mut encoded, unknown_kind, &unknown_value);
-        // A later version of the first function knows more: an attribute within its own that this one does not know.
+        // A later version of the first function has an additional attribute, unknown to this one.
         for attribute in tlv::read(&known) {
             let (kind, value) = attribute.unwrap();
             let mut longer = value.to_vec();
@@ -327,34 +327,34 @@ proptest! {
     }
 }
 
-/// A firewall that lets nothing begin. Its attribute is that of the first witness, its name is not.
+/// A firewall that refuses every connection. Its attribute is that of the first witness, its name is not.
 fn closed() -> Firewall {
     Firewall::new(FirewallConfig::default()).unwrap()
 }
 
 #[test]
-fn a_chain_that_takes_the_place_of_another_finds_the_states_where_they_were() {
+fn a_replacing_chain_finds_the_states_at_their_positions() {
     let first = three().build().unwrap();
     let mut connection = connection();
     first.decode_states(&mut connection, &encoded_after(three(), 5)).unwrap();
     let states = connection.functions;
 
-    // The first is gone, a firewall has come, and the order is another.
+    // The first was removed, a firewall was added, and the order is another.
     let renewed = ChainBuilder::new().push(witness::<3>("third")).push(witness::<7>("second"));
     assert_eq!(renewed.build_within(first.layout()).err(), Some(ChainError::CannotJoin("second")), "it is another");
     let renewed = ChainBuilder::new().push(witness::<3>("third")).push(closed()).push(witness::<2>("second"));
     let renewed = renewed.build_within(first.layout()).unwrap();
     assert!(renewed.continues(&first));
-    assert!(!first.continues(&renewed), "it knows nothing of the firewall");
+    assert!(!first.continues(&renewed), "it has no state of the firewall");
     let mut encoded = Vec::new();
     renewed.encode_states(&connection, &mut encoded);
     let mut decoded = connection;
     decoded.functions = [0xff; FUNCTION_STATE_BYTES_MAX];
     renewed.decode_states(&mut decoded, &encoded).unwrap();
-    assert_eq!(decoded.functions[..4], 100u32.to_ne_bytes(), "should the first come back, it finds its default");
+    assert_eq!(decoded.functions[..4], 100u32.to_ne_bytes(), "if the first is added again, it finds its default");
     assert_eq!(decoded.functions[4..12], states[4..12], "the states of the second and the third");
 
-    // The first comes back and finds its state.
+    // The first is added again and finds its state.
     let back = three().build_within(renewed.layout()).unwrap();
     let (mut then, mut now) = (Vec::new(), Vec::new());
     first.encode_states(&connection, &mut then);
@@ -370,7 +370,7 @@ fn a_chain_of_another_layout_does_not_continue() {
 }
 
 #[test]
-fn counters_go_on_under_their_names() {
+fn counters_continue_by_name() {
     let first = three().build().unwrap();
     let functions = [1, 2, 3].map(|packets| FunctionCounters { packets, ..FunctionCounters::default() });
     let counters = ChainCounters { values: vec![1, 2, 3, 4, 5, 6], functions: functions.to_vec() };

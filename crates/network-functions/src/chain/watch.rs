@@ -1,30 +1,30 @@
-//! Looking on while a chain works.
+//! Observation of a chain's calls.
 
 use flow::wire::Packet;
 use flow::{DropReason, Tuple};
 
 use crate::function::{Context, Verdict};
 
-/// What a function made of a connection or a packet.
+/// A function's result for a connection or a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallOutcome {
     /// A connection began, or was refused.
     Began(Result<(), DropReason>),
-    /// A packet passed through.
+    /// A packet was processed.
     Handled(Verdict),
 }
 
 /// One call of a function.
 pub struct Call<'c, 'x> {
-    /// The function's place in the chain, from 0.
+    /// The function's index in the chain, from 0.
     pub function: usize,
-    /// What it said.
+    /// The result of the call.
     pub outcome: CallOutcome,
     pub(super) context: &'c Context<'x>,
 }
 
 impl Call<'_, '_> {
-    /// The tuple of the connection's packets in the original direction behind this function, as far as it is decided.
+    /// The tuple of the connection's packets in the original direction behind this function, as far as decided.
     #[must_use]
     pub const fn outgoing(&self) -> Tuple {
         self.context.outgoing()
@@ -37,7 +37,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// Somebody who looks on while the functions of a chain are called. Those that have no part in a packet are not called.
+/// An observer of the calls to a chain's functions. Functions that do not process a packet are not called.
 pub trait Watch {
     /// A function is about to be called; these are its counters.
     fn before_call(&mut self, counters: &[u64]);
@@ -46,7 +46,7 @@ pub trait Watch {
     fn after_call(&mut self, call: &Call<'_, '_>, packet: &Packet<'_, '_>);
 }
 
-/// Nobody looks on. Costs nothing.
+/// The absence of an observer. It costs nothing.
 pub struct Unwatched;
 
 impl Watch for Unwatched {

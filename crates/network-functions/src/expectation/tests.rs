@@ -1,4 +1,4 @@
-//! What the table of expectations promises.
+//! The guarantees of the table of expectations.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
@@ -45,7 +45,7 @@ fn an_expected_connection_may_come_from_any_port_but_not_from_another_address() 
 }
 
 #[test]
-fn wildcards_and_ports_are_kept_to() {
+fn wildcards_and_ports_are_respected() {
     let (mut expectations, now) = (Expectations::default(), Instant::ZERO);
     let mut from_anywhere = expectation(5000);
     from_anywhere.tuple.source = ANY_ADDRESS;
@@ -56,7 +56,7 @@ fn wildcards_and_ports_are_kept_to() {
 }
 
 #[test]
-fn an_expectation_is_used_up_by_its_connection_unless_it_is_permanent() {
+fn an_expectation_is_removed_by_its_connection_unless_permanent() {
     let (mut expectations, now) = (Expectations::default(), Instant::ZERO);
     let packet = first_packet("198.51.100.1:20", 5000);
     expectations.expect(now, &master(4000), expectation(5000)).unwrap();
@@ -71,7 +71,7 @@ fn an_expectation_is_used_up_by_its_connection_unless_it_is_permanent() {
 }
 
 #[test]
-fn an_expectation_ends_with_its_time_and_with_its_master() {
+fn an_expectation_ends_on_timeout_and_with_its_master() {
     let (mut expectations, packet) = (Expectations::default(), first_packet("198.51.100.1:20", 5000));
     expectations.expect(Instant::ZERO, &master(4000), expectation(5000)).unwrap();
     assert!(expectations.find(Instant::from_millis(999), &packet).is_some());
@@ -84,7 +84,7 @@ fn an_expectation_ends_with_its_time_and_with_its_master() {
 }
 
 #[test]
-fn nobody_takes_anothers_expectation_away() {
+fn an_expectation_of_another_master_is_not_replaced() {
     let (mut expectations, now) = (Expectations::default(), Instant::ZERO);
     expectations.expect(now, &master(4000), expectation(5000)).unwrap();
     assert_eq!(expectations.expect(now, &master(4001), expectation(5000)), Err(Refusal::Clash));
@@ -92,11 +92,11 @@ fn nobody_takes_anothers_expectation_away() {
     assert_eq!(expectations.len(), 1);
     let later = Instant::from_millis(1000);
     let renewed = Expectation { expires_at: Instant::from_millis(2000), ..expectation(5000) };
-    expectations.expect(later, &master(4001), renewed).expect("the other's time is over");
+    expectations.expect(later, &master(4001), renewed).expect("the other has expired");
 }
 
 #[test]
-fn a_master_that_expects_too_much_loses_its_oldest() {
+fn a_master_over_its_limit_loses_its_oldest_expectation() {
     let (mut expectations, now) = (Expectations::default(), Instant::ZERO);
     for port in 5000..5006 {
         expectations.expect(now, &master(4000), expectation(port)).unwrap();
@@ -110,7 +110,7 @@ fn a_master_that_expects_too_much_loses_its_oldest() {
 }
 
 #[test]
-fn a_full_table_refuses_until_the_time_of_some_is_over() {
+fn a_full_table_refuses_until_some_expire() {
     let (mut expectations, now) = (Expectations::default(), Instant::ZERO);
     for port in 0..EXPECTATIONS_MAX as u16 {
         expectations.expect(now, &master(port), expectation(10_000 + port)).unwrap();
@@ -123,7 +123,7 @@ fn a_full_table_refuses_until_the_time_of_some_is_over() {
 
 proptest! {
     #[test]
-    fn what_is_expected_comes_back_on_another_node(
+    fn expectations_are_replicated_to_another_node(
         ports in prop::collection::btree_set(1u16.., 0..5), is_ipv6: bool, is_permanent: bool, any_source: bool,
     ) {
         let now = Instant::from_millis(7);
@@ -144,20 +144,20 @@ proptest! {
         expectations.encode(now, &master, &mut attributes);
         let mut elsewhere = Expectations::default();
         elsewhere.replace(now, &master, &decode(now, &attributes).unwrap());
-        let told: Vec<_> = elsewhere.of(&master).copied().collect();
-        prop_assert_eq!(told, expectations.of(&master).copied().collect::<Vec<_>>());
+        let replicated: Vec<_> = elsewhere.of(&master).copied().collect();
+        prop_assert_eq!(replicated, expectations.of(&master).copied().collect::<Vec<_>>());
         elsewhere.replace(now, &master, &[]);
         prop_assert!(elsewhere.is_empty());
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let read = decode(Instant::ZERO, &bytes);
         prop_assert!(read.is_err() || read.is_ok_and(|expected| expected.len() <= EXPECTATIONS_PER_MASTER_MAX));
     }
 }
 
-/// A firewall without rules and NAT without rules: nothing passes or is translated but what is expected.
+/// A firewall and NAT without rules: only expected connections pass or are translated.
 fn closed_gateway(related: Related) -> Gateway {
     let firewall = Firewall::new(FirewallConfig { related, ..FirewallConfig::default() }).unwrap();
     let nat = Nat::new(NatConfig {
@@ -172,7 +172,7 @@ fn closed_gateway(related: Related) -> Gateway {
 }
 
 #[test]
-fn an_expected_connection_passes_the_firewall_and_is_translated_as_it_was_announced() {
+fn an_expected_connection_passes_the_firewall_and_is_translated_as_announced() {
     let mut gateway = closed_gateway(Related::Accept);
     gateway.expectations.expect(Instant::ZERO, &master(4000), expectation(5000)).unwrap();
     let incoming = first_packet("198.51.100.1:20", 5000);
@@ -184,14 +184,14 @@ fn an_expected_connection_passes_the_firewall_and_is_translated_as_it_was_announ
 }
 
 #[test]
-fn an_operator_may_have_expected_connections_judged_by_the_rules() {
+fn the_operator_may_apply_the_rules_to_expected_connections() {
     let mut gateway = closed_gateway(Related::Rules);
     gateway.expectations.expect(Instant::ZERO, &master(4000), expectation(5000)).unwrap();
     assert_eq!(gateway.begin(OUTSIDE, first_packet("198.51.100.1:20", 5000)).err(), Some(DropReason::FirewallDenied));
 }
 
 #[test]
-fn an_expected_connection_gets_another_source_port_when_its_own_is_taken() {
+fn an_expected_connection_gets_another_source_port_when_its_own_is_in_use() {
     let mut gateway = closed_gateway(Related::Accept);
     let mut translated = expectation(5000);
     translated.outgoing.source = tcp("203.0.113.7:1", "203.0.113.7:1").source;

@@ -1,4 +1,4 @@
-//! Expectations as attributes, in the message about their master.
+//! Expectations as attributes, in the update of their master.
 //!
 //! | type | value |
 //! |---|---|
@@ -15,9 +15,9 @@ use super::{ANY_ADDRESS, EXPECTATIONS_PER_MASTER_MAX, Expectation};
 const EXPECTED_V4: u16 = 1;
 const EXPECTED_V6: u16 = 2;
 const PERMANENT: u8 = 1;
-/// What stands behind the addresses.
+/// The fields behind the addresses.
 const TAIL_BYTES: usize = 16;
-/// `::ffff:0:0/96`, in which IPv4 addresses lie (RFC 4291, section 2.5.5.2).
+/// `::ffff:0:0/96`, the prefix of IPv4 addresses (RFC 4291, section 2.5.5.2).
 const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 pub(super) fn encode(now: Instant, expectation: &Expectation, out: &mut Vec<u8>) {
@@ -37,8 +37,8 @@ pub(super) fn encode(now: Instant, expectation: &Expectation, out: &mut Vec<u8>)
     tlv::put(out, kind, &value);
 }
 
-/// Reads what [`super::Expectations::encode`] wrote, perhaps in another version of the program: at most
-/// [`EXPECTATIONS_PER_MASTER_MAX`], further ones are left out.
+/// Decodes the output of [`super::Expectations::encode`], possibly of another program version: at most
+/// [`EXPECTATIONS_PER_MASTER_MAX`], further ones are ignored.
 ///
 /// # Errors
 /// The attributes are malformed.
@@ -87,7 +87,7 @@ fn decode_one(now: Instant, version: u8, value: &[u8]) -> Option<Expectation> {
     })
 }
 
-/// An address as tuples hold it. IPv4's zero stands for any address.
+/// An address in the form of tuples. IPv4's zero means any address.
 fn whole_address(version: u8, part: &[u8]) -> [u8; 16] {
     let mut address = ANY_ADDRESS;
     if version == 4 && part.iter().any(|byte| *byte != 0) {

@@ -1,21 +1,21 @@
-//! Firewall rules as an operator writes them.
+//! Firewall rules in the operator's form.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::rule_set::Conditions;
 
-/// What becomes of a connection that a rule matches.
+/// The action on a matching connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// It may begin.
     Accept,
-    /// Its first packet is dropped without an answer.
+    /// Its first packet is dropped silently.
     Drop,
 }
 
 impl Action {
-    /// The action as rules and log entries write it.
+    /// The action's name in rules and log entries.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -28,23 +28,23 @@ impl Action {
 /// One rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// What the operator calls it; for log entries and displays.
+    /// The operator's name, for log entries and displays.
     pub name: String,
-    /// Which connections it is for.
+    /// The conditions.
     pub conditions: Conditions,
-    /// What becomes of them.
+    /// The action.
     pub action: Action,
-    /// Each of them is worth a log entry.
+    /// Whether each match is logged.
     pub log: bool,
 }
 
-/// What becomes of a connection that was expected (see [`crate::expectation`]).
+/// The treatment of expected connections (see [`crate::expectation`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Related {
-    /// It may begin: the connection that announced it was let in.
+    /// It is permitted, as its master connection was.
     #[default]
     Accept,
-    /// The rules decide on it as on any other.
+    /// The rules apply as to any other.
     Rules,
 }
 
@@ -53,11 +53,11 @@ pub enum Related {
 pub struct FirewallConfig {
     /// The rules; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// Connections that no rule matches are worth a log entry.
+    /// Whether unmatched connections are logged.
     pub log_default: bool,
-    /// Tells this configuration from others that rule numbers in replicated states may refer to. Nodes with the same
-    /// rules have the same number here, and it changes whenever the rules do.
+    /// Identifies the configuration that rule numbers in replicated states refer to. Nodes with the same rules have the
+    /// same number here, and it changes whenever the rules do.
     pub generation: u16,
-    /// What becomes of connections that were expected.
+    /// The treatment of expected connections.
     pub related: Related,
 }

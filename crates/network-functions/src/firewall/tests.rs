@@ -22,7 +22,7 @@ fn firewall(rules: Vec<Rule>) -> Firewall {
     Firewall::new(FirewallConfig { rules, generation: 7, ..FirewallConfig::default() }).expect("the rules make sense")
 }
 
-/// A small office: inside may go anywhere but to one bad network; outside may reach the web server and ping.
+/// A small office: the inside may reach all but one bad network; the outside may reach the web server and ping.
 fn office() -> Gateway {
     let ping = |protocol, kind| Conditions {
         protocols: vec![protocol],
@@ -62,7 +62,7 @@ fn admitted(gateway: &mut Gateway, ingress: flow::PortId, tuple: Tuple) -> bool 
 }
 
 #[test]
-fn the_first_rule_that_matches_decides_and_what_none_matches_is_dropped() {
+fn the_first_matching_rule_decides_and_unmatched_packets_are_dropped() {
     let mut office = office();
     for (ingress, tuple, expected) in [
         (INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22"), true),
@@ -93,13 +93,13 @@ fn the_first_rule_that_matches_decides_and_what_none_matches_is_dropped() {
 }
 
 #[test]
-fn a_firewall_without_rules_lets_nothing_begin() {
+fn a_firewall_without_rules_refuses_every_connection() {
     let mut gateway = Gateway::with(firewall(Vec::new()));
     assert!(!admitted(&mut gateway, INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")));
 }
 
 #[test]
-fn established_connections_pass_in_both_directions_even_where_their_rule_is_unknown() {
+fn established_connections_pass_in_both_directions_even_if_their_rule_is_unknown() {
     let mut office = office();
     let begun = office.begin(INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")).unwrap();
     let mut encoded = Vec::new();
@@ -115,7 +115,7 @@ fn established_connections_pass_in_both_directions_even_where_their_rule_is_unkn
 }
 
 #[test]
-fn a_rule_is_named_only_under_the_rules_that_it_belongs_to() {
+fn a_rule_is_named_only_in_its_own_generation() {
     let anything = || vec![rule("anything", Action::Accept, Conditions::default())];
     let state = FirewallState { rule_number: 1, generation: 7, ingress_number: 1 };
     assert_eq!(firewall(anything()).rule_name(&state), Some("anything"));
@@ -124,7 +124,7 @@ fn a_rule_is_named_only_under_the_rules_that_it_belongs_to() {
     assert_eq!(firewall(anything()).rule_name(&FirewallState::default()), None);
 }
 
-/// Connections of every kind that the office's rules know.
+/// Connections of every kind in the office's rules.
 fn allowed() -> [(flow::PortId, Tuple); 5] {
     [
         (INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")),
@@ -136,16 +136,16 @@ fn allowed() -> [(flow::PortId, Tuple); 5] {
 }
 
 #[test]
-fn under_the_same_rules_every_connection_that_they_let_in_stays() {
+fn under_the_same_rules_every_permitted_connection_stays() {
     let mut office = office();
     for (ingress, tuple) in allowed() {
         let mut connection = office.begin(ingress, tuple).unwrap().connection;
-        assert_eq!(office.chain.reevaluate(&mut connection), Judgement::Stays, "{tuple:?}");
+        assert_eq!(office.chain.reevaluate(&mut connection), ReevaluationOutcome::Allowed, "{tuple:?}");
     }
 }
 
 #[test]
-fn new_rules_end_what_they_would_not_let_in_and_become_those_of_the_rest() {
+fn reevaluation_ends_denied_connections_and_updates_the_rules_of_others() {
     let mut office = office();
     let inside_out = Conditions { ingress: vec![INSIDE], ..Conditions::default() };
     let newer = FirewallConfig {
@@ -157,32 +157,32 @@ fn new_rules_end_what_they_would_not_let_in_and_become_those_of_the_rest() {
     for (ingress, tuple) in allowed() {
         let connection = office.begin(ingress, tuple).unwrap().connection;
         let mut state = FirewallState::read_from_bytes(&connection.functions[..6]).unwrap();
-        let expected = if ingress == INSIDE { Judgement::Stays } else { Judgement::Ends };
+        let expected = if ingress == INSIDE { ReevaluationOutcome::Allowed } else { ReevaluationOutcome::Denied };
         assert_eq!(newer.reevaluate(&mut state, &tuple), expected, "{tuple:?}");
-        assert_eq!(newer.rule_name(&state).is_some(), expected == Judgement::Stays);
+        assert_eq!(newer.rule_name(&state).is_some(), expected == ReevaluationOutcome::Allowed);
     }
 }
 
 #[test]
-fn a_connection_that_no_rule_let_in_is_not_judged() {
+fn a_connection_without_rule_is_not_reevaluated() {
     let closed = firewall(Vec::new());
     let tuple = tcp("10.0.0.1:5000", "198.51.100.1:22");
     let known = FirewallState { rule_number: 1, generation: 3, ingress_number: 1 };
-    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple), Judgement::Ends);
+    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple), ReevaluationOutcome::Denied);
     for unknown in [FirewallState { rule_number: 0, ..known }, FirewallState { ingress_number: 0, ..known }] {
-        assert_eq!(closed.reevaluate(&mut unknown.clone(), &tuple), Judgement::Stays, "{unknown:?}");
+        assert_eq!(closed.reevaluate(&mut unknown.clone(), &tuple), ReevaluationOutcome::Allowed, "{unknown:?}");
     }
 }
 
 #[test]
-fn an_announced_connection_is_judged_only_where_announced_connections_need_a_rule() {
+fn an_expected_connection_is_reevaluated_only_if_it_needs_a_rule() {
     let tuple = tcp("198.51.100.1:20", "10.0.0.1:5000");
     let announced = FirewallState { ingress_number: 2, ..FirewallState::default() };
     let from = |ingress| Conditions { ingress: vec![ingress], ..Conditions::default() };
     for (related, ingress, expected) in [
-        (Related::Accept, INSIDE, Judgement::Stays),
-        (Related::Rules, INSIDE, Judgement::Ends),
-        (Related::Rules, OUTSIDE, Judgement::Stays),
+        (Related::Accept, INSIDE, ReevaluationOutcome::Allowed),
+        (Related::Rules, INSIDE, ReevaluationOutcome::Denied),
+        (Related::Rules, OUTSIDE, ReevaluationOutcome::Allowed),
     ] {
         let rules = vec![rule("one way", Action::Accept, from(ingress))];
         let firewall = Firewall::new(FirewallConfig { rules, related, ..FirewallConfig::default() }).unwrap();
@@ -191,13 +191,13 @@ fn an_announced_connection_is_judged_only_where_announced_connections_need_a_rul
 }
 
 #[test]
-fn a_counter_says_which_rule_it_is_of() {
+fn a_counter_identifies_its_rule() {
     assert_eq!(rule_of_counter(&rule_counter_name(Action::Accept, "a/b")), Some(("accept", "a/b")));
     assert_eq!(rule_of_counter(DEFAULT_COUNTER_NAME), None);
 }
 
 #[test]
-fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
+fn matches_of_logged_rules_are_logged_until_the_log_is_full() {
     let config = FirewallConfig {
         rules: vec![Rule {
             log: true,
@@ -224,7 +224,7 @@ fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
 }
 
 #[test]
-fn a_rule_that_matches_all_the_time_leaves_room_for_the_entries_of_others() {
+fn a_rule_that_matches_constantly_does_not_suppress_entries_of_others() {
     let config = FirewallConfig {
         rules: vec![Rule {
             log: true,
@@ -244,32 +244,32 @@ fn a_rule_that_matches_all_the_time_leaves_room_for_the_entries_of_others() {
     assert_eq!(gateway.log.dropped_entries(), 990);
 
     gateway.log.push_summaries(Instant::from_millis(999));
-    assert_eq!(gateway.log.drain().len(), 0, "it is not time yet");
+    assert_eq!(gateway.log.drain().len(), 0, "it is not due yet");
     gateway.log.push_summaries(Instant::from_millis(1000));
     let entries: Vec<LogEntry> = gateway.log.drain().collect();
     let message = "990 more by rule default not logged".to_string();
     assert_eq!(entries, [LogEntry { function: NAME, message, tuple: refused }]);
     gateway.log.push_summaries(Instant::from_millis(9000));
-    assert_eq!(gateway.log.drain().len(), 0, "it is said once");
+    assert_eq!(gateway.log.drain().len(), 0, "it is reported once");
 }
 
 #[test]
-fn sources_beyond_the_most_are_counted_for_when_others_have_been_quiet() {
+fn sources_beyond_the_limit_are_admitted_when_others_are_idle() {
     let (mut log, tuple) = (Log::default(), udp("10.0.0.1:5000", "198.51.100.1:53"));
     log.set_limit(Some(1));
-    let mut say = |at_ms: u64, name: &str| {
+    let mut push = |at_ms: u64, name: &str| {
         log.push_limited(Instant::from_millis(at_ms), LogSource { function: NAME, name }, tuple, String::new);
         log.drain().len()
     };
     for index in 0..SOURCES_MAX {
-        assert_eq!(say(1000, &format!("rule-{index}")), 1);
+        assert_eq!(push(1000, &format!("rule-{index}")), 1);
     }
-    assert_eq!(say(1000, "one-more"), 0);
-    assert_eq!(say(2001, "one-more"), 1);
+    assert_eq!(push(1000, "one-more"), 0);
+    assert_eq!(push(2001, "one-more"), 1);
 }
 
 #[test]
-fn an_attribute_of_a_wrong_size_is_refused() {
+fn an_attribute_of_wrong_size_is_refused() {
     let mut attributes = Vec::new();
     tlv::put(&mut attributes, attribute::RULE, &[1, 2, 3]);
     assert_eq!(FirewallState::decode(&attributes), Err(TlvError::ValueSize(attribute::RULE)));
@@ -277,7 +277,7 @@ fn an_attribute_of_a_wrong_size_is_refused() {
 
 proptest! {
     #[test]
-    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16, ingress_number: u16) {
+    fn encoded_states_decode_to_the_same_states(rule_number: u16, generation: u16, ingress_number: u16) {
         let state = FirewallState { rule_number, generation, ingress_number };
         let mut encoded = Vec::new();
         state.encode(&mut encoded);

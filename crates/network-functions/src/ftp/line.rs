@@ -1,4 +1,4 @@
-//! Lines of an FTP control connection: which of them announce a data connection, and how the announcement is written.
+//! Lines of an FTP control connection: parsing and writing of announcements.
 //!
 //! | line | sender | announces | source |
 //! |---|---|---|---|
@@ -13,14 +13,14 @@ use core::ops::Range;
 
 use arrayvec::ArrayString;
 
-/// The longest line that can announce something, in bytes with its end: what is longer is none of the lines above.
+/// The maximum length of an announcing line, in bytes with its end: longer lines are ignored.
 pub(super) const LINE_BYTES_MAX: usize = 127;
 /// The longest announcement in bytes: an `EPRT` argument with an IPv6 address.
 pub(super) const TEXT_BYTES_MAX: usize = 56;
 
 const CODE_BYTES: usize = 3;
 
-/// How an announcement is written.
+/// The form of an announcement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// Six numbers with commas between them.
@@ -31,14 +31,14 @@ pub(super) enum Form {
     PortAlone,
 }
 
-/// An end point that a line announces.
+/// An announced end point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) form: Form,
     /// `None`: that of the control connection.
     pub(super) address: Option<IpAddr>,
     pub(super) port: u16,
-    /// Where it stands in the line.
+    /// Its position in the line.
     pub(super) place: Range<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Announcement {
     }
 }
 
-/// What a client says.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// `PORT` or `EPRT`.
@@ -75,18 +75,18 @@ pub(super) enum Command {
     Other,
 }
 
-/// What a server says.
+/// A reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// The first line of a reply of several (RFC 959 section 4.2).
+    /// The first line of a multi-line reply (RFC 959 section 4.2).
     Begins(u16),
     /// The last or only line of a reply.
     Ends(u16, Option<Announcement>),
-    /// No line of a reply's own, or one in the middle of a reply of several.
+    /// A line in the middle of a multi-line reply, or no reply.
     Other,
 }
 
-/// Reads a line of the client, its end included.
+/// Parses a line of the client, its end included.
 pub(super) fn command(line: &[u8]) -> Command {
     if line.len() > LINE_BYTES_MAX {
         return Command::Other;
@@ -101,7 +101,7 @@ pub(super) fn command(line: &[u8]) -> Command {
     announcement.map_or(Command::Other, Command::Announces)
 }
 
-/// Reads a line of the server, its end included. `within`: the code of the reply of several lines that it is part of.
+/// Parses a line of the server, its end included. `within`: the code of the multi-line reply that it is part of.
 pub(super) fn reply(line: &[u8], within: Option<u16>) -> Reply {
     let Some(code) = code_of(line) else { return Reply::Other };
     match (line.get(CODE_BYTES), within) {
@@ -121,7 +121,7 @@ pub(super) fn reply(line: &[u8], within: Option<u16>) -> Reply {
     }
 }
 
-/// Whether `part`, the beginning of a line, may become one that the client announces something with, or asks for it.
+/// Whether `part`, the beginning of a line, may become a client's announcement or its request for one.
 pub(super) fn may_become_command(part: &[u8]) -> bool {
     let (verb, _) = verb_of(part);
     let verb_bytes = part.len().min(4);
@@ -129,14 +129,14 @@ pub(super) fn may_become_command(part: &[u8]) -> bool {
         && [b"PORT", b"EPRT", b"PASV", b"EPSV"].iter().any(|known| known[..verb_bytes] == verb[..verb_bytes])
 }
 
-/// Whether `part`, the beginning of a line, may become the reply of a server that was asked to listen.
+/// Whether `part`, the beginning of a line, may become a server's reply to a request to listen.
 pub(super) fn may_become_reply(part: &[u8]) -> bool {
     let code_bytes = part.len().min(CODE_BYTES);
     let known = [b"227", b"229"].iter().any(|known| known[..code_bytes] == part[..code_bytes]);
     part.len() <= LINE_BYTES_MAX && known && part.get(CODE_BYTES).is_none_or(|byte| *byte == b' ')
 }
 
-/// The first four bytes in capitals, zeros where the line is shorter or goes on with a letter, and where the argument begins.
+/// The first four bytes in capitals, with zeros where the verb is shorter, and the offset of the argument.
 fn verb_of(line: &[u8]) -> ([u8; 4], usize) {
     let mut verb = [0; 4];
     for (place, byte) in verb.iter_mut().zip(line) {
@@ -154,13 +154,13 @@ fn code_of(line: &[u8]) -> Option<u16> {
     Some(digits.iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0')))
 }
 
-/// What may follow an argument: the line's end, perhaps with spaces before it.
+/// The rest behind an argument: the line's end, possibly after spaces.
 fn is_end(rest: &[u8]) -> bool {
     let rest = rest.trim_ascii_start();
     rest.is_empty()
 }
 
-/// Six numbers from the first digit behind the code on: what stands before them differs from server to server.
+/// Six numbers from the first digit behind the code on: the text before them differs between servers.
 fn first_numbers(line: &[u8]) -> Option<Announcement> {
     let at = line.iter().skip(CODE_BYTES).position(u8::is_ascii_digit)? + CODE_BYTES;
     numbers(line, at)
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_are_read_as_clients_and_servers_write_them() {
+    fn announcements_of_common_clients_and_servers_are_parsed() {
         for (line, expected) in [
             ("PORT 10,0,0,2,19,136\r\n", (v4(10, 0, 0, 2), 5000)),
             ("port 10,0,0,2,19,136\n", (v4(10, 0, 0, 2), 5000)),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_announcement_is_none() {
+    fn similar_lines_are_no_announcements() {
         for line in [
             "PORT 10,0,0,2,19\r\n",
             "PORT 10,0,0,256,19,136\r\n",
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_within_a_reply_of_several_say_nothing_of_their_own() {
+    fn lines_within_a_multi_line_reply_are_no_announcements() {
         assert_eq!(reply(b"211-Status\r\n", None), Reply::Begins(211));
         assert_eq!(reply(b"227 (192,0,2,1,19,136)\r\n", Some(211)), Reply::Other);
         assert_eq!(reply(b"211-more\r\n", Some(211)), Reply::Other);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_line_that_matters_may_become_one() {
+    fn every_prefix_of_a_relevant_line_may_become_one() {
         for line in ["PORT 10,0,0,2,19,136\r", "eprt |1|10.0.0.2|5000|\r", "PASV\r", "EPSV\r"] {
             assert!((1..line.len()).all(|bytes| may_become_command(&line.as_bytes()[..bytes])), "{line}");
         }
@@ -328,11 +328,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_announcement_comes_back_as_it_was_written(
+        fn a_written_announcement_is_parsed_back(
             v4: [u8; 4], v6: [u8; 16], is_ipv4: bool, port in 1u16.., delimiter in "[!-/:-~]", form in 0usize..3,
         ) {
             let address = if is_ipv4 || form == 0 { IpAddr::from(v4) } else { IpAddr::from(v6) };
-            // A delimiter that is part of the address delimits nothing.
+            // A delimiter that is part of the address does not delimit.
             prop_assume!(!format!("{address}").contains(&delimiter));
             let form = [Form::Numbers, Form::Extended(delimiter.as_bytes()[0]), Form::PortAlone][form];
             let written = Announcement { form, address: None, port, place: 0..0 }.with(address, port);
@@ -346,7 +346,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_and_places_lie_within_the_line(
+        fn any_bytes_are_parsed_with_positions_within_the_line(
             bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"PORT 1,|()29\r\n".to_vec())], 0..140),
             prefix in prop::sample::select(std::vec!["", "PORT ", "EPRT |2|", "227 ", "229 (|||"]),
         ) {

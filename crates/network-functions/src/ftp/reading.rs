@@ -1,4 +1,4 @@
-//! Reading the lines of a segment, and expecting the connections that they announce.
+//! Reads the lines of a segment, and expects the announced connections.
 
 use alloc::format;
 use core::iter;
@@ -17,47 +17,47 @@ use crate::function::{Context, FlowState};
 use crate::log::LogEntry;
 use crate::nat::ports::{self, PORT_PROBES_MAX};
 
-/// The code of a server that goes on encrypted (RFC 4217 section 4).
+/// The reply code after which a server continues encrypted (RFC 4217 section 4).
 const ENCRYPTED_FROM_HERE: u16 = 234;
 /// Ports below this are those of well-known services (RFC 6335).
 const UNPRIVILEGED_PORTS_FIRST: u16 = 1024;
 
-/// What a segment carries.
+/// The data of a segment.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'p> {
+pub(super) struct SegmentData<'p> {
     pub(super) direction: Direction,
-    /// The number of its first byte, as its sender writes it.
+    /// The sequence number of its first byte, in the sender's numbering.
     pub(super) sequence: u32,
     pub(super) payload: &'p [u8],
 }
 
-/// Bytes of a payload that are to be replaced.
+/// A replacement of payload bytes.
 pub(super) struct Edit {
     pub(super) range: Range<usize>,
     pub(super) text: ArrayString<TEXT_BYTES_MAX>,
 }
 
-/// Where a line lies.
+/// The position of a line.
 #[derive(Clone, Copy)]
-struct Place<'p> {
-    /// From the beginning of the payload.
+struct LinePosition<'p> {
+    /// The offset in the payload.
     at: usize,
     line: &'p [u8],
 }
 
-/// The part of a payload that was not read before.
+/// The part of a payload that has not been read.
 struct Unread {
     from: usize,
     is_within_line: bool,
 }
 
-impl Said<'_> {
+impl SegmentData<'_> {
     fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.payload.len() as u32)
     }
 
-    /// `None`: all of it was read before. What comes behind a gap, or on a connection whose beginning was not seen, may be
-    /// the rest of a line: nothing is a line's beginning then but what follows the end of one.
+    /// `None`: all of it has been read. After a gap, or on a connection whose beginning was not seen, the data may
+    /// continue a line: then only the data behind a line's end begins a line.
     fn unread(&self, state: &FtpState) -> Option<Unread> {
         match state.next(self.direction) {
             Some(next) if !is_before(next, self.end()) => None,
@@ -71,20 +71,22 @@ impl Said<'_> {
 }
 
 impl Ftp {
-    /// Refuses a segment that ends within a line which must be seen whole, a few times: its sender repeats it, and with the
-    /// rest that it has by then as a rule. What follows is refused meanwhile, or the repetition would not hold the rest. What
-    /// comes behind a gap is refused too: it is read when the gap is closed. It passes in the end, because there may be no
-    /// gap for its sender: this node may have taken over from one that died before it told of what it read last.
+    /// Refuses a segment that ends within a relevant line, a limited number of times. Its sender retransmits it,
+    /// usually with the rest of the line. Later data is refused meanwhile, as otherwise the retransmission would not
+    /// contain the rest; data behind a gap is refused too, until the gap is closed.
+    ///
+    /// In the end it passes, as its sender may see no gap: this node may have taken over from one that died before it
+    /// replicated its read position.
     pub(super) fn refuse_part(
         &self,
         state: &mut FtpState,
         context: &mut Context<'_>,
-        said: Said<'_>,
+        data: SegmentData<'_>,
     ) -> Result<(), DropReason> {
-        let Said { direction, sequence, payload } = said;
-        // Where the connection was read to is not known on one that was picked up in its middle.
+        let SegmentData { direction, sequence, payload } = data;
+        // The read position is unknown for a connection that was picked up in the middle.
         let Some(next) = state.next(direction).filter(|_| !state.has(flags::ENCRYPTED)) else { return Ok(()) };
-        let Some(unread) = said.unread(state) else { return Ok(()) };
+        let Some(unread) = data.unread(state) else { return Ok(()) };
         let may_refuse = state.refusals(direction) < REFUSALS_MAX;
         if is_before(next, sequence) {
             if state.is_awaiting(direction) {
@@ -114,49 +116,49 @@ impl Ftp {
         Err(DropReason::PartialLine)
     }
 
-    /// Reads what was not read before. The edit is to be made before the segment goes out; `state` knows of it already.
+    /// Reads new data. The caller applies the edit before the segment leaves; `state` already includes it.
     pub(super) fn read(
         &self,
         state: &mut FtpState,
         context: &mut Context<'_>,
-        said: Said<'_>,
+        data: SegmentData<'_>,
     ) -> Result<Option<Edit>, DropReason> {
-        let Some(unread) = said.unread(state).filter(|_| !state.has(flags::ENCRYPTED)) else { return Ok(None) };
+        let Some(unread) = data.unread(state).filter(|_| !state.has(flags::ENCRYPTED)) else { return Ok(None) };
         let end_of_line = |from: usize| {
-            let bytes = said.payload[from..].iter().position(|byte| *byte == b'\n')?;
+            let bytes = data.payload[from..].iter().position(|byte| *byte == b'\n')?;
             Some(from + bytes + 1)
         };
         let mut at = unread.from;
         if unread.is_within_line {
             let Some(end) = end_of_line(at) else {
-                state.set_read(said.direction, said.end(), true);
+                state.set_read(data.direction, data.end(), true);
                 return Ok(None);
             };
             at = end;
         }
         let mut edit = None;
         while let Some(end) = end_of_line(at) {
-            let place = Place { at, line: &said.payload[at..end] };
-            if let Some(announcement) = announced(state, said.direction, place.line).filter(|_| edit.is_none()) {
-                edit = self.announce(state, context, said, place, &announcement)?;
+            let place = LinePosition { at, line: &data.payload[at..end] };
+            if let Some(announcement) = announced(state, data.direction, place.line).filter(|_| edit.is_none()) {
+                edit = self.announce(state, context, data, place, &announcement)?;
             }
             at = end;
         }
-        state.set_read(said.direction, said.end(), at < said.payload.len());
+        state.set_read(data.direction, data.end(), at < data.payload.len());
         Ok(edit)
     }
 
-    /// Expects the connection that a line announces, and says how the announcement must read for the other side.
+    /// Expects the connection that a line announces, and returns the announcement for the other side.
     fn announce(
         &self,
         state: &mut FtpState,
         context: &mut Context<'_>,
-        said: Said<'_>,
-        place: Place<'_>,
+        data: SegmentData<'_>,
+        place: LinePosition<'_>,
         announcement: &Announcement,
     ) -> Result<Option<Edit>, DropReason> {
-        let Some(mut ends) = Ends::of(context, said.direction, announcement) else { return Ok(None) };
-        if ends.is_foreign && !self.config.loose {
+        let Some(mut ends) = Ends::of(context, data.direction, announcement) else { return Ok(None) };
+        if ends.is_third_party && !self.config.loose {
             self.refuse(context, Counter::AddressesRefused, announcement);
             return Ok(None);
         }
@@ -164,13 +166,13 @@ impl Ftp {
             self.refuse(context, Counter::PortsRefused, announcement);
             return Ok(None);
         }
-        let way = &mut state.ways[said.direction.index()];
-        if ends.is_translated && way.has_pending_line() {
+        let side = &mut state.sides[data.direction.index()];
+        if ends.is_translated && side.has_pending_line() {
             return Err(DropReason::PayloadUnchangeable);
         }
         context.forget_expected(FtpState::ATTRIBUTE);
-        let port = self.expect(context, said.direction, &mut ends)?;
-        context.count(match said.direction {
+        let port = self.expect(context, data.direction, &mut ends)?;
+        context.count(match data.direction {
             Direction::Original => Counter::ActiveExpected as usize,
             Direction::Reply => Counter::PassiveExpected as usize,
         });
@@ -180,18 +182,19 @@ impl Ftp {
         }
         let text = announcement.with(from_tuple_bytes(ends.tuple.destination, ends.tuple.family()), port);
         let delta = text.len() as i8 - announcement.place.len() as i8;
-        let position = said.sequence.wrapping_add(place.at as u32);
-        way.note_change(position, place.line.len() as u8, delta, port);
+        let position = data.sequence.wrapping_add(place.at as u32);
+        side.note_change(position, place.line.len() as u8, delta, port);
         context.count(Counter::Rewritten as usize);
         Ok(Some(Edit { range: place.at + announcement.place.start..place.at + announcement.place.end, text }))
     }
 
-    /// Expects the connection, under another port if need be; returns the port.
+    /// Expects the connection, with another port if necessary; returns the port.
     fn expect(&self, context: &mut Context<'_>, direction: Direction, ends: &mut Ends) -> Result<u16, DropReason> {
         let own_port = ends.outgoing.destination_port;
-        // A port on the translated address is one of this node's and worker's part, so that no other chooses it for the same
-        // server.
-        // What a client connects to is named by the client's address too, of which there is one control connection.
+        // The port on the translated address is from this node's and worker's part, so no other one chooses it for the
+        // same server.
+        //
+        // A client's target also contains the client's address, and that client has a single control connection here.
         let share = context.port_share();
         let is_own = self.ports.contains(own_port) && share.contains(own_port);
         let is_kept = !ends.is_translated || direction == Direction::Reply || is_own;
@@ -208,7 +211,7 @@ impl Ftp {
             };
             match context.expect(expectation) {
                 Ok(()) => return Ok(port),
-                // Another control connection between the same hosts announced the very same.
+                // Another control connection between the same hosts announced the same end point.
                 Err(Refusal::Clash) if !ends.is_translated => return Ok(port),
                 Err(Refusal::Clash) => {}
                 Err(Refusal::Full) => break,
@@ -217,7 +220,7 @@ impl Ftp {
         Err(DropReason::ExpectationRefused)
     }
 
-    /// An announcement of somebody else's address or of a service's port is not expected; the line passes as it is.
+    /// An announcement of another host's address or of a well-known port is not expected; the line passes unchanged.
     fn refuse(&self, context: &mut Context<'_>, counter: Counter, announcement: &Announcement) {
         context.count(counter as usize);
         let tuple = context.original;
@@ -231,7 +234,7 @@ impl Ftp {
     }
 }
 
-/// What a line announces, if it may now.
+/// A line's announcement, if it is acceptable now.
 fn announced(state: &mut FtpState, direction: Direction, text: &[u8]) -> Option<Announcement> {
     if state.has(flags::ENCRYPTED) {
         return None;
@@ -262,23 +265,23 @@ fn announced(state: &mut FtpState, direction: Direction, text: &[u8]) -> Option<
     }
 }
 
-/// A changed line that its receiver has not acknowledged is changed into the same again.
+/// Changes an unacknowledged line again in the same way.
 pub(super) fn repeat_change(
     state: &FtpState,
     context: &Context<'_>,
-    said: Said<'_>,
+    data: SegmentData<'_>,
 ) -> Result<Option<Edit>, DropReason> {
-    let way = &state.ways[said.direction.index()];
-    let from = i64::from(way.position.wrapping_sub(said.sequence).cast_signed());
-    let to = from + i64::from(way.length_bytes);
-    if !way.has_pending_line() || to <= 0 || from >= said.payload.len() as i64 {
+    let side = &state.sides[data.direction.index()];
+    let from = i64::from(side.position.wrapping_sub(data.sequence).cast_signed());
+    let to = from + i64::from(side.length_bytes);
+    if !side.has_pending_line() || to <= 0 || from >= data.payload.len() as i64 {
         return Ok(None);
     }
     let part = usize::try_from(from).ok().zip(usize::try_from(to).ok());
-    let Some((from, line)) = part.and_then(|(from, to)| Some((from, said.payload.get(from..to)?))) else {
+    let Some((from, line)) = part.and_then(|(from, to)| Some((from, data.payload.get(from..to)?))) else {
         return Err(DropReason::PartialLine);
     };
-    let announcement = match said.direction {
+    let announcement = match data.direction {
         Direction::Original => match line::command(line) {
             Command::Announces(announcement) => Some(announcement),
             Command::AsksToListen | Command::Other => None,
@@ -289,17 +292,17 @@ pub(super) fn repeat_change(
         },
     };
     let announcement = announcement.ok_or(DropReason::PayloadUnchangeable)?;
-    let seen = peers_tuple(context, said.direction);
-    let text = announcement.with(from_tuple_bytes(seen.destination, seen.family()), way.port);
+    let seen = peers_tuple(context, data.direction);
+    let text = announcement.with(from_tuple_bytes(seen.destination, seen.family()), side.port);
     let Range { start, end } = announcement.place;
-    if text.len() as i64 - (end - start) as i64 != i64::from(way.delta) {
-        // Not what was said there before.
+    if text.len() as i64 - (end - start) as i64 != i64::from(side.delta) {
+        // The data differs from the original there.
         return Err(DropReason::PayloadUnchangeable);
     }
     Ok(Some(Edit { range: from + start..from + end, text }))
 }
 
-/// The tuple of packets that come from the other side: it says under which address that side knows the announcer.
+/// The tuple of packets from the other side, with the announcer's address as that side sees it.
 const fn peers_tuple<'a>(context: &'a Context<'_>, direction: Direction) -> &'a Tuple {
     match direction {
         Direction::Original => &context.reply,
@@ -307,20 +310,21 @@ const fn peers_tuple<'a>(context: &'a Context<'_>, direction: Direction) -> &'a 
     }
 }
 
-/// The ends of an announced connection.
+/// The end points of an announced connection.
 struct Ends {
-    /// Of its first packet as it comes in from the other side; the port is that of the announcement until one is chosen.
+    /// The incoming tuple of its first packet from the other side; the port is that of the announcement until one is
+    /// chosen.
     tuple: Tuple,
-    /// Of the same packet as it goes out to whoever announced it.
+    /// The tuple of the same packet as it leaves for the announcer.
     outgoing: Tuple,
-    /// The announcer listens elsewhere than where the other side finds it.
+    /// The announcer's address differs between the two sides.
     is_translated: bool,
-    /// The address announced is not that of the announcer.
-    is_foreign: bool,
+    /// The announced address is not the announcer's.
+    is_third_party: bool,
 }
 
 impl Ends {
-    /// `None`: the address announced is of another family than the control connection.
+    /// `None`: the announced address has another family than the control connection.
     ///
     /// ```text
     ///   announcer ──own──►│ node │──known as──► other side        its answer:  other side ──► known as │ node │ ──► own
@@ -335,16 +339,16 @@ impl Ends {
             Some(address) => tuple_bytes(address),
             None => own.source,
         };
-        let is_foreign = announced != own.source && announced != peers.destination;
+        let is_third_party = announced != own.source && announced != peers.destination;
         let with =
             |destination| Tuple { destination, source_port: ANY_PORT, destination_port: announcement.port, ..*peers };
-        // The other side leaves as the announcer knows it.
-        let outgoing = Tuple { source: own.destination, ..with(if is_foreign { announced } else { own.source }) };
+        // The other side leaves with the address that the announcer uses.
+        let outgoing = Tuple { source: own.destination, ..with(if is_third_party { announced } else { own.source }) };
         Some(Self {
-            tuple: with(if is_foreign { announced } else { peers.destination }),
+            tuple: with(if is_third_party { announced } else { peers.destination }),
             outgoing,
-            is_translated: !is_foreign && own.source != peers.destination,
-            is_foreign,
+            is_translated: !is_third_party && own.source != peers.destination,
+            is_third_party,
         })
     }
 }

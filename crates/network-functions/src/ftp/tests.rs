@@ -1,4 +1,4 @@
-//! The helper's account of what both sides say, under any cutting, repetition and loss of segments.
+//! The helper's view of both sides, under any segmentation, retransmission and loss.
 
 use std::collections::BTreeMap;
 use std::string::String;
@@ -53,7 +53,7 @@ struct Control {
     counters: crate::chain::ChainCounters,
 }
 
-/// A segment as it came out.
+/// A segment after processing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Out {
     sequence: u32,
@@ -64,7 +64,8 @@ struct Out {
 }
 
 impl Control {
-    /// The handshake is over. `seen_as` is the client as the server knows it, `server` the server as it knows itself.
+    /// A control connection after its handshake. `seen_as` is the client as the server sees it, `server` the server as
+    /// it sees itself.
     fn open(config: FtpConfig, seen_as: &str, server: &str) -> Self {
         let chain = ChainBuilder::new().push(Ftp::new(config).unwrap()).build().unwrap();
         let original = tcp(CLIENT, SERVER);
@@ -137,14 +138,14 @@ impl Control {
         })
     }
 
-    /// The client says something at `offset` from its first byte.
+    /// The client sends text at `offset` from its first byte.
     fn client(&mut self, offset: u32, text: &str) -> Result<Out, DropReason> {
         let sequence = CLIENT_ISN.wrapping_add(1).wrapping_add(offset);
         let segment = build::Tcp { flags: ACK, sequence, acknowledgement: SERVER_ISN + 1, ..build::Tcp::default() };
         self.pass(Direction::Original, segment, text.as_bytes())
     }
 
-    /// The server says something at `offset` from its first byte, having received `acknowledged` bytes.
+    /// The server sends text at `offset` from its first byte, having received `acknowledged` bytes.
     fn server(&mut self, offset: u32, acknowledged: u32, text: &str) -> Result<Out, DropReason> {
         let acknowledgement = CLIENT_ISN.wrapping_add(1).wrapping_add(acknowledged);
         let sequence = SERVER_ISN + 1 + offset;
@@ -171,11 +172,11 @@ fn any_port(tuple: Tuple) -> Tuple {
 }
 
 const PORT: &str = "PORT 10,0,0,2,19,136\r\n";
-/// [`PORT`] as the server hears it.
+/// [`PORT`] as the server receives it.
 const PORT_SEEN: &str = "PORT 203,0,113,100,19,136\r\n";
 
 #[test]
-fn a_client_behind_source_nat_is_announced_as_the_server_knows_it() {
+fn a_client_behind_source_nat_is_announced_with_its_outside_address() {
     let mut control = Control::translated();
     let out = control.client(0, PORT).unwrap();
     assert_eq!(String::from_utf8_lossy(&out.text), PORT_SEEN);
@@ -184,7 +185,7 @@ fn a_client_behind_source_nat_is_announced_as_the_server_knows_it() {
     assert_eq!(expected[0].tuple, any_port(tcp("198.51.100.9:1", "203.0.113.100:5000")));
     assert_eq!(expected[0].outgoing, any_port(tcp("198.51.100.9:1", "10.0.0.2:5000")));
 
-    // Everything behind the line is shifted, and acknowledged by the client's own numbers.
+    // Everything behind the line is shifted, and acknowledged in the client's numbering.
     let shift = (PORT_SEEN.len() - PORT.len()) as u32;
     let after = control.client(PORT.len() as u32, "LIST\r\n").unwrap();
     assert_eq!(offset_of(after.sequence), PORT_SEEN.len() as u32);
@@ -194,7 +195,7 @@ fn a_client_behind_source_nat_is_announced_as_the_server_knows_it() {
 }
 
 #[test]
-fn a_connection_without_translation_is_left_alone_and_expected_all_the_same() {
+fn announcements_without_translation_are_unchanged_but_expected() {
     let mut control = Control::open(config(), CLIENT, SERVER);
     let out = control.client(0, PORT).unwrap();
     assert_eq!(out.text, PORT.as_bytes());
@@ -203,7 +204,7 @@ fn a_connection_without_translation_is_left_alone_and_expected_all_the_same() {
 }
 
 #[test]
-fn a_server_behind_destination_nat_is_announced_as_its_clients_know_it() {
+fn a_server_behind_destination_nat_is_announced_with_its_outside_address() {
     let mut control = Control::open(config(), CLIENT, "10.9.0.9:2121");
     control.client(0, "PASV\r\n").unwrap();
     let out = control.server(0, 6, "227 Entering Passive Mode (10,9,0,9,200,1).\r\n").unwrap();
@@ -213,7 +214,7 @@ fn a_server_behind_destination_nat_is_announced_as_its_clients_know_it() {
 }
 
 #[test]
-fn extended_passive_mode_needs_no_other_words_while_the_port_is_free() {
+fn extended_passive_mode_is_unchanged_while_the_port_is_free() {
     let mut control = Control::open(config(), CLIENT, "10.9.0.9:2121");
     control.client(0, "EPSV\r\n").unwrap();
     let line = "229 Entering Extended Passive Mode (|||51201|)\r\n";
@@ -222,7 +223,7 @@ fn extended_passive_mode_needs_no_other_words_while_the_port_is_free() {
 }
 
 #[test]
-fn another_port_is_announced_when_another_connection_has_the_first() {
+fn another_port_is_announced_when_the_first_is_in_use() {
     let mut control = Control::translated();
     let taken = Expectation {
         tuple: any_port(tcp("198.51.100.9:1", "203.0.113.100:5000")),
@@ -237,7 +238,7 @@ fn another_port_is_announced_when_another_connection_has_the_first() {
     assert!(port != 5000 && (1024..=33_279).contains(&port), "{port} is of this node's part");
     let [high, low] = port.to_be_bytes();
     assert_eq!(String::from_utf8_lossy(&first.text), std::format!("PORT 203,0,113,100,{high},{low}\r\n"));
-    assert_eq!(control.client(0, PORT).unwrap(), first, "a repetition says the same");
+    assert_eq!(control.client(0, PORT).unwrap(), first, "a retransmission is changed alike");
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn a_port_of_another_nodes_part_is_not_announced() {
 }
 
 #[test]
-fn others_addresses_and_low_ports_are_not_expected_unless_that_is_wanted() {
+fn third_party_addresses_and_low_ports_are_expected_only_if_configured() {
     let third_party = "PORT 10,0,0,3,19,136\r\n";
     let low_port = "PORT 10,0,0,2,0,25\r\n";
     let mut control = Control::translated();
@@ -270,11 +271,11 @@ fn others_addresses_and_low_ports_are_not_expected_unless_that_is_wanted() {
 }
 
 #[test]
-fn only_an_answer_to_the_question_is_believed() {
+fn only_a_reply_to_a_request_is_accepted() {
     let passive = "227 Entering Passive Mode (198,51,100,9,200,1).\r\n";
     let mut control = Control::open(config(), CLIENT, SERVER);
     control.server(0, 0, passive).unwrap();
-    assert!(control.expected().is_empty(), "nobody asked");
+    assert!(control.expected().is_empty(), "there was no request");
 
     let mut control = Control::open(config(), CLIENT, SERVER);
     control.client(0, "STAT\r\nPASV\r\n").unwrap();
@@ -291,17 +292,17 @@ fn only_an_answer_to_the_question_is_believed() {
 }
 
 #[test]
-fn what_is_encrypted_is_not_read() {
+fn encrypted_data_is_not_read() {
     let mut control = Control::translated();
     control.client(0, "AUTH TLS\r\n").unwrap();
     control.server(0, 10, "234 go on\r\n").unwrap();
     assert_eq!(control.client(10, PORT).unwrap().text, PORT.as_bytes());
-    control.client(10 + PORT.len() as u32, "PO").expect("nothing is waited for");
+    control.client(10 + PORT.len() as u32, "PO").expect("nothing is expected");
     assert!(control.expected().is_empty());
 }
 
 #[test]
-fn a_line_that_never_comes_whole_passes_unread_in_the_end() {
+fn a_line_that_never_arrives_whole_finally_passes_unread() {
     let mut control = Control::translated();
     for _ in 0..state::REFUSALS_MAX {
         assert_eq!(control.client(0, "PORT 10,0,").unwrap_err(), DropReason::PartialLine);
@@ -340,7 +341,7 @@ fn selective_acknowledgements_follow_the_numbers() {
 }
 
 #[test]
-fn another_node_goes_on_with_the_numbers() {
+fn another_node_continues_with_the_numbers() {
     let mut control = Control::translated();
     control.client(0, PORT).unwrap();
     let mut attributes = Vec::new();
@@ -356,7 +357,7 @@ fn another_node_goes_on_with_the_numbers() {
 }
 
 #[test]
-fn syns_of_translated_connections_leave_room_for_lines_to_grow() {
+fn syns_of_translated_connections_get_a_lower_mss() {
     for (mut control, expected) in [(Control::translated(), 1396), (Control::open(config(), CLIENT, SERVER), 1460)] {
         let segment = build::Tcp {
             flags: tcp_flags::SYN,
@@ -368,13 +369,13 @@ fn syns_of_translated_connections_leave_room_for_lines_to_grow() {
     }
 }
 
-/// A sender that keeps to TCP as far as numbers go, a receiver that throws away what it has, and a network that loses,
-/// repeats and cuts.
+/// A sender with valid sequence numbers, a receiver that discards duplicates, and a network that loses, duplicates and
+/// splits segments.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A segment from this share of what is unacknowledged or unsent on, of at most so many bytes.
+    /// A segment from this share of the unacknowledged or unsent data on, of at most so many bytes.
     Send { from: u8, bytes: u8, is_lost: bool },
-    /// The receiver acknowledges.
+    /// The receiver sends an acknowledgement.
     Acknowledge { is_lost: bool },
 }
 
@@ -387,12 +388,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct Conversation {
     control: Control,
-    /// What the client says, and where its announcements end: no segment reaches beyond, for clients wait for the answer.
+    /// The client's data, and the ends of its announcements: no segment reaches beyond one, as clients wait for the
+    /// reply.
     text: Vec<u8>,
     stops: Vec<usize>,
     acknowledged: usize,
     sent: usize,
-    /// What reached the server, by its numbers.
+    /// The data that reached the server, by its numbers.
     received: BTreeMap<u32, u8>,
 }
 
@@ -408,10 +410,10 @@ impl Conversation {
         }
         for (byte, behind) in out.text.iter().zip(0..) {
             let at = offset_of(out.sequence.wrapping_add(behind));
-            // What was acknowledged is thrown away unseen; of the rest, nothing may be said differently.
+            // Acknowledged data is discarded unread; the rest must not change.
             if !is_before(at, self.contiguous()) {
                 let known = *self.received.entry(at).or_insert(*byte);
-                assert_eq!(known, *byte, "number {at} says two things");
+                assert_eq!(known, *byte, "byte {at} has two values");
             }
         }
     }
@@ -425,37 +427,37 @@ impl Conversation {
         let out = self.control.server(0, received, "").unwrap();
         if !is_lost {
             self.acknowledged = self.acknowledged.max(offset_of(out.acknowledgement) as usize);
-            assert!(self.acknowledged <= self.sent, "nobody sent what is acknowledged");
+            assert!(self.acknowledged <= self.sent, "unsent data is acknowledged");
         }
     }
 }
 
 proptest! {
     #[test]
-    fn however_segments_are_cut_lost_and_repeated_the_server_hears_the_translation(
+    fn the_server_receives_the_translation_under_any_segmentation_loss_and_retransmission(
         steps in prop::collection::vec(step(), 0..60), shorter: bool,
     ) {
         let (seen_as, with) = if shorter { ("8.8.4.4:4000", "8,8,4,4") } else { ("203.0.113.100:4000", "203,0,113,100") };
         let line = |address: &str, port: u8| std::format!("PORT {address},19,{port}\r\n");
-        let mut said = String::from("USER anonymous\r\nPASS me@\r\n");
-        let mut heard = said.clone();
+        let mut sent_text = String::from("USER anonymous\r\nPASS me@\r\n");
+        let mut received_text = sent_text.clone();
         let mut stops = Vec::new();
         for port in [1, 99, 200] {
-            said.push_str(&line("10,0,0,2", port));
-            stops.push(said.len());
-            heard.push_str(&line(with, port));
-            for text in [&mut said, &mut heard] {
+            sent_text.push_str(&line("10,0,0,2", port));
+            stops.push(sent_text.len());
+            received_text.push_str(&line(with, port));
+            for text in [&mut sent_text, &mut received_text] {
                 text.push_str("RETR a file named PORT\r\n");
             }
         }
         let mut conversation = Conversation {
             control: Control::open(config(), seen_as, SERVER),
-            text: said.into_bytes(), stops, acknowledged: 0, sent: 0, received: BTreeMap::new(),
+            text: sent_text.into_bytes(), stops, acknowledged: 0, sent: 0, received: BTreeMap::new(),
         };
         for step in steps {
             match step {
                 Step::Send { from, bytes, is_lost } => {
-                    // In order, or again from what is not acknowledged.
+                    // In order, or a retransmission of unacknowledged data.
                     let unacknowledged = conversation.sent - conversation.acknowledged;
                     let from = if from < 128 { conversation.sent } else {
                         conversation.acknowledged + usize::from(from - 128) * unacknowledged / 128
@@ -467,7 +469,7 @@ proptest! {
                 Step::Acknowledge { is_lost } => conversation.acknowledge(is_lost),
             }
         }
-        // The network is whole again: what is unacknowledged is sent again, as much as fits at once.
+        // The network is reliable again: unacknowledged data is retransmitted, as much as fits at once.
         for _ in 0..40 {
             if conversation.acknowledged < conversation.text.len() {
                 conversation.send(conversation.acknowledged, 1000, false);
@@ -477,10 +479,10 @@ proptest! {
         prop_assert_eq!(conversation.acknowledged, conversation.text.len());
         let received: Vec<u8> = conversation.received.values().copied().collect();
         let received = String::from_utf8_lossy(&received).into_owned();
-        // A line that kept coming in pieces may have passed unread: then it says what the client said.
+        // A line that was repeatedly segmented may have passed unread, as the client sent it.
         let refused = conversation.control.counter("ftp.parts_refused");
         if refused < u64::from(state::REFUSALS_MAX) {
-            prop_assert_eq!(received, heard);
+            prop_assert_eq!(received, received_text);
             prop_assert_eq!(conversation.control.counter("ftp.rewritten"), 3);
         }
     }

@@ -1,4 +1,4 @@
-//! Source NAT whose mapping is computed (RFC 7422): every inside address has a block of ports of its own.
+//! Source NAT whose mapping is computed (RFC 7422): every inside address has a fixed block of ports.
 //!
 //! ```text
 //!   inside addresses, numbered      0 … H−1      in the order of their prefixes
@@ -8,20 +8,22 @@
 //!   port in the block (inside port + turn of the host) mod block_ports     turn: sequential 0, keyed from the secret
 //! ```
 //!
-//! So an operator finds the host behind an outside address and port, at any time and without a log of translations; and so
-//! another node, which was told a connection's inside tuple and no more, finds its translation. In the other direction one
-//! outside port stands for one host and ⌈65536 / `block_ports`⌉ of its ports: they are listed, and whoever asks knows by
-//! other means (a filter) which of them has a connection.
+//! So an operator finds the host behind an outside address and port without a log of translations. Another node
+//! computes the translation from a connection's inside tuple alone. In the other direction, one outside port maps to
+//! one host and ⌈65536 / `block_ports`⌉ of its ports: they are enumerated, and the caller determines by other means (a
+//! filter) which of them has a connection.
 //!
-//! **Ports that meet.** Two inside ports of a host that are a multiple of the block's size apart have one outside port. Stacks
-//! choose ports towards one destination one after the other, so this is rare; towards different destinations it does not
-//! matter. Whoever comes second, or meets a connection from elsewhere that has the tuple, has the next free port of the same
-//! block: the host's address still follows from it, but the translation is no longer what the formula gives, and the
-//! connection is one to be told precisely ([`crate::chain::Chain::is_restorable`]). A host whose block is used up towards a
-//! destination begins no more connections to it; it never has a port of another host's block.
+//! **Port collisions.** Two inside ports of a host that differ by a multiple of the block's size have the same outside
+//! port. Stacks choose ports towards one destination consecutively, so this is rare; towards different destinations it
+//! does not matter.
 //!
-//! **Nodes** compute alike, so they do not divide the ports: a host's connections through two nodes at once may meet, which the
-//! table of whichever node hears of the second one refuses.
+//! The second connection, or one that collides with another host's tuple, gets the next free port of the same block.
+//! Its host still follows from the port, but not its inside port, so it needs precise replication
+//! ([`crate::chain::Chain::is_restorable`]). A host whose block is used up towards a destination cannot begin further
+//! connections to it; it never gets a port of another block.
+//!
+//! **Nodes** compute the same mapping, so they do not divide the ports. A host's connections through two nodes at once
+//! may collide; the table of the node that learns of the second one refuses it.
 
 use alloc::format;
 use alloc::string::String;
@@ -38,10 +40,10 @@ use crate::port_range::PortRange;
 use crate::restoration::ORIGINALS_MAX;
 use crate::rule_set::has_ports;
 
-/// The fewest ports of a block. With fewer, one outside port would stand for more inside ones than anybody asks for.
+/// The minimum size of a block. With fewer ports, one outside port would have too many candidates.
 pub const BLOCK_PORTS_MIN: u16 = 128;
 
-const _: () = assert!(65_536 / BLOCK_PORTS_MIN as usize <= ORIGINALS_MAX / 4, "a few rules may meet in one reply");
+const _: () = assert!(65_536 / BLOCK_PORTS_MIN as usize <= ORIGINALS_MAX / 4, "a few rules may match one reply");
 
 /// The secret of a keyed mapping; the same on all nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,31 +55,31 @@ impl fmt::Debug for MappingKey {
     }
 }
 
-/// How inside addresses are mapped to blocks.
+/// The mapping of inside addresses to blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// In their order: anybody can compute it (RFC 7422 section 2.2, "sequential").
+    /// In order: anyone can compute it (RFC 7422 section 2.2, "sequential").
     #[default]
     Sequential,
-    /// By a permutation under a secret: from outside, a host's address and neighbours cannot be told from its ports.
+    /// By a permutation under a secret: outsiders cannot derive a host's address and neighbours from its ports.
     Keyed(MappingKey),
 }
 
-/// How a source NAT rule computes its mapping.
+/// The computed mapping of a source NAT rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
-    /// Which block a host has.
+    /// The assignment of blocks to hosts.
     pub algorithm: Algorithm,
-    /// Ports of a block; `None`: as many as there are for each host.
+    /// Ports of a block; `None`: the maximum for the number of hosts.
     pub block_ports: Option<u16>,
 }
 
 impl Mapping {
-    /// The formula in words and numbers, as whoever looks for a host behind an outside port needs it, for a rule with these
-    /// sources and outside addresses, and these ports to translate to.
+    /// The formula in text and numbers, with which an operator finds the host behind an outside port. It is for a rule
+    /// with these sources, outside addresses, and ports.
     ///
     /// # Errors
-    /// There is no such mapping.
+    /// The mapping is invalid.
     pub fn formula(&self, sources: &[Prefix], addresses: &[IpAddr], ports: PortRange) -> Result<String, MappingError> {
         let family = addresses.first().map_or(IpFamily::V4, |address| family(*address));
         let pool = addresses.iter().map(|address| tuple_bytes(*address)).collect();
@@ -88,15 +90,15 @@ impl Mapping {
 /// Why a mapping cannot be computed: a mistake in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MappingError {
-    /// No inside addresses to number.
+    /// There are no inside addresses to number.
     #[error("a computed mapping numbers the inside addresses: list their prefixes as the rule's sources")]
     NoHosts,
-    /// Blocks so small that they cannot be asked back from.
+    /// Blocks too small to enumerate candidates.
     #[error(
         "blocks of {0} ports are too small: write {BLOCK_PORTS_MIN} or more, and add outside addresses if they do not suffice"
     )]
     BlockTooSmall(u16),
-    /// Fewer blocks than hosts.
+    /// There are fewer blocks than hosts.
     #[error(
         "the sources are {hosts} addresses, and {addresses} outside have only {blocks} blocks of {block_ports} ports: \
          narrow the sources, add outside addresses, or choose smaller blocks (down to {BLOCK_PORTS_MIN})"
@@ -104,7 +106,7 @@ pub enum MappingError {
     TooFewBlocks {
         /// Inside addresses.
         hosts: u128,
-        /// Blocks that there are.
+        /// The number of blocks.
         blocks: u32,
         /// Their size.
         block_ports: u16,
@@ -113,12 +115,12 @@ pub enum MappingError {
     },
 }
 
-/// Inside addresses that follow each other.
+/// Consecutive inside addresses.
 #[derive(Clone, Copy, Debug)]
 struct Hosts {
     first: u128,
     count: u32,
-    /// How many are in the ranges before.
+    /// The number of addresses in the ranges before.
     before: u32,
 }
 
@@ -159,7 +161,7 @@ impl Computed {
         let addresses_count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let block_ports = match mapping.block_ports {
             Some(block_ports) => block_ports,
-            // The compression ratio of RFC 7422: hosts that share an address.
+            // The compression ratio of RFC 7422: hosts per address.
             None => u32::try_from(count.div_ceil(addresses_count.into()))
                 .map_or(0, |ratio| u16::try_from(ports.count() / ratio).unwrap_or(u16::MAX))
                 .max(BLOCK_PORTS_MIN),
@@ -175,7 +177,7 @@ impl Computed {
         }
         let mut before = 0;
         let hosts = ranges.into_iter().map(|(first, count)| {
-            // Below `blocks`, as just seen.
+            // Below `blocks`, as checked above.
             let hosts = Hosts { first, count: u32::try_from(count).unwrap_or(u32::MAX), before };
             before += hosts.count;
             hosts
@@ -187,7 +189,7 @@ impl Computed {
         Ok(Self { hosts: hosts.collect(), addresses, family, ports, block_ports, blocks_per_address, key })
     }
 
-    /// Whether an address of the pool is `address`.
+    /// Whether the pool contains `address`.
     pub(super) fn has_address(&self, address: &[u8; 16]) -> bool {
         self.addresses.contains(address)
     }
@@ -196,7 +198,7 @@ impl Computed {
         &self.addresses
     }
 
-    /// The formula in words and numbers, for whoever has to find a host later.
+    /// The formula in text and numbers, for an operator who later looks for a host.
     pub(super) fn describe(&self) -> String {
         let hosts: u32 = self.hosts.iter().map(|hosts| hosts.count).sum();
         let algorithm = if self.key.is_some() { "keyed" } else { "sequential" };
@@ -215,12 +217,12 @@ impl Computed {
         )
     }
 
-    /// `outgoing` as it leaves if nothing is in the way; `None` when its source is no host of the rule.
+    /// The computed translation of `outgoing`; `None` when its source is no host of the rule.
     pub(super) fn translate(&self, outgoing: &Tuple) -> Option<Tuple> {
         self.candidates(outgoing)?.next()
     }
 
-    /// `outgoing` as it may leave: with the computed port, then with the others of the host's block.
+    /// The permitted translations of `outgoing`: the computed port, then the others of the host's block.
     pub(super) fn candidates(&self, outgoing: &Tuple) -> Option<impl Iterator<Item = Tuple> + use<>> {
         let number = self.number_of(&outgoing.source)?;
         let block = self.block_of(number);
@@ -238,12 +240,12 @@ impl Computed {
         }))
     }
 
-    /// Adds the tuples that [`Computed::translate`] makes `outgoing`.
+    /// Appends the tuples that [`Computed::translate`] maps to `outgoing`.
     pub(super) fn invert(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
         let Some(address) = self.addresses.iter().position(|address| *address == outgoing.source) else { return };
         let first_slot = u32::try_from(address).unwrap_or(u32::MAX).saturating_mul(self.blocks_per_address);
         let Some(set_port) = port_setter(outgoing.protocol) else {
-            // Nothing in the packet says which host of the address it is.
+            // The packet does not identify the host of the address.
             let hosts = (first_slot..first_slot + self.blocks_per_address).filter_map(|slot| self.host_in(slot));
             incoming.extend(hosts.map(|source| Tuple { source, ..*outgoing }));
             return;
@@ -288,12 +290,12 @@ impl Computed {
         let slot = self.permuted(number, Feistel::forwards);
         let (address, block) = (slot / self.blocks_per_address, slot % self.blocks_per_address);
         let turn = self.address_of(number).map_or(0, |source| self.turn_of(&source));
-        // Below the last port: the range holds so many blocks.
+        // Below the last port: the range contains that many blocks.
         let first = self.ports.first() + (block * u32::from(self.block_ports)) as u16;
         Block { address: self.addresses[address as usize], first, turn }
     }
 
-    /// The host whose block is `slot`.
+    /// The host that owns block `slot`.
     fn host_in(&self, slot: u32) -> Option<[u8; 16]> {
         self.address_of(self.permuted(slot, Feistel::backwards))
     }
@@ -304,8 +306,8 @@ impl Computed {
         (key.hash(&host) % u64::from(self.block_ports)) as u16
     }
 
-    /// `number` as the keyed permutation moves it, or itself without a key. Numbers that the permutation of the next power of
-    /// four moves out of the range are moved on until they are in it.
+    /// `number` under the keyed permutation, or unchanged without a key. Numbers that the permutation of the next power
+    /// of four maps out of the range are permuted again until they are in it.
     fn permuted(&self, number: u32, step: fn(&Feistel, u32) -> u32) -> u32 {
         let Some(key) = self.key else { return number };
         let slots = self.blocks_per_address * self.addresses.len() as u32;
@@ -319,8 +321,8 @@ impl Computed {
     }
 }
 
-/// Rounds of the permutation: four make one of pseudorandom functions that nobody tells from a random one (Luby and Rackoff,
-/// 1988); two more cost little.
+/// Rounds of the permutation: four rounds make a pseudorandom permutation (Luby and Rackoff, 1988); two more cost
+/// little.
 const FEISTEL_ROUNDS: u8 = 6;
 
 /// A permutation of numbers of twice `half_bits` bits.
@@ -361,10 +363,11 @@ impl Feistel {
     }
 }
 
-/// The addresses of `prefixes` of a family as ascending ranges, each once. (Two prefixes are disjoint or one is in the other.)
+/// The addresses of `prefixes` of a family as ascending disjoint ranges. (Two prefixes are disjoint or one contains the
+/// other.)
 fn disjoint(prefixes: &[Prefix], of: IpFamily) -> Vec<(u128, u128)> {
     let of_family = prefixes.iter().filter(|prefix| family(prefix.addr()) == of);
-    // An IPv6 prefix of no bits has one address more than can be counted; it is far beyond any limit without it.
+    // An IPv6 prefix of zero bits has one address more than can be counted; it exceeds any limit without it.
     let range = |[first, last]: [u128; 2]| (first, (last - first).saturating_add(1));
     let mut ranges: Vec<_> = of_family.map(bounds).map(range).collect();
     ranges.sort_unstable_by_key(|&(first, count)| (first, core::cmp::Reverse(count)));
@@ -379,7 +382,7 @@ fn disjoint(prefixes: &[Prefix], of: IpFamily) -> Vec<(u128, u128)> {
     ranges
 }
 
-/// How the source port, or what stands for it, is set in tuples of `protocol`; `None` when there is none.
+/// Sets the source port, or the identifier in its place, in tuples of `protocol`; `None` when there is neither.
 pub(super) fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
     match protocol {
         ip_protocol::ICMP | ip_protocol::ICMPV6 => Some(|tuple, identifier| {

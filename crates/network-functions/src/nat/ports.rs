@@ -1,16 +1,15 @@
-//! In which order ports are tried.
+//! The order of candidate ports.
 
 use crate::port_range::PortRange;
 
-/// Ports that are tried for a connection, at most; then it is refused. Bounds the work that a packet can cause when
-/// ports run short: with a share `f` of them taken, a connection is refused with probability f^128 at most by
-/// chance (0.1 % at 95 %).
+/// The maximum number of candidate ports of a connection; then it is refused. It bounds the work of a packet when ports
+/// are scarce: with a share `f` of them in use, a connection is refused with probability f^128 at most (0.1 % at 95 %).
 pub const PORT_PROBES_MAX: usize = 128;
 
-/// Primes above every number of ports: steps of such a length come to every port before they come to one again.
+/// Primes above every number of ports: steps of such a length visit every port once before repeating.
 const STEPS: [u32; 8] = [65537, 69001, 73939, 78541, 84017, 90001, 97001, 104_003];
 
-/// The ports of `range` in an order that `hash` chooses: each once.
+/// The ports of `range` in the order of `hash`, each once.
 pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
     let count = u64::from(range.count());
     let start = (hash & 0xffff_ffff) % count;

@@ -1,4 +1,4 @@
-//! Translations made again from a connection's tuple, and tuples from a translation.
+//! Restores translations from a connection's tuple, and tuples from a translation.
 
 use alloc::vec::Vec;
 
@@ -14,26 +14,26 @@ use crate::rule_set::RuleKey;
 const ICMP_QUERY_CODE: u8 = 0;
 
 impl Nat {
-    /// Port forwarding follows from the rules; source NAT where the mapping is computed.
+    /// Destination NAT follows from the rules; source NAT where the mapping is computed.
     pub(super) fn check_restorable(&self) -> Result<(), Unrestorable> {
         let is_chosen = self.pools.iter().any(|pool| matches!(pool, Pool::Chosen(_)));
         if is_chosen {
             return Err(Unrestorable {
-                reason: "chooses the ports of source NAT among those that are free, which nobody can tell from a tuple",
-                cure: "compute them (mapping = \"deterministic\"), or tell connections precisely",
+                reason: "chooses free ports for source NAT, which do not follow from a tuple",
+                remedy: "compute them (mapping = \"deterministic\"), or replicate connections precisely",
             });
         }
         if self.asks_ingress {
             return Err(Unrestorable {
-                reason: "has rules that ask where a connection came in, which nobody can tell from its tuple",
-                cure: "name addresses in them instead of ports of the gateway, or tell connections precisely",
+                reason: "has rules with an ingress condition, which a tuple cannot answer",
+                remedy: "name addresses in them instead of ports of the gateway, or replicate connections precisely",
             });
         }
         Ok(())
     }
 
-    /// The translation of a connection with this tuple, if nothing stood in the way when it began.
-    pub(super) fn remake(&self, restoring: &mut Restoring) -> Option<NatState> {
+    /// The translation of a connection with this tuple, if every port was free when it began.
+    pub(super) fn recompute(&self, restoring: &mut Restoring) -> Option<NatState> {
         let mut outgoing = restoring.outgoing();
         let mut state = NatState::default();
         let mut key = rule_key(outgoing, restoring.ingress);
@@ -55,14 +55,13 @@ impl Nat {
         Some(state)
     }
 
-    /// The tuples that may have become `outgoing`, each once: untranslated; from behind its source, if that is computed; to
-    /// addresses that are forwarded to its destination; and both at once. Whoever asks tries each, so rules' other conditions
-    /// are not asked.
+    /// The distinct tuples that may have become `outgoing`: untranslated; by computed source NAT; by destination NAT to
+    /// its destination; and by both. The caller checks each, so the rules' other conditions are not evaluated.
     pub(super) fn invert(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
         let first = incoming.len();
         incoming.push(*outgoing);
         for pool in &self.pools {
-            // No two compute for one address, so this is one of them at most.
+            // Each address has at most one computed mapping, so this yields one tuple at most.
             if let Pool::Computed(mapping) = pool {
                 mapping.invert(outgoing, incoming);
             }
@@ -105,7 +104,7 @@ impl Nat {
     }
 }
 
-/// What rules ask of the first packet of a connection. Where it came in matters to none where connections are made again
+/// The rule key of a connection's first packet. No rule depends on the ingress where connections are restored
 /// ([`Nat::check_restorable`]).
 fn rule_key(tuple: Tuple, ingress: Option<PortId>) -> RuleKey {
     let kind = u8::try_from(tuple.discriminator).ok().filter(|kind| *kind != 0);

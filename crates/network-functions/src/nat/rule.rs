@@ -1,4 +1,4 @@
-//! NAT rules as an operator writes them, and the same checked.
+//! NAT rules in the operator's form, and validated.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -11,51 +11,51 @@ use crate::address::{family, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, RuleSetError};
 
-/// Addresses of a source NAT rule, at most.
+/// The maximum number of addresses of a source NAT rule.
 pub const POOL_ADDRESSES_MAX: usize = 256;
 
-/// Ports that source NAT takes unless told otherwise: all but the well-known ones (RFC 6335).
+/// The default ports of source NAT: all but the well-known ones (RFC 6335).
 pub const SOURCE_PORTS_DEFAULT: PortRange = match PortRange::new(1024, u16::MAX) {
     Some(range) => range,
     None => PortRange::single(u16::MAX),
 };
 
-/// What a source NAT rule does with the connections that it matches.
+/// The action of a source NAT rule on matching connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceAction {
-    /// Nothing: they keep their source, whatever later rules say.
+    /// None: they keep their source, and later rules do not apply.
     Exempt,
-    /// Their source becomes one of these addresses, all of one family. The rule is for connections of that family
-    /// only. The addresses must belong to the cluster, not to one node: a connection that leaves under a node's own
-    /// address cannot survive that node, which is why there is no masquerading.
+    /// Their source becomes one of these addresses, all of one family. The rule is for connections of that family only.
+    /// The addresses must belong to the cluster, not to one node: a connection with a node's address cannot survive
+    /// that node, so there is no masquerading.
     Translate(Vec<IpAddr>),
-    /// As [`SourceAction::Translate`], with address and port computed from the inside address and port, which are those of the
-    /// conditions' sources.
+    /// As [`SourceAction::Translate`], with address and port computed from the inside address and port; the inside
+    /// addresses are the conditions' sources.
     Compute(Vec<IpAddr>, Mapping),
 }
 
 /// A source NAT rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceRule {
-    /// Which connections it is for; the destination as destination NAT has made it.
+    /// The conditions; the destination is the one after destination NAT.
     pub conditions: Conditions,
-    /// What becomes of them.
+    /// The action.
     pub action: SourceAction,
 }
 
 /// A destination NAT (port forwarding) rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DestinationRule {
-    /// Which connections it is for.
+    /// The conditions.
     pub conditions: Conditions,
     /// Their new destination; the rule is for connections of its family only.
     pub address: IpAddr,
-    /// Their new destination port, `None` to keep it. The conditions then have exactly one range of destination ports,
-    /// whose first becomes this one, its second the next, and so on.
+    /// Their new destination port, `None` to keep it. The conditions then have exactly one range of destination ports:
+    /// its first becomes this port, its second the next, and so on.
     pub port: Option<u16>,
 }
 
-/// All that NAT is told.
+/// The configuration of NAT.
 #[derive(Clone)]
 pub struct NatConfig {
     /// Destination NAT; the first rule that matches decides.
@@ -66,13 +66,13 @@ pub struct NatConfig {
     pub ports: PortRange,
     /// This node.
     pub node: NodeId,
-    /// How many nodes divide the ports: as many as the cluster may ever have, the same number on all.
+    /// The number of nodes that divide the ports: the maximum of the cluster, equal on all nodes.
     pub nodes: NonZeroU8,
-    /// The secret under which ports are chosen, so that they cannot be guessed from outside (RFC 6056).
+    /// The secret that randomises ports, so that outsiders cannot guess them (RFC 6056).
     pub key: HashKey,
 }
 
-/// Which kind of rule an error is about.
+/// The kind of rule of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleKind {
     /// Source NAT.
@@ -90,15 +90,15 @@ impl core::fmt::Display for RuleKind {
     }
 }
 
-/// Why NAT cannot do what it is told: a mistake in the configuration.
+/// A mistake in the configuration of NAT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NatError {
-    /// The rules' conditions make no sense.
+    /// The rules' conditions are invalid.
     #[error("{kind} rules: {error}")]
     Conditions {
         /// Which rules.
         kind: RuleKind,
-        /// What is wrong.
+        /// The mistake.
         error: RuleSetError,
     },
     /// No address to translate to.
@@ -110,15 +110,15 @@ pub enum NatError {
     /// Addresses of both families.
     #[error("source NAT rule {0}: addresses of both families: write a rule for each")]
     MixedPool(usize),
-    /// A mapping that cannot be computed.
+    /// The mapping cannot be computed.
     #[error("source NAT rule {rule}: {error}")]
     Mapping {
         /// Which rule.
         rule: usize,
-        /// What is wrong with it.
+        /// The mistake.
         error: MappingError,
     },
-    /// An outside port would stand for hosts of two rules.
+    /// An outside port would map to hosts of two rules.
     #[error(
         "source NAT rules {first} and {second} translate to one address, and at least one computes its mapping: give each \
          addresses of its own, or merge their sources into one rule"
@@ -129,13 +129,13 @@ pub enum NatError {
         /// The other.
         second: usize,
     },
-    /// A new port, but not one range that it stands for.
-    #[error("destination NAT rule {0}: a new port asks for exactly one range of destination ports")]
+    /// A new port without exactly one range.
+    #[error("destination NAT rule {0}: a new port requires exactly one range of destination ports")]
     PortWithoutRange(usize),
-    /// The new range would run over port 65535.
-    #[error("destination NAT rule {0}: the range moved to the new port ends behind port 65535")]
+    /// The new range would exceed port 65535.
+    #[error("destination NAT rule {0}: the range moved to the new port exceeds port 65535")]
     PortOverflow(usize),
-    /// There is no part of the ports for this node.
+    /// The range has no part for this node.
     #[error("the ports {ports} cannot be divided between {nodes} nodes so that node {} has a part", node.0)]
     NoPorts {
         /// The ports.
@@ -147,12 +147,12 @@ pub enum NatError {
     },
 }
 
-/// What a source rule does, checked; addresses as tuples hold them.
+/// The validated action of a source rule; addresses in the tuples' form.
 #[derive(Debug)]
 pub(super) enum Pool {
     /// Nothing.
     Exempt,
-    /// It takes one of these addresses and a port that is free.
+    /// It chooses one of these addresses and a free port.
     Chosen(Vec<[u8; 16]>),
     /// It computes both.
     Computed(Computed),
@@ -168,7 +168,7 @@ impl Pool {
     }
 }
 
-/// A port of an address that is computed belongs to one host: no other rule may take it.
+/// A port of a computed address belongs to one host: no other rule may choose it.
 pub(super) fn check_shared(pools: &[Pool]) -> Result<(), NatError> {
     for (computing, pool) in pools.iter().enumerate() {
         let Pool::Computed(mapping) = pool else { continue };
@@ -181,16 +181,17 @@ pub(super) fn check_shared(pools: &[Pool]) -> Result<(), NatError> {
     Ok(())
 }
 
-/// A destination rule's target, checked.
+/// A destination rule's validated target.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub(super) address: [u8; 16],
-    /// The ports that are moved, and where the first of them is moved to.
+    /// The moved ports, and the new first port.
     pub(super) moved: Option<(PortRange, u16)>,
 }
 
 impl Target {
-    /// The port that a packet was sent to that leaves to this target with destination port `port`; `None`: none could have been.
+    /// The destination port before translation of a packet that leaves to this target with port `port`; `None` if there
+    /// is none.
     pub(super) fn port_before(&self, port: u16) -> Option<u16> {
         let Some((range, to)) = self.moved else { return Some(port) };
         let before = range.first().checked_add(port.checked_sub(to)?)?;
@@ -198,7 +199,8 @@ impl Target {
     }
 }
 
-/// Checks source rule `index`: its conditions narrowed to the pool's family, and its pool; ports are those to translate to.
+/// Validates source rule `index`: its conditions restricted to the pool's family, and its pool; `ports` are those to
+/// translate to.
 pub(super) fn check_source(index: usize, rule: SourceRule, ports: PortRange) -> Result<(Conditions, Pool), NatError> {
     let (addresses, mapping) = match rule.action {
         SourceAction::Exempt => return Ok((rule.conditions, Pool::Exempt)),
@@ -221,7 +223,7 @@ pub(super) fn check_source(index: usize, rule: SourceRule, ports: PortRange) -> 
     Ok((conditions, Pool::Computed(computed)))
 }
 
-/// Checks destination rule `index`: its conditions narrowed to the new address's family, and its target.
+/// Validates destination rule `index`: its conditions restricted to the new address's family, and its target.
 pub(super) fn check_destination(index: usize, rule: DestinationRule) -> Result<(Conditions, Target), NatError> {
     let moved = match (rule.port, &rule.conditions.destination_ports[..]) {
         (None, _) => None,

@@ -66,7 +66,7 @@ fn source_of(tuple: &Tuple) -> IpAddr {
     from_tuple_bytes(tuple.source, tuple.family())
 }
 
-/// The connection leaves as `outgoing`, and its answer comes back to where it came from.
+/// Asserts that the connection leaves as `outgoing`, and that its reply returns to the original source.
 fn assert_translated(gateway: &mut Gateway, ingress: flow::PortId, tuple: Tuple, outgoing: Tuple) {
     let mut begun = gateway.begin(ingress, tuple).unwrap();
     assert_eq!(begun.outgoing, outgoing);
@@ -75,7 +75,7 @@ fn assert_translated(gateway: &mut Gateway, ingress: flow::PortId, tuple: Tuple,
 }
 
 #[test]
-fn inside_hosts_go_out_under_the_shared_address_and_keep_their_port_while_it_is_free() {
+fn inside_hosts_get_the_shared_address_and_keep_their_port_while_it_is_free() {
     let mut gateway = gateway(config());
     let first = tcp("10.0.0.1:5000", "198.51.100.1:443");
     assert_translated(&mut gateway, INSIDE, first, tcp("192.0.2.1:5000", "198.51.100.1:443"));
@@ -102,7 +102,7 @@ fn ipv6_and_udp_are_translated_alike() {
 }
 
 #[test]
-fn pings_are_told_apart_by_their_identifier() {
+fn pings_are_distinguished_by_their_identifier() {
     let mut gateway = gateway(config());
     assert_translated(
         &mut gateway,
@@ -130,7 +130,7 @@ fn protocols_without_ports_are_translated_once_for_each_outside_host() {
 }
 
 #[test]
-fn forwarded_ports_reach_the_server_and_its_answers_come_from_the_public_address() {
+fn forwarded_ports_reach_the_server_and_its_replies_come_from_the_public_address() {
     let mut gateway = gateway(config());
     for (tuple, outgoing) in [
         (tcp("198.51.100.1:5000", "192.0.2.1:80"), tcp("198.51.100.1:5000", "10.0.0.80:8080")),
@@ -147,7 +147,7 @@ fn forwarded_ports_reach_the_server_and_its_answers_come_from_the_public_address
 }
 
 #[test]
-fn a_forwarded_connection_that_would_be_taken_for_another_is_refused() {
+fn an_ambiguous_forwarded_connection_is_refused() {
     let mut gateway = gateway(config());
     let direct = tcp("198.51.100.1:5000", "10.0.0.80:8080");
     assert_translated(&mut gateway, OUTSIDE, direct, direct);
@@ -157,7 +157,7 @@ fn a_forwarded_connection_that_would_be_taken_for_another_is_refused() {
 
 #[test]
 fn an_inside_host_reaches_an_inside_server_by_its_public_address() {
-    // Both translations apply: the server must see the gateway, or it would answer past it (hairpinning).
+    // Both translations apply: the server must see the gateway, or its replies would bypass it (hairpinning).
     let mut gateway = gateway(config());
     let tuple = tcp("10.0.0.1:5000", "192.0.2.1:80");
     assert_translated(&mut gateway, INSIDE, tuple, tcp("192.0.2.1:5000", "10.0.0.80:8080"));
@@ -166,7 +166,7 @@ fn an_inside_host_reaches_an_inside_server_by_its_public_address() {
 }
 
 #[test]
-fn exempt_connections_and_those_without_a_rule_are_left_alone() {
+fn exempt_connections_and_those_without_a_rule_are_untranslated() {
     let office = Conditions { destinations: vec!["10.9.0.0/16".parse().unwrap()], ..Conditions::default() };
     let mut config = config();
     config.source_rules.insert(0, SourceRule { conditions: office, action: SourceAction::Exempt });
@@ -205,7 +205,7 @@ fn a_node_does_not_take_a_port_of_another_node_even_to_preserve_it() {
 }
 
 #[test]
-fn an_end_point_is_seen_under_one_address_and_port_by_everybody() {
+fn an_end_point_has_one_address_and_port_towards_all_peers() {
     let mut config = config();
     config.source_rules = vec![source(from("10.0.0.0/8"), &["192.0.2.1", "192.0.2.2", "192.0.2.3"])];
     let mut gateway = gateway(config);
@@ -220,7 +220,7 @@ fn an_end_point_is_seen_under_one_address_and_port_by_everybody() {
 }
 
 #[test]
-fn another_node_goes_on_translating_without_the_rules_that_began_it() {
+fn another_node_continues_translation_without_the_original_rules() {
     let mut first = gateway(config());
     let tuple = tcp("10.0.0.1:5000", "198.51.100.1:443");
     let begun = first.begin(INSIDE, tuple).unwrap();
@@ -238,7 +238,7 @@ fn another_node_goes_on_translating_without_the_rules_that_began_it() {
 }
 
 #[test]
-fn an_icmp_error_of_a_translated_connection_is_not_let_out_half_translated() {
+fn an_icmp_error_of_a_translated_connection_is_never_partly_translated() {
     let mut gateway = gateway(config());
     let mut begun = gateway.begin(INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:443")).unwrap();
     let inner = begun.connection.original;
@@ -256,7 +256,7 @@ fn an_icmp_error_of_a_translated_connection_is_not_let_out_half_translated() {
 }
 
 #[test]
-fn configurations_that_make_no_sense_are_refused() {
+fn invalid_configurations_are_refused() {
     let error = |change: &dyn Fn(&mut NatConfig)| {
         let mut config = config();
         change(&mut config);
@@ -305,7 +305,7 @@ fn connection() -> impl Strategy<Value = Tuple> {
 
 proptest! {
     #[test]
-    fn nodes_that_do_not_know_of_each_other_never_choose_one_mapping_twice(
+    fn nodes_without_coordination_never_choose_the_same_mapping(
         connections in prop::collection::hash_set(connection(), 1..60),
         nodes in 1u8..5,
     ) {
@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn states_come_back_as_they_were_sent(source_rule_number: u16, destination_rule_number: u16) {
+    fn encoded_states_decode_to_the_same_states(source_rule_number: u16, destination_rule_number: u16) {
         let state = NatState { source_rule_number, destination_rule_number };
         let mut encoded = Vec::new();
         state.encode(&mut encoded);
@@ -347,7 +347,7 @@ proptest! {
 }
 
 #[test]
-fn forwarded_ports_are_not_handed_out() {
+fn forwarded_ports_are_not_chosen_by_source_nat() {
     // TCP 8443 and UDP 7000-7010 of the shared address are forwarded, the first to one client alone.
     let mut narrow = forward("192.0.2.1", TCP, PortRange::single(8443), "10.0.0.80", Some(443));
     narrow.conditions.sources = vec!["203.0.113.9/32".parse().unwrap()];
@@ -366,7 +366,7 @@ fn forwarded_ports_are_not_handed_out() {
 }
 
 #[test]
-fn where_all_ports_are_forwarded_there_is_none_to_take() {
+fn source_nat_fails_where_all_ports_are_forwarded() {
     let ports = range(6000, 6100);
     let all = forward("192.0.2.1", TCP, ports, "10.0.0.80", None);
     let config = NatConfig { destination_rules: vec![all], ports, nodes: NonZeroU8::MIN, ..config() };
@@ -376,7 +376,7 @@ fn where_all_ports_are_forwarded_there_is_none_to_take() {
 }
 
 #[test]
-fn sctp_associations_of_two_hosts_with_one_port_are_told_apart() {
+fn sctp_associations_of_two_hosts_with_one_port_are_distinguished() {
     let mut gateway = gateway(config());
     let first = sctp("10.0.0.1:2905", "198.51.100.1:2905");
     assert_translated(&mut gateway, INSIDE, first, sctp("192.0.2.1:2905", "198.51.100.1:2905"));
@@ -386,7 +386,7 @@ fn sctp_associations_of_two_hosts_with_one_port_are_told_apart() {
 }
 
 #[test]
-fn a_fragment_of_an_sctp_packet_passes_only_with_its_ports_as_they_are() {
+fn a_fragment_of_an_sctp_packet_passes_only_with_unchanged_ports() {
     for (translated, passes) in [("192.0.2.1:2905", true), ("192.0.2.1:4000", false)] {
         let original = sctp("10.0.0.1:2905", "198.51.100.1:2905");
         with_packet(&original, INSIDE, Direction::Original, |packet| {

@@ -1,4 +1,4 @@
-//! Conditions as packets are held against them.
+//! Conditions compiled for matching packets.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use super::group::{GROUP_BYTES_PER_RULE_MAX, Group, Key, WantedOfRule};
 use crate::address::{Prefix, bounds, family as family_of};
 use crate::port_range::PortRange;
 
-/// Which rule of a set, from 0.
+/// The index of a rule in a set, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleIndex(pub u16);
 
@@ -25,19 +25,19 @@ impl RuleIndex {
     }
 }
 
-/// What of a connection's first packet rules ask for.
+/// The fields of a connection's first packet that rules match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleKey {
     /// Addresses, ports and protocol.
     pub tuple: Tuple,
     /// Type and code, when it is ICMP or ICMPv6.
     pub icmp: Option<(u8, u8)>,
-    /// The port of the node that it came in on.
+    /// The ingress port of the packet.
     pub ingress: PortId,
 }
 
 impl RuleKey {
-    /// The key of a packet with `tuple` (which may be another than came in, under NAT) and `transport`.
+    /// The key of a packet with `tuple` (under NAT possibly not the incoming one) and `transport`.
     #[must_use]
     pub const fn new(tuple: Tuple, transport: &Transport, ingress: PortId) -> Self {
         let icmp = match transport {
@@ -61,7 +61,7 @@ impl RuleKey {
     }
 }
 
-/// A protocol, and what tells its services apart: the destination port of TCP, UDP and SCTP, type and code of ICMP. One number, so
+/// A protocol and its service: the destination port of TCP, UDP and SCTP, type and code of ICMP. It is one number, so
 /// that one search finds the rules for both.
 const fn service(protocol: u8, detail: Option<u16>) -> u32 {
     let protocol = (protocol as u32) << 17;
@@ -71,11 +71,11 @@ const fn service(protocol: u8, detail: Option<u16>) -> u32 {
     }
 }
 
-/// Rules in order, validated and ready to be matched. The first rule that a packet meets is its rule.
+/// Ordered rules, validated and compiled. The first rule that a packet matches applies.
 ///
-/// Matching takes one binary search for each thing that any rule asks for (source, destination, protocol with port, source
-/// port, ingress), and then a few words: little more with thousands of rules than with ten, unless rules were written to
-/// make it hard.
+/// Matching takes one binary search for each dimension that any rule uses (source, destination, protocol with port,
+/// source port, ingress), and then a few words. Thousands of rules cost little more than ten, unless they are
+/// adversarial.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: usize,
@@ -84,11 +84,11 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Compiles rules, given by their conditions in order. For either family it holds 8 KiB for each rule and 80 bytes
-    /// for each value that the rules list, at most.
+    /// Compiles rules from their ordered conditions. For either family it uses at most 8 KiB for each rule and 80 bytes
+    /// for each listed value.
     ///
     /// # Errors
-    /// There are too many, they list too many values, or one of them makes no sense.
+    /// There are too many rules or values, or a rule is invalid.
     pub fn compile<'a>(rules: impl ExactSizeIterator<Item = &'a Conditions>) -> Result<Self, RuleSetError> {
         Self::compile_within(rules, GROUP_BYTES_PER_RULE_MAX)
     }
@@ -119,7 +119,7 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// The first rule that `key` meets.
+    /// The first rule that `key` matches.
     #[must_use]
     pub fn classify(&self, key: &RuleKey) -> Option<RuleIndex> {
         let (source, destination) = (&key.tuple.source, &key.tuple.destination);
@@ -154,7 +154,7 @@ impl RuleSet {
         v4 + self.v6.iter().map(Group::memory_bytes).sum::<usize>()
     }
 
-    /// Groups that a packet of either family is held against, at most.
+    /// The maximum number of groups that a packet of either family is matched against.
     #[cfg(test)]
     pub(super) fn groups(&self) -> usize {
         self.v4.len().max(self.v6.len())
@@ -165,7 +165,7 @@ fn first_match<A: Number>(groups: &[Group<A>], key: &Key<A>) -> Option<RuleIndex
     groups.iter().find_map(|group| group.classify(key))
 }
 
-/// What a rule asks of packets of `family`; `None` if it is not for them.
+/// The ranges of a rule for packets of `family`; `None` if it does not apply to them.
 fn wanted<A: Number>(
     index: RuleIndex,
     conditions: &Conditions,
@@ -188,7 +188,7 @@ fn wanted<A: Number>(
         sources: addresses(&conditions.sources),
         destinations: addresses(&conditions.destinations),
         services: any_of(&conditions.protocols, conditions.protocols.iter().flat_map(|p| services(*p, conditions))),
-        // That the packet's protocol has ports at all is seen to by the services: these rules ask for such protocols.
+        // The services ensure that the packet's protocol has ports: these rules require such protocols.
         source_ports: ports(&conditions.source_ports),
         ingress: any_of(&conditions.ingress, ingress),
     })
@@ -199,7 +199,7 @@ fn any_of<T, N>(listed: &[T], ranges: impl Iterator<Item = (N, N)>) -> Wanted<N>
     (!listed.is_empty()).then(|| ranges.collect())
 }
 
-/// The services of `protocol` that a rule asks for.
+/// The services of `protocol` that a rule matches.
 fn services(protocol: u8, conditions: &Conditions) -> Vec<(u32, u32)> {
     let range = |first: u16, last: u16| (service(protocol, Some(first)), service(protocol, Some(last)));
     let is_icmp = matches!(protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);

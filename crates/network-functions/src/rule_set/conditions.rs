@@ -1,4 +1,4 @@
-//! What an operator asks of a connection, and whether that makes sense.
+//! The conditions of a rule, and their validation.
 
 use alloc::vec::Vec;
 
@@ -8,16 +8,17 @@ use flow::{IpFamily, PortId};
 use crate::address::{Prefix, family as family_of};
 use crate::port_range::PortRange;
 
-/// Rules in a set, at most.
+/// The maximum number of rules in a set.
 pub const RULES_MAX: usize = 16_384;
 
-/// Values that one condition of a rule lists (prefixes, port ranges), at most.
+/// The maximum number of values in one condition of a rule (prefixes, port ranges).
 pub const CONDITION_VALUES_MAX: usize = 256;
 
-/// Values that all rules of a set list together, at most. A rule for several protocols and ports counts each pair.
+/// The maximum number of values in all rules of a set together. A rule for several protocols and ports counts each
+/// pair.
 pub const RULE_SET_VALUES_MAX: usize = 1 << 20;
 
-/// An ICMP or ICMPv6 message that a rule asks for.
+/// An ICMP or ICMPv6 message that a rule matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IcmpMatch {
     /// Its type.
@@ -26,8 +27,8 @@ pub struct IcmpMatch {
     pub code: Option<u8>,
 }
 
-/// What a connection's first packet must be like. A list is met by any of its values, an empty list by everything;
-/// all lists must be met.
+/// Conditions on a connection's first packet. Any of its values satisfies a list, and an empty list matches everything;
+/// all lists must be satisfied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conditions {
     /// Only this family; `None` for both.
@@ -38,29 +39,29 @@ pub struct Conditions {
     pub destinations: Vec<Prefix>,
     /// IP protocol numbers (IANA).
     pub protocols: Vec<u8>,
-    /// TCP, UDP or SCTP source ports; asks for `protocols` of these three.
+    /// TCP, UDP or SCTP source ports; they require `protocols` of these three.
     pub source_ports: Vec<PortRange>,
-    /// TCP, UDP or SCTP destination ports; asks for `protocols` of these three.
+    /// TCP, UDP or SCTP destination ports; they require `protocols` of these three.
     pub destination_ports: Vec<PortRange>,
-    /// ICMP messages; asks for `protocols` to be ICMP or ICMPv6, not both (their types differ).
+    /// ICMP messages; they require `protocols` to be ICMP or ICMPv6, not both (their types differ).
     pub icmp: Vec<IcmpMatch>,
-    /// Ports of the node that it comes in on.
+    /// Ingress ports of the node.
     pub ingress: Vec<PortId>,
 }
 
-/// Whether ports of a protocol are known, to be asked for and translated.
+/// Whether a protocol has ports for conditions and translation.
 #[must_use]
 pub const fn has_ports(protocol: u8) -> bool {
     matches!(protocol, ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP)
 }
 
-/// Why conditions make no sense: a mistake in the configuration.
+/// Why conditions are invalid: a mistake in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConditionError {
     /// A list is too long.
     #[error("{0} lists more than {CONDITION_VALUES_MAX} values: split the rule")]
     TooManyValues(&'static str),
-    /// Ports of protocols that have none.
+    /// Ports of protocols without ports.
     #[error("ports are given, so the protocols must be given too, and be TCP, UDP or SCTP")]
     PortsWithoutProtocol,
     /// ICMP types of another protocol.
@@ -71,7 +72,7 @@ pub enum ConditionError {
     NoCommonFamily,
 }
 
-/// Why rules cannot be made into a set.
+/// Why rules cannot form a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleSetError {
     /// More than [`RULES_MAX`].
@@ -83,21 +84,21 @@ pub enum RuleSetError {
          write prefixes and ranges in place of single ones"
     )]
     TooManyValues {
-        /// The first rule beyond, from 0.
+        /// The first rule beyond the limit, from 0.
         index: usize,
     },
-    /// A rule's conditions make no sense.
+    /// A rule's conditions are invalid.
     #[error("rule {index}: {error}")]
     Rule {
         /// Which one, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The mistake.
         error: ConditionError,
     },
 }
 
 impl Conditions {
-    /// Whether the conditions can be met at all, and what they ask for is what packets have.
+    /// Validates that the conditions can be satisfied and refer to fields that packets have.
     ///
     /// # Errors
     /// See [`ConditionError`].
@@ -116,7 +117,7 @@ impl Conditions {
         if possible(IpFamily::V4) || possible(IpFamily::V6) { Ok(()) } else { Err(ConditionError::NoCommonFamily) }
     }
 
-    /// Values that it lists, as [`RULE_SET_VALUES_MAX`] counts them.
+    /// The number of its values, as [`RULE_SET_VALUES_MAX`] counts them.
     pub(super) fn values(&self) -> usize {
         let services = self.protocols.len() * (self.destination_ports.len() + self.icmp.len()).max(1);
         self.sources.len() + self.destinations.len() + services + self.source_ports.len() + self.ingress.len()
@@ -138,7 +139,7 @@ impl Conditions {
         }
     }
 
-    /// Whether packets of `family` can meet the conditions on addresses.
+    /// Whether packets of `family` can satisfy the conditions on addresses.
     #[must_use]
     pub fn allows_family(&self, family: IpFamily) -> bool {
         let listed = |prefixes: &[Prefix]| {
@@ -147,7 +148,7 @@ impl Conditions {
         self.family.is_none_or(|only| only == family) && listed(&self.sources) && listed(&self.destinations)
     }
 
-    /// Whether packets of `family` that the conditions on addresses allow may be of a protocol that they allow.
+    /// Whether packets of `family` that satisfy the conditions on addresses can satisfy those on protocols.
     fn allows_protocol(&self, family: IpFamily) -> bool {
         let other_icmp = match family {
             IpFamily::V4 => ip_protocol::ICMPV6,

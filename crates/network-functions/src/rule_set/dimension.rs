@@ -1,4 +1,4 @@
-//! One thing that rules ask for, a number that every packet has: which rules each number meets.
+//! A dimension of rules, a number that every packet has: the rules that each number matches.
 //!
 //! ```text
 //!   rule 0   ├───────────────┤                       starts      0   10   20   30   40
@@ -6,9 +6,9 @@
 //!            10      20      30       40
 //! ```
 //!
-//! The numbers are cut into intervals at all beginnings and ends of ranges; within an interval every number meets the same
-//! rules. A row has a bit for each rule, and in front of these a summary with a bit for each word of them that is not zero.
-//! Intervals that meet the same rules share a row.
+//! The numbers are cut into intervals at all ends of ranges; all numbers of an interval match the same rules. A row has
+//! a bit for each rule, preceded by a summary with a bit for each non-zero word. Intervals that match the same rules
+//! share a row.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -19,12 +19,12 @@ use flow::random::mix;
 /// Bits of a word of a row.
 pub(super) const WORD_BITS: usize = u64::BITS as usize;
 
-/// A number that ranges can be asked of.
+/// A number for range conditions.
 pub(super) trait Number: Copy + Ord {
     /// The least.
     const ZERO: Self;
 
-    /// The next one; `None` behind the last.
+    /// The successor; `None` behind the last.
     fn successor(self) -> Option<Self>;
 }
 
@@ -44,7 +44,7 @@ impl Number for u128 {
     }
 }
 
-/// What a rule asks of a number: that it lies in one of these ranges, (first, last). `None`: nothing.
+/// A rule's condition on a number: it lies in one of these ranges, (first, last). `None`: no condition.
 pub(super) type Wanted<N> = Option<Vec<(N, N)>>;
 
 /// The shape of the rows of a group of rules.
@@ -68,17 +68,17 @@ impl RowShape {
     }
 }
 
-/// What rules ask of a number, in the order of the numbers.
+/// The rules' conditions on a number, in the order of the numbers.
 pub(super) struct Plan<N> {
-    /// Where a rule (by its number in the group) begins or ends to be met.
+    /// A point at which a rule (by its number in the group) starts or stops matching.
     turns: Vec<(N, u16)>,
-    /// Rules that ask nothing.
+    /// Rules without a condition.
     indifferent: Vec<u16>,
     rules: usize,
 }
 
 impl<N: Number> Plan<N> {
-    /// What these rules ask; `None` if none of them asks anything.
+    /// The compiled conditions of these rules; `None` if none has a condition.
     pub(super) fn of<'a>(wanted: impl ExactSizeIterator<Item = &'a Wanted<N>>) -> Option<Self>
     where
         N: 'a,
@@ -99,7 +99,7 @@ impl<N: Number> Plan<N> {
         ranges.sort_unstable();
         let mut ranges = ranges.into_iter();
         let Some((mut first, mut last)) = ranges.next() else { return };
-        // Ranges that overlap become one, so that at every turn the rule really turns.
+        // Overlapping ranges are merged, so that the rule's state changes at every point.
         for (next_first, next_last) in ranges {
             if next_first <= last {
                 last = last.max(next_last);
@@ -116,7 +116,7 @@ impl<N: Number> Plan<N> {
         self.turns.extend(last.successor().map(|behind| (behind, rule)));
     }
 
-    /// Bytes that the dimension holds, at most.
+    /// The maximum size of the dimension in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         let places = self.turns.chunk_by(|one, other| one.0 == other.0).count();
         (places + 1) * (size_of::<N>() + size_of::<u32>() + RowShape::of(self.rules).words() * size_of::<u64>())
@@ -153,8 +153,8 @@ fn turn(met: &mut [u64], rule: u16) {
     met[usize::from(rule) / WORD_BITS] ^= 1 << (usize::from(rule) % WORD_BITS);
 }
 
-/// Spreads a rule's number over 64 bits: the exclusive or over the rules of a row names the row (Zobrist, 1970). Rows of the
-/// same name are compared, so that chance cannot mislead.
+/// Expands a rule's number to 64 bits: XOR over the rules of a row identifies the row (Zobrist, 1970). Rows with the
+/// same value are compared, so that a collision does no harm.
 const fn spread(number: u64) -> u64 {
     mix(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -167,7 +167,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Where the row of these rules lies.
+    /// The position of the row of these rules.
     fn find_or_push(&mut self, name: u64, met: &[u64]) -> usize {
         let own = self.shape.summary_words;
         if let Some(at) = self.by_name.get(&name).copied()
@@ -186,12 +186,12 @@ impl Rows {
     }
 }
 
-/// Which rules of a group each number meets.
+/// The rules of a group that each number matches.
 #[derive(Clone, Debug)]
 pub(super) struct Dimension<N> {
     /// The first number of each interval, ascending from zero.
     starts: Vec<N>,
-    /// Where each interval's row lies in `words`.
+    /// The position of each interval's row in `words`.
     rows_at: Vec<u32>,
     words: Vec<u64>,
     row_words: usize,

@@ -1,6 +1,6 @@
-//! Rules of one family that are matched together, by bit vectors (Lakshman and Stiliadis, "High-speed policy-based packet
-//! forwarding using efficient multi-dimensional range matching", SIGCOMM 1998) with summaries (Baboescu and Varghese,
-//! "Scalable packet classification", SIGCOMM 2001).
+//! Rules of one family that are matched together, by bit vectors (Lakshman and Stiliadis, "High-speed policy-based
+//! packet forwarding using efficient multi-dimensional range matching", SIGCOMM 1998) with summaries (Baboescu and
+//! Varghese, "Scalable packet classification", SIGCOMM 2001).
 //!
 //! ```text
 //!   source address ──► row ─┐
@@ -10,8 +10,8 @@
 //!   ingress ─────────► row ─┘
 //! ```
 //!
-//! A dimension in which no rule of the group asks anything is left out. A group is so small that its rows fit a limit:
-//! whoever nests thousands of ranges gets several groups, tried in order, rather than rows without end.
+//! A dimension in which no rule of the group has a condition is omitted. Groups are limited so that their rows fit a
+//! bound: thousands of nested ranges yield several groups, tried in order, rather than unbounded rows.
 
 use alloc::vec::Vec;
 
@@ -20,14 +20,14 @@ use arrayvec::ArrayVec;
 use super::compiled::RuleIndex;
 use super::dimension::{Dimension, Number, Plan, RowShape, WORD_BITS, Wanted};
 
-/// Bytes that a group holds for each of its rules, at most, unless it is of [`GROUP_RULES_MIN`] rules.
+/// The maximum bytes of a group for each of its rules, unless it has [`GROUP_RULES_MIN`] rules.
 pub(super) const GROUP_BYTES_PER_RULE_MAX: usize = 8192;
-/// Rules that are matched together however much they ask for: their rows are of one word, so that a group holds a few words
-/// for each value that its rules list.
+/// The number of rules that are matched together regardless of their conditions: their rows have one word, so a group
+/// has a few words for each listed value.
 pub(super) const GROUP_RULES_MIN: usize = WORD_BITS;
 const DIMENSIONS_MAX: usize = 5;
 
-/// What a packet has that rules ask for, with addresses of one family.
+/// The fields of a packet that rules match, with addresses of one family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<A> {
     pub(super) source: A,
@@ -38,7 +38,7 @@ pub(super) struct Key<A> {
     pub(super) ingress: u32,
 }
 
-/// What a rule asks for.
+/// The ranges of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct WantedOfRule<A> {
     pub(super) index: RuleIndex,
@@ -49,7 +49,7 @@ pub(super) struct WantedOfRule<A> {
     pub(super) ingress: Wanted<u32>,
 }
 
-/// The dimensions of a group before their rows are made.
+/// The dimensions of a group before their rows are computed.
 struct GroupPlan<A> {
     sources: Option<Plan<A>>,
     destinations: Option<Plan<A>>,
@@ -79,7 +79,7 @@ impl<A: Number> GroupPlan<A> {
 /// Rules that are matched together.
 #[derive(Clone, Debug)]
 pub(super) struct Group<A> {
-    /// The rule that each bit of a row stands for.
+    /// The rule of each bit of a row.
     rules: Vec<RuleIndex>,
     summary_words: usize,
     sources: Option<Dimension<A>>,
@@ -90,7 +90,7 @@ pub(super) struct Group<A> {
 }
 
 impl<A: Number> Group<A> {
-    /// Appends groups of these rules in order, each of at most `bytes_per_rule_max` bytes for each of its rules.
+    /// Appends groups of these rules in order, each with at most `bytes_per_rule_max` bytes for each of its rules.
     pub(super) fn append(groups: &mut Vec<Self>, rules: &[WantedOfRule<A>], bytes_per_rule_max: usize) {
         if rules.is_empty() {
             return;
@@ -113,7 +113,7 @@ impl<A: Number> Group<A> {
         });
     }
 
-    /// The first rule of the group that `key` meets.
+    /// The first rule of the group that `key` matches.
     #[inline]
     pub(super) fn classify(&self, key: &Key<A>) -> Option<RuleIndex> {
         let mut rows: ArrayVec<&[u64], DIMENSIONS_MAX> = ArrayVec::new();
@@ -122,7 +122,7 @@ impl<A: Number> Group<A> {
         rows.extend(self.sources.as_ref().map(|dimension| dimension.row(key.source)));
         rows.extend(self.source_ports.as_ref().map(|dimension| dimension.row(key.source_port)));
         rows.extend(self.ingress.as_ref().map(|dimension| dimension.row(key.ingress)));
-        // Without any row the first rule is met, as all its bits are.
+        // Without any row the first rule matches, as its conditions are empty.
         first_common(&rows, self.summary_words).map(|bit| self.rules[bit])
     }
 
@@ -135,7 +135,7 @@ impl<A: Number> Group<A> {
     }
 }
 
-/// The first bit that all rows have.
+/// The first bit that is set in all rows.
 #[inline]
 fn first_common(rows: &[&[u64]], summary_words: usize) -> Option<usize> {
     for summary in 0..summary_words {

@@ -1,4 +1,4 @@
-//! The compiled set against a matcher that reads the conditions one by one, which is what it replaces.
+//! The compiled set against a sequential matcher of the conditions.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::*;
 use crate::address::{Prefix, bounds, from_tuple_bytes, tuple_bytes};
 use crate::port_range::PortRange;
 
-/// What the documentation of [`Conditions`] says, word for word.
+/// The documented semantics of [`Conditions`], literally.
 fn meets(conditions: &Conditions, key: &RuleKey) -> bool {
     let tuple = &key.tuple;
     let family = tuple.family();
@@ -39,7 +39,7 @@ fn family() -> impl Strategy<Value = IpFamily> {
     select(&[IpFamily::V4, IpFamily::V6][..])
 }
 
-/// Addresses that differ in few bits, so that prefixes often hold them.
+/// Addresses that differ in few bits, so that prefixes often contain them.
 fn address(family: IpFamily) -> impl Strategy<Value = IpAddr> {
     (0u8..4, 0u8..4).prop_map(move |(high, low)| match family {
         IpFamily::V4 => IpAddr::from([10, high << 6, 0, low]),
@@ -102,7 +102,7 @@ fn key() -> impl Strategy<Value = RuleKey> {
 
 proptest! {
     #[test]
-    fn the_compiled_set_finds_what_reading_the_rules_one_by_one_finds(
+    fn the_compiled_set_equals_a_sequential_search(
         rules in prop::collection::vec(conditions(), 0..12),
         keys in prop::collection::vec(key(), 1..40),
     ) {
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// Holds the keys against `set` and against the rules one by one. Returns how many rules were met.
+/// Matches the keys against `set` and against the rules sequentially. Returns the number of rules matched.
 fn check(rules: &[Conditions], set: &RuleSet, keys: impl Iterator<Item = RuleKey>) -> usize {
     let found = keys.map(|key| {
         let expected = rules.iter().position(|rule| meets(rule, &key));
@@ -124,7 +124,7 @@ fn check(rules: &[Conditions], set: &RuleSet, keys: impl Iterator<Item = RuleKey
     found.flatten().collect::<std::collections::BTreeSet<_>>().len()
 }
 
-/// Numbers that look random and are the same in every run (Marsaglia, "Xorshift RNGs", 2003).
+/// Pseudorandom numbers that are the same in every run (Marsaglia, "Xorshift RNGs", 2003).
 struct Numbers(u32);
 
 impl Numbers {
@@ -153,7 +153,7 @@ fn network(number: u32, length_bits: u8) -> Prefix {
 
 proptest! {
     #[test]
-    fn rules_that_fill_many_words_and_groups_are_found_all_the_same(
+    fn rules_in_many_words_and_groups_are_found(
         rules in prop::collection::vec(conditions(), 100..400),
         keys in prop::collection::vec(key(), 1..60),
         bytes_per_rule_max in select(&[0usize, 150, 8192][..]),
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn among_six_thousand_rules_the_first_that_is_met_is_found() {
+fn the_first_matching_of_six_thousand_rules_is_found() {
     let mut numbers = Numbers(1);
     let rules: Vec<_> = (0..6000)
         .map(|_| Conditions {
@@ -187,7 +187,7 @@ fn among_six_thousand_rules_the_first_that_is_met_is_found() {
 }
 
 #[test]
-fn rules_written_to_need_much_memory_get_more_groups_instead() {
+fn adversarial_rules_get_more_groups_instead_of_memory() {
     let mut numbers = Numbers(7);
     let mut addresses = |count: u32| (0..count).map(|_| host(0x0a00_0000 + numbers.below(1 << 24))).collect::<Vec<_>>();
     let nested: Vec<_> = (0..3000)
@@ -217,7 +217,7 @@ fn rules_written_to_need_much_memory_get_more_groups_instead() {
 }
 
 #[test]
-fn more_values_than_may_be_listed_are_refused_and_the_rule_is_named() {
+fn too_many_values_are_refused_and_the_rule_is_named() {
     let listed: Vec<_> = (0..CONDITION_VALUES_MAX as u32).map(host).collect();
     let rules = vec![Conditions { sources: listed.clone(), destinations: listed, ..Conditions::default() }; 2050];
     let refused = RuleSet::compile(rules.iter()).map(|set| set.len());
@@ -225,7 +225,7 @@ fn more_values_than_may_be_listed_are_refused_and_the_rule_is_named() {
 }
 
 #[test]
-fn conditions_that_make_no_sense_are_refused_and_the_rule_is_named() {
+fn invalid_conditions_are_refused_and_the_rule_is_named() {
     let ports = vec![PortRange::single(80)];
     let v4 = || vec!["10.0.0.0/8".parse::<Prefix>().unwrap()];
     let v6 = || vec!["2001:db8::/32".parse::<Prefix>().unwrap()];

@@ -1,7 +1,7 @@
 //! Several packet sockets on one interface, among which the kernel divides the frames (`PACKET_FANOUT`, packet(7)).
 //!
-//! Which socket gets a frame is said by a program that comes from elsewhere: this room does not read it. Its result is the
-//! number of the socket in the order in which the sockets joined, so they join one after the other.
+//! The caller supplies the program that selects the socket for a frame. Its result is the index of the socket in the
+//! order of joining, so the sockets join one after the other.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,13 +11,13 @@ use flow::steering::Instruction;
 
 use crate::system::{attach_filter, check, detach_filter, set_option};
 
-/// `PACKET_FANOUT`: joins a group, or says which one was joined.
+/// `PACKET_FANOUT`: joins a group, or returns the joined one.
 const PACKET_FANOUT: libc::c_int = 18;
 /// `PACKET_FANOUT_DATA`: gives a group its program.
 const PACKET_FANOUT_DATA: libc::c_int = 22;
 /// `PACKET_FANOUT_CBPF`: by the result of a classic BPF program.
 const FANOUT_CBPF: u32 = 6;
-/// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel chooses a number for the group that nobody else in the namespace has.
+/// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel chooses a group number that is unique in the namespace.
 const FLAG_UNIQUE_ID: u32 = 0x2000;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: frames that this host sends stay out (since Linux 5.17).
 const FLAG_IGNORE_OUTGOING: u32 = 0x4000;
@@ -29,14 +29,14 @@ pub struct Fanout {
     member: u16,
 }
 
-/// What the members share. It is locked only when a socket is opened.
+/// The state shared by the members. It is locked only when a socket is opened.
 #[derive(Debug)]
 struct Group {
     program: Vec<libc::sock_filter>,
     state: Mutex<State>,
 }
 
-/// Who has joined.
+/// The members that have joined.
 #[derive(Clone, Copy, Default, Debug)]
 struct State {
     /// The interface that the group is on now: one that went and came back has another number, and another group.
@@ -47,7 +47,7 @@ struct State {
 }
 
 impl Fanout {
-    /// The places of a group of `members` sockets, one for each member. `program` says which gets a frame.
+    /// The places of a group of `members` sockets, one for each member. `program` selects the member for a frame.
     #[must_use]
     pub fn group(members: u16, program: &[Instruction]) -> Vec<Self> {
         let filter = |instruction: &Instruction| libc::sock_filter {

@@ -23,8 +23,8 @@ use ring::{ReceiveRing, TransmitRing};
 
 /// The most ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
-/// Size of a socket's buffers unless configured otherwise, in bytes: about 50 frames of 64 KB, or some thousands of
-/// small ones. More only lets what waits fall out of the cache before it is received (`mainstay bench bulk`).
+/// Default size of a socket's buffers, in bytes: about 50 frames of 64 KB, or some thousands of small ones. With larger
+/// buffers, waiting frames leave the cache before they are received (`mainstay bench bulk`).
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
 /// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
 const RECEIVE_RETRIES_MAX: usize = 64;
@@ -39,17 +39,17 @@ pub struct PortConfig {
     pub interface: String,
     /// Receive frames for other link addresses than the interface's own, too.
     pub promiscuous: bool,
-    /// Send past the interface's queueing discipline (`PACKET_QDISC_BYPASS`): a little cheaper, but nothing shapes or
-    /// queues what is sent.
+    /// Send past the interface's queueing discipline (`PACKET_QDISC_BYPASS`): slightly cheaper, but without shaping and
+    /// queueing.
     pub bypass_queueing: bool,
-    /// Size of the socket's receive and send buffers, in bytes. What does not fit is dropped and counted.
+    /// Size of the socket's receive and send buffers, in bytes. Frames beyond it are dropped and counted.
     pub socket_buffer_bytes: i32,
     /// Share the interface's frames with other sockets; `None`: receive all of them.
     pub fanout: Option<Fanout>,
 }
 
 impl PortConfig {
-    /// The interface `interface`, not promiscuous, queueing as the interface does, with buffers of
+    /// The interface `interface`, not promiscuous, with the interface's queueing and with buffers of
     /// [`SOCKET_BUFFER_BYTES`].
     #[must_use]
     pub fn new(interface: impl Into<String>) -> Self {
@@ -65,9 +65,9 @@ impl PortConfig {
 
 /// Real interfaces as a node's ports.
 ///
-/// An interface that goes down or away is waited for and taken up again when one of its name is back; meanwhile it
-/// receives nothing, and what is sent on it fails as [`TransmitFailure::Down`]. It is looked for by
-/// [`PacketIo::poll`], which should hence be called now and then even when no descriptor is readable.
+/// An interface that is down or deleted is reopened when one of its name is back. Meanwhile it receives nothing, and
+/// transmissions fail as [`TransmitFailure::Down`]. [`PacketIo::poll`] checks for it, so callers should poll regularly
+/// even without a readable descriptor.
 pub struct AfPacketIo {
     ports: Vec<Port>,
     /// Kernel drops read so far, by port: reading resets the kernel's count.
@@ -94,8 +94,8 @@ impl AfPacketIo {
         })
     }
 
-    /// Sends at once the frames of the batch whose disposition is to be sent on `port`; each needs
-    /// [`TRANSMIT_HEADROOM_BYTES`] before it. Returns how many the kernel took; the others have been counted.
+    /// Sends at once the frames of the batch with the disposition to leave on `port`; each needs
+    /// [`TRANSMIT_HEADROOM_BYTES`] before it. Returns how many the kernel accepted; failures are counted.
     pub fn transmit_batch(&mut self, port: PortId, batch: &mut PacketBatch<'_>) -> u64 {
         let Some(opened) = self.ports.get_mut(usize::from(port.0)) else { return 0 };
         let mut counters = opened.counters;

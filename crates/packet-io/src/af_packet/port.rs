@@ -32,9 +32,9 @@ pub(super) struct Port {
     socket: OwnedFd,
     config: PortConfig,
     index: libc::c_int,
-    /// When to look next whether the interface is back; `None` while it is there.
+    /// The time of the next check whether the interface is back; `None` while it is up.
     recovery_at: Option<Instant>,
-    /// Holds the socket where it may be replaced by another: who waits for frames then waits for this.
+    /// Stays registered when the socket is replaced, so that the caller's poller keeps working.
     poller: Option<Poller>,
     pub(super) counters: PortCounters,
 }
@@ -113,7 +113,7 @@ impl Port {
         set_buffers(socket, self.config.socket_buffer_bytes)
     }
 
-    /// Asks the kernel about the interface by name, in the namespace of the socket.
+    /// Queries the kernel about the interface by name, in the socket's namespace.
     fn request(&self, request: libc::c_ulong) -> io::Result<libc::ifreq> {
         // SAFETY: all-zero bytes are a valid ifreq.
         let mut answer: libc::ifreq = unsafe { zeroed() };
@@ -124,7 +124,7 @@ impl Port {
         for (to, from) in answer.ifr_name.iter_mut().zip(name) {
             *to = *from as libc::c_char;
         }
-        // SAFETY: the requests used here read and write one ifreq, which lives on.
+        // SAFETY: the requests used here read and write one ifreq, which stays valid.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), request as _, &raw mut answer) })?;
         Ok(answer)
     }
@@ -156,7 +156,7 @@ impl Port {
             .is_ok_and(|answer| i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
     }
 
-    /// Binds to the interface `index`, and asks it for frames to everybody where configured.
+    /// Binds to the interface `index`, and makes it promiscuous where configured.
     fn bind(&self) -> io::Result<()> {
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -176,10 +176,10 @@ impl Port {
         Ok(())
     }
 
-    /// Takes note of an error of a receive. Returns whether it was a passing one, after which receiving may go on.
+    /// Handles a receive error. Returns whether it was transient, so that receiving may continue.
     pub(super) fn note_receive_error(&mut self, error: &io::Error) -> bool {
         match error.raw_os_error() {
-            // The kernel threw away a frame whose offload it could not express in a virtio-net header.
+            // The kernel dropped a frame whose offload does not fit a virtio-net header.
             Some(libc::EINVAL) => {
                 self.counters.received_unsupported_offload += 1;
                 true
@@ -225,7 +225,7 @@ impl Port {
         }
     }
 
-    /// Frames that the kernel dropped because the receive buffer was full, since this was last asked.
+    /// The number of frames that the kernel dropped since the last call because the receive buffer was full.
     pub(super) fn take_kernel_drops(&self) -> u64 {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = mem::size_of_val(&statistics) as libc::socklen_t;

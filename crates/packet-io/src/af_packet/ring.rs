@@ -43,7 +43,7 @@ const _: () = assert!(HEADROOM_BYTES + FRAME_BYTES_MAX <= BUFFER_BYTES);
 const _: () = assert!(HEADROOM_BYTES >= HEADER_BYTES + VLAN_TAG_BYTES);
 const _: () = assert!(BATCH_LARGE_FRAMES_MAX <= BATCH_FRAMES_MAX);
 
-/// Room for the one control message that is asked for (`PACKET_AUXDATA`).
+/// Space for the one control message that is requested (`PACKET_AUXDATA`).
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; 64]);
@@ -81,7 +81,7 @@ impl ReceiveRing {
         Self { buffers, control, _vectors: vectors, messages, limit: BATCH_FRAMES_MAX }
     }
 
-    /// Receives what is there, at most a batch. Returns the number of messages, to be lent by [`ReceiveRing::lend`].
+    /// Receives the pending frames, at most a batch. Returns the number of messages for [`ReceiveRing::lend`].
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let messages = self.messages.as_mut_slice();
         for message in &mut messages[..self.limit] {
@@ -104,7 +104,7 @@ impl ReceiveRing {
         Ok(received)
     }
 
-    /// The first `received` messages as frames. What cannot be passed on is counted.
+    /// The first `received` messages as frames. Unusable messages are counted.
     pub(super) fn lend(&mut self, received: usize, ingress: PortId, counters: &mut PortCounters) -> PacketBatch<'_> {
         let mut batch = PacketBatch::new();
         let messages = &self.messages.as_slice()[..received];
@@ -147,7 +147,7 @@ fn auxiliary_data(header: &libc::msghdr, control: &Control) -> Option<libc::tpac
     // SAFETY: `Control` is aligned and long enough for a control message header, of which all bytes are initialised.
     let message: libc::cmsghdr = unsafe { control.0.as_ptr().cast::<libc::cmsghdr>().read() };
     let asked_for = message.cmsg_level == libc::SOL_PACKET && message.cmsg_type == libc::PACKET_AUXDATA;
-    // SAFETY: the kernel says that the data is there, and it lies within `Control`; any bytes make a valid value.
+    // SAFETY: the kernel reports that the data is present, and it lies within `Control`; any bytes make a valid value.
     (asked_for && message.cmsg_len >= length_bytes)
         .then(|| unsafe { control.0[at..].as_ptr().cast::<libc::tpacket_auxdata>().read_unaligned() })
 }
@@ -210,7 +210,7 @@ impl TransmitRing {
         Self { vectors, messages }
     }
 
-    /// Sends those frames of the batch that are to leave on `port`, in order. What does not leave is counted.
+    /// Sends the frames of the batch that leave on `port`, in order. Failures are counted.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -261,7 +261,7 @@ impl TransmitRing {
                 continue;
             }
             let cause = TransmitFailure::from_errno(errno);
-            // A frame that the kernel refuses says nothing of the next; an interface that is down takes none.
+            // A refused frame does not affect the next one; an interface that is down accepts none.
             let lost = if cause == TransmitFailure::Down { count - done } else { 1 };
             (0..lost).for_each(|_| counters.transmit_failures.count(cause));
             done += lost;

@@ -1,4 +1,4 @@
-//! An interface that is ready to be opened: how it was asked for, what could be had, and the program on it.
+//! An interface ready to be opened: its configuration, its fallbacks, and the attached program.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,12 @@ use super::socket::hold_promiscuous;
 use crate::IoError;
 use crate::interface::{self, Inquiry};
 
-/// Something that was wished for and could not be had, and what the system said. The port works without it.
+/// A requested feature that is unavailable, with the system's error. The port works without it.
 #[derive(Debug)]
 pub enum Fallback {
     /// The program runs behind the driver instead of in it.
     Generic(io::Error),
-    /// Frames are copied between the driver's memory and the shared one. Without an error the driver just has no other
-    /// way.
+    /// Frames are copied between the driver's memory and the shared one. Without an error, the driver lacks zero-copy.
     Copy(Option<io::Error>),
 }
 
@@ -39,12 +38,12 @@ pub struct PortConfig {
     pub promiscuous: bool,
     /// Let the program run in the driver where that can be had.
     pub allow_native: bool,
-    /// Do without copies where that can be had.
+    /// Use zero-copy where available.
     pub allow_zero_copy: bool,
 }
 
 impl PortConfig {
-    /// The interface `interface`, not promiscuous, in the fastest way that it offers.
+    /// The interface `interface`, not promiscuous, in its fastest mode.
     #[must_use]
     pub fn new(interface: impl Into<String>) -> Self {
         Self { interface: interface.into(), promiscuous: false, allow_native: true, allow_zero_copy: true }

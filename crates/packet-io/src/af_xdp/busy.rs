@@ -1,16 +1,16 @@
-//! What a process that was killed leaves busy for a moment.
+//! Waits for resources that a killed process still occupies.
 
 use std::time::Duration;
 use std::{io, thread};
 
 use crate::clock;
 
-/// A process that was killed leaves its queues and programs busy for some 50 ms: so long they are waited for.
+/// A killed process occupies its queues and programs for some 50 ms; opening is retried for this time.
 pub(super) const EBUSY_RETRY: Duration = Duration::from_secs(2);
 /// How long is waited between two attempts.
 const EBUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Repeats `attempt` while it says that something is busy, for at most `limit`.
+/// Repeats `attempt` while it fails as busy, for at most `limit`.
 pub(super) fn retry_while_busy<T>(limit: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let until = clock::now() + limit;
     loop {

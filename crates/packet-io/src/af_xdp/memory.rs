@@ -1,4 +1,4 @@
-//! The memory that frames lie in (the kernel calls it UMEM), shared by all ports and queues, and who has which part of it.
+//! The frame memory (the kernel's UMEM), shared by all ports and queues, and the owner of each chunk.
 //!
 //! ```text
 //! chunk 0                            chunk 1
@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 
 use flow::{Frame, PacketBatch, PortId};
 
-/// Bytes that the kernel leaves free before a received frame (`XDP_PACKET_HEADROOM`): room to grow.
+/// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`): headroom to grow.
 pub(super) const HEADROOM_BYTES: usize = 256;
 /// The largest chunk that the kernel takes: a page.
 pub(super) const CHUNK_BYTES_MAX: usize = 4096;
@@ -32,7 +32,7 @@ const CHUNK_BYTES_ORDINARY: usize = 2048;
 /// Link header and a VLAN tag, in bytes.
 pub(super) const LINK_BYTES_MAX: usize = 18;
 
-/// The largest MTU whose frames fit into a chunk, in bytes of IP packet.
+/// The largest MTU for which frames fit into a chunk, in bytes of IP packet.
 pub const MTU_BYTES_MAX: u32 = (CHUNK_BYTES_MAX - HEADROOM_BYTES - LINK_BYTES_MAX) as u32;
 
 /// The chunk for frames of this MTU; `None` when it is larger than [`MTU_BYTES_MAX`].
@@ -51,7 +51,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `length_bytes` of what `descriptor` has at `offset`; of nothing, zeroed, when `descriptor` is -1.
+    /// Maps `length_bytes` of `descriptor` at `offset`; anonymous zeroed memory when `descriptor` is -1.
     pub(super) fn new(length_bytes: usize, descriptor: libc::c_int, offset: libc::off_t) -> io::Result<Self> {
         let flags = match descriptor {
             -1 => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
@@ -83,11 +83,11 @@ impl Drop for Mapping {
     }
 }
 
-/// Who has a chunk.
+/// The owner of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-enum Place {
-    /// Nobody: it is in the list of free ones.
+enum ChunkOwner {
+    /// None: it is in the free list.
     Free,
     /// This program.
     Program,
@@ -101,8 +101,8 @@ pub(super) struct Memory {
     chunk_bytes: usize,
     /// Chunks that are in no other place. The one freed last is taken first: it is the likeliest to be in the cache.
     free: Vec<u64>,
-    /// Who has each chunk.
-    places: Vec<Place>,
+    /// The owner of each chunk.
+    owners: Vec<ChunkOwner>,
 }
 
 impl Memory {
@@ -110,10 +110,10 @@ impl Memory {
     pub(super) fn new(chunk_bytes: usize, chunks: usize) -> io::Result<Self> {
         let mapping = Mapping::new(chunk_bytes * chunks, -1, 0)?;
         let free = (0..chunks).rev().map(|chunk| (chunk * chunk_bytes) as u64).collect();
-        Ok(Self { mapping, chunk_bytes, free, places: vec![Place::Free; chunks] })
+        Ok(Self { mapping, chunk_bytes, free, owners: vec![ChunkOwner::Free; chunks] })
     }
 
-    /// How the memory is told to the kernel.
+    /// The description of the memory for the kernel.
     pub(super) fn registration(&self) -> libc::xdp_umem_reg {
         libc::xdp_umem_reg {
             addr: self.mapping.start().as_ptr() as u64,
@@ -132,7 +132,7 @@ impl Memory {
     /// A free chunk, which is in the program's hand from then on; `None` when there is none.
     pub(super) fn take(&mut self) -> Option<u64> {
         let chunk = self.free.pop()?;
-        *self.place(chunk) = Place::Program;
+        *self.place(chunk) = ChunkOwner::Program;
         Some(chunk)
     }
 
@@ -142,8 +142,8 @@ impl Memory {
     /// It is not in the program's hand.
     pub(super) fn hand_over(&mut self, address: u64) {
         let place = self.place(address);
-        assert!(*place == Place::Program, "a chunk goes onto a ring that is not in hand: {place:?}");
-        *place = Place::Kernel;
+        assert!(*place == ChunkOwner::Program, "a chunk goes onto a ring that is not in hand: {place:?}");
+        *place = ChunkOwner::Kernel;
     }
 
     /// The chunk that holds `address` is free again.
@@ -152,15 +152,15 @@ impl Memory {
     /// It is free already.
     pub(super) fn give_back(&mut self, address: u64) {
         let place = self.place(address);
-        assert!(*place != Place::Free, "a chunk is given back twice");
-        *place = Place::Free;
+        assert!(*place != ChunkOwner::Free, "a chunk is given back twice");
+        *place = ChunkOwner::Free;
         self.free.push(self.chunk_of(address) as u64);
     }
 
-    /// Who has the chunk that holds `address`.
-    fn place(&mut self, address: u64) -> &mut Place {
+    /// The owner of the chunk at `address`.
+    fn place(&mut self, address: u64) -> &mut ChunkOwner {
         let chunk = address as usize / self.chunk_bytes;
-        self.places.get_mut(chunk).expect("the kernel named memory that it does not have")
+        self.owners.get_mut(chunk).expect("the kernel named memory that it does not have")
     }
 
     #[cfg(test)]
@@ -179,7 +179,7 @@ impl Memory {
     /// The chunk is not in the program's hand ([`Memory::take`]), or `bytes` do not fit.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> (u64, &mut [u8]) {
         let place = *self.place(address);
-        assert!(place == Place::Program, "a chunk is written that is not in hand: {place:?}");
+        assert!(place == ChunkOwner::Program, "a chunk is written that is not in hand: {place:?}");
         let start = HEADROOM_BYTES;
         // SAFETY: the chunk is in the program's hand, as was just made sure, and no batch is lent while `self` is borrowed.
         let chunk = unsafe { self.chunk_mut(address) };
@@ -196,8 +196,8 @@ impl Memory {
         let mut batch = PacketBatch::new();
         for descriptor in descriptors {
             let place = self.place(descriptor.addr);
-            assert!(*place == Place::Kernel, "the kernel hands over a chunk that it does not have: {place:?}");
-            *place = Place::Program;
+            assert!(*place == ChunkOwner::Kernel, "the kernel hands over a chunk that it does not have: {place:?}");
+            *place = ChunkOwner::Program;
             let start = descriptor.addr as usize - self.chunk_of(descriptor.addr);
             // SAFETY: the kernel had the chunk until now, so that no frame of the batch lies in it, and has it no longer; the
             // batch borrows the memory, so that nothing else reaches the chunk while it lives.
@@ -211,7 +211,7 @@ impl Memory {
     /// The chunk that holds `address`, with a lifetime of the caller's choice.
     ///
     /// # Safety
-    /// The chunk is in the program's hand, no other slice of it lives while this one does, and the slice does not outlive
+    /// The program owns the chunk, no other slice of it exists while this one does, and the slice does not outlive
     /// `self`.
     unsafe fn chunk_mut<'a>(&mut self, address: u64) -> &'a mut [u8] {
         let at = self.chunk_of(address);

@@ -1,17 +1,16 @@
 //! Real interfaces, by `AF_XDP` sockets (Documentation/networking/af_xdp.rst): frames by-pass the kernel.
 //!
-//! A program of six instructions in the driver hands every frame of the interface to a socket, one for each queue. All
-//! queues of all ports share one piece of memory, so that a frame that is forwarded moves as a number from one ring to
-//! another and is not copied by this process. It needs Linux 5.10.
+//! A program of six instructions in the driver passes every frame of the interface to a socket, one for each queue. All
+//! queues of all ports share one memory, so a forwarded frame moves as a number from one ring to another, without a
+//! copy. It needs Linux 5.10.
 //!
-//! What it is not for:
-//! * There is no segmentation and no checksum offload. Frames are [`flow::Checksum::Unverified`] and never longer than
-//!   the MTU; bulk TCP over virtual links is faster with [`crate::af_packet`].
-//! * Checksums must be complete on the wire. On a virtual cable (veth) the *other* end must not leave them to hardware
-//!   that is not there: switch its transmit checksum offload off ([`crate::interface::set_offload`]), or ping
-//!   works and TCP does not.
-//! * The kernel sees none of the frames: an interface served this way is the node's alone, for its own addresses, too.
-//! * VLAN tags that the hardware takes out of frames are lost: switch that off where there are tagged frames.
+//! Limits:
+//! * Segmentation and checksum offload are unavailable. Frames are [`flow::Checksum::Unverified`] and never exceed the
+//! MTU; bulk TCP over virtual links is faster with [`crate::af_packet`].
+//! * Checksums must be complete on the wire. On a virtual cable (veth), switch off the transmit checksum offload of the
+//! *other* end ([`crate::interface::set_offload`]); otherwise ping works and TCP does not.
+//! * The kernel sees none of the frames: the node uses such an interface exclusively, for local addresses, too.
+//! * VLAN tags that the hardware strips are lost: switch stripping off where frames are tagged.
 
 mod attached;
 mod busy;
@@ -46,7 +45,7 @@ pub const QUEUES_MAX: usize = 32;
 /// How often interfaces are looked at, whether they are up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A port: the interface, which of the opened queues are its own, and what it has done.
+/// A port: the interface, its opened queues, and its counters.
 struct Port {
     attached: Arc<AttachedPort>,
     queues: Range<usize>,
@@ -55,7 +54,7 @@ struct Port {
     counters: PortCounters,
 }
 
-/// What became of a frame of a batch, once the batch no longer borrows the memory.
+/// The result of processing a frame, kept after the batch has returned the memory.
 struct Settled {
     address: u64,
     length_bytes: usize,
@@ -91,8 +90,8 @@ impl AfXdpIo {
         Self::open_shares(&shares)
     }
 
-    /// Opens of each port the queues named, for a worker that shares the ports with others. Ports are numbered in the
-    /// order given, and one whose share is empty can neither be received from nor sent on.
+    /// Opens the named queues of each port, for a worker that shares the ports with others. Ports are numbered in the
+    /// given order; a port with an empty share can neither receive nor send.
     ///
     /// # Errors
     /// As [`AfXdpIo::open`].
@@ -110,7 +109,7 @@ impl AfXdpIo {
         let copy = !allow_zero_copy || is_generic;
         let opened = Self::open_sharing(shares, count, copy);
         let mut io = match opened {
-            // The first queue does without copies, and another cannot: all have to be served the same way.
+            // The first queue supports zero-copy, and another does not: all must use the same mode.
             Err((_, error)) if !copy && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
                 let mut io = Self::open_sharing(shares, count, true).map_err(|failed| explain(shares, failed))?;
                 io.copy_fallback = Some(Fallback::Copy(Some(error)));
@@ -194,7 +193,7 @@ impl AfXdpIo {
         self.flush();
     }
 
-    /// Receives a batch from a queue, has it processed and puts on rings what is to be sent.
+    /// Receives a batch from a queue, has it processed, and queues the frames to be sent.
     fn serve(&mut self, number: usize, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> usize {
         let mut descriptors = ArrayVec::<libc::xdp_desc, BATCH_FRAMES_MAX>::new();
         while !descriptors.is_full()
@@ -312,7 +311,7 @@ impl AfXdpIo {
         outcome
     }
 
-    /// Has the kernel send what is on the rings.
+    /// Makes the kernel send the frames on the rings.
     fn flush(&mut self) {
         for (queue, number) in self.queues.iter_mut().zip(&self.ports_of_queues) {
             if queue.flush().is_err() {
@@ -379,7 +378,7 @@ impl PacketIo for AfXdpIo {
             let statistics = queue.statistics();
             let starved = statistics.rx_fill_ring_empty_descs;
             counters.receive_queue_full += statistics.rx_ring_full + starved;
-            // What the kernel counts as dropped for other reasons than those is longer than a chunk.
+            // Other drops in the kernel's counter are frames longer than a chunk.
             counters.received_oversized += statistics.rx_dropped.saturating_sub(starved);
             counters.transmit_failures.invalid += statistics.tx_invalid_descs;
         }

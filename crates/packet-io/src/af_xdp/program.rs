@@ -24,7 +24,7 @@ const BPF_XDP: u32 = 37;
 /// The second register of a wide load names a map by its descriptor.
 const BPF_PSEUDO_MAP_FD: u8 = 1;
 const BPF_FUNC_REDIRECT_MAP: i32 = 51;
-/// What becomes of a frame whose queue has no socket: the kernel has it.
+/// The result for a frame whose queue has no socket: the kernel processes it.
 const XDP_PASS: i32 = 2;
 /// Where the context of an XDP program has the queue's number (`struct xdp_md`).
 const QUEUE_NUMBER_OFFSET: i16 = 16;
@@ -148,7 +148,7 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }
 
-/// The program on one interface, and the map that says which queue is whose. Kept for as long as frames are wanted.
+/// The program on one interface, and the map of queues to sockets. It stays attached while this value lives.
 #[derive(Debug)]
 pub struct Attachment {
     map: OwnedFd,

@@ -23,7 +23,7 @@ struct Shared<T> {
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
-    /// Maps the ring that `socket` has at `page_offset`; `size` entries, a power of two, as it was asked for.
+    /// Maps the ring of `socket` at `page_offset`; `size` entries, a power of two, as requested.
     fn map(
         socket: BorrowedFd<'_>,
         offsets: libc::xdp_ring_offset,
@@ -33,7 +33,7 @@ impl<T: Copy> Shared<T> {
         assert!(size.is_power_of_two());
         let length_bytes = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Mapping::new(length_bytes, socket.as_raw_fd(), page_offset)?;
-        // SAFETY: the kernel says that these offsets lie within the mapping just made, aligned for what they hold.
+        // SAFETY: the kernel guarantees that these offsets lie within the mapping just made, aligned for what they hold.
         let at = |offset: u64| unsafe { mapping.start().add(offset as usize) };
         Ok(Self {
             producer: at(offsets.producer).cast(),
@@ -99,7 +99,7 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Shows the kernel what was written.
+    /// Publishes the written entries to the kernel.
     pub(super) fn publish(&self) {
         self.shared.producer().store(self.written, Ordering::Release);
     }
@@ -109,7 +109,7 @@ impl<T: Copy> Producer<T> {
         self.written.wrapping_sub(self.shared.consumer().load(Ordering::Acquire))
     }
 
-    /// The kernel does not look by itself and wants a system call.
+    /// Whether the kernel is idle and needs a system call.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.shared.needs_wakeup()
     }
@@ -148,7 +148,7 @@ impl<T: Copy> Consumer<T> {
         Some(value)
     }
 
-    /// Gives the kernel back the room of what was read.
+    /// Returns the read entries to the kernel.
     pub(super) fn release(&self) {
         self.shared.consumer().store(self.read, Ordering::Release);
     }

@@ -8,22 +8,22 @@ use super::memory::Memory;
 use super::ring::{Consumer, Producer};
 use crate::system::{check, own, set_buffers, set_option, zeroed};
 
-/// Entries of each ring of a socket: what waits to be received, and what waits to be sent, at most. What comes beyond
-/// is dropped and counted.
+/// The number of entries of each ring of a socket. Frames beyond it are dropped and counted.
 pub(super) const RING_FRAMES_MAX: u32 = 2048;
 /// Chunks that a queue can have on its rings: as many as can be received and as can be sent.
 pub(super) const CHUNKS_PER_QUEUE: usize = 2 * RING_FRAMES_MAX as usize;
-/// Bytes of buffers that the kernel may hold for frames being sent in copy mode: all of the ring.
+/// Bytes of buffers that the kernel may hold for frames being sent in copy mode: the whole ring.
 const SOCKET_BUFFER_BYTES: i32 = RING_FRAMES_MAX as i32 * 4096;
-/// Sends the kernel is asked for in a row while it makes progress; it takes about 32 frames each time.
+/// The maximum number of consecutive send requests to the kernel while it makes progress; it takes about 32 frames each
+/// time.
 const KICKS_MAX: u32 = 16;
 
-/// Whose memory a socket uses, and how it is bound to its queue.
+/// The memory of a socket, and its mode of binding to a queue.
 #[derive(Clone, Copy)]
 pub(super) enum Binding<'a> {
-    /// It brings the memory. `copy` keeps the kernel from trying to do without copies.
+    /// It registers the memory. `copy` disables zero-copy.
     First {
-        /// Never without copies.
+        /// Disables zero-copy.
         copy: bool,
     },
     /// It shares the memory of a socket that is bound already, and with it how frames get there.
@@ -41,7 +41,7 @@ pub(super) struct Queue {
     receiving: u32,
     /// Chunks that are being sent and have not come back.
     sending: u32,
-    /// Frames were put on the ring that the kernel has not been told of.
+    /// Whether the ring has frames that the kernel has not been notified of.
     is_unsent: bool,
     is_zero_copy: bool,
 }
@@ -101,7 +101,7 @@ impl Queue {
         descriptor
     }
 
-    /// Gives the kernel back the room of the frames taken, and chunks for others.
+    /// Returns the received entries to the kernel, and supplies free chunks.
     pub(super) fn refill(&mut self, memory: &mut Memory) {
         self.receive.release();
         let mut is_changed = false;
@@ -119,7 +119,7 @@ impl Queue {
             self.fill.publish();
         }
         if self.fill.needs_wakeup() {
-            // SAFETY: no buffer is passed. The call only has the driver look at the ring; it has nothing to report.
+            // SAFETY: no buffer is passed. The call only makes the driver process the ring and returns nothing.
             unsafe {
                 let (socket, null) = (self.socket.as_raw_fd(), std::ptr::null_mut());
                 libc::recvfrom(socket, null, 0, libc::MSG_DONTWAIT, null.cast(), null.cast());
@@ -151,7 +151,7 @@ impl Queue {
         has_room
     }
 
-    /// Has the kernel send what is on the ring. What it does not take now it is asked for again the next time.
+    /// Makes the kernel send the frames on the ring. The next call retries those that it does not accept.
     ///
     /// # Errors
     /// The interface is down or gone.
@@ -186,11 +186,11 @@ impl Queue {
         Ok(())
     }
 
-    /// What the kernel has counted since the socket was opened; nothing when it does not answer.
+    /// The kernel's counters since the socket was opened; zeros if they cannot be read.
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         // SAFETY: all-zero bytes are valid statistics.
         let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
-        // Without an answer the zeros stay.
+        // On failure the zeros stay.
         let _ = read_option(self.socket(), libc::XDP_STATISTICS, &mut statistics);
         statistics
     }
@@ -223,7 +223,7 @@ fn read_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T
     check(result).map(drop)
 }
 
-/// Asks the interface for frames to everybody, for as long as the descriptor is open.
+/// Makes the interface promiscuous while the descriptor is open.
 pub(super) fn hold_promiscuous(interface_index: u32) -> io::Result<OwnedFd> {
     // SAFETY: socket takes no pointers. Protocol 0: the socket receives nothing.
     let socket = own(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;

@@ -4,7 +4,7 @@ use super::numbers::{ATTRIBUTE_FLAGS, HEADERS_BYTES, NESTED, NETLINK_HEADER_BYTE
 
 /// An attribute's header, in bytes.
 const HEADER_BYTES: usize = 4;
-/// What everything is padded to, in bytes.
+/// The alignment of all attributes, in bytes.
 const ALIGNMENT_BYTES: usize = 4;
 
 /// Calls `handle` with each attribute of `bytes`: its type without flags, and its value. `None` where the bytes are no
@@ -40,7 +40,7 @@ pub(super) fn u32_of(value: &[u8]) -> Option<u32> {
 pub(super) struct Header {
     /// [`super::numbers::CONNECTIONS`] or [`super::numbers::EXPECTATIONS`]; 0 for messages of netlink itself.
     pub(super) subsystem: u8,
-    /// What it is about.
+    /// The message kind.
     pub(super) kind: u8,
     /// `NLM_F_*`.
     pub(super) flags: u16,
@@ -57,8 +57,8 @@ impl Header {
     }
 }
 
-/// Calls `handle` with each message of a datagram: its header, and what follows the netlink header. `None` where the bytes
-/// are no messages.
+/// Calls `handle` with each message of a datagram: its header, and the bytes behind the netlink header. `None` where
+/// the bytes are no messages.
 pub(super) fn messages<'a>(mut datagram: &'a [u8], mut handle: impl FnMut(Header, &'a [u8])) -> Option<()> {
     while !datagram.is_empty() {
         let header = datagram.first_chunk::<NETLINK_HEADER_BYTES>()?;
@@ -101,7 +101,7 @@ impl<'a> Writer<'a> {
         self.buffer.extend_from_slice(&kind.to_ne_bytes());
         self.buffer.extend_from_slice(value);
         let padded = self.buffer.len().next_multiple_of(ALIGNMENT_BYTES);
-        // Messages begin at multiples of four, so the buffer's length tells the padding.
+        // Messages begin at multiples of four, so the buffer's length determines the padding.
         self.buffer.resize(padded, 0);
     }
 
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         self.put(kind, &bytes[..=length_bytes]);
     }
 
-    /// Adds an attribute whose value is the attributes that `fill` adds.
+    /// Appends an attribute whose value is the attributes that `fill` appends.
     pub(super) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&[0; 2]);

@@ -15,8 +15,8 @@ use super::socket::{Socket, explain};
 use super::{entry, expectation};
 use crate::IoError;
 
-/// The largest piece, in bytes: the kernel makes them as large as the reader's buffer, up to 32 KiB.
-const PIECE_BYTES_MAX: usize = 32 << 10;
+/// The largest datagram of a dump, in bytes: the kernel fills the reader's buffer up to 32 KiB.
+const PART_BYTES_MAX: usize = 32 << 10;
 
 const OPERATION: &str = "reading the table of connections";
 
@@ -25,7 +25,7 @@ const OPERATION: &str = "reading the table of connections";
 pub struct DumpFilter {
     /// Only of this zone.
     pub zone: Option<u16>,
-    /// Only those whose mark has this value in the bits of the mask: value and mask.
+    /// Only connections whose mark has this value in the bits of the mask: value and mask.
     pub mark: Option<(u32, u32)>,
     /// Only those that have these bits of status.
     pub status: Option<Status>,
@@ -53,7 +53,7 @@ pub enum DumpProgress {
     },
 }
 
-/// What a dump is of: connections or expectations.
+/// The entries of a dump: connections or expectations.
 pub trait Dumped: Sized {
     #[doc(hidden)]
     fn decode(attributes: &[u8]) -> Option<Self>;
@@ -81,10 +81,10 @@ impl Dumped for Expectation {
     }
 }
 
-/// The table, read piece by piece: the kernel makes the next piece when the last is read, so that the reader may do other work
-/// between two. No call waits.
+/// A dump of the table in parts: the kernel produces the next part when the last is read, so the reader may do other
+/// work between parts. No call blocks.
 ///
-/// A connection that is there from the first piece to the last comes at least once; one may come twice.
+/// A connection that exists throughout the dump is reported at least once, and possibly twice.
 #[derive(Debug)]
 pub struct Dump<T = Entry> {
     socket: Socket,
@@ -134,11 +134,11 @@ impl<T: Dumped> Dump<T> {
         }
         writer.end();
         socket.send(&request).map_err(|error| explain(error, OPERATION))?;
-        let piece = vec![0; PIECE_BYTES_MAX];
+        let piece = vec![0; PART_BYTES_MAX];
         Ok(Self { socket, piece, filter, was_interrupted: false, malformed: 0, of: PhantomData })
     }
 
-    /// Takes the next piece.
+    /// Receives the next part.
     ///
     /// # Errors
     /// The kernel has no connection tracking, or the process may not.
@@ -153,9 +153,9 @@ impl<T: Dumped> Dump<T> {
                 is_over = true;
             } else if let Some(errno) = errno(header, rest) {
                 refused = Some(errno);
-            } else if let Some(told) = rest.get(NETFILTER_HEADER_BYTES..).and_then(T::decode) {
-                if told.passes(filter) {
-                    handle(told);
+            } else if let Some(entry) = rest.get(NETFILTER_HEADER_BYTES..).and_then(T::decode) {
+                if entry.passes(filter) {
+                    handle(entry);
                 }
             } else {
                 *malformed += 1;

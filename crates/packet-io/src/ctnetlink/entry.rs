@@ -6,7 +6,7 @@ use super::attributes::{Writer, u16_of, u32_of, walk};
 use super::numbers::{connection, helper, sequence_adjust, syn_proxy};
 use super::{nat, protocol_info, tuple};
 
-/// What an encoded connection is for: the kernel does not take everything that it tells.
+/// The purpose of an encoded connection: the kernel does not accept every attribute that it reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// To be put in the kernel's table.
@@ -14,8 +14,8 @@ pub(super) enum Purpose {
     /// To change one that is there.
     Update,
     /// As [`Purpose::Update`], with a status that has been made to agree with the kernel's.
-    UpdateAgain,
-    /// To be read: as the kernel itself says it.
+    RetryUpdate,
+    /// To be read, as the kernel reports it.
     Describe,
 }
 
@@ -31,7 +31,7 @@ const KERNEL_STATUS: Status = Status::SOURCE_NAT
     .union(Status::OFFLOAD)
     .union(Status::HARDWARE_OFFLOAD);
 
-/// What a SYN proxy chose of which there was none.
+/// The SYN proxy attributes of a connection without SYN proxy.
 const NO_SYN_PROXY: SynProxy = SynProxy { initial_sequence: 0, server_initial_sequence: 0, timestamp_offset: 0 };
 
 /// A connection from the attributes of a message; `None` where they make none.
@@ -59,7 +59,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
             connection::ZONE => zone = Some(u16_of(value)?),
             connection::LABELS => entry.extra_mut().labels = Some(decode_labels(value)?),
             connection::SYN_PROXY => match decode_syn_proxy(value)? {
-                // The kernel keeps room for it in every connection that was made by request, and tells of it so.
+                // The kernel reports it for every connection that was created by request.
                 NO_SYN_PROXY => {}
                 proxy => entry.extra_mut().syn_proxy = Some(proxy),
             },
@@ -89,7 +89,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
     Some(entry)
 }
 
-/// `Some(None)` where it is no name that can be told on.
+/// `Some(None)` where it is no valid name.
 #[allow(clippy::option_option, reason = "not understood and malformed are two things")]
 fn decode_helper(value: &[u8]) -> Option<Option<HelperName>> {
     let mut name = None;
@@ -148,7 +148,7 @@ pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
         writer.put_u32(connection::STATUS, status_for(entry, status, purpose).0);
     }
     let is_fixed = entry.status.is_some_and(|status| status.contains(Status::FIXED_TIMEOUT));
-    let is_update = matches!(purpose, Purpose::Update | Purpose::UpdateAgain);
+    let is_update = matches!(purpose, Purpose::Update | Purpose::RetryUpdate);
     // A fixed timeout is refused with whatever else is to be changed.
     if let Some(timeout_s) = entry.timeout_s.filter(|_| !(is_fixed && is_update)) {
         writer.put_u32(connection::TIMEOUT, timeout_s);
@@ -162,7 +162,7 @@ pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     encode_extra(writer, entry, purpose);
 }
 
-/// Adds what a connection is known by.
+/// Appends the attributes that identify a connection.
 fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     let is_whole = matches!(purpose, Purpose::Create | Purpose::Describe);
     let direction = entry.zone_direction().filter(|_| is_whole);
@@ -170,8 +170,8 @@ fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     let reply_zone = zone_of(ZoneDirection::Reply);
     tuple::encode_in_zone(writer, connection::TUPLE_ORIGINAL, &entry.original, zone_of(ZoneDirection::Original));
     match purpose {
-        // The kernel translates the reply tuple by itself: told the translated one, it would find nothing left to do, and
-        // take the connection for one that is not translated.
+        // The kernel translates the reply tuple itself: given the translated one, it would find no difference and
+        // create an untranslated connection.
         Purpose::Create if nat::is_translated(entry) => {
             tuple::encode_in_zone(writer, connection::TUPLE_REPLY, &entry.original.inverse(), reply_zone);
             nat::encode(writer, entry);
@@ -179,7 +179,7 @@ fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
         Purpose::Create | Purpose::Describe => {
             tuple::encode_in_zone(writer, connection::TUPLE_REPLY, &entry.reply, reply_zone);
         }
-        Purpose::Update | Purpose::UpdateAgain => {}
+        Purpose::Update | Purpose::RetryUpdate => {}
     }
     let zone = if is_whole { entry.zone } else { entry.zone_of_original() };
     if zone != 0 && direction.is_none() {
@@ -193,12 +193,12 @@ fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
 fn status_for(entry: &Entry, status: Status, purpose: Purpose) -> Status {
     match purpose {
         Purpose::Describe => return status,
-        Purpose::UpdateAgain => return status.without(KERNEL_STATUS).union(Status::CONFIRMED),
+        Purpose::RetryUpdate => return status.without(KERNEL_STATUS).union(Status::CONFIRMED),
         Purpose::Create | Purpose::Update => {}
     }
     let has_master = entry.extra.as_deref().is_some_and(|extra| extra.master.is_some());
     let status = status.without(KERNEL_STATUS).union(Status::CONFIRMED);
-    // A connection is an expected one by having a master, and no otherwise: it becomes one when it is created with it.
+    // The kernel marks a connection as expected only if it is created with its master.
     let is_expected = purpose == Purpose::Update && has_master;
     if is_expected { status.union(Status::EXPECTED) } else { status.without(Status::EXPECTED) }
 }
@@ -219,7 +219,7 @@ fn encode_extra(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
             writer.put_u32(syn_proxy::TIMESTAMP_OFFSET, proxy.timestamp_offset);
         });
     }
-    if matches!(purpose, Purpose::Update | Purpose::UpdateAgain) {
+    if matches!(purpose, Purpose::Update | Purpose::RetryUpdate) {
         return;
     }
     if let Some(name) = &extra.helper {

@@ -1,4 +1,4 @@
-//! Listening to what happens to connections.
+//! Events of connections.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,11 +24,11 @@ pub struct EventOptions {
     pub changed: bool,
     /// Connections that left the table.
     pub ended: bool,
-    /// Expectations, both ways.
+    /// Subscribe to expectations: created and deleted ones.
     pub expectations: bool,
-    /// What is asked for as receive buffer, in bytes. Events that find it full are lost, which [`Received::overrun`] tells.
+    /// The requested receive buffer, in bytes. When it is full, events are lost, which [`Received::overrun`] reports.
     pub receive_buffer_bytes: usize,
-    /// What the kernel is to keep away.
+    /// The events that the kernel filters out.
     pub filter: EventFilter,
 }
 
@@ -52,23 +52,23 @@ pub struct Received {
     pub messages: usize,
     /// Those that were not what they should be.
     pub malformed: usize,
-    /// Events were lost, as the receive buffer was full (`ENOBUFS`): only the table itself says which. It is said once, when
-    /// the buffer is empty again: until then the kernel throws away further events without a word, so that a dump that began
-    /// earlier could miss something for good. One that begins now does not.
+    /// Events were lost because the receive buffer was full (`ENOBUFS`): only the table shows the changes. It is
+    /// reported once, when the buffer is empty again. Until then the kernel may drop further events silently, so a dump
+    /// must begin afterwards to be complete.
     pub overrun: bool,
     /// Nothing waits any more.
     pub is_drained: bool,
 }
 
-/// A socket that hears what happens to the connections of a namespace. It never waits.
+/// A non-blocking socket for the events of a namespace's connections.
 #[derive(Debug)]
 pub struct EventSocket {
     socket: Socket,
     ring: Ring,
     filter: EventFilter,
-    /// Also in the filter; asked again here, in case that the kernel did not take the program.
+    /// Also in the kernel's filter; checked here in case the kernel rejected the filter.
     ignored_programs: Vec<u32>,
-    /// Events were lost, which is still to be said.
+    /// Events were lost, and the loss is not yet reported.
     has_lost: bool,
 }
 
@@ -125,11 +125,11 @@ impl EventSocket {
         attach_filter(self.socket.as_fd(), program.instructions_mut())
     }
 
-    /// Takes what waits, at most `messages_max` messages, and calls `handle`
-    /// with each event. What is no event is counted.
+    /// Receives pending messages, at most `messages_max`, and calls `handle` with each event. Malformed messages are
+    /// counted.
     ///
     /// # Errors
-    /// Only for defects of the program: that events were lost is no error, but said in the result.
+    /// Only for defects of the program: lost events are reported in the result instead.
     pub fn receive(&mut self, messages_max: usize, handle: &mut dyn FnMut(Cause, Event)) -> Result<Received, IoError> {
         let mut received = Received::default();
         while received.messages < messages_max && !received.is_drained {
@@ -138,7 +138,8 @@ impl EventSocket {
                 Ok(batch) => {
                     received.messages += batch.count();
                     received.malformed += hand_over(&batch, &self.ignored_programs, handle);
-                    // Less than asked for came: nothing more waits, or an error, which makes the socket readable again.
+                    // Fewer messages than requested: the queue is empty, or an error follows, which makes the socket
+                    // readable again.
                     received.is_drained = batch.count() < wanted;
                 }
                 Err(error) => match error.raw_os_error() {
@@ -156,9 +157,9 @@ impl EventSocket {
         Ok(received)
     }
 
-    /// Asks for a receive buffer of `bytes`: beyond the system's limit where the process may (`CAP_NET_ADMIN`), up to it
-    /// (`net.core.rmem_max`) otherwise. Returns its size now, which is about twice what was asked for, as the kernel counts
-    /// what it needs for itself, too (socket(7)).
+    /// Sets the receive buffer to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, up to it
+    /// (`net.core.rmem_max`) otherwise. Returns the actual size, about twice the requested one, as the kernel includes
+    /// its overhead (socket(7)).
     ///
     /// # Errors
     /// Only for defects of the program.

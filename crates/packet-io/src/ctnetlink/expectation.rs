@@ -83,7 +83,7 @@ pub(super) fn encode(writer: &mut Writer<'_>, expectation: &Expectation) {
     }
 }
 
-/// Adds what an expectation is known by.
+/// Appends the attributes that identify an expectation.
 pub(super) fn encode_name(writer: &mut Writer<'_>, expectation: &Expectation) {
     tuple::encode(writer, numbers::TUPLE, &expectation.expected);
     if expectation.zone != 0 {

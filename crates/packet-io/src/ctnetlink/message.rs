@@ -5,8 +5,7 @@ use super::entry::Purpose;
 use super::numbers::{CONNECTIONS, DELETE, EXPECTATIONS, NETFILTER_HEADER_BYTES, NEW, NLM_F_CREATE, NLM_F_EXCL};
 use super::{Cause, Event, entry, expectation, tuple};
 
-/// Calls `handle` with each event of a datagram of the kernel's. Returns how many messages were none, or not what they said to
-/// be.
+/// Calls `handle` with each event of a datagram from the kernel. Returns the number of malformed messages.
 pub fn decode_events(datagram: &[u8], handle: &mut dyn FnMut(Cause, Event)) -> usize {
     let mut malformed = 0;
     let walked = messages(datagram, |header, rest| match decode(header, rest) {
@@ -36,8 +35,8 @@ fn decode(header: Header, rest: &[u8]) -> Option<Event> {
     })
 }
 
-/// Adds the message by which the kernel would tell of the event to `buffer`, whose length must be a multiple of four: for
-/// tests and for measurements without a kernel.
+/// Appends the kernel's message for the event to `buffer`, whose length must be a multiple of four: for tests and
+/// measurements without a kernel.
 pub fn encode_event(cause: Cause, event: &Event, buffer: &mut Vec<u8>) {
     let port = match cause {
         Cause::Packets => 0,
@@ -52,14 +51,14 @@ pub fn encode_event(cause: Cause, event: &Event, buffer: &mut Vec<u8>) {
     };
     let header = Header { subsystem, kind, flags, sequence: 0, port };
     match event {
-        Event::Began(told) | Event::Changed(told) | Event::Ended(told) => {
-            let mut writer = Writer::begin(buffer, header, tuple::family(&told.original));
-            entry::encode(&mut writer, told, Purpose::Describe);
+        Event::Began(entry) | Event::Changed(entry) | Event::Ended(entry) => {
+            let mut writer = Writer::begin(buffer, header, tuple::family(&entry.original));
+            entry::encode(&mut writer, entry, Purpose::Describe);
             writer.end();
         }
-        Event::Expected(told) | Event::ExpectationEnded(told) => {
-            let mut writer = Writer::begin(buffer, header, tuple::family(&told.expected));
-            expectation::encode(&mut writer, told);
+        Event::Expected(entry) | Event::ExpectationEnded(entry) => {
+            let mut writer = Writer::begin(buffer, header, tuple::family(&entry.expected));
+            expectation::encode(&mut writer, entry);
             writer.end();
         }
     }

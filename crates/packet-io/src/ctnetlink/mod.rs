@@ -1,16 +1,16 @@
 //! The kernel's connection tracking: its events, its table, and changes to it (ctnetlink).
 //!
-//! [`EventSocket`] hears what happens to connections, [`Dump`] reads the whole table in pieces, [`TableSocket`] puts
-//! connections there, changes and deletes them, many in one system call. What they speak of are the types of
-//! [`flow::netfilter`]. All of it is about the network namespace of the thread that opens the socket: each has a
-//! table of its own. [`support`] says what the kernel and the namespace lack.
+//! [`EventSocket`] receives events of connections, [`Dump`] reads the whole table in parts, and [`TableSocket`]
+//! creates, changes and deletes connections, many in one system call. They use the types of [`flow::netfilter`] and act
+//! on the network namespace of the thread that opens the socket. [`support`] reports missing features of the kernel and
+//! the namespace.
 //!
-//! A namespace tracks connections only if a rule asks for it (`ct state` of nftables, say), and the kernel makes events for a
-//! connection only if somebody listened when it began (`net.netfilter.nf_conntrack_events = 2`, the default), or always
+//! A namespace tracks connections only if a rule requires it (nftables' `ct state`, say). The kernel sends events for a
+//! connection only if a listener existed when it began (`net.netfilter.nf_conntrack_events = 2`, the default), always
 //! (`= 1`), or never (`= 0`).
 //!
-//! Who caused an event is said by [`Cause`]: the requests of a program, or the packets. A program that injects connections must
-//! not take its own injections for news: [`EventSocket::ignore_program`] keeps them away within the kernel.
+//! [`Cause`] distinguishes events caused by a program's requests from those caused by packets. A program that injects
+//! connections must ignore the events of its own requests: [`EventSocket::ignore_program`] filters them in the kernel.
 
 mod attributes;
 mod dump;
@@ -41,21 +41,21 @@ pub use message::{decode_events, encode_event};
 pub use request::{REQUESTS_MAX, Request, RequestError, TableSocket};
 pub use support::{Lack, Support, support};
 
-/// Who caused an event.
+/// The cause of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// The packets themselves, or their absence: a timeout.
     Packets,
-    /// A request of the program that has this netlink port. It may be of another process (conntrack(8), say).
+    /// A request of the program with this netlink port, possibly of another process (conntrack(8), say).
     Program(u32),
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A connection is in the table that was not there.
     Began(Entry),
-    /// Something of a connection has changed; it is said what. The first that is heard of a connection may be this.
+    /// Fields of a connection changed; the entry contains them. It may be the first event of a connection.
     Changed(Entry),
     /// A connection is in the table no more.
     Ended(Entry),

@@ -1,4 +1,4 @@
-//! Translation: told to the kernel as ranges of one address and one port.
+//! Translation, encoded for the kernel as ranges of one address and one port.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use flow::netfilter::{Discriminator, Entry, Tuple};
 use super::attributes::Writer;
 use super::numbers::{connection, nat};
 
-/// Whether the connection's replies do not come as the answers to its packets would.
+/// Whether the reply tuple differs from the original's inverse.
 pub(super) fn is_translated(entry: &Entry) -> bool {
     entry.reply != entry.original.inverse()
 }
 
-/// Adds what makes the reply tuple out of the original's inverse.
+/// Appends the translation from the original's inverse to the reply tuple.
 pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry) {
     let (plain, reply) = (entry.original.inverse(), &entry.reply);
     // Replies go to the source as it is after translation, and come from the destination as it is.
@@ -33,7 +33,7 @@ fn source_port(reply: &Tuple) -> Option<u16> {
     }
 }
 
-/// A query's identifier belongs to who asks: it is translated with the source.
+/// A query's identifier belongs to the requester: it is translated with the source.
 fn destination_port(reply: &Tuple) -> Option<u16> {
     match reply.discriminator {
         Discriminator::Ports { destination, .. } => Some(destination),
@@ -47,7 +47,7 @@ fn encode_range(writer: &mut Writer<'_>, kind: u16, address: IpAddr, port: Optio
         super::tuple::encode_address(writer, [nat::V4_MINIMUM, nat::V6_MINIMUM], address);
         super::tuple::encode_address(writer, [nat::V4_MAXIMUM, nat::V6_MAXIMUM], address);
         if let Some(port) = port {
-            // Said even where it stays: the kernel would otherwise be free to choose another.
+            // Stated even if unchanged: the kernel could otherwise choose another.
             writer.nest(nat::PROTOCOL, |writer| {
                 writer.put_u16(nat::PORT_MINIMUM, port);
                 writer.put_u16(nat::PORT_MAXIMUM, port);

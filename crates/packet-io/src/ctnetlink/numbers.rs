@@ -2,7 +2,7 @@
 
 /// The length of a netlink header, in bytes: length, type, flags, sequence number, port.
 pub(super) const NETLINK_HEADER_BYTES: usize = 16;
-/// The length of what every message of netfilter has after it, in bytes: address family, version, resource.
+/// The length of netfilter's header in every message, in bytes: address family, version, resource.
 pub(super) const NETFILTER_HEADER_BYTES: usize = 4;
 /// Both.
 pub(super) const HEADERS_BYTES: usize = NETLINK_HEADER_BYTES + NETFILTER_HEADER_BYTES;
@@ -27,7 +27,7 @@ pub(super) const NLMSG_DONE: u16 = 3;
 pub(super) const CONNECTIONS: u8 = 1;
 pub(super) const EXPECTATIONS: u8 = 2;
 
-/// What a message is about: the lower byte of its type, the same for connections and expectations.
+/// The message kind: the lower byte of its type, the same for connections and expectations.
 pub(super) const NEW: u8 = 0;
 pub(super) const GET: u8 = 1;
 pub(super) const DELETE: u8 = 2;
@@ -43,7 +43,7 @@ pub(super) mod group {
     pub(in super::super) const EXPECTATION_DESTROY: u32 = 6;
 }
 
-/// The flag in an attribute's type that says that its value is attributes.
+/// The flag in an attribute's type that marks nested attributes.
 pub(super) const NESTED: u16 = 0x8000;
 /// Flags in an attribute's type.
 pub(super) const ATTRIBUTE_FLAGS: u16 = 0xc000;

@@ -5,7 +5,7 @@ use flow::netfilter::{ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 use super::attributes::{Writer, u8_of, u32_of, walk};
 use super::numbers::protocol_info as numbers;
 
-/// All flags of a side of TCP: those that are given are set, the others are taken away.
+/// Mask of all flags of a TCP side: given flags are set, the others cleared.
 const ALL_FLAGS: u8 = 0xff;
 
 /// `Some(None)` where it is of a protocol or a state that this program does not know.
@@ -57,7 +57,7 @@ fn decode_sctp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
         Some(())
     })?;
     let [original, reply] = tags;
-    // The end of a connection tells the state only: nobody can go on from there.
+    // At the end of a connection only the state is present.
     let all = state.zip(original.zip(reply));
     Some(all.map(|(state, (original, reply))| ProtocolInfo::Sctp { state, verification_tags: [original, reply] }))
 }

@@ -15,11 +15,11 @@ use super::socket::{Socket, explain};
 use super::{entry, expectation, tuple};
 use crate::IoError;
 
-/// Requests in one system call. All of them may be refused, and the answers must find room in the receive buffer.
+/// The maximum number of requests in one system call. All may be refused, and the replies must fit the receive buffer.
 pub const REQUESTS_MAX: usize = 64;
-/// Room for answers, in bytes.
+/// The receive buffer for replies, in bytes.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
-/// The longest answer to anything but a dump, in bytes.
+/// The longest reply to any request but a dump, in bytes.
 const ANSWER_BYTES_MAX: usize = 8192;
 
 const CHANGING: &str = "changing the table of connections";
@@ -27,19 +27,19 @@ const CHANGING: &str = "changing the table of connections";
 /// A change to the kernel's table.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// Puts a connection there, with all that is said of it. Its timeout must be said. How it is translated is the difference
-    /// between the reply tuple and the original's inverse. The kernel takes the window scales of TCP only if the flags of both
-    /// sides have `WINDOW_SCALE`, labels only if a rule of the namespace speaks of labels, and a helper only if it knows it.
+    /// Creates a connection with all stated fields; the timeout is mandatory. The translation is the difference between
+    /// the reply tuple and the original's inverse. The kernel accepts TCP's window scales only if both sides' flags
+    /// have `WINDOW_SCALE`, labels only if a rule of the namespace uses labels, and a helper only if it is loaded.
     Create(&'a Entry),
-    /// Changes a connection, known by its original tuple and that one's zone: status, timeout, protocol state, mark, labels, sequence
-    /// adjustment and SYN proxy as far as they are said. Of the rest (translation, helper, master) the kernel lets nothing be
-    /// changed; it is not sent.
+    /// Changes the stated fields of a connection, identified by its original tuple and that one's zone: status,
+    /// timeout, protocol state, mark, labels, sequence adjustment and SYN proxy. The kernel does not permit changes of
+    /// the other fields (translation, helper, master), which are not sent.
     Update(&'a Entry),
-    /// Deletes a connection, known by its original tuple, zone and, if it is said, the kernel's own name for it.
+    /// Deletes a connection, identified by its original tuple, zone and, if stated, the kernel's identifier.
     Delete(&'a Entry),
-    /// Puts an expectation there. Its master must be there.
+    /// Creates an expectation. Its master must exist.
     CreateExpectation(&'a Expectation),
-    /// Deletes an expectation, known by what is expected and the zone.
+    /// Deletes an expectation, identified by the expected tuple and the zone.
     DeleteExpectation(&'a Expectation),
 }
 
@@ -49,20 +49,20 @@ pub enum RequestError {
     /// To be created, but there: either tuple, as it is or as translation makes it, is in use.
     #[error("a connection with one of its tuples is in the table already")]
     Exists,
-    /// To be changed or deleted, but not there; or its master is not.
-    #[error("it, or the connection that announced it, is not in the table")]
+    /// The connection to change or delete, or the master, does not exist.
+    #[error("the entry or its master connection is not in the table")]
     Missing,
     /// The table is full.
     #[error("the table is full: raise net.netfilter.nf_conntrack_max")]
     Full,
-    /// The kernel lacks what it takes (a helper, labels), or lets nobody change it.
+    /// The kernel lacks a required feature (a helper, labels), or forbids the change.
     #[error("the kernel does not support it, or a module is missing")]
     Unsupported,
     /// The process may not.
     #[error("it is not permitted: run as root, or give the program CAP_NET_ADMIN")]
     NotPermitted,
     /// The kernel finds the request wrong.
-    #[error("the kernel finds it not valid")]
+    #[error("the kernel considers it invalid")]
     Invalid,
     /// Something else, as error number of the system.
     #[error("the kernel refused it: {}", std::io::Error::from_raw_os_error(*.0))]
@@ -85,8 +85,8 @@ impl RequestError {
     }
 }
 
-/// A socket that changes the table of a namespace. The kernel works on requests within the system call that brings them, and
-/// answers those that it refuses: no call waits.
+/// A socket that changes the table of a namespace. The kernel processes requests within the system call and replies to
+/// those that it refuses: no call blocks.
 #[derive(Debug)]
 pub struct TableSocket {
     socket: Socket,
@@ -106,18 +106,18 @@ impl TableSocket {
         Ok(Self { socket, sequence: 0, requests: Vec::new(), answer: vec![0; ANSWER_BYTES_MAX] })
     }
 
-    /// The netlink port, by which events say that this socket's requests caused them.
+    /// The netlink port, which events name as the cause for this socket's requests.
     #[must_use]
     pub const fn port(&self) -> u32 {
         self.socket.port()
     }
 
-    /// Carries out the requests in their order, many in one system call. `failed` is called with the place of each that the
-    /// kernel refused, and why; the others are done when the call returns.
+    /// Executes the requests in order, many in one system call. `failed` receives the index and the error of each
+    /// refused request; the others are done on return.
     ///
     /// # Errors
-    /// Only what makes the socket useless: memory, or a defect of the program. Which requests were carried out is not known
-    /// then.
+    /// Only if the socket becomes unusable: by lack of memory, or a defect of the program. It is then unknown which
+    /// requests were executed.
     pub fn execute<'a>(
         &mut self,
         requests: impl IntoIterator<Item = Request<'a>>,
@@ -156,13 +156,13 @@ impl TableSocket {
         self.receive(CHANGING, &mut |header, rest| {
             let place = header.sequence.wrapping_sub(first) as usize;
             if let (Some(errno @ 1..), true) = (errno(header, rest), place < batch.len()) {
-                // More answers than requests there cannot be.
+                // Each request has at most one reply.
                 let _ = refused.try_push((place, errno));
             }
         })?;
         for (place, errno) in refused {
             let refusal = match (batch[place], errno) {
-                (Request::Update(entry), libc::EBUSY | libc::EPERM) => self.update_again(entry)?,
+                (Request::Update(entry), libc::EBUSY | libc::EPERM) => self.retry_update(entry)?,
                 // No rule of the namespace knows labels.
                 (Request::Update(_), libc::ENOSPC) => Some(RequestError::Unsupported),
                 _ => Some(RequestError::from_errno(errno)),
@@ -174,10 +174,10 @@ impl TableSocket {
         Ok(())
     }
 
-    /// An update was refused that would take back what the kernel lets nobody take back (replies were seen, say), or change
-    /// a fixed timeout: makes it agree with what the kernel has.
-    fn update_again(&mut self, entry: &Entry) -> Result<Option<RequestError>, IoError> {
-        /// What an update can only add to, or leave as it is.
+    /// Retries an update that was refused because it clears a permanent status bit (a seen reply, say) or changes a
+    /// fixed timeout: adjusts it to the kernel's entry.
+    fn retry_update(&mut self, entry: &Entry) -> Result<Option<RequestError>, IoError> {
+        /// Status bits that an update can set but not clear.
         const LASTING: Status = Status::SEEN_REPLY.union(Status::ASSURED).union(Status::EXPECTED);
         let present = match self.get(&entry.original, entry.zone_of_original()) {
             Ok(Some(present)) => present.status.unwrap_or_default(),
@@ -192,7 +192,7 @@ impl TableSocket {
             entry.timeout_s = None;
         }
         let header = self.next_header(CONNECTIONS, NEW, 0);
-        encode(Request::Update(&entry), Purpose::UpdateAgain, header.sequence, &mut self.requests);
+        encode(Request::Update(&entry), Purpose::RetryUpdate, header.sequence, &mut self.requests);
         self.socket.send(&self.requests).map_err(|error| explain(error, CHANGING))?;
         let mut refusal = None;
         self.receive(CHANGING, &mut |answer, rest| {
@@ -206,7 +206,7 @@ impl TableSocket {
         Ok(refusal)
     }
 
-    /// Reads all answers that wait.
+    /// Reads all pending replies.
     fn receive(&mut self, operation: &str, handle: &mut dyn FnMut(Header, &[u8])) -> Result<(), IoError> {
         loop {
             let received = self.socket.receive(&mut self.answer).map_err(|error| explain(error, operation))?;
@@ -297,14 +297,14 @@ impl AsFd for TableSocket {
     }
 }
 
-/// The error number that a message tells, if it tells one: 0 acknowledges.
+/// The error number of a message, if it has one: 0 acknowledges.
 pub(super) fn errno(header: Header, rest: &[u8]) -> Option<i32> {
     let is_error = header.message_type() == NLMSG_ERROR;
     let code = rest.first_chunk().copied().map(i32::from_ne_bytes)?;
     is_error.then_some(code.saturating_neg())
 }
 
-/// Adds a request's message; `update` is how an update is to be said.
+/// Appends a request's message; `update` selects the encoding of updates.
 fn encode(request: Request<'_>, update: Purpose, sequence: u32, buffer: &mut Vec<u8>) {
     let (subsystem, kind, flags) = match request {
         Request::Create(_) => (CONNECTIONS, NEW, NLM_F_CREATE | NLM_F_EXCL),
@@ -316,24 +316,24 @@ fn encode(request: Request<'_>, update: Purpose, sequence: u32, buffer: &mut Vec
     let header = Header { subsystem, kind, flags: NLM_F_REQUEST | flags, sequence, port: 0 };
     debug_assert_eq!(buffer.len() % 4, 0);
     let family = match request {
-        Request::Create(told) | Request::Update(told) | Request::Delete(told) => tuple::family(&told.original),
-        Request::CreateExpectation(told) | Request::DeleteExpectation(told) => tuple::family(&told.expected),
+        Request::Create(entry) | Request::Update(entry) | Request::Delete(entry) => tuple::family(&entry.original),
+        Request::CreateExpectation(entry) | Request::DeleteExpectation(entry) => tuple::family(&entry.expected),
     };
     let mut writer = Writer::begin(buffer, header, family);
     match request {
-        Request::Create(told) => entry::encode(&mut writer, told, Purpose::Create),
-        Request::Update(told) => entry::encode(&mut writer, told, update),
-        Request::Delete(told) => {
-            tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, &told.original);
-            if told.zone_of_original() != 0 {
-                writer.put_u16(connection::ZONE, told.zone_of_original());
+        Request::Create(entry) => entry::encode(&mut writer, entry, Purpose::Create),
+        Request::Update(entry) => entry::encode(&mut writer, entry, update),
+        Request::Delete(entry) => {
+            tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, &entry.original);
+            if entry.zone_of_original() != 0 {
+                writer.put_u16(connection::ZONE, entry.zone_of_original());
             }
-            if let Some(id) = told.id {
+            if let Some(id) = entry.id {
                 writer.put_u32(connection::ID, id);
             }
         }
-        Request::CreateExpectation(told) => expectation::encode(&mut writer, told),
-        Request::DeleteExpectation(told) => expectation::encode_name(&mut writer, told),
+        Request::CreateExpectation(entry) => expectation::encode(&mut writer, entry),
+        Request::DeleteExpectation(entry) => expectation::encode_name(&mut writer, entry),
     }
     writer.end();
 }

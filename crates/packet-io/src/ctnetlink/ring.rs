@@ -29,7 +29,7 @@ impl Ring {
         Self { bytes: vec![0; DATAGRAMS_MAX * DATAGRAM_BYTES_MAX] }
     }
 
-    /// Receives what waits, at most `datagrams_max`. Nothing waiting is the error `EAGAIN`.
+    /// Receives pending datagrams, at most `datagrams_max`. An empty queue is the error `EAGAIN`.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, datagrams_max: usize) -> io::Result<Batch<'_>> {
         // SAFETY: all-zero bytes are a valid mmsghdr and a valid iovec: no address, no buffer.
         let mut headers: [libc::mmsghdr; DATAGRAMS_MAX] = unsafe { zeroed() };
@@ -68,7 +68,7 @@ impl Batch<'_> {
         self.count
     }
 
-    /// The datagrams; `None` for one whose end was cut off.
+    /// The datagrams; `None` for a truncated one.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let buffers = self.bytes.chunks_exact(DATAGRAM_BYTES_MAX);
         buffers.zip(&self.lengths).take(self.count).map(|(buffer, length)| buffer.get(..(*length)?))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use crate::IoError;
 use crate::system::{check, own, set_option, zeroed};
 
-/// The capability that connection tracking asks for.
+/// The capability that connection tracking requires.
 pub(super) const CAPABILITY: &str = "CAP_NET_ADMIN";
 
 /// A socket to netfilter, in the namespace of the thread that opened it. It never waits.
@@ -25,7 +25,7 @@ impl Socket {
             .map_err(|error| IoError::from_io(error, "opening a netlink socket to netfilter"))?;
         let mut socket = Self { descriptor, port: 0 };
         socket.bind().map_err(|error| IoError::from_io(error, "binding a netlink socket to netfilter"))?;
-        // An error's answer then quotes the header of the request only. Kernels before 4.3 quote all of it.
+        // An error's reply then quotes the header of the request only. Kernels before 4.3 quote all of it.
         let _ = set_option(socket.as_fd(), libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &1_i32);
         Ok(socket)
     }
@@ -49,14 +49,14 @@ impl Socket {
         self.port
     }
 
-    /// Receives what is sent to a multicast group from now on.
+    /// Joins a multicast group.
     pub(super) fn join(&self, group: u32) -> Result<(), IoError> {
         let result = set_option(self.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, &group);
         result.map_err(|error| explain(error, "listening to the events of connection tracking"))
     }
 
-    /// Asks for a receive buffer of `bytes`, beyond the system's limit where the process may. Returns what it is now: the
-    /// kernel doubles what it is asked for, as it counts what it needs for itself, too (socket(7)).
+    /// Sets the receive buffer to `bytes`, beyond the system's limit where permitted. Returns the actual size: the
+    /// kernel doubles the request to include its overhead (socket(7)).
     pub(super) fn set_receive_buffer(&self, bytes: usize) -> Result<usize, IoError> {
         let explain = |error| IoError::from_io(error, "setting the receive buffer of a netlink socket");
         let asked = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);

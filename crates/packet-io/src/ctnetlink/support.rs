@@ -1,4 +1,4 @@
-//! What the kernel and the namespace are able to do.
+//! The capabilities of the kernel and the namespace.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 /// A table with room for fewer connections is small for a gateway.
 const CONNECTIONS_SMALL: u64 = 65_536;
 
-/// What connection tracking in the calling thread's namespace can do. What could not be read is `None`.
+/// The capabilities of connection tracking in the calling thread's namespace. `None` where a value could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Support {
     /// Connections in the table (`nf_conntrack_count`).
@@ -30,11 +30,11 @@ pub struct Support {
     pub accounting: Option<bool>,
     /// Beginnings are stamped (`nf_conntrack_timestamp`); not needed.
     pub timestamps: Option<bool>,
-    /// What is missing, the worst first.
+    /// The missing capabilities, the worst first.
     pub lacks: Vec<Lack>,
 }
 
-/// Something that is missing. As text, it says what to do.
+/// A missing capability. Its text names the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lack {
     /// The kernel has no netlink interface to netfilter, or none to connection tracking.
@@ -75,11 +75,11 @@ impl fmt::Display for Lack {
             ),
             Self::Events => write!(
                 formatter,
-                "the kernel tells nobody what happens to connections: sysctl -w net.netfilter.nf_conntrack_events=1"
+                "the kernel sends no events of connections: sysctl -w net.netfilter.nf_conntrack_events=1"
             ),
             Self::EventsOfOlder => write!(
                 formatter,
-                "of connections that began while nobody listened the kernel tells nothing: to hear of them, too, \
+                "the kernel sends no events of connections that began without a listener: to receive them, too, \
                  sysctl -w net.netfilter.nf_conntrack_events=1"
             ),
             Self::NearlyFull(connections, max) => write!(
@@ -96,7 +96,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What connection tracking in the calling thread's namespace can do, and what it lacks.
+/// The capabilities of connection tracking in the calling thread's namespace, and the missing ones.
 #[must_use]
 pub fn support() -> Support {
     let number = |name: &str| sysctl::read(&format!("net/netfilter/nf_conntrack_{name}")).ok()?.parse::<u64>().ok();
@@ -127,7 +127,7 @@ pub fn support() -> Support {
     support
 }
 
-/// Asks the kernel for something harmless.
+/// Sends the kernel a harmless request.
 fn ask() -> Result<(), Lack> {
     let refused = |error: &IoError| match error {
         IoError::NotPermitted { .. } => Lack::Permission,

@@ -12,7 +12,7 @@ fn decide(io: &mut MemoryIo, disposition: Disposition) -> usize {
 }
 
 #[test]
-fn frames_pass_in_order_with_what_is_known_of_them() {
+fn frames_pass_in_order_with_their_offload_state() {
     let mut io = MemoryIo::new(2);
     let mut large = MemoryFrame::new(&[5; 3000]);
     large.checksum = Checksum::Partial { start: 34, offset: 16 };
@@ -55,7 +55,7 @@ fn a_call_takes_one_batch_a_port_and_zero_means_empty() {
 }
 
 #[test]
-fn every_frame_that_does_not_leave_is_counted() {
+fn every_unsent_frame_is_counted() {
     let mut io = MemoryIo::new(2);
     io.inject(LEFT, b"x").unwrap();
     decide(&mut io, Disposition::Undecided);
@@ -78,7 +78,7 @@ fn every_frame_that_does_not_leave_is_counted() {
 }
 
 #[test]
-fn a_full_queue_drops_what_comes_last() {
+fn a_full_queue_drops_the_newest_frame() {
     let mut io = MemoryIo::new(1);
     for _ in 0..QUEUE_FRAMES_MAX + 3 {
         io.inject(LEFT, b"x").unwrap();

@@ -30,7 +30,7 @@ impl Namespace {
     /// A new, empty namespace.
     ///
     /// # Errors
-    /// The process may not (see [`probe`] for what to do about it), or the system is out of namespaces.
+    /// The process lacks permission (see [`probe`] for the remedy), or the system is out of namespaces.
     pub fn new() -> Result<Self, IoError> {
         // A thread of its own makes the namespace, so that the caller stays where it is.
         let made = thread::scope(|scope| scope.spawn(Self::make).join());
@@ -58,8 +58,8 @@ impl Namespace {
         Ok(Self { descriptor: file.into() })
     }
 
-    /// Leaves the namespace open in the child that `command` starts. Returns the path that the child finds it under, which
-    /// [`Namespace::open`] takes. Start the child while the namespace is held here.
+    /// Passes the open namespace to the child that `command` starts. Returns the child's path to it, for
+    /// [`Namespace::open`]. Start the child while this value exists.
     pub fn pass_to(&self, command: &mut Command) -> PathBuf {
         let number = self.descriptor.as_raw_fd();
         let inherit = move || {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::netlink::Netlink;
 
-/// Whether tests that need namespaces can run; says so when not.
+/// Whether tests that need namespaces can run; prints a message when not.
 fn available() -> bool {
     let support = probe();
     if support != NamespaceSupport::Available {
@@ -69,7 +69,7 @@ fn a_panic_inside_comes_out() {
 }
 
 #[test]
-fn a_process_with_threads_is_told_that_it_is_too_late() {
+fn a_process_with_threads_gets_an_error() {
     // The test harness runs threads, so that this must fail whatever the machine allows.
     let error = enter_user_namespace().unwrap_err();
     assert!(matches!(error, IoError::NamespacesForbidden(_)), "{error}");

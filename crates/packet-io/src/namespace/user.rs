@@ -13,11 +13,11 @@ pub enum NamespaceSupport {
     Available,
     /// It works once [`enter_user_namespace`] has been called.
     AfterUserNamespace,
-    /// It does not; the text says why and what would help.
+    /// They cannot; the text gives the reason and the remedy.
     Forbidden(String),
 }
 
-/// Finds out whether network namespaces can be made, leaving the process as it is.
+/// Checks whether network namespaces can be created, without changing the process.
 #[must_use]
 pub fn probe() -> NamespaceSupport {
     // SAFETY: unshare takes no pointers; the thread it moves ends at once.
@@ -49,7 +49,7 @@ pub fn enter_user_namespace() -> Result<(), IoError> {
         })
     })?;
     maps.write().map_err(|error| IoError::NamespacesForbidden(explain(&error)))?;
-    // AppArmor lets the namespace be made and takes the capabilities away: only trying tells.
+    // AppArmor permits the namespace but removes the capabilities: only an attempt shows it.
     match probe() {
         NamespaceSupport::Available => Ok(()),
         _ => Err(IoError::NamespacesForbidden(explain(&io::Error::from_raw_os_error(libc::EPERM)))),
@@ -94,10 +94,10 @@ impl IdentityMaps {
     }
 }
 
-/// Tries the whole way in a child process, which has but one thread.
+/// Tries all steps in a child process with a single thread.
 fn try_in_child() -> io::Result<()> {
     let maps = IdentityMaps::of_this_process();
-    // SAFETY: the child makes system calls only (no allocation, no locks) and leaves by _exit.
+    // SAFETY: the child makes system calls only (no allocation, no locks) and exits by _exit.
     let child = check(unsafe { libc::fork() })?;
     if child == 0 {
         let attempt = || -> io::Result<()> {
@@ -128,7 +128,7 @@ fn try_in_child() -> io::Result<()> {
     }
 }
 
-/// Why this machine forbids namespaces and what its owner can do about it.
+/// The reason why this machine forbids namespaces, and the remedy.
 fn explain(error: &io::Error) -> String {
     let parameter = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned();
     if parameter("kernel/apparmor_restrict_unprivileged_userns") == "1" {
@@ -153,7 +153,7 @@ fn explain(error: &io::Error) -> String {
     error.to_string()
 }
 
-/// `None`, and said as by [`skip`], where a test that needs namespaces cannot be made.
+/// `None`, reported as by [`skip`], where a test that needs namespaces cannot run.
 ///
 /// # Panics
 /// As [`skip`].
@@ -168,8 +168,8 @@ pub fn for_tests() -> Option<()> {
     }
 }
 
-/// A test cannot be made here; `why` says what it lacks. Where the environment variable `MAINSTAY_TESTS` is `all`, that fails
-/// the test.
+/// Skips a test that cannot run here; `why` names the missing prerequisite. The test fails instead where the
+/// environment variable `MAINSTAY_TESTS` is `all`.
 ///
 /// # Panics
 /// `MAINSTAY_TESTS` is `all`.

@@ -72,7 +72,7 @@ impl Netlink {
     /// All interfaces of the namespace with their addresses, by index.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not reply.
     pub fn interfaces(&mut self) -> Result<Vec<Interface>, IoError> {
         let links = self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), "listing interfaces")?;
         let mut interfaces: Vec<Interface> = links
@@ -181,7 +181,8 @@ impl Netlink {
     /// Sets the interface's link-layer address.
     ///
     /// # Errors
-    /// It does not exist, the address is not for an interface (a group address, say), or the process may not.
+    /// The interface does not exist, the address is invalid for an interface (a group address, say), or permission is
+    /// missing.
     pub fn set_mac(&mut self, name: &str, mac: [u8; 6]) -> Result<(), IoError> {
         self.set(name, LinkAttribute::Address(mac.to_vec()), &format!("setting the link address of {name}"))
     }

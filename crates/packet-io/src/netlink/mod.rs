@@ -20,7 +20,7 @@ use crate::IoError;
 pub use link::{Interface, InterfaceAddress};
 pub use monitor::{LinkChange, LinkMonitor, LinkState};
 
-/// The largest answer that is read at once, in bytes; the kernel sends dumps in pieces of at most 32 KiB.
+/// The largest reply that is read at once, in bytes; the kernel sends dumps in datagrams of at most 32 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 fn family(address: IpAddr) -> AddressFamily {
@@ -47,13 +47,13 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Asks for a change and waits for the kernel's word.
+    /// Requests a change and waits for its acknowledgement.
     fn change(&mut self, message: RouteNetlinkMessage, flags: u16, operation: &str) -> Result<(), IoError> {
         self.send(message, NLM_F_ACK | flags, operation)?;
         self.receive(operation, |_| {})
     }
 
-    /// Asks for everything of a kind.
+    /// Requests all objects of a kind.
     fn dump(&mut self, message: RouteNetlinkMessage, operation: &str) -> Result<Vec<RouteNetlinkMessage>, IoError> {
         self.send(message, NLM_F_DUMP, operation)?;
         let mut answers = Vec::new();
@@ -73,7 +73,7 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop).map_err(|error| IoError::from_io(error, operation))
     }
 
-    /// Reads answers to the last request up to its acknowledgement, its error or the end of its dump.
+    /// Reads replies to the last request up to its acknowledgement, its error or the end of its dump.
     fn receive(&mut self, operation: &str, mut answer: impl FnMut(RouteNetlinkMessage)) -> Result<(), IoError> {
         loop {
             let mut bytes = Vec::with_capacity(ANSWER_BYTES_MAX);

@@ -14,7 +14,7 @@ use crate::IoError;
 
 /// The multicast group of interfaces: `RTMGRP_LINK` of linux/rtnetlink.h.
 const LINK_GROUP: u32 = 1;
-/// Datagrams of the kernel read by one call of [`LinkMonitor::poll`]; the others are read by the next.
+/// The maximum number of datagrams read by one call of [`LinkMonitor::poll`]; the next call reads the others.
 const DATAGRAMS_PER_POLL_MAX: usize = 256;
 
 /// The state of an interface that is watched.
@@ -66,8 +66,8 @@ impl LinkMonitor {
         self.states.iter().copied()
     }
 
-    /// What has changed since the last call, oldest first. An interface that was deleted and made again is down between the
-    /// two. When the kernel had no room for all changes, the interfaces are listed anew.
+    /// The changes since the last call, oldest first. An interface that was deleted and recreated is down in between.
+    /// When the kernel's buffer overflows, the interfaces are listed anew.
     ///
     /// # Errors
     /// The socket is of no more use, or the interfaces cannot be listed.
@@ -155,7 +155,7 @@ impl AsFd for LinkMonitor {
     }
 }
 
-/// Bridges announce their ports as messages of their own family, which say nothing of the interface's state.
+/// Bridges announce their ports as messages of another family, which do not contain the interface's state.
 fn is_of_interface(link: &LinkMessage) -> bool {
     link.header.interface_family == AddressFamily::Unspec
 }

@@ -11,8 +11,8 @@ use super::{Netlink, Prefix, family};
 use crate::IoError;
 
 impl Netlink {
-    /// Adds a route to `destination` by way of the router `gateway`, or changes the one there is. For a default route
-    /// give [`Prefix::DEFAULT_V4`] or [`Prefix::DEFAULT_V6`].
+    /// Adds or replaces a route to `destination` through the router `gateway`. A default route has
+    /// [`Prefix::DEFAULT_V4`] or [`Prefix::DEFAULT_V6`].
     ///
     /// # Errors
     /// No interface leads to `gateway`, the families differ, or the process may not.
@@ -22,7 +22,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE, &operation)
     }
 
-    /// Deletes the route to `destination` by way of `gateway`.
+    /// Deletes the route to `destination` through `gateway`.
     ///
     /// # Errors
     /// There is none, or the process may not.
@@ -32,7 +32,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::DelRoute(message), 0, &operation)
     }
 
-    /// Tells the interface once and for all who has `address` on its link, instead of asking by ARP or neighbour
+    /// Adds a permanent neighbour entry for `address` on the interface's link, which replaces ARP or neighbour
     /// solicitation.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Netlink {
         message.header.state = NeighbourState::Permanent;
         message.attributes =
             vec![NeighbourAttribute::Destination(address.into()), NeighbourAttribute::LinkLocalAddress(mac.to_vec())];
-        let operation = format!("telling {name} the link address of {address}");
+        let operation = format!("adding the neighbour {address} on {name}");
         self.change(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE, &operation)
     }
 }

@@ -11,7 +11,7 @@ const HERE_V4: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 const THERE_V4: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const THERE_V6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 2);
 
-/// Two namespaces joined by a cable `left` – `right`, or `None` (said aloud) where the machine forbids it.
+/// Two namespaces joined by a cable `left` – `right`, or `None` (with a message) where the machine forbids it.
 fn joined_namespaces() -> Option<(Namespace, Namespace)> {
     let support = probe();
     if support != NamespaceSupport::Available {
@@ -72,9 +72,9 @@ fn a_bridge_takes_ports() {
     .unwrap();
 }
 
-/// Two namespaces on a bridge in a third one, whose hosts know each other's link addresses; a socket in each.
+/// Two namespaces on a bridge in a third one, with permanent neighbour entries; a socket in each.
 #[test]
-fn isolated_ports_of_a_bridge_exchange_nothing_until_they_are_joined_again() {
+fn isolated_ports_of_a_bridge_exchange_nothing_until_the_isolation_ends() {
     let Some((switch, left)) = joined_namespaces() else { return };
     let right = Namespace::new().unwrap();
     let mac = |number| [2, 0, 0, 0, 0, number];
@@ -184,7 +184,7 @@ fn changes_until(monitor: &mut LinkMonitor, wanted: impl Fn(LinkState) -> bool) 
 }
 
 #[test]
-fn monitor_follows_switch_carrier_and_an_interface_that_is_made_again() {
+fn monitor_reports_switch_carrier_and_a_recreated_interface() {
     let Some((here, there)) = joined_namespaces() else { return };
     let switch = |namespace: &Namespace, name: &'static str, up| {
         namespace.run(move || Netlink::open().unwrap().set_up(name, up)).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A capture of either format, told apart by its first bytes.
+//! A capture of either format, detected by its first bytes.
 
 use std::io::{Chain, Cursor, Read};
 
@@ -8,8 +8,8 @@ use super::pcapng::{CaptureInterface, CaptureRecord, PcapngReader, SECTION_HEADE
 /// A file's first bytes, put back before the rest.
 type Whole<R> = Chain<Cursor<[u8; 4]>, R>;
 
-/// What compressed files begin with, who compresses so, and what makes them plain again on standard output. Captures are kept compressed
-/// more often than not, and whoever names one is to be told what to do.
+/// First bytes of compressed files, the compressor, and the command that decompresses to standard output. Captures are
+/// often compressed, and the error must name the remedy.
 const COMPRESSED: [(&[u8], &str, &str); 5] = [
     (&[0x1f, 0x8b], "gzip", "zcat"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstdcat"),
@@ -71,7 +71,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// The interfaces that frames are of: those that the file has told up to here, in the section being read.
+    /// The interfaces of frames that the current section has described so far.
     #[must_use]
     pub fn interfaces(&self) -> &[CaptureInterface] {
         match &self.format {

@@ -19,7 +19,7 @@ const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 const LINK_TYPE_ETHERNET: u32 = 1;
-/// The link type proper; the bits above tell of frame check sequences.
+/// The link type proper; the upper bits describe frame check sequences.
 const LINK_TYPE_MASK: u32 = 0x0fff_ffff;
 
 /// A capture file cannot be read or written.
@@ -29,12 +29,12 @@ pub enum PcapError {
     #[error("not a capture (first four bytes {0:#010x}): pcap or pcapng is needed")]
     BadMagic(u32),
     /// The file is a compressed one.
-    #[error("compressed by {0}, which is not undone here: decompress it ({1} FILE | mainstay … -)")]
+    #[error("compressed by {0}, which this program cannot read: decompress it ({1} FILE | mainstay … -)")]
     Compressed(&'static str, &'static str),
     /// There is nothing in the file.
     #[error("the file is empty: not even the header of a capture is in it")]
     Empty,
-    /// The file is of a version that nobody writes (pcap has been 2, pcapng 1 for all their lives).
+    /// The file has an unknown version (pcap is always 2, pcapng always 1).
     #[error("capture format version {0}: pcap is of version 2, pcapng of version 1")]
     BadVersion(u16),
     /// The frames are not Ethernet.
@@ -52,12 +52,12 @@ pub enum PcapError {
     /// The frame to be written is longer than a record may be.
     #[error("a frame of {0} bytes does not fit a record of at most {SNAPSHOT_BYTES_MAX}")]
     OversizedFrame(usize),
-    /// The system says so.
+    /// An error of the system.
     #[error("reading or writing a capture: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What a file says of a frame beside its bytes.
+/// The metadata of a frame in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// When it was captured, from the Unix epoch on.
@@ -202,7 +202,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Writes out what is buffered and gives the writer back.
+    /// Flushes the buffer and returns the writer.
     ///
     /// # Errors
     /// The file cannot be written.

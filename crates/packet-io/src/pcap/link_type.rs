@@ -1,4 +1,4 @@
-//! What the frames of a capture begin with, and how to make Ethernet frames of them.
+//! Link headers of captured frames, and their conversion to Ethernet.
 
 /// An Ethernet header that a frame of another link type is given, in bytes.
 const ETHERNET_HEADER_BYTES: usize = 14;
@@ -44,9 +44,9 @@ impl LinkType {
         }
     }
 
-    /// Makes an Ethernet frame of a captured one, in place. Addresses that the link type does not know are zero; what
-    /// went to everybody or to a group still does. False, and the frame is as it was: the link type has no IP packets
-    /// that could be found, or the frame ends within its header.
+    /// Converts a captured frame to Ethernet, in place. Addresses that the link type lacks are zero; broadcast and
+    /// multicast remain so. Returns false, without changes: the link type has no recognisable IP packets, or the frame
+    /// is truncated within its header.
     pub fn make_ethernet(self, frame: &mut Vec<u8>) -> bool {
         let header = match self {
             Self::Ethernet => return true,
@@ -86,7 +86,7 @@ fn ethernet(destination: [u8; 6], source: [u8; 6], ether_type: [u8; 2]) -> [u8; 
     header
 }
 
-/// The packet's version is in its first four bits, whatever the link says of it.
+/// The packet's version is in its first four bits, whatever the link header contains.
 fn ip_header(frame: &[u8], link_bytes: usize) -> NewHeader {
     let ether_type = match frame.get(link_bytes)? >> 4 {
         4 => ETHER_TYPE_IPV4,

@@ -1,8 +1,8 @@
-//! Capture files: read as a source of frames with timestamps, written as a record of what was sent.
+//! Capture files: read as a source of frames with timestamps, written as a record of sent frames.
 //!
-//! [`PcapIo`], [`PcapReader`] and [`PcapWriter`] speak classic pcap (draft-ietf-opsawg-pcap): microseconds or
-//! nanoseconds, either byte order, Ethernet. [`CaptureReader`] reads it and pcapng, of several interfaces and link types;
-//! [`PcapngWriter`] writes pcapng. Timestamps are [`Instant`]s counted from the Unix epoch.
+//! [`PcapIo`], [`PcapReader`] and [`PcapWriter`] implement classic pcap (draft-ietf-opsawg-pcap): microseconds or
+//! nanoseconds, either byte order, Ethernet. [`CaptureReader`] reads it and pcapng, with several interfaces and link
+//! types; [`PcapngWriter`] writes pcapng. Timestamps are [`Instant`]s counted from the Unix epoch.
 
 mod capture;
 mod format;
@@ -85,7 +85,7 @@ impl PcapIo {
         Self::default()
     }
 
-    /// Adds a port that receives what `source` holds, and on which what is sent goes to `sink` (nowhere if `None`).
+    /// Adds a port that receives the frames of `source` and writes sent frames to `sink` (discarded if `None`).
     ///
     /// # Errors
     /// There are 256 ports already.
@@ -119,7 +119,7 @@ impl PcapIo {
         Ok(self.earliest()?.map(|(_, record)| record.timestamp))
     }
 
-    /// The port whose next frame is the earliest.
+    /// The port with the earliest next frame.
     fn earliest(&mut self) -> Result<Option<(usize, Record)>, IoError> {
         let mut earliest: Option<(usize, Record)> = None;
         for (number, port) in self.ports.iter_mut().enumerate() {
@@ -183,7 +183,7 @@ impl PacketIo for PcapIo {
         for frame in &batch {
             match frame.disposition {
                 Disposition::Transmit(egress) => match self.ports.get_mut(usize::from(egress.0)) {
-                    // A failure has been counted by the port, and there is nobody to tell.
+                    // The port has counted a failure; the caller needs no error.
                     Some(port) => drop(port.send(self.now, frame.bytes())),
                     None => self.ports[number].counters.transmit_failures.count(TransmitFailure::NoSuchPort),
                 },

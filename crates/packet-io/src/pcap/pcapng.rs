@@ -44,7 +44,7 @@ mod option {
 /// An interface that a capture was taken on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaptureInterface {
-    /// What the capturing system calls it, if the file tells.
+    /// The interface's name on the capturing system, if present.
     pub name: Option<String>,
     /// What its frames begin with.
     pub link_type: LinkType,
@@ -57,7 +57,7 @@ pub struct CaptureInterface {
 }
 
 impl CaptureInterface {
-    /// An interface without a name whose timestamps are of the format's default resolution.
+    /// An interface without a name, with the format's default timestamp resolution.
     pub(super) const fn new(link_type: LinkType) -> Self {
         Self { name: None, link_type, snapshot_bytes: 0, units_per_s: 1_000_000, offset_s: 0 }
     }
@@ -70,7 +70,7 @@ impl CaptureInterface {
     }
 }
 
-/// What a capture says of a frame beside its bytes.
+/// The metadata of a frame in a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureRecord {
     /// When it was captured, from the Unix epoch on. A simple packet has no time and is given that of the one before.
@@ -103,7 +103,7 @@ impl<R: Read> PcapngReader<R> {
         Ok(new)
     }
 
-    /// The interfaces of the section that is being read, as far as they have been told.
+    /// The interfaces of the current section that were described so far.
     pub(super) fn interfaces(&self) -> &[CaptureInterface] {
         &self.interfaces
     }
@@ -142,7 +142,7 @@ impl<R: Read> PcapngReader<R> {
         self.big_endian = match (magic, magic.swap_bytes()) {
             (BYTE_ORDER_MAGIC, _) => false,
             (_, BYTE_ORDER_MAGIC) => true,
-            _ => return Err(damaged("a section tells no byte order")),
+            _ => return Err(damaged("a section has no byte order")),
         };
         let version = self.u16_at(&fields, 4);
         if version != 1 {
@@ -215,7 +215,7 @@ impl<R: Read> PcapngReader<R> {
         Ok(CaptureRecord { timestamp: self.last, wire_bytes, interface: 0 })
     }
 
-    /// Reads a frame, and passes over what follows it in its block.
+    /// Reads a frame, and skips the rest of its block.
     fn read_frame(&mut self, frame_bytes: u32, rest_bytes: u32, frame: &mut Vec<u8>) -> Result<(), PcapError> {
         if frame_bytes > SNAPSHOT_BYTES_MAX {
             return Err(PcapError::OversizedRecord(frame_bytes));
@@ -354,7 +354,7 @@ impl<W: Write> PcapngWriter<W> {
         self.block(ENHANCED_PACKET, &[&fields, frame, padding, &options])
     }
 
-    /// Writes out what is buffered and gives the writer back.
+    /// Flushes the buffer and returns the writer.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -378,7 +378,7 @@ impl<W: Write> PcapngWriter<W> {
 }
 
 fn put_option(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    // A name that is too long to be told is cut, which harms nothing.
+    // A name that is too long for the format is truncated.
     let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
     body.extend_from_slice(&kind.to_le_bytes());
     body.extend_from_slice(&u16::try_from(value.len()).unwrap_or(u16::MAX).to_le_bytes());

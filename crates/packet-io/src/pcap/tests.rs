@@ -40,7 +40,7 @@ fn micro_and_nanoseconds_in_both_byte_orders_are_read() {
 }
 
 #[test]
-fn what_is_no_capture_of_ethernet_is_told_apart() {
+fn files_other_than_ethernet_captures_are_rejected_with_the_reason() {
     let good = capture(0xa1b2_c3d4, 0, false);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -59,7 +59,7 @@ fn what_is_no_capture_of_ethernet_is_told_apart() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_captures_are_read_back(
         frames in prop::collection::vec((0..u64::from(u32::MAX) * 1_000_000_000, prop::collection::vec(any::<u8>(), 0..200)), 0..20)
     ) {
         let mut writer = PcapWriter::new(Vec::new()).unwrap();
@@ -80,7 +80,7 @@ proptest! {
     }
 }
 
-/// A writer whose bytes can be looked at afterwards.
+/// A writer that keeps its bytes for inspection.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 

@@ -12,7 +12,7 @@ use crate::system::{check, zeroed};
 
 /// The device that makes tunnel devices.
 const CLONE_DEVICE: &str = "/dev/net/tun";
-/// What the kernel may leave undone on packets that are read; those of UDP since Linux 6.2.
+/// Offloads of packets that are read from the device; those of UDP since Linux 6.2.
 const OFFLOADS: [libc::c_uint; 2] = [TCP_OFFLOADS | libc::TUN_F_USO4 | libc::TUN_F_USO6, TCP_OFFLOADS];
 const TCP_OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
@@ -35,8 +35,8 @@ pub(super) struct Device {
     is_awake: bool,
 }
 
-/// Whether a read or write failed because the device is off or gone.
-pub(super) fn says_down(error: &io::Error) -> bool {
+/// Whether a read or write failed because the device is down or deleted.
+pub(super) fn is_down_error(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADFD | libc::ENETDOWN))
 }
 
@@ -71,7 +71,7 @@ impl Device {
         let vectors =
             [header, packet].map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
         loop {
-            // SAFETY: both vectors lead to memory that lives on; the kernel only reads it.
+            // SAFETY: both vectors point to memory that stays valid; the kernel only reads it.
             let count = unsafe { libc::writev(self.device.as_raw_fd(), vectors.as_ptr(), 2) };
             if count >= 0 {
                 return Ok(());
@@ -118,7 +118,7 @@ fn attach(device: BorrowedFd<'_>, interface: &str, kind: DeviceKind) -> io::Resu
         DeviceKind::Ethernet => libc::IFF_TAP,
     };
     request.ifr_ifru.ifru_flags = (carries | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives on.
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which stays valid.
     check(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
 

@@ -1,12 +1,12 @@
 //! Tunnel devices, for a node that the host's kernel routes packets through (Documentation/networking/tuntap.rst).
 //!
-//! The kernel routes into the device whatever the node is to have, and out of it what the node sends; interfaces, their
-//! neighbours and their queues stay the kernel's. Packets come and go with a virtio-net header, so that 64 KB of TCP
-//! segments pass as one and are never summed, as with [`crate::af_packet`].
+//! The kernel routes packets for the node into the device, and packets from the node out of it; the kernel keeps
+//! managing interfaces, their neighbours and their queues. Packets carry a virtio-net header, so 64 KB of TCP segments
+//! pass as one packet without checksum computation, as with [`crate::af_packet`].
 //!
-//! Such a device carries IP packets without a link header, and the node knows only frames. So a link of two stations
-//! is made up: the node is [`NODE_MAC`], the kernel [`KERNEL_MAC`] whatever address it is asked for. Whom the node asks
-//! for on this link is answered here, what it announces goes nowhere, and neither the node nor the kernel is the wiser.
+//! Such a device carries IP packets without a link header, but the node processes frames. So this module emulates a
+//! link of two stations: the node is [`NODE_MAC`], the kernel is [`KERNEL_MAC`] for every address. The node's neighbour
+//! requests on this link are answered here, and its announcements are discarded.
 
 mod device;
 mod neighbour;
@@ -23,7 +23,7 @@ use crate::virtio::{self, HEADER_BYTES};
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
 use device::Device;
-use neighbour::{Answer, answer};
+use neighbour::{NeighbourAction, answer};
 
 pub use device::DeviceKind;
 pub use raw::{MESSAGE_BYTES_MAX, RawTunnel, wire_length_bytes};
@@ -35,8 +35,8 @@ pub const KERNEL_MAC: MacAddress = MacAddress([0x02, 0x74, 0x75, 0x6e, 0, 2]);
 
 /// The most ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
-/// Answers to the node's neighbour requests that wait to be received. When there are more, the newest is dropped: the node
-/// asks again.
+/// The maximum number of pending replies to the node's neighbour requests. Beyond it the newest is dropped: the node
+/// retries.
 const ANSWERS_MAX: usize = 256;
 /// Bytes before a received packet: room for a tunnel header, and for the link header that is put on.
 const HEADROOM_BYTES: usize = 128;
@@ -55,8 +55,8 @@ const _: () = assert!(HEADROOM_BYTES >= ETHERNET_HEADER_BYTES && ETHERNET_HEADER
 pub struct PortConfig {
     /// The device's name. It is made if it is not there, and then goes with the process.
     pub interface: String,
-    /// Let the kernel hand over runs of segments as one packet and leave checksums undone. Not where the other ports of
-    /// the node cannot send such packets.
+    /// Let the kernel pass runs of segments as one packet and leave checksums incomplete. Disable it where the node's
+    /// other ports cannot send such packets.
     pub offload: bool,
 }
 
@@ -70,15 +70,15 @@ impl PortConfig {
 
 struct Port {
     device: Device,
-    /// Frames that answer the node's requests for neighbours.
+    /// Replies to the node's neighbour requests.
     answers: VecDeque<Vec<u8>>,
     is_down: bool,
     counters: PortCounters,
 }
 
 impl Port {
-    /// Whoever waits for descriptors is told of answers, which no device tells of.
-    fn wake_for_answers(&mut self) {
+    /// Wakes the caller's poller for replies, for which no device becomes readable.
+    fn wake_for_replies(&mut self) {
         self.device.wake_if(!self.answers.is_empty());
     }
 }
@@ -110,7 +110,7 @@ impl TunIo {
         Ok(Self { ports, buffers: vec![0; BUFFER_BYTES * BATCH_FRAMES_MAX] })
     }
 
-    /// Receives from the device up to a batch. Answers to neighbour requests go before.
+    /// Receives up to a batch from the device. Pending replies come first.
     fn receive<'a>(port: &mut Port, buffers: &'a mut [u8], ingress: PortId) -> PacketBatch<'a> {
         let mut batch = PacketBatch::new();
         for buffer in buffers.chunks_exact_mut(BUFFER_BYTES) {
@@ -121,7 +121,7 @@ impl TunIo {
                 }
                 None => match Self::receive_packet(port, buffer, ingress) {
                     Ok(Some(frame)) => Some(frame),
-                    // What cannot be expressed has been counted; others may wait behind it.
+                    // Unsupported packets have been counted; others may be queued behind.
                     Ok(None) => continue,
                     Err(()) => break,
                 },
@@ -143,7 +143,7 @@ impl TunIo {
         let length_bytes = match port.device.read(message) {
             Ok(length_bytes) => length_bytes,
             Err(error) => {
-                note_down(port, device::says_down(&error));
+                note_down(port, device::is_down_error(&error));
                 return Err(());
             }
         };
@@ -180,14 +180,13 @@ fn note_down(port: &mut Port, is_down: bool) {
     port.is_down = is_down;
 }
 
-/// Takes the link header off, answers what is for the link alone, and gives the kernel the packet. A failure has been
-/// counted.
+/// Removes the link header, answers link-local requests, and passes the packet to the kernel. Failures are counted.
 fn send(port: &mut Port, frame: &Frame<'_>) -> Result<(), TransmitFailure> {
     let bytes = frame.bytes();
     match answer(bytes) {
-        Answer::None => {}
-        Answer::Nothing => return Ok(()),
-        Answer::Frame(answer) => {
+        NeighbourAction::Forward => {}
+        NeighbourAction::Discard => return Ok(()),
+        NeighbourAction::Reply(answer) => {
             if port.answers.len() < ANSWERS_MAX {
                 port.answers.push_back(answer);
             }
@@ -212,7 +211,7 @@ fn send_packet(
     segmentation: Segmentation,
 ) -> Result<(), TransmitFailure> {
     let (link, packet) = frame.split_at_checked(ETHERNET_HEADER_BYTES).ok_or(TransmitFailure::Invalid)?;
-    // A VLAN tag, say, has no place on such a device.
+    // A VLAN tag, say, has no representation on such a device.
     let is_ip = [ether_type::IPV4, ether_type::IPV6].iter().any(|kind| link[12..] == kind.to_be_bytes());
     let checksum = match checksum {
         Checksum::Partial { start, offset } => {
@@ -227,7 +226,7 @@ fn send_packet(
     let header_bytes = segmentation.header_bytes.saturating_sub(ETHERNET_HEADER_BYTES as u16);
     let header = virtio::emit(checksum, Segmentation { header_bytes, ..segmentation }, packet);
     port.device.write(&header, packet).map_err(|error| {
-        let is_down = device::says_down(&error);
+        let is_down = device::is_down_error(&error);
         note_down(port, is_down);
         if is_down {
             return TransmitFailure::Down;
@@ -251,7 +250,7 @@ impl PacketIo for TunIo {
             for frame in &batch {
                 match frame.disposition {
                     Disposition::Transmit(egress) => match ports.get_mut(usize::from(egress.0)) {
-                        // A failure has been counted, and there is nobody to tell.
+                        // The port has counted a failure; the caller needs no error.
                         Some(port) => drop(send(port, frame)),
                         None => ports[number].counters.transmit_failures.count(TransmitFailure::NoSuchPort),
                     },
@@ -260,7 +259,7 @@ impl PacketIo for TunIo {
                 }
             }
         }
-        ports.iter_mut().for_each(Port::wake_for_answers);
+        ports.iter_mut().for_each(Port::wake_for_replies);
         Ok(total)
     }
 
@@ -268,7 +267,7 @@ impl PacketIo for TunIo {
         let opened = self.ports.get_mut(usize::from(port.0));
         let sent = opened.map_or(Err(TransmitFailure::NoSuchPort), |opened| {
             let sent = send(opened, frame);
-            opened.wake_for_answers();
+            opened.wake_for_replies();
             sent
         });
         sent.map_err(|cause| IoError::Transmit { port, cause })

@@ -1,4 +1,4 @@
-//! A tunnel device whose packets are carried elsewhere as they are, with what their sender left undone.
+//! A tunnel device whose packets are carried unchanged, with their offload state.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,8 +21,8 @@ pub struct RawTunnel {
 }
 
 impl RawTunnel {
-    /// Makes the device `interface` in the calling thread's namespace, and switches it on. With `offload` the kernel hands
-    /// over runs of segments as one packet and leaves checksums undone.
+    /// Creates the device `interface` in the calling thread's namespace, and switches it on. With `offload` the kernel
+    /// passes runs of segments as one packet and leaves checksums incomplete.
     ///
     /// # Errors
     /// As [`super::TunIo::open`].
@@ -47,7 +47,7 @@ impl RawTunnel {
         // Written anew: the kernel is to put nothing but headers into the linear part of its buffer.
         let header = virtio::emit(checksum, segmentation, packet);
         self.device.write(&header, packet).map_err(|error: io::Error| {
-            if device::says_down(&error) {
+            if device::is_down_error(&error) {
                 return TransmitFailure::Down;
             }
             TransmitFailure::from_errno(error.raw_os_error().unwrap_or(libc::EIO))

@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use crate::IoError;
 use crate::system::{check, own, set_buffers, set_option, zeroed};
 
-/// The time to live that BFD on a single hop sends and demands (RFC 5881 section 5, RFC 5082).
+/// The time to live that single-hop BFD sends and requires (RFC 5881 section 5, RFC 5082).
 pub const TTL_MAX: u8 = 255;
 /// Size of a socket's buffers unless configured otherwise, in bytes.
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
-/// Errors that earlier datagrams left behind (ICMP "port unreachable" of a peer that restarts, say) are skipped this
-/// often in one call.
+/// The maximum number of errors of earlier datagrams (ICMP "port unreachable" of a restarting peer, say) that one call
+/// skips.
 const STALE_ERRORS_MAX: usize = 16;
 
 /// How to open a socket.
@@ -23,11 +23,11 @@ const STALE_ERRORS_MAX: usize = 16;
 pub struct UdpOptions {
     /// Send and receive on this interface only (`SO_BINDTODEVICE`).
     pub interface: Option<String>,
-    /// Time to live or hop limit of what is sent; the system's default where `None`.
+    /// Time to live or hop limit of sent datagrams; the system's default where `None`.
     pub ttl: Option<u8>,
     /// Let other sockets bind the same address, too (`SO_REUSEADDR`).
     pub reuse_address: bool,
-    /// Size of the receive and send buffers, in bytes. What does not fit is dropped by the kernel.
+    /// Size of the receive and send buffers, in bytes. The kernel drops datagrams beyond it.
     pub socket_buffer_bytes: i32,
 }
 
@@ -37,20 +37,20 @@ impl Default for UdpOptions {
     }
 }
 
-/// A received datagram, whose bytes lie in the caller's buffer.
+/// A received datagram, with its bytes in the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
     /// Its payload, in bytes.
     pub length_bytes: usize,
     /// It was longer than the buffer and lost its end.
     pub truncated: bool,
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// The time to live or hop limit with which it came.
+    /// The time to live or hop limit on arrival.
     pub ttl: Option<u8>,
 }
 
-/// What became of a datagram that was to be sent.
+/// The result of sending a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// The kernel has it.
@@ -137,7 +137,7 @@ impl UdpSocket {
         set_buffers(socket, options.socket_buffer_bytes)
     }
 
-    /// The address that the socket is bound to, its port chosen by the system where 0 was asked for.
+    /// The address that the socket is bound to, with the port chosen by the system where 0 was requested.
     ///
     /// # Errors
     /// Only for defects of the program.
@@ -198,7 +198,7 @@ impl UdpSocket {
     /// Receives a datagram into `buffer`; `None` when none waits.
     ///
     /// # Errors
-    /// Only for defects of the program: what ICMP tells of earlier datagrams is passed over.
+    /// Only for defects of the program: ICMP errors of earlier datagrams are skipped.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<Received>, IoError> {
         for _ in 0..STALE_ERRORS_MAX {
             match self.try_receive(buffer) {
@@ -248,7 +248,7 @@ impl AsFd for UdpSocket {
 
 /// The time to live or hop limit among the control messages.
 fn time_to_live(message: &libc::msghdr) -> Option<u8> {
-    // SAFETY: `message` was filled in by recvmsg, and its control space lives on; the macros walk within it.
+    // SAFETY: `message` was filled in by recvmsg, and its control space stays valid; the macros stay within it.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
         // SAFETY: `next` is not null and leads to a control message header.
@@ -300,13 +300,13 @@ pub(crate) fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc:
 fn parse_address(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(raw.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says what it holds.
+            // SAFETY: the family determines the type.
             let value = unsafe { (&raw const *raw).cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from(value.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(value.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says what it holds.
+            // SAFETY: the family determines the type.
             let value = unsafe { (&raw const *raw).cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(value.sin6_addr.s6_addr);
             let flow = u32::from_be(value.sin6_flowinfo);

@@ -1,4 +1,4 @@
-//! Multicast groups: one socket that hears a group on an interface, and speaks to it there.
+//! Multicast groups: one socket that receives a group on an interface, and sends to it there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use crate::interface::Inquiry;
 use crate::system::set_option;
 
 impl UdpSocket {
-    /// Opens a socket that receives what is sent to the group `group` (address and port) on `interface`, and sends to it through
-    /// there; it does not hear itself. `options.interface` need not be set. Others of the host may listen to the group as well.
-    /// Unless [`UdpOptions::ttl`] says otherwise, what it sends stays on the link.
+    /// Opens a socket that receives from the group `group` (address and port) on `interface`, and sends to it there,
+    /// without receiving its own datagrams. `options.interface` need not be set. Other sockets of the host may join the
+    /// group as well. Without [`UdpOptions::ttl`], its datagrams stay on the link.
     ///
     /// # Errors
     /// The address is no group's, the interface does not exist or does not do multicast, or the process may not.
@@ -27,7 +27,8 @@ impl UdpSocket {
                 _ => IoError::from_io(error, format!("asking for the number of {interface}")),
             }
         })?;
-        // Bound to the group, the socket hears nothing that is sent to the host itself; what it sends has the interface's address.
+        // Bound to the group, the socket receives no datagrams to the host itself; it sends from the interface's
+        // address.
         let address = match group {
             SocketAddr::V6(mut address) => {
                 address.set_scope_id(index);
@@ -55,7 +56,7 @@ impl UdpSocket {
                 set_option(socket, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &request)?;
                 set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)?;
                 set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, &0_i32)?;
-                // Only what was sent to groups that this very socket has joined.
+                // Only datagrams to groups that this very socket has joined.
                 set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &0_i32)
             }
             SocketAddr::V6(group) => {

@@ -104,7 +104,7 @@ fn members_of_a_group_hear_each_other_and_not_themselves() {
         let [(_left, speaker), (_right, listener)] = group_at_both_ends(group);
         let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
         poller.add(&listener, Token(0)).unwrap();
-        // A cable drops what is sent in its first moments.
+        // A new cable drops frames in its first moments.
         let mut buffer = [0; 64];
         let received = (0..500).find_map(|_| {
             speaker.send_to(b"all", group.parse().unwrap()).unwrap();
@@ -115,12 +115,12 @@ fn members_of_a_group_hear_each_other_and_not_themselves() {
         assert_eq!(&buffer[..received.length_bytes], b"all");
         // Of IPv6 the sender is known by the address that fits the group, which may be the link's own.
         assert!(received.from.is_ipv6() || received.from.ip().to_string() == "10.9.0.1", "{received:?}");
-        assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it hears itself");
+        assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it receives its own datagrams");
     }
 }
 
 #[test]
-fn what_is_no_group_or_no_interface_is_named() {
+fn an_invalid_group_or_interface_is_named() {
     let bind = |group: &str, interface| {
         UdpSocket::bind_multicast(group.parse().unwrap(), interface, &UdpOptions::default()).unwrap_err().to_string()
     };

@@ -35,7 +35,7 @@ fn prefixes(side: u8, host: u8) -> [Prefix; 2] {
     ]
 }
 
-/// The kernel takes a new cable into service a moment after both ends are up, and throws away what is sent before.
+/// The kernel activates a new cable a moment after both ends are up, and drops earlier frames.
 fn wait_until_in_service(interface: &str) {
     let mut netlink = Netlink::open().unwrap();
     let begin = Instant::now();
@@ -46,7 +46,7 @@ fn wait_until_in_service(interface: &str) {
 }
 
 impl Network {
-    /// `None`, said aloud, where the machine forbids namespaces.
+    /// `None`, with a message, where the machine forbids namespaces.
     pub(crate) fn new() -> Option<Self> {
         let support = probe();
         if support != NamespaceSupport::Available {
@@ -105,8 +105,8 @@ impl Network {
     }
 }
 
-/// A router of two ports with fixed neighbours: rewrites the link header and lowers the time to live. Whatever is not
-/// TCP or UDP of the hosts is the kernel's, which answers ARP and neighbour solicitations.
+/// A router of two ports with fixed neighbours: rewrites the link header and decrements the time to live. Other packets
+/// than TCP or UDP of the hosts go to the kernel, which answers ARP and neighbour solicitations.
 pub(crate) struct Forwarder {
     own: [[u8; 6]; 2],
     peer: [[u8; 6]; 2],

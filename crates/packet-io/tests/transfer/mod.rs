@@ -13,7 +13,7 @@ use packet_io::{PacketIo, PortCounters};
 
 use crate::common::{Forwarder, Network};
 
-/// Bytes sent each way over a connection.
+/// Bytes sent in each direction over a connection.
 pub(crate) const TRANSFER_BYTES: usize = 8 << 20;
 /// The longest that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ fn expect_pattern(stream: &mut TcpStream) {
     assert!(bytes.iter().enumerate().all(|(position, byte)| *byte == pattern(position)), "bytes were changed");
 }
 
-/// Forwards until told to stop; returns what it has seen.
+/// Forwards until stopped; returns the byte counts.
 fn forward(mut io: impl PacketIo, mut forwarder: Forwarder, stop: &AtomicBool) -> ([usize; 2], [PortCounters; 2]) {
     let poller = Poller::new().unwrap();
     for descriptor in io.descriptors() {
@@ -50,7 +50,7 @@ fn forward(mut io: impl PacketIo, mut forwarder: Forwarder, stop: &AtomicBool) -
     (forwarder.largest_bytes, [io.counters(PortId(0)), io.counters(PortId(1))])
 }
 
-/// Sends the pattern both ways, one after the other, over a fresh connection.
+/// Sends the pattern in both directions, one after the other, over a new connection.
 pub(crate) fn transfer(network: &Network, server: SocketAddr, listener: &TcpListener) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -64,7 +64,7 @@ pub(crate) fn transfer(network: &Network, server: SocketAddr, listener: &TcpList
     });
 }
 
-/// Sends the pattern both ways over a fresh connection to each of the server's addresses.
+/// Sends the pattern in both directions over a new connection to each of the server's addresses.
 pub(crate) fn transfer_to(network: &Network, addresses: impl IntoIterator<Item = std::net::IpAddr>) {
     for address in addresses {
         let listener = network.server.run(|| TcpListener::bind((address, 0)).unwrap()).unwrap();

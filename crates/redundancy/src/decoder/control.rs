@@ -1,14 +1,14 @@
-//! Messages between the decoder and its encoder. How they come to a stream: see the encoder's side for the whole of it.
+//! Messages between the decoder and its encoder. For the whole of the handshake, see the encoder's side.
 //!
-//! A Hello is answered by a challenge whose cookie is new; only an Open with the last cookie is obeyed. So no message from
-//! another time brings back a stream that is over.
+//! A Hello is answered by a challenge with a new cookie; only an Open with the last cookie is accepted. A delayed
+//! message therefore cannot reopen an old stream.
 
 use alloc::vec::Vec;
 
 use flow::Instant;
 
 use super::stream::{Cookies, Stream};
-use super::{ASK_AGAIN, Decoder};
+use super::{Decoder, RETRY_INTERVAL};
 use crate::limits::RANGES_MAX;
 use crate::wire::control::{Control, ControlError, NumberRanges, Parent};
 
@@ -20,13 +20,13 @@ impl Decoder {
     pub fn handle_control(&mut self, now: Instant, message: &[u8]) -> Result<(), ControlError> {
         match Control::parse(message)? {
             Control::Hello { epoch } => {
-                // A repeated Hello gets the cookie that was given, unless that has been used: else two that cross each
-                // other would never come together.
+                // A repeated Hello gets the same cookie, unless that was used: otherwise two crossing Hellos would
+                // never complete the handshake.
                 if self.cookies.epoch != epoch || self.cookies.used == Some(self.cookies.given) {
                     self.cookies = Cookies { given: self.cookies.given.wrapping_add(1), epoch, ..self.cookies };
                 }
                 let (decoder, cookie, granules) = (self.id, self.cookies.given, self.store.granules_max() as u32);
-                self.say(Control::Challenge { epoch, decoder, cookie, granules });
+                self.send(Control::Challenge { epoch, decoder, cookie, granules });
             }
             Control::Open { epoch, decoder, cookie, granules, next, parent } => {
                 let is_first = self.awaits_open && (decoder, cookie) == (self.id, 0);
@@ -41,7 +41,7 @@ impl Decoder {
                     return Ok(());
                 }
                 if is_first {
-                    // What is held was told, or is being told, since the channel is this one.
+                    // The data held has been reported, or is being reported, since the channel was replaced.
                     let report = core::mem::take(&mut self.report);
                     self.open(now, (epoch, u64::from(granules), next), parent);
                     self.report = report;
@@ -51,7 +51,7 @@ impl Decoder {
                     self.cookies.used = Some(cookie);
                     self.open(now, (epoch, u64::from(granules), next), parent);
                 }
-                self.say(Control::Opened { epoch, decoder, cookie });
+                self.send(Control::Opened { epoch, decoder, cookie });
             }
             Control::Fill { epoch, number, bytes } => {
                 if self.stream.is_some_and(|stream| stream.epoch == epoch) {
@@ -68,7 +68,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The next message to the encoder, in place of what was in `out`. Returns false when there is none.
+    /// Writes the next message to the encoder into `out`, replacing earlier content. Returns false when there is none.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if let Some(message) = self.outbox.pop_front() {
             message.write(out);
@@ -104,7 +104,7 @@ impl Decoder {
         let current = self.stream.or(self.parked.take()).filter(|_| self.store.granules() == granules);
         let heir = parent.filter(|parent| current.is_some_and(|current| current.epoch == parent.epoch));
         match (current, heir) {
-            // The same stream: the encoder wants to know what is held.
+            // The same stream: the encoder requests a report.
             (Some(current), _) if current.epoch == epoch => {
                 self.store.next = self.store.next.max(next);
                 self.stream = Some(current);
@@ -119,12 +119,12 @@ impl Decoder {
             }
         }
         self.begin_order(next);
-        self.report.tell_all();
+        self.report.report_all();
         self.stale_in_a_row = 0;
-        self.unknown_told_at = None;
+        self.unknown_sent_at = None;
         self.is_news = true;
-        // What waits for this stream asks for what it lacks.
-        self.ask(now);
+        // Blocks that wait for this stream request their missing data.
+        self.request_missing(now);
     }
 
     pub(super) fn forget_stream(&mut self) {
@@ -133,12 +133,12 @@ impl Decoder {
         self.stale_in_a_row = 0;
     }
 
-    /// A block of an unknown epoch came. Told now and then, not for each.
-    pub(super) fn tell_unknown(&mut self, now: Instant, tag: u8) {
-        if self.unknown_told_at.is_some_and(|told| now.saturating_since(told) < ASK_AGAIN) {
+    /// Reports a block of an unknown epoch, at a limited rate.
+    pub(super) fn send_unknown(&mut self, now: Instant, tag: u8) {
+        if self.unknown_sent_at.is_some_and(|sent_at| now.saturating_since(sent_at) < RETRY_INTERVAL) {
             return;
         }
-        self.unknown_told_at = Some(now);
-        self.say(Control::Unknown { decoder: self.id, tag });
+        self.unknown_sent_at = Some(now);
+        self.send(Control::Unknown { decoder: self.id, tag });
     }
 }

@@ -1,20 +1,20 @@
-//! What follows of blocks that came without a number; see [`super::order`].
+//! The numbers of blocks that carry none; see [`super::order`].
 
 use core::ops::Range;
 
 use crate::packet_cache::Placement;
 
-/// What follows from the order.
+/// The number that follows from the order, and the unconfirmed run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Implied {
-    /// Where the next block goes. None: not known before the next number.
+    /// The next block's number. None: unknown until a block carries one.
     pub(super) placement: Option<Placement>,
-    /// Numbers of blocks since the last that brought its own.
+    /// Numbers of blocks since the last one that carried its number.
     pub(super) run: Range<u64>,
 }
 
 impl Implied {
-    /// Whether what has this number may be another's.
+    /// Whether the data at this number is unconfirmed.
     pub(super) fn is_unsure(&self, number: u64) -> bool {
         self.run.contains(&number)
     }

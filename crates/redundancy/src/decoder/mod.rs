@@ -1,6 +1,6 @@
-//! The decoder: blocks with pointers go in, blocks come out.
+//! The decoder: restores blocks from pointers.
 //!
-//! What it lacks it asks for; blocks wait for it, a bounded number and for a bounded time, and then come out of
+//! It requests missing data. Blocks wait for that, in bounded number and time, and then come out of
 //! [`Decoder::poll_event`] by the ticket that they were handed in with.
 
 mod control;
@@ -22,8 +22,8 @@ use core::time::Duration;
 use flow::Instant;
 
 use self::implied::Implied;
-use self::report::Report;
-pub use self::resuming::{Held, Opening};
+use self::report::HeldReport;
+pub use self::resuming::{Held, StreamPosition};
 use self::store::Store;
 use self::stream::{Cookies, Stream};
 pub use self::waiting::Ticket;
@@ -34,21 +34,21 @@ use crate::reference_check::ReferenceCheck;
 use crate::wire::control::{Control, NUMBER_MAX, NumberRanges};
 use crate::wire::shim::{Content, Encoded, Shim, ShimError, tag_of};
 
-/// What is lacking is asked for again after so long ...
-pub const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// ... and when it was asked for so often in vain, the block is abandoned.
-pub const ASKS_MAX: u32 = 5;
+/// The interval after which missing data is requested again.
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// The number of failed requests after which the block is abandoned.
+pub const REQUESTS_PER_BLOCK_MAX: u32 = 5;
 
-/// What a decoder is made of.
+/// The configuration of a decoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecoderConfig {
-    /// Bytes of the cache. An encoder whose cache is larger is not served.
+    /// Bytes of the cache. An encoder with a larger cache is refused.
     pub cache_bytes: usize,
-    /// The name of this life of the decoder, at random, from whoever starts it.
+    /// The incarnation of the decoder, chosen at random by its creator.
     pub id: u32,
 }
 
-/// What became of a block.
+/// The result of handling a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handled {
     /// It is restored.
@@ -57,12 +57,12 @@ pub enum Handled {
     Waiting,
 }
 
-/// What becomes of a block that waited.
+/// The outcome of a waiting block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// It is restored.
     Decoded(Ticket),
-    /// It cannot be restored: it is as if the network had lost it.
+    /// It cannot be restored and counts as lost in the network.
     Abandoned(Ticket),
 }
 
@@ -72,35 +72,35 @@ pub enum DecodeError {
     /// It is malformed.
     #[error(transparent)]
     Shim(#[from] ShimError),
-    /// It points to what cannot be: what of itself comes later, more than a cache before it, or over the cache's end.
-    #[error("a pointer leads outside of the cache: the encoder misbehaves, or its cache is larger than was agreed on")]
+    /// It points beyond its own position, further back than a cache, or over the cache's end.
+    #[error("a pointer leads outside of the cache: the encoder misbehaves, or its cache is larger than negotiated")]
     Pointer,
-    /// A number without sense.
-    #[error("the block's number lies before the first")]
+    /// An invalid number.
+    #[error("the block's number is below the first")]
     Number,
 }
 
-/// What a decoder did so far.
+/// The decoder's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DecoderCounters {
-    /// Blocks that came whole.
+    /// Blocks that arrived verbatim.
     pub blocks_literal: u64,
     /// Blocks restored from pointers, at once or later.
     pub blocks_encoded: u64,
-    /// Blocks that lacked something when they came.
+    /// Blocks that lacked data on arrival.
     pub blocks_waited: u64,
     /// Blocks that could not be restored.
     pub blocks_abandoned: u64,
-    /// Blocks of an epoch that was not known when they came.
+    /// Blocks of an unknown epoch.
     pub blocks_unknown: u64,
-    /// Blocks whose bytes were there, but not those that the encoder meant.
+    /// Blocks whose referenced bytes differed from the encoder's.
     pub check_failures: u64,
-    /// Blocks of a number so old that they were not kept.
+    /// Blocks whose number was too old to be cached.
     pub blocks_stale: u64,
-    /// Granules that the encoder gave on request.
+    /// Granules that the encoder sent on request.
     pub granules_filled: u64,
-    /// Blocks that came plain and were filed.
-    pub blocks_remembered: u64,
+    /// Plain blocks that were cached.
+    pub blocks_plain_cached: u64,
 }
 
 /// The decoding side.
@@ -110,24 +110,24 @@ pub struct Decoder {
     store: Store,
     implied: Implied,
     stream: Option<Stream>,
-    /// The stream of a channel that is over, while the new one's is not open yet.
+    /// The stream of the former channel, while the new one's is not open yet.
     parked: Option<Stream>,
     awaits_open: bool,
     cookies: Cookies,
     waiting: Waiting,
     abandoned: VecDeque<Ticket>,
-    report: Report,
-    /// Something came since the blocks that wait were last tried.
+    report: HeldReport,
+    /// Whether data has arrived since the last attempt to restore waiting blocks.
     is_news: bool,
     stale_in_a_row: u32,
-    /// Messages that answer.
+    /// Reply messages to be sent.
     outbox: VecDeque<Control<'static>>,
-    unknown_told_at: Option<Instant>,
+    unknown_sent_at: Option<Instant>,
     counters: DecoderCounters,
 }
 
-/// What an encoder takes over from a decoder that heard its predecessor.
-pub(crate) struct Heritage {
+/// The state that an encoder takes over from a decoder that followed its predecessor.
+pub(crate) struct InheritedCache {
     pub(crate) epoch: u32,
     pub(crate) granules: u64,
     pub(crate) next: u64,
@@ -142,7 +142,7 @@ enum Lack {
 }
 
 impl Decoder {
-    /// A decoder that knows no stream yet.
+    /// A decoder without a stream.
     ///
     /// # Errors
     /// The cache's size is out of bounds.
@@ -157,17 +157,17 @@ impl Decoder {
             cookies: Cookies::default(),
             waiting: Waiting::default(),
             abandoned: VecDeque::new(),
-            report: Report::default(),
+            report: HeldReport::default(),
             is_news: false,
             stale_in_a_row: 0,
             outbox: VecDeque::new(),
-            unknown_told_at: None,
+            unknown_sent_at: None,
             counters: DecoderCounters::default(),
         })
     }
 
-    /// A decoder whose encoder begins at the same moment, by [`crate::Encoder::open_at_once`] with this epoch and as large a
-    /// cache. Its own id is taken for 0.
+    /// A decoder whose encoder begins at the same moment, by [`crate::Encoder::open_at_once`] with this epoch and an
+    /// equal cache size. Its id counts as 0.
     ///
     /// # Errors
     /// The cache's size is out of bounds.
@@ -175,8 +175,8 @@ impl Decoder {
         Self::follow(DecoderConfig { id: 0, ..config }, epoch, 0)
     }
 
-    /// A decoder that listens to a stream that others opened, from [`crate::Encoder::next_number`] on: a mirror of the cache,
-    /// for whoever is to take over from the encoder. Its cache has the stream's size; what it has to say concerns nobody.
+    /// A decoder that follows an open stream from [`crate::Encoder::next_number`] on: a mirror of the cache, for a node
+    /// that may take over from the encoder. Its cache has the stream's size; its messages are not sent.
     ///
     /// # Errors
     /// The cache's size is out of bounds.
@@ -188,7 +188,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// Handles a block with a shim. If it is restored at once, it is in `out`, in place of what was there.
+    /// Handles a block with a shim. If it is restored at once, `out` receives it, replacing earlier content.
     ///
     /// # Errors
     /// It is malformed, or points outside of the cache: it is dropped, and nothing changes.
@@ -202,7 +202,7 @@ impl Decoder {
         let shim = Shim::parse(block)?;
         if !self.knows(shim.tag) {
             self.counters.blocks_unknown += 1;
-            self.tell_unknown(now, shim.tag);
+            self.send_unknown(now, shim.tag);
             if let Content::Literal(block) = shim.content {
                 self.counters.blocks_literal += 1;
                 out.clear();
@@ -218,7 +218,7 @@ impl Decoder {
             Ok(()) => Ok(Handled::Decoded),
             Err(Lack::Missing) => {
                 let handled = self.wait(now, ticket, block);
-                self.ask(now);
+                self.request_missing(now);
                 Ok(handled)
             }
             Err(Lack::Error(error)) => Err(error),
@@ -252,14 +252,14 @@ impl Decoder {
             Content::Encoded(encoded) => {
                 let expanded = self.expand(number, encoded, fork, out);
                 if matches!(expanded, Err(Lack::Missing)) && fork.is_none() {
-                    // What it points to lies before it, and is asked for.
+                    // Earlier data that it points to will be requested.
                     self.store.next = self.store.next.max(number);
                 }
                 expanded?;
                 self.counters.blocks_encoded += 1;
             }
         }
-        // What a predecessor numbered from the fork on has the numbers of others.
+        // From the fork on, the predecessor's numbers denote other blocks.
         if fork.is_none() {
             self.keep(now, number, out);
         }
@@ -290,7 +290,7 @@ impl Decoder {
         if check_of(encoded, out) == encoded.check {
             return Ok(());
         }
-        // Something in the cache is not what it should be. All that was pointed to is asked for.
+        // Some cached data is wrong. All referenced data is requested.
         self.counters.check_failures += 1;
         for pointer in encoded.pointers().filter(|pointer| pointer.own_offset(base).is_none()) {
             let (position, _) = self.locate(base, &pointer)?;
@@ -318,7 +318,7 @@ impl Decoder {
         self.counters.blocks_stale += 1;
         self.stale_in_a_row += 1;
         if self.stale_in_a_row > STALE_BLOCKS_MAX {
-            // The number that it believes in must be wrong: better to begin anew than to keep nothing for ever.
+            // The decoder's number must be wrong: restarting is better than never caching again.
             self.forget_stream();
         }
     }
@@ -338,30 +338,30 @@ impl Decoder {
         }
     }
 
-    /// Asks for what blocks lack, each when its time has come.
-    fn ask(&mut self, now: Instant) {
+    /// Requests the missing data of waiting blocks, each when it is due.
+    fn request_missing(&mut self, now: Instant) {
         let mut missing = Ranges::default();
         let due: Vec<_> =
             self.waiting.iter().filter(|waiting| waiting.ask_at <= now).map(|of| of.block.clone()).collect();
         due.iter().for_each(|block| self.missing_of(block, &mut missing));
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.ask_at <= now) {
-            waiting.ask_at = now + ASK_AGAIN;
+            waiting.ask_at = now + RETRY_INTERVAL;
             waiting.asked += 1;
         }
         if let Some(stream) = self.stream.as_ref().filter(|_| !missing.is_empty()) {
             let (epoch, decoder) = (stream.epoch, self.id);
-            self.say(Control::Missing { epoch, decoder, ranges: missing.as_slice().to_vec() });
+            self.send(Control::Missing { epoch, decoder, ranges: missing.as_slice().to_vec() });
         }
     }
 
-    fn say(&mut self, message: Control<'static>) {
+    fn send(&mut self, message: Control<'static>) {
         if self.outbox.len() < OUTBOX_MESSAGES_MAX {
             self.outbox.push_back(message);
         }
     }
 
     pub(super) fn handle_fill(&mut self, number: u64, bytes: &[u8]) {
-        // Only what is older than the newest block: a filling does not move the cache on.
+        // Only data older than the newest block: a Fill does not advance the cache.
         let count = (bytes.len() / GRANULE_BYTES) as u64;
         if number + count <= self.store.next && self.store.put(number, bytes) {
             self.counters.granules_filled += count;
@@ -370,7 +370,7 @@ impl Decoder {
         }
     }
 
-    /// Blocks that lack what the encoder has no more are abandoned.
+    /// Abandons blocks whose missing data the encoder no longer has.
     pub(super) fn handle_gone(&mut self, ranges: &NumberRanges) {
         let mut index = 0;
         while let Some(waiting) = self.waiting.get(index) {
@@ -387,8 +387,8 @@ impl Decoder {
         }
     }
 
-    /// What became of blocks that waited: a restored one is in `out`, in place of what was there. None when there is nothing
-    /// to tell.
+    /// The outcome of a waiting block: `out` receives a restored one, replacing earlier content. None when there is no
+    /// outcome.
     pub fn poll_event(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Event> {
         if let Some(ticket) = self.abandoned.pop_front() {
             return Some(Event::Abandoned(ticket));
@@ -398,7 +398,7 @@ impl Decoder {
             while index < self.waiting.len() {
                 match self.retry(now, index, out) {
                     None => index += 1,
-                    // Others may do with what this one brought, or need no more news than there was.
+                    // The data of this block may complete others, or they may have been complete before.
                     Some(event) => {
                         self.is_news = true;
                         return Some(event);
@@ -438,18 +438,18 @@ impl Decoder {
         [asking, self.report.due_at()].into_iter().flatten().min()
     }
 
-    /// Time has passed: what is still lacking is asked for again, and what was asked for too often is abandoned.
+    /// Handles the passage of time: missing data is requested again, and abandoned after too many requests.
     pub fn handle_timeout(&mut self, now: Instant) {
         let mut index = 0;
         while let Some(waiting) = self.waiting.get(index) {
-            if waiting.asked < ASKS_MAX || waiting.ask_at > now {
+            if waiting.asked < REQUESTS_PER_BLOCK_MAX || waiting.ask_at > now {
                 index += 1;
             } else if let Some(removed) = self.waiting.remove(index) {
                 self.abandon(removed.ticket);
             }
         }
         if self.waiting.iter().any(|waiting| waiting.ask_at <= now) {
-            self.ask(now);
+            self.request_missing(now);
         }
     }
 
@@ -459,19 +459,19 @@ impl Decoder {
         self.counters
     }
 
-    /// Bytes of memory: of the payload, and of all else whose size depends on the configuration.
+    /// Bytes of memory: of the payload, and of all other parts whose size depends on the configuration.
     #[must_use]
     pub const fn memory_bytes(&self) -> [usize; 2] {
         self.store.memory_bytes()
     }
 
-    pub(crate) fn into_heritage(self) -> Option<Heritage> {
+    pub(crate) fn into_inherited_cache(self) -> Option<InheritedCache> {
         let epoch = self.stream.or(self.parked)?.epoch;
         let mut this = self;
         this.lose_order();
         let (granules, next) = (this.store.granules(), this.store.next);
         let (ring, held) = this.store.into_ring();
-        Some(Heritage { epoch, granules, next, ring, held })
+        Some(InheritedCache { epoch, granules, next, ring, held })
     }
 
     fn knows(&self, tag: u8) -> bool {
@@ -480,7 +480,7 @@ impl Decoder {
         tag_of(stream.epoch) == tag || is_former
     }
 
-    /// Where a former stream ends that blocks with this tag are of. None for the present stream's.
+    /// The end of the former stream that blocks with this tag belong to. None for the present stream's.
     fn fork_of(&self, tag: u8) -> Option<u64> {
         let stream = self.stream.as_ref()?;
         if tag_of(stream.epoch) == tag {
@@ -490,8 +490,8 @@ impl Decoder {
     }
 }
 
-/// The check of what pointers stand for, of the restored block: copies ask memory for more at once than the check would, and
-/// leave the bytes near.
+/// The check of the restored block's referenced bytes. Copying first loads memory with more parallelism than the check
+/// would, and leaves the bytes in the cache.
 fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
     let mut check = ReferenceCheck::default();
     let mut at = 0;
@@ -503,14 +503,14 @@ fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
     check.finish()
 }
 
-/// Appends what stands at `offset` of the block so far. It may run into what is appended: then that is copied on.
+/// Appends the bytes at `offset` of the block so far. The source may overlap the appended bytes, which then repeat.
 fn copy_own(offset: usize, length: usize, out: &mut Vec<u8>) -> Result<(), Lack> {
     if offset >= out.len() {
         return Err(Lack::Error(DecodeError::Pointer));
     }
     let mut left = length;
     while left > 0 {
-        // All of it is as long as the copy is whole turns of what lies between.
+        // The whole is as long as the copy is a multiple of the distance.
         let copied = left.min(out.len() - offset);
         out.extend_from_within(offset..offset + copied);
         left -= copied;
@@ -518,7 +518,7 @@ fn copy_own(offset: usize, length: usize, out: &mut Vec<u8>) -> Result<(), Lack>
     Ok(())
 }
 
-/// The numbers of bytes from `position` on.
+/// The numbers of the bytes from `position` on.
 const fn numbers(position: u64, length: usize) -> Range<u64> {
     position / GRANULE_BYTES as u64..(position + length as u64).div_ceil(GRANULE_BYTES as u64)
 }

@@ -1,4 +1,5 @@
-//! What the decoder tells it holds: from time to time what came since, and all of it to an encoder that is new.
+//! The decoder's reports of held data: periodically the data received since the last one, and all of it to a new
+//! encoder.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -9,27 +10,27 @@ use crate::limits::RANGES_MAX;
 use crate::packet_cache::Ranges;
 use crate::wire::control::NumberRanges;
 
-/// What came is told after so long ...
+/// The interval of reports,
 const REPORT_AFTER: Duration = Duration::from_millis(20);
-/// ... or so many granules.
+/// or the number of granules after which one is due earlier.
 const REPORT_GRANULES: u64 = 4096;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Report {
-    /// What came since the last report, as it came.
+pub(super) struct HeldReport {
+    /// The ranges received since the last report, in order of arrival.
     recent: Ranges,
-    /// The end of the last report, so that what is missing between the two shows. And a report may be lost.
+    /// The end of the last report, so that gaps between two reports are visible, also after a lost one.
     former: NumberRanges,
     granules: u64,
     due_at: Option<Instant>,
-    /// All is told, and so far it has been.
+    /// The progress of a report of all data.
     pub(super) all_from: Option<u64>,
 }
 
-impl Report {
+impl HeldReport {
     pub(super) fn add(&mut self, now: Instant, range: Range<u64>) {
         self.granules += range.end - range.start;
-        // What finds no room is not told: it is not pointed to by retransmissions, and that is all.
+        // Ranges beyond the limit are not reported: retransmissions will not point to them, without further harm.
         self.recent.add(range, RANGES_MAX / 2);
         let at = if self.granules >= REPORT_GRANULES { now } else { now + REPORT_AFTER };
         self.due_at = Some(self.due_at.map_or(at, |due| due.min(at)));
@@ -47,8 +48,8 @@ impl Report {
         self.all_from.is_some()
     }
 
-    /// All is to be told.
-    pub(super) fn tell_all(&mut self) {
+    /// Starts a report of all held data.
+    pub(super) fn report_all(&mut self) {
         *self = Self { all_from: Some(0), ..Self::default() };
     }
 

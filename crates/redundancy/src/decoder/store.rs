@@ -1,4 +1,4 @@
-//! The decoder's cache: the ring, and which number each of its granules has.
+//! The decoder's cache: the ring, and the number of each of its granules.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::limits::GRANULE_BYTES;
 use crate::packet_cache::{GranuleSet, Ring, granules_for, granules_touched};
 
-/// No number: that of a granule after 256 GiB, which then is asked for once.
+/// No number: it is that of a granule after 256 GiB, which is then requested once.
 const NOTHING: u32 = u32::MAX;
 
 /// The cache of one stream.
@@ -43,7 +43,7 @@ impl Store {
         self.next = next;
     }
 
-    /// Forgets what has numbers from `fork` on.
+    /// Discards the data with numbers from `fork` on.
     pub(super) fn cut(&mut self, fork: u64, next: u64) {
         for number in fork.max(self.next.saturating_sub(self.granules))..self.next {
             self.forget(number);
@@ -55,7 +55,7 @@ impl Store {
         self.numbers[(number % self.granules) as usize] == number as u32 && number < self.next
     }
 
-    /// How many numbers of a range that ends at the next number at most, and is no longer than the cache, are held.
+    /// The number of held granules in a range that ends at the next number at most, and is no longer than the cache.
     pub(super) fn count_held(&self, range: Range<u64>) -> u64 {
         let (behind, before) = self.numbers[..self.granules as usize].split_at((range.start % self.granules) as usize);
         let slots = before.iter().chain(behind);
@@ -68,12 +68,13 @@ impl Store {
         }
     }
 
-    /// Whether a block of that number was overwritten long ago.
+    /// Whether a block with this number was overwritten long ago.
     pub(super) const fn is_stale(&self, number: u64) -> bool {
         number + self.granules <= self.next
     }
 
-    /// Puts a block. Returns false if it cannot be there: it would go over the ring's end, or has been overwritten.
+    /// Stores a block. Returns false if it cannot be stored: it would wrap around the ring's end, or has been
+    /// overwritten.
     pub(super) fn put(&mut self, number: u64, block: &[u8]) -> bool {
         let first = (number % self.granules) as usize;
         let count = granules_for(block.len());
@@ -90,7 +91,7 @@ impl Store {
         true
     }
 
-    /// The ring bytes of `length` bytes from `position` on, or None if they go over the ring's end.
+    /// The ring bytes of `length` bytes from `position` on, or None if they wrap around the ring's end.
     pub(super) fn range(&self, position: u64, length: usize) -> Option<Range<usize>> {
         let ring_bytes = self.granules as usize * GRANULE_BYTES;
         let offset = (position % ring_bytes as u64) as usize;
@@ -114,7 +115,7 @@ impl Store {
         &self.ring.bytes()[range]
     }
 
-    /// The next run of numbers that are held, from `from` on.
+    /// The next run of held numbers, from `from` on.
     pub(super) fn next_held(&self, from: u64) -> Option<Range<u64>> {
         let oldest = self.next.saturating_sub(self.granules);
         let start = (from.max(oldest)..self.next).find(|number| self.holds(*number))?;
@@ -122,7 +123,7 @@ impl Store {
         Some(start..end)
     }
 
-    /// The ring and what of it is held.
+    /// The ring and the set of held granules.
     pub(super) fn into_ring(self) -> (Ring, GranuleSet) {
         let mut held = GranuleSet::new(self.granules);
         for number in self.next.saturating_sub(self.granules)..self.next {

@@ -1,16 +1,16 @@
-//! The stream that a decoder follows, and what it takes to open one.
+//! The stream that a decoder follows, and the cookies that open one.
 
 use crate::wire::control::Parent;
 
-/// The stream that is open.
+/// The open stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stream {
     pub(super) epoch: u32,
-    /// The stream that it continues, whose last blocks may still be on the way.
+    /// The stream that it continues, whose last blocks may still be in flight.
     pub(super) former: Option<Parent>,
 }
 
-/// The last cookie given, and for whom; and the one that was used last.
+/// The last cookie issued, and its receiver; and the one used last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cookies {
     pub(super) given: u32,

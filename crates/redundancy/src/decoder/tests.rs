@@ -22,11 +22,11 @@ fn block(seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_that_are_not_those_that_were_meant_are_noticed_and_asked_for() {
+fn wrong_bytes_in_the_cache_are_detected_and_requested() {
     let (mut encoder, mut decoder) = pair();
     let (mut wire, mut out, now) = (Vec::new(), Vec::new(), Instant::ZERO);
     encoder.encode_block(&block(1), &mut wire);
-    // A bit turns over where no checksum sees it.
+    // A bit flips in memory, undetected by any checksum.
     wire[700] ^= 1;
     assert_eq!(decoder.handle_block(now, Ticket(1), &wire, &mut out), Ok(Handled::Decoded));
     encoder.encode_block(&block(1), &mut wire);
@@ -34,17 +34,17 @@ fn bytes_that_are_not_those_that_were_meant_are_noticed_and_asked_for() {
     assert_eq!(decoder.counters().check_failures, 1);
     let mut message = Vec::new();
     while decoder.poll_transmit(now, &mut message) {
-        encoder.handle_control(now, &message).expect("the decoder is well");
+        encoder.handle_control(now, &message).expect("the decoder works");
     }
     while encoder.poll_transmit(now, &mut message) {
-        decoder.handle_control(now, &message).expect("the encoder is well");
+        decoder.handle_control(now, &message).expect("the encoder works");
     }
     assert_eq!(decoder.poll_event(now, &mut out), Some(Event::Decoded(Ticket(2))));
     assert_eq!(out, block(1));
 }
 
 #[test]
-fn what_nobody_gives_is_abandoned_in_the_end_and_no_more_waits_than_may() {
+fn unavailable_data_is_abandoned_and_waiting_blocks_are_bounded() {
     let (mut encoder, mut decoder) = pair();
     let (mut wire, mut out, mut now) = (Vec::new(), Vec::new(), Instant::ZERO);
     encoder.encode_block(&block(1), &mut wire);
@@ -64,22 +64,22 @@ fn what_nobody_gives_is_abandoned_in_the_end_and_no_more_waits_than_may() {
 }
 
 #[test]
-fn a_decoder_that_lost_count_begins_anew() {
+fn a_decoder_with_a_wrong_position_restarts() {
     let (mut encoder, mut decoder) = pair();
     let (mut wire, mut out, now) = (Vec::new(), Vec::new(), Instant::ZERO);
-    // A block from another time, far ahead.
+    // A stray block, far ahead.
     crate::wire::shim::put_literal(&mut wire, 0, 1 << 20);
     wire.extend_from_slice(&block(9));
     decoder.handle_block(now, Ticket(0), &wire, &mut out).expect("it is well-formed");
     for number in 0..=u64::from(STALE_BLOCKS_MAX) {
         encoder.encode_block(&block(number as usize), &mut wire);
         assert_eq!(decoder.handle_block(now, Ticket(number), &wire, &mut out), Ok(Handled::Decoded));
-        assert_eq!(out, block(number as usize), "it is whole all the same");
+        assert_eq!(out, block(number as usize), "it is intact");
     }
     assert!(decoder.stream.is_none());
     decoder.handle_block(now, Ticket(99), &wire, &mut out).expect("it is well-formed");
     let mut message = Vec::new();
     assert!(decoder.poll_transmit(now, &mut message));
-    encoder.handle_control(now, &message).expect("the decoder is well");
-    assert!(!encoder.is_open(), "it greets the decoder again");
+    encoder.handle_control(now, &message).expect("the decoder works");
+    assert!(!encoder.is_open(), "it sends the decoder a Hello");
 }

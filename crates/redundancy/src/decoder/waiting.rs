@@ -1,4 +1,4 @@
-//! Blocks whose bytes are not all there yet.
+//! Blocks whose referenced bytes are not all present.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,7 +7,7 @@ use flow::Instant;
 
 use crate::limits::{WAITING_BLOCKS_MAX, WAITING_BYTES_MAX};
 
-/// What the caller calls a block by.
+/// The caller's identifier of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket(pub u64);
 
@@ -16,7 +16,7 @@ pub struct Ticket(pub u64);
 pub(super) struct WaitingBlock {
     pub(super) ticket: Ticket,
     pub(super) block: Box<[u8]>,
-    /// How often what it lacks was asked for.
+    /// How often its missing data was requested.
     pub(super) asked: u32,
     pub(super) ask_at: Instant,
 }

@@ -1,5 +1,5 @@
-//! A few blocks at once. While one block's slots and candidates are on their way from memory, the others are worked on; what
-//! comes out is what came out one by one.
+//! Encodes a few blocks at once: while one block's slots and candidates are being loaded from memory, the others are
+//! processed. The output equals that of encoding one by one.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ use crate::reference_check::ReferenceCheck;
 use crate::scan::Work;
 use crate::wire::shim::{self, ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES, Pointer};
 
-/// Some of the blocks, at most as many as there are lanes.
+/// A group of blocks, at most as many as lanes.
 struct Turn<'a, 'b> {
     encoder: &'a mut Encoder,
     segments: &'a [Segment<'b>],
@@ -29,32 +29,32 @@ impl Work for Turn<'_, '_> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let Self { encoder, segments, outs } = self;
-        let mut told = [Encoding::Plain; BATCH_BLOCKS_MAX];
+        let mut encodings = [Encoding::Plain; BATCH_BLOCKS_MAX];
         let blocks = segments.len().min(outs.len()).min(BATCH_BLOCKS_MAX);
-        // Each block's candidates are asked for one block before they are compared.
+        // Each block's candidates are prefetched one block before they are compared.
         for lane in 0..=blocks {
             if lane < blocks {
                 encoder.probe(lane);
             }
             if let Some(former) = lane.checked_sub(1) {
-                told[former] = encoder.finish(former, segments[former].bytes, &mut outs[former]);
+                encodings[former] = encoder.finish(former, segments[former].bytes, &mut outs[former]);
             }
         }
-        told
+        encodings
     }
 }
 
 impl Encoder {
-    /// Encodes blocks, one after another as they are, and faster than one by one. `outs` has at least as many buffers as
-    /// there are blocks; each gets what goes on the wire for its block. `told` gets what became of each, in order.
-    pub fn encode_batch(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>], told: &mut Vec<Encoding>) {
-        told.clear();
+    /// Encodes blocks in order, faster than one by one. `outs` has at least as many buffers as there are blocks; each
+    /// receives the wire form of its block. `encodings` receives the results, in order.
+    pub fn encode_batch(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>], encodings: &mut Vec<Encoding>) {
+        encodings.clear();
         let (mut segments, mut outs) = (segments, outs);
         while !segments.is_empty() && !outs.is_empty() {
             let blocks = blocks_of_turn(segments).min(outs.len());
             let (turn, later) = segments.split_at(blocks);
             let (turn_outs, later_outs) = outs.split_at_mut(blocks);
-            told.extend_from_slice(&self.encode_turn(turn, turn_outs)[..blocks]);
+            encodings.extend_from_slice(&self.encode_turn(turn, turn_outs)[..blocks]);
             (segments, outs) = (later, later_outs);
         }
     }
@@ -77,7 +77,7 @@ impl Encoder {
         self.counters.blocks_cautious += u64::from(is_cautious);
         let is_fit = block.len() >= self.fingerprinter.sampling().window.bytes()
             && block.len() <= BLOCK_BYTES_MAX
-            // What would fill half of the smallest cache is not worth what it displaces.
+            // A block that fills half of the smallest cache would displace more valuable data.
             && granules_for(block.len()) * 2 <= self.granules;
         let place = (self.link.is_open() && is_fit).then(|| self.placement.peek(block.len()));
         if let Some(place) = place {
@@ -86,7 +86,7 @@ impl Encoder {
         (self.lanes[lane].place, self.lanes[lane].is_cautious) = (place, is_cautious);
     }
 
-    /// Finds the markers of a block that has a place, and asks for their slots.
+    /// Finds the markers of a cached block, and prefetches their slots.
     fn mark(&mut self, lane: usize, block: &[u8]) {
         let Lane { place: Some(_), marks, .. } = &mut self.lanes[lane] else { return };
         self.fingerprinter.mark(block, marks);
@@ -117,7 +117,7 @@ impl Encoder {
         let counters = &mut self.counters;
         match encoding {
             Encoding::Plain => counters.blocks_plain += 1,
-            Encoding::Remembered => counters.blocks_remembered += 1,
+            Encoding::PlainCached => counters.blocks_plain_cached += 1,
             Encoding::Literal => counters.blocks_literal += 1,
             Encoding::Encoded => counters.blocks_encoded += 1,
         }
@@ -150,14 +150,14 @@ impl Encoder {
         encoding
     }
 
-    /// A block in which nothing was found.
+    /// Encodes a block without matches.
     fn write_whole(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) -> Encoding {
         let unnumbered_bytes = self.unnumbered_bytes.map(|bytes| bytes + block.len());
         if let Some(bytes) = unnumbered_bytes.filter(|bytes| *bytes <= IMPLIED_BYTES_MAX) {
             self.unnumbered_bytes = Some(bytes);
             self.is_unconfirmed = true;
             self.credit.spend(block.len(), 0);
-            return Encoding::Remembered;
+            return Encoding::PlainCached;
         }
         if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
             self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
@@ -166,7 +166,7 @@ impl Encoder {
             out.extend_from_slice(block);
             return Encoding::Literal;
         }
-        // Its place is passed over: the index has it already, and must not find another block there.
+        // The position is skipped: the index contains it already, and must not find another block there.
         Encoding::Plain
     }
 
@@ -205,7 +205,7 @@ impl Encoder {
     }
 }
 
-/// How many blocks are encoded at once: one at least.
+/// The number of blocks encoded at once: at least one.
 fn blocks_of_turn(segments: &[Segment<'_>]) -> usize {
     let mut bytes = 0;
     let fit = segments.iter().take(BATCH_BLOCKS_MAX).take_while(|segment| {
@@ -215,8 +215,8 @@ fn blocks_of_turn(segments: &[Segment<'_>]) -> usize {
     fit.count().max(1)
 }
 
-/// The check of what pointers stand for. Not inlined, so that it is compiled for every processor alike: where it may use
-/// vectors, the compiler makes wide products of many narrow ones, which takes longer.
+/// The check of the referenced bytes. Not inlined, so that it is compiled portably: with vector instructions the
+/// compiler generates a slower sequence of multiplications.
 #[inline(never)]
 fn check_of(block: &[u8], matches: &[Match]) -> u32 {
     let mut check = ReferenceCheck::default();

@@ -1,16 +1,16 @@
-//! What the encoder knows of the decoder's cache.
+//! The encoder's view of the decoder's cache.
 
 use core::ops::Range;
 
 use crate::packet_cache::GranuleSet;
 
-/// What of the cache blocks may point to.
+/// The data that blocks may point to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trust {
-    /// Whatever was sent and is not known to be lost. What was lost all the same the decoder asks for (seed, section 4.3:
+    /// All data that was sent and is not known to be lost. The decoder requests lost data ([RE], section 4.3:
     /// optimistic).
     Sent,
-    /// Only what the decoder said that it holds (pessimistic).
+    /// Only data that the decoder has reported as held (pessimistic).
     Held,
 }
 
@@ -20,9 +20,10 @@ pub(super) struct DecoderView {
     granules: u64,
     /// May be pointed to.
     pub(super) usable: GranuleSet,
-    /// The decoder said that it holds them: a retransmission may point to them.
+    /// Granules that the decoder reported as held: a retransmission may point to them.
     pub(super) held: GranuleSet,
-    /// Present in this encoder's own cache. None when all that ever was is: only who took over from another has gaps.
+    /// Granules present in this encoder's cache. None when all are: only an encoder that took over from another has
+    /// gaps.
     owned: Option<GranuleSet>,
 }
 
@@ -31,13 +32,13 @@ impl DecoderView {
         Self { granules, usable: GranuleSet::new(granules), held: GranuleSet::new(granules), owned }
     }
 
-    /// Nothing is known any more.
+    /// Resets the view.
     pub(super) fn forget(&mut self) {
         self.usable.clear();
         self.held.clear();
     }
 
-    /// New bytes were put in these granules of the ring, and sent or not.
+    /// New bytes were stored in these granules of the ring, and sent or not.
     #[inline(always)]
     pub(super) fn put(&mut self, granules: Range<usize>, is_usable: bool) {
         self.usable.set(granules.clone(), is_usable);
@@ -47,7 +48,7 @@ impl DecoderView {
         }
     }
 
-    /// The numbers of `range` that are still in the ring before `next`, as at most two ranges of its granules.
+    /// The numbers of `range` that are still in the ring before `next`, as at most two ranges of granules.
     pub(super) fn in_ring(&self, range: &Range<u64>, next: u64) -> [Range<usize>; 2] {
         let range = range.start.max(next.saturating_sub(self.granules))..range.end.min(next);
         if range.is_empty() {
@@ -59,7 +60,7 @@ impl DecoderView {
         [first..end.min(granules), 0..end.saturating_sub(granules)]
     }
 
-    /// The decoder said that it holds `range`.
+    /// Records that the decoder holds `range`.
     pub(super) fn learn_held(&mut self, range: &Range<u64>, next: u64) {
         for part in self.in_ring(range, next) {
             self.held.set(part.clone(), true);
@@ -74,7 +75,7 @@ impl DecoderView {
         }
     }
 
-    /// The decoder said that it lacks `range`.
+    /// Records that the decoder lacks `range`.
     pub(super) fn learn_missing(&mut self, range: &Range<u64>, next: u64) {
         for part in self.in_ring(range, next) {
             self.usable.set(part.clone(), false);
@@ -82,7 +83,7 @@ impl DecoderView {
         }
     }
 
-    /// What lies between things that the decoder holds was not there when it said so.
+    /// Records a gap between reported ranges, which the decoder did not hold at that time.
     pub(super) fn learn_gap(&mut self, range: &Range<u64>, next: u64) {
         for part in self.in_ring(range, next) {
             for granule in part.filter(|granule| !self.held.has(*granule)) {
@@ -91,7 +92,7 @@ impl DecoderView {
         }
     }
 
-    /// Whether the encoder has all of `number..` in its own cache.
+    /// Whether the encoder's cache contains all of `number..`.
     pub(super) fn owns(&self, granules: Range<usize>) -> bool {
         self.owned.as_ref().is_none_or(|owned| owned.has_all(granules))
     }

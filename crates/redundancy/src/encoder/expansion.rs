@@ -1,15 +1,15 @@
-//! The bound on growth: shims of blocks in which nothing was found are paid from what the blocks so far allow.
+//! The bound on growth: shims of blocks without matches use an allowance from earlier blocks.
 
 use crate::limits::{EXPANSION_CREDIT_BYTES_MAX, EXPANSION_PER_MILLE};
 
-/// What may be spent, in thousandths of a byte.
+/// The allowance, in thousandths of a byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ExpansionCredit(usize);
 
 const CREDIT_MAX: usize = EXPANSION_CREDIT_BYTES_MAX * 1000;
 
 impl ExpansionCredit {
-    /// A block came. Returns whether it may have `shim_bytes` more than it had, and takes them if so.
+    /// Accounts for a block. Returns whether it may grow by `shim_bytes`, and reserves them if so.
     pub(super) const fn spend(&mut self, block_bytes: usize, shim_bytes: usize) -> bool {
         let credit = self.0 + block_bytes * EXPANSION_PER_MILLE;
         let may = credit >= shim_bytes * 1000;
@@ -18,7 +18,7 @@ impl ExpansionCredit {
         may
     }
 
-    /// A block came and shrank.
+    /// Credits a block that shrank.
     pub(super) const fn earn(&mut self, block_bytes: usize, saved_bytes: usize) {
         let credit = self.0 + block_bytes * EXPANSION_PER_MILLE + saved_bytes * 1000;
         self.0 = if credit < CREDIT_MAX { credit } else { CREDIT_MAX };
@@ -38,7 +38,7 @@ mod tests {
                 spent += if credit.spend(block_bytes, 4) { 4 } else { 0 };
                 assert!(spent * 1000 <= block * block_bytes * EXPANSION_PER_MILLE);
             }
-            assert!(spent * 1000 > 990 * block_bytes * EXPANSION_PER_MILLE || spent == 4000, "and is made use of");
+            assert!(spent * 1000 > 990 * block_bytes * EXPANSION_PER_MILLE || spent == 4000, "and is used");
         }
     }
 }

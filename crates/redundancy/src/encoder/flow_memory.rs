@@ -1,12 +1,12 @@
-//! How far each flow has come: what begins before that may be a retransmission.
+//! The position of each flow: a block that begins before it may be a retransmission.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Where a block stands in its flow.
+/// The position of a block in its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowPosition {
-    /// A hash of the flow's tuple and direction, all of whose bits count.
+    /// A hash of the flow's tuple and direction; all bits must be uniform.
     pub flow: u64,
     /// The sequence number of the block's first byte (TCP's).
     pub sequence: u32,
@@ -14,13 +14,13 @@ pub struct FlowPosition {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// More of the flow's hash than its place says. Zero is nobody's.
+    /// Further bits of the flow's hash. Zero marks an empty slot.
     tag: u32,
     /// The sequence number after the last byte seen.
     next: u32,
 }
 
-/// A bounded memory: a flow displaces the one in its place.
+/// A bounded memory: a flow evicts the one in its slot.
 #[derive(Clone, Debug)]
 pub(super) struct FlowMemory(Box<[Entry]>);
 
@@ -29,8 +29,8 @@ impl FlowMemory {
         Self(vec![Entry::default(); flows_max].into_boxed_slice())
     }
 
-    /// Remembers a block. Returns whether it is certain that it was never seen before: its flow is known and it begins where
-    /// nothing has been. What was forgotten is not certain.
+    /// Records a block. Returns whether it is certainly new: its flow is known and the block begins behind all data
+    /// seen. Blocks of evicted flows are not certain.
     pub(super) fn is_new(&mut self, at: FlowPosition, length_bytes: usize) -> bool {
         let slot = (((at.flow >> 32) * self.0.len() as u64) >> 32) as usize;
         let Some(entry) = self.0.get_mut(slot) else { return false };
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_before_the_end_of_what_was_seen_is_not_new() {
+    fn a_block_that_begins_before_seen_data_ends_is_not_new() {
         let mut memory = FlowMemory::new(16);
         let mut is_new = |sequence: u32, length| memory.is_new(FlowPosition { flow: 7 << 40 | 5, sequence }, length);
         let first = u32::MAX - 2000;
-        assert!(!is_new(first, 1460), "nothing is known of the flow");
-        assert!(is_new(first + 1460, 1460), "and so on, across the end of the numbers");
+        assert!(!is_new(first, 1460), "the flow is unknown");
+        assert!(is_new(first + 1460, 1460), "and so on, across the wrap of the numbers");
         assert!(!is_new(first, 1460), "a retransmission");
         assert!(!is_new(first + 700, 1460), "cut otherwise");
         assert!(!is_new(first.wrapping_add(2919), 10), "one byte of it");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_displaced_is_not_certain() {
+    fn blocks_of_evicted_flows_are_not_certain() {
         let mut memory = FlowMemory::new(1);
         let at = |flow, sequence| FlowPosition { flow, sequence };
         memory.is_new(at(1, 0), 10);

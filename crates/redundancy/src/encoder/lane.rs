@@ -1,23 +1,23 @@
-//! A block that is encoded, alone or beside others.
+//! The state of a block while it is encoded, alone or in a batch.
 
 use super::flow_memory::FlowPosition;
 use crate::fingerprint::Marks;
 use crate::matching::max_match::Probe;
 use crate::packet_cache::Place;
 
-/// What is to be encoded.
+/// A block to encode.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     /// The payload.
     pub bytes: &'a [u8],
-    /// Where it stands in its flow; None when it is no flow's, or new for sure.
+    /// Its position in its flow; None without a flow, or if certainly new.
     pub at: Option<FlowPosition>,
 }
 
-/// One of the blocks that are encoded at once.
+/// The state of one block of a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
-    /// None for a block that goes plain and leaves no trace.
+    /// None for a block that is sent plain and not cached.
     pub(super) place: Option<Place>,
     pub(super) is_cautious: bool,
     pub(super) marks: Marks,

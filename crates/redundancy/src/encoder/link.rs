@@ -1,31 +1,30 @@
-//! How an encoder and a decoder come together.
+//! The handshake of an encoder and a decoder.
 //!
 //! ```text
 //!            Challenge                Opened
-//!  Greeting ───────────► Opening ───────────────► Open
+//!  Hello ──────────────► Opening ───────────────► Open
 //!     ▲                     │  ▲                    │
-//!     │     no answer       │  └─ Challenge: with   │ another decoder speaks, or
+//!     │     no reply        │  └─ Challenge: with   │ another decoder replies, or
 //!     ├─────────────────────┘     its new cookie    │ a block's epoch is unknown to it
 //!     └─────────────────────────────────────────────┘
 //! ```
 //!
-//! The cookie is the decoder's: an Open that was sent long ago, to another life of it, opens nothing. While it is not Open the
-//! encoder sends blocks plain. Once it is, nothing is pointed to but what the decoder says it holds, and what is sent from then
-//! on.
+//! The cookie is the decoder's: a delayed Open to an earlier incarnation has no effect. Outside of Open the encoder
+//! sends blocks plain. In Open, blocks point only to data that the decoder reported as held, and to data sent since.
 
 use flow::Instant;
 
 /// The state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
-    Greeting {
+    Hello {
         /// When Hello is sent again.
-        again_at: Instant,
+        retry_at: Instant,
     },
     Opening {
         decoder: u32,
         cookie: u32,
-        again_at: Instant,
+        retry_at: Instant,
         sent: u32,
     },
     Open {
@@ -35,7 +34,7 @@ pub(super) enum Link {
 
 impl Default for Link {
     fn default() -> Self {
-        Self::Greeting { again_at: Instant::ZERO }
+        Self::Hello { retry_at: Instant::ZERO }
     }
 }
 

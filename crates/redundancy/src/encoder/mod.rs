@@ -1,4 +1,4 @@
-//! The encoder: blocks go in, blocks with pointers come out.
+//! The encoder: replaces known runs of blocks by pointers.
 
 mod batch;
 mod control;
@@ -38,42 +38,42 @@ use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_of};
 use crate::scan::Scan;
 use crate::wire::control::Parent;
 
-/// How matches are found.
+/// The matching algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Matcher {
-    /// Fingerprints are hooks around which bytes are compared. Finds more; the encoder keeps the payload, and an index of 4
-    /// bytes for each period of it (12 % of the cache for 32, 6 % for 64).
+    /// Fingerprints are anchors around which bytes are compared. It finds more; the encoder keeps the payload, and an
+    /// index of 4 bytes for each period of it (12 % of the cache for 32, 6 % for 64).
     MaxMatch,
-    /// Chunks between markers are looked up by their hash. The encoder keeps no payload, but 24 bytes for each 64 of the cache
-    /// (38 %), and cannot give the decoder what it lacks.
+    /// Chunks between markers are looked up by their hash. The encoder keeps no payload, but 24 bytes for each 64 of
+    /// the cache (38 %), and cannot send missing data to the decoder.
     ChunkMatch,
 }
 
-/// What an encoder is made of.
+/// The configuration of an encoder.
 #[derive(Clone, Debug)]
 pub struct EncoderConfig {
-    /// Bytes of the cache, a multiple of 64 or rounded down to one. The decoder's must have as many.
+    /// Bytes of the cache, rounded down to a multiple of 64. The decoder's must be as large.
     pub cache_bytes: usize,
-    /// How blocks are sampled. The period decides how large the index is, for good.
+    /// The sampling of blocks. Its initial period determines the size of the index permanently.
     pub sampling: Sampling,
-    /// How matches are found.
+    /// The matching algorithm.
     pub matcher: Matcher,
-    /// What blocks may point to.
+    /// The data that blocks may point to.
     pub trust: Trust,
-    /// Flows whose place is remembered, so that retransmissions are known. More displace each other, and are taken for
-    /// retransmissions when in doubt. At most [`FLOWS_MAX`].
+    /// The number of flows with a recorded position, by which retransmissions are recognised. Further flows evict
+    /// others, whose blocks then count as retransmissions. At most [`FLOWS_MAX`].
     pub flows_max: usize,
-    /// The name of this encoder's stream, never used before with the same decoder: at random, from whoever starts it.
+    /// The epoch of this encoder's stream, unique for the decoder: chosen at random by its creator.
     pub epoch: u32,
-    /// A secret for fingerprints and chunk hashes, at random: without it nobody can make two chunks look alike.
+    /// A random secret for fingerprints and chunk hashes: without it, no colliding chunks can be constructed.
     pub key: [u64; 2],
-    /// Blocks in which nothing is found may go plain and be remembered all the same ([`Encoding::Remembered`]): only where who
-    /// carries blocks keeps their order and tells such blocks from others.
-    pub remembers_plain: bool,
+    /// Whether blocks without matches may be sent plain and cached all the same ([`Encoding::PlainCached`]). Only for a
+    /// transport that keeps the order of blocks and marks such blocks.
+    pub caches_plain: bool,
 }
 
 impl Default for EncoderConfig {
-    /// The seed's: SAMPLEBYTE and Max-Match, w = p = 32, 10 MB. The epoch and the key are zero.
+    /// The defaults of [RE]: SAMPLEBYTE and Max-Match, w = p = 32, 10 MB. The epoch and the key are zero.
     fn default() -> Self {
         Self {
             cache_bytes: 10 << 20,
@@ -83,45 +83,45 @@ impl Default for EncoderConfig {
             flows_max: FLOWS_DEFAULT,
             epoch: 0,
             key: [0; 2],
-            remembers_plain: false,
+            caches_plain: false,
         }
     }
 }
 
-/// What became of a block.
+/// The result of encoding a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
-    /// It is to be sent as it is, without a shim: the decoder does not see it, and nothing is written.
+    /// It is sent unchanged, without a shim: the decoder does not see it, and nothing is written.
     Plain,
-    /// It is to be sent as it is, without a shim, and nothing is written: but the decoder is to be handed it, by
-    /// [`crate::Decoder::handle_plain`], as it is remembered here too.
-    Remembered,
-    /// It is whole behind a shim.
+    /// It is sent unchanged, without a shim, and nothing is written. The decoder must receive it by
+    /// [`crate::Decoder::handle_plain`], as both ends cache it.
+    PlainCached,
+    /// It is verbatim behind a shim.
     Literal,
-    /// Pointers stand for parts of it.
+    /// Pointers replace parts of it.
     Encoded,
 }
 
 impl Encoding {
-    /// Whether something was written, which goes to the decoder.
+    /// Whether a wire form was written, which goes to the decoder.
     #[must_use]
     pub const fn has_shim(self) -> bool {
         matches!(self, Self::Literal | Self::Encoded)
     }
 
-    /// Bytes that go on the wire: those written, or the block's own.
+    /// Bytes on the wire: those written, or the block's own.
     #[must_use]
     pub const fn wire_bytes(self, block: &[u8], written: &[u8]) -> usize {
         if self.has_shim() { written.len() } else { block.len() }
     }
 }
 
-/// What an encoder did so far.
+/// The encoder's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EncoderCounters {
-    /// Blocks that went as they are.
+    /// Blocks that were sent unchanged.
     pub blocks_plain: u64,
-    /// Blocks that went whole behind a shim.
+    /// Blocks that were sent verbatim behind a shim.
     pub blocks_literal: u64,
     /// Blocks with pointers.
     pub blocks_encoded: u64,
@@ -131,18 +131,18 @@ pub struct EncoderCounters {
     pub bytes_out: u64,
     /// Pointers.
     pub pointers: u64,
-    /// Bytes that they stand for.
+    /// Bytes that pointers replaced.
     pub bytes_matched: u64,
     /// Blocks that may have been retransmissions.
     pub blocks_cautious: u64,
-    /// Granules that the decoder lacked and was given.
+    /// Granules that the decoder lacked and received.
     pub granules_filled: u64,
-    /// Granules that the decoder lacked and could not be given.
+    /// Granules that the decoder lacked and the encoder no longer had.
     pub granules_gone: u64,
-    /// Times that the encoder and a decoder came together.
+    /// The number of handshakes with a decoder.
     pub openings: u64,
-    /// Blocks that went as they are and are remembered.
-    pub blocks_remembered: u64,
+    /// Plain blocks that were cached.
+    pub blocks_plain_cached: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -164,16 +164,16 @@ pub struct Encoder {
     view: DecoderView,
     flows: FlowMemory,
     credit: ExpansionCredit,
-    /// Bytes of blocks remembered since the last that brought its number. None: all bring theirs.
+    /// Bytes of blocks cached since the last one with a number. None: all carry numbers.
     unnumbered_bytes: Option<usize>,
-    /// Blocks were remembered since the decoder last received a number or an Open.
+    /// Whether blocks were cached since the decoder last received a number or an Open.
     is_unconfirmed: bool,
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
-    /// An Open is to be said before all else.
+    /// Whether an Open must be sent first.
     is_to_open: bool,
-    /// Parts of the ring, in bytes, that were taken over and are not in the index yet: the oldest first.
+    /// Parts of the ring, in bytes, that were taken over and are not indexed yet: the oldest first.
     unindexed: VecDeque<Range<usize>>,
     lanes: [Lane; BATCH_BLOCKS_MAX],
     matches: Vec<Match>,
@@ -181,7 +181,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that knows no decoder yet: blocks go plain until one has answered.
+    /// An encoder without a decoder: blocks are sent plain until the handshake is complete.
     ///
     /// # Errors
     /// The cache's size is out of bounds.
@@ -205,7 +205,7 @@ impl Encoder {
             view: DecoderView::new(granules, None),
             flows: FlowMemory::new(config.flows_max.clamp(1, FLOWS_MAX)),
             credit: ExpansionCredit::default(),
-            unnumbered_bytes: config.remembers_plain.then_some(0),
+            unnumbered_bytes: config.caches_plain.then_some(0),
             is_unconfirmed: false,
             link: Link::default(),
             requests: Requests::default(),
@@ -218,8 +218,8 @@ impl Encoder {
         })
     }
 
-    /// An encoder whose decoder begins at the same moment, by [`crate::Decoder::open_at_once`] with the same epoch: there is
-    /// nothing to agree on.
+    /// An encoder whose decoder begins at the same moment, by [`crate::Decoder::open_at_once`] with the same epoch: no
+    /// handshake is needed.
     ///
     /// # Errors
     /// The cache's size is out of bounds.
@@ -229,72 +229,72 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// The same, reading bytes as told instead of in the fastest way that the processor knows. What it writes is the same.
+    /// The same, with the given instructions instead of the processor's fastest. The output is the same.
     #[must_use]
     pub fn with_scan(self, scan: Scan) -> Self {
         Self { fingerprinter: self.fingerprinter.with_scan(scan), scan, ..self }
     }
 
-    /// Encodes a block that is new for sure, or of which nothing is known: `out` is what goes on the wire, in place of what
-    /// was in it.
+    /// Encodes a block that is new, or of an unknown flow: `out` receives the wire form, replacing earlier content.
     pub fn encode_block(&mut self, block: &[u8], out: &mut Vec<u8>) -> Encoding {
         self.encode_alone(Segment { bytes: block, at: None }, out)
     }
 
-    /// Encodes a segment of a flow. One that may be a retransmission points only to what the decoder is known to hold: were it
-    /// to point to its own first copy, that was lost, it would be lost again (seed, section 3.4).
+    /// Encodes a segment of a flow. A possible retransmission points only to data that the decoder is known to hold. If
+    /// it pointed to its own first copy, which was lost, it would be lost, too ([RE], section 3.4).
     pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
         self.encode_alone(Segment { bytes: segment, at: Some(at) }, out)
     }
 
-    /// The parts of the last block for which there are pointers.
+    /// The parts of the last block that pointers replaced.
     pub fn last_matches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.matches.iter().map(|found| found.start..found.start + found.length)
     }
 
-    /// The same parts, and the positions of what they point to. A position counts bytes as numbers count granules: a block of
+    /// The same parts, and their source positions. A position counts bytes as numbers count granules: a block of number
+    /// n begins at 64 n; later positions are in the block itself. For studies of where redundancy comes from.
     /// number n begins at 64 n; what lies from there on is in the block itself. For those who study where redundancy comes from.
     pub fn last_pointers(&self) -> impl Iterator<Item = (Range<usize>, u64)> + '_ {
         self.matches.iter().map(|found| (found.start..found.start + found.length, found.source))
     }
 
-    /// The number of the block that was encoded last by [`Encoder::encode_block`] or [`Encoder::encode_segment`]; none if it was
-    /// too short, too long or came before a decoder had answered.
+    /// The number of the block encoded last by [`Encoder::encode_block`] or [`Encoder::encode_segment`]; none if it was
+    /// too short, too long or sent before the handshake was complete.
     #[must_use]
     pub fn last_number(&self) -> Option<u64> {
         self.lanes[0].place.map(|place| place.number)
     }
 
-    /// From the next block on with another period. The index keeps its size: with a shorter period than it was made for,
-    /// older markers are displaced sooner.
+    /// Changes the period from the next block on. The index keeps its size: with a period shorter than the initial one,
+    /// older markers are evicted sooner.
     pub const fn set_period(&mut self, period: Period) {
         self.fingerprinter.set_period(period);
     }
 
-    /// From the next block on with another table for SAMPLEBYTE.
+    /// Changes SAMPLEBYTE's table from the next block on.
     pub const fn set_table(&mut self, table: SampleTable) {
         self.fingerprinter.set_table(table);
     }
 
-    /// How blocks are sampled now.
+    /// The current sampling.
     #[must_use]
     pub const fn sampling(&self) -> &Sampling {
         self.fingerprinter.sampling()
     }
 
-    /// Whether blocks are encoded; before a decoder has answered they are not.
+    /// Whether blocks are encoded; before the handshake is complete they are not.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.link.is_open()
     }
 
-    /// The name of its stream.
+    /// The epoch of its stream.
     #[must_use]
     pub const fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// The number that the next block gets, or less.
+    /// The number of the next block, or a lower one.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.placement.next()
@@ -306,7 +306,7 @@ impl Encoder {
         self.counters
     }
 
-    /// Bytes of memory: of the payload kept, of the index, and of all else whose size depends on the configuration.
+    /// Bytes of memory: of the payload, of the index, and of all other parts whose size depends on the configuration.
     #[must_use]
     pub const fn memory_bytes(&self) -> [usize; 3] {
         let rest = self.view.memory_bytes() + self.flows.memory_bytes();

@@ -1,4 +1,4 @@
-//! What the decoder lacks it is given.
+//! Sends missing data to the decoder.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ impl Encoder {
         let next = self.placement.next();
         for range in ranges {
             self.view.learn_missing(range, next);
-            // A cache at most, so that an answer has an end.
+            // At most a cache, so that the reply is bounded.
             self.requests.push(range.start..range.end.min(range.start + self.granules));
         }
     }
@@ -41,7 +41,7 @@ impl Encoder {
         true
     }
 
-    /// The beginning of a range as a message, and how many granules it has. `None`: they are not all here.
+    /// Writes the beginning of a range as a message, and returns its number of granules. `None`: not all are present.
     pub(super) fn write_fill(&self, range: &Range<u64>, out: &mut Vec<u8>) -> Option<u64> {
         let next = self.placement.next();
         let first = (range.start % self.granules) as usize;
@@ -55,7 +55,7 @@ impl Encoder {
         Some(count)
     }
 
-    /// That a range is not here, as a message. How many granules it has.
+    /// Writes a message that a range is missing. Returns its number of granules.
     pub(super) fn write_gone(&self, range: Range<u64>, out: &mut Vec<u8>) -> u64 {
         let count = range.end - range.start;
         Control::Gone { epoch: self.epoch, ranges: vec![range] }.write(out);

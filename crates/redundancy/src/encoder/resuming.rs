@@ -1,4 +1,4 @@
-//! An encoder outlives the channel that it speaks by: see the decoder's side.
+//! An encoder survives the replacement of its channel: see the decoder's side.
 
 use core::ops::Range;
 
@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use super::link::Link;
 use super::{Encoder, EncoderCounters};
-use crate::decoder::Opening;
+use crate::decoder::StreamPosition;
 use crate::limits::{FILL_GRANULES_MAX, GRANULE_BYTES};
 
 impl Encoder {
-    /// From now on it speaks by a new channel, which keeps order and lets nothing from another time through. The first message is
-    /// an Open. Nothing that was sent before is pointed to until the decoder has said that it holds it.
+    /// Switches to a new channel, which keeps order and excludes old messages. The first message is an Open. Blocks do
+    /// not point to earlier data until the decoder has reported that it holds it.
     pub fn resume(&mut self) {
         self.link = Link::Open { decoder: 0 };
         self.view.forget();
@@ -20,31 +20,32 @@ impl Encoder {
         self.counters.openings += 1;
     }
 
-    /// Whether the last blocks were remembered without a number: the decoder is not sure of them yet.
+    /// Whether the last blocks were cached without a number: the decoder has not confirmed their positions.
     #[must_use]
     pub const fn is_unconfirmed(&self) -> bool {
         self.is_unconfirmed
     }
 
-    /// Repeats the Open, whose next number confirms the last blocks: for a channel that keeps order ([`Encoder::resume`]).
+    /// Repeats the Open, whose next number confirms the last blocks: for a channel that keeps order
+    /// ([`Encoder::resume`]).
     pub const fn confirm(&mut self) {
         self.is_to_open |= self.is_unconfirmed && self.link.is_open();
     }
 
-    /// Repeats the Open: the last one was lost on a channel that keeps order.
-    pub const fn open_again(&mut self) {
+    /// Repeats the Open: the last one was lost on an ordered channel.
+    pub const fn reopen(&mut self) {
         self.is_to_open |= self.link.is_open();
     }
 
-    /// Its stream, for others to follow.
+    /// The position of its stream, for others to follow.
     #[must_use]
-    pub const fn opening(&self) -> Opening {
+    pub const fn stream_position(&self) -> StreamPosition {
         let (granules, next) = (self.granules as u32, self.placement.next());
-        Opening { epoch: self.epoch, granules, next, parent: self.parent }
+        StreamPosition { epoch: self.epoch, granules, next, parent: self.parent }
     }
 
-    /// Of what a decoder says of `epoch`, the numbers that mean the same here: all of this stream's, and those of its parent up to
-    /// the fork.
+    /// The numbers of a decoder's report for `epoch` that are valid here: all of this stream's, and those of its parent
+    /// below the fork.
     pub(super) fn numbers_of(&self, epoch: u32) -> Option<Range<u64>> {
         if epoch == self.epoch {
             return Some(0..u64::MAX);
@@ -52,9 +53,9 @@ impl Encoder {
         self.parent.filter(|parent| parent.epoch == epoch).map(|parent| 0..parent.fork)
     }
 
-    /// Writes the beginning of what is asked for as a message into `out`, in place of what was there: a Fill, or a Gone if it is not
-    /// here. Returns how many numbers that deals with.
-    pub fn give(&self, range: &Range<u64>, out: &mut Vec<u8>) -> u64 {
+    /// Writes a reply for the beginning of the requested range into `out`, replacing earlier content: a Fill, or a Gone
+    /// if it is missing here. Returns the number of granules covered.
+    pub fn write_reply(&self, range: &Range<u64>, out: &mut Vec<u8>) -> u64 {
         let (next, granules) = (self.placement.next(), self.granules);
         let count = range.end.saturating_sub(range.start).min(FILL_GRANULES_MAX as u64);
         let wanted = range.start..range.start + count;
@@ -79,7 +80,7 @@ impl Encoder {
         self.granules as usize * GRANULE_BYTES
     }
 
-    /// What it did so far, which begins at nothing again.
+    /// Returns the counters and resets them.
     pub fn take_counters(&mut self) -> EncoderCounters {
         core::mem::take(&mut self.counters)
     }

@@ -1,9 +1,10 @@
-//! An encoder on another node goes on where one that is gone left off.
+//! An encoder on another node continues after its predecessor failed.
 //!
-//! A node that is to take over hears the blocks too, as a decoder: so it has a copy of the cache. Made an encoder, it opens a
-//! stream of its own, whose numbers below a fork are its predecessor's. What both the mirror and the decoder took from the
-//! predecessor under one number is the same; from the fork on, only the new encoder's words count. And as after every opening,
-//! blocks point to nothing that the decoder has not said it holds.
+//! A standby node receives the blocks too, as a decoder, and so has a replica of the cache. When it becomes an encoder,
+//! it opens a new stream, whose numbers below a fork are its predecessor's. Below the fork, mirror and decoder have the
+//! same data for each number; from the fork on, only the new encoder's data is valid.
+//!
+//! As after every Open, blocks point only to data that the decoder has reported as held.
 
 use alloc::collections::VecDeque;
 
@@ -17,40 +18,40 @@ use crate::wire::control::Parent;
 use crate::wire::shim::tag_of;
 
 impl Encoder {
-    /// The encoder that goes on with what `mirror` heard. Its cache has the size that the predecessor's had, whatever
-    /// `config` says; its epoch must be its own, and is one more if its blocks could be taken for the predecessor's. A mirror
-    /// that heard nothing, or an encoder that keeps no payload, begins with nothing.
+    /// An encoder that continues with the cache of `mirror`. Its cache has the predecessor's size, whatever `config`
+    /// contains; its epoch must be new, and is incremented if its blocks could be confused with the predecessor's. It
+    /// starts empty if the mirror followed no stream, or if the encoder keeps no payload.
     ///
     /// # Errors
-    /// The mirror heard nothing, and the configured size is out of bounds.
+    /// The mirror followed no stream, and the configured size is out of bounds.
     pub fn take_over(config: EncoderConfig, mirror: Decoder) -> Result<Self, CacheSizeError> {
         let mut encoder = Self::take_over_unindexed(config, mirror)?;
         encoder.index_some(usize::MAX);
         Ok(encoder)
     }
 
-    /// As [`Encoder::take_over`], at once: nothing of what the mirror heard is found before [`Encoder::index_some`] has gone through
-    /// it, in as many steps as the caller has time for.
+    /// As [`Encoder::take_over`], without delay: mirrored data is found only after [`Encoder::index_some`] has indexed
+    /// it, in steps that the caller schedules.
     ///
     /// # Errors
     /// As [`Encoder::take_over`].
     pub fn take_over_unindexed(config: EncoderConfig, mirror: Decoder) -> Result<Self, CacheSizeError> {
-        let Some(heritage) = mirror.into_heritage() else { return Self::new(config) };
-        let cache_bytes = heritage.granules as usize * GRANULE_BYTES;
-        // Blocks of the two must be told apart.
-        let is_alike = tag_of(config.epoch) == tag_of(heritage.epoch);
+        let Some(inherited) = mirror.into_inherited_cache() else { return Self::new(config) };
+        let cache_bytes = inherited.granules as usize * GRANULE_BYTES;
+        // The tags of the two epochs must differ.
+        let is_alike = tag_of(config.epoch) == tag_of(inherited.epoch);
         let epoch = config.epoch.wrapping_add(u32::from(is_alike));
         let mut encoder = Self::new(EncoderConfig { cache_bytes, epoch, ..config })?;
         let Finder::Max { ring, .. } = &mut encoder.finder else { return Ok(encoder) };
-        *ring = heritage.ring;
-        encoder.unindexed = in_order_of_age(&heritage.held, heritage.granules, heritage.next);
-        encoder.view = DecoderView::new(heritage.granules, Some(heritage.held));
-        encoder.placement = Placement::new(heritage.granules, heritage.next);
-        encoder.parent = Some(Parent { epoch: heritage.epoch, fork: heritage.next });
+        *ring = inherited.ring;
+        encoder.unindexed = in_order_of_age(&inherited.held, inherited.granules, inherited.next);
+        encoder.view = DecoderView::new(inherited.granules, Some(inherited.held));
+        encoder.placement = Placement::new(inherited.granules, inherited.next);
+        encoder.parent = Some(Parent { epoch: inherited.epoch, fork: inherited.next });
         Ok(encoder)
     }
 
-    /// Goes on entering what was taken over into the index, about so many bytes of it. Returns whether there is more.
+    /// Continues to index the data that was taken over, about so many bytes of it. Returns whether more is left.
     pub fn index_some(&mut self, bytes_max: usize) -> bool {
         let Finder::Max { finder, ring } = &mut self.finder else { return false };
         let (mut marks, mut done) = (Marks::default(), 0);
@@ -58,7 +59,7 @@ impl Encoder {
             && let Some(mut run) = self.unindexed.pop_front()
         {
             let end = run.end.min(run.start + BLOCK_BYTES_MAX);
-            // What was written there since is entered twice, which does no harm: whatever is found is compared.
+            // Data written there since is entered twice, without harm: every match is compared.
             finder.enter(&self.fingerprinter, &ring.bytes()[run.start..end], run.start, &mut marks);
             done += end - run.start;
             run.start = end;
@@ -69,14 +70,14 @@ impl Encoder {
         self.is_indexing()
     }
 
-    /// Whether [`Encoder::index_some`] has something to do.
+    /// Whether [`Encoder::index_some`] has work left.
     #[must_use]
     pub fn is_indexing(&self) -> bool {
         !self.unindexed.is_empty()
     }
 }
 
-/// The runs of bytes that are held, the oldest first: what is entered later into an index displaces what was entered before.
+/// The runs of held bytes, oldest first: later entries evict earlier ones from an index.
 fn in_order_of_age(held: &GranuleSet, granules: u64, next: u64) -> VecDeque<core::ops::Range<usize>> {
     let newest_end = (next % granules) as usize;
     let parts = runs(held, newest_end..granules as usize).chain(runs(held, 0..newest_end));

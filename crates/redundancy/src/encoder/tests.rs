@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::fingerprint::Method;
 
-/// Blocks of many lengths, parts of which come again.
+/// Blocks of many lengths, with repeated parts.
 fn blocks(count: usize) -> Vec<Vec<u8>> {
     let mut state = 9_u64;
     let mut next = move || {
@@ -33,17 +33,17 @@ fn encoder(method: Method, matcher: Matcher) -> Encoder {
 }
 
 #[test]
-fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
+fn a_batch_equals_single_blocks() {
     let blocks = blocks(400);
     for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
         for method in Method::ALL {
             let [mut one_by_one, mut together] = [encoder(method, matcher), encoder(method, matcher)];
-            let (mut out, mut outs, mut told) = (Vec::new(), vec![Vec::new(); 21], Vec::new());
+            let (mut out, mut outs, mut encodings) = (Vec::new(), vec![Vec::new(); 21], Vec::new());
             for group in blocks.chunks(21) {
                 let segments: Vec<_> = group.iter().map(|bytes| Segment { bytes, at: None }).collect();
-                together.encode_batch(&segments, &mut outs, &mut told);
-                for ((block, told), written) in group.iter().zip(&told).zip(&outs) {
-                    assert_eq!(one_by_one.encode_block(block, &mut out), *told);
+                together.encode_batch(&segments, &mut outs, &mut encodings);
+                for ((block, encoding), written) in group.iter().zip(&encodings).zip(&outs) {
+                    assert_eq!(one_by_one.encode_block(block, &mut out), *encoding);
                     assert_eq!(&out, written);
                 }
             }
@@ -54,7 +54,7 @@ fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
 }
 
 #[test]
-fn every_way_of_reading_bytes_writes_the_same() {
+fn every_instruction_set_writes_the_same() {
     let blocks = blocks(300);
     for method in [Method::SampleByte, Method::Maxp] {
         let mut encoders: Vec<_> = Scan::all().map(|scan| encoder(method, Matcher::MaxMatch).with_scan(scan)).collect();
@@ -64,7 +64,7 @@ fn every_way_of_reading_bytes_writes_the_same() {
                 let encoding = encoder.encode_block(block, &mut out);
                 (encoding, out.clone())
             });
-            let portable = written.next().expect("one is always there");
+            let portable = written.next().expect("one is always available");
             assert!(written.all(|other| other == portable), "{method:?}");
         }
         assert!(encoders.iter().all(|encoder| encoder.counters().blocks_encoded > 0));
@@ -72,7 +72,7 @@ fn every_way_of_reading_bytes_writes_the_same() {
 }
 
 #[test]
-fn what_has_nothing_redundant_in_it_grows_by_no_more_than_the_bound() {
+fn incompressible_blocks_grow_by_at_most_the_bound() {
     for length in [40, 100, 700, 1460, 16_384] {
         let mut encoder = encoder(Method::SampleByte, Matcher::MaxMatch);
         let (mut out, mut state) = (Vec::new(), 3_u64);
@@ -84,14 +84,14 @@ fn what_has_nothing_redundant_in_it_grows_by_no_more_than_the_bound() {
             let block: Vec<u8> = core::iter::repeat_with(next).take(length).collect();
             encoder.encode_block(&block, &mut out);
             let EncoderCounters { bytes_in, bytes_out, .. } = encoder.counters();
-            assert!(bytes_out * 1000 <= bytes_in * 1003, "{length}: {bytes_in} became {bytes_out}");
+            assert!(bytes_out * 1000 <= bytes_in * 1003, "{length}: {bytes_in} bytes encoded as {bytes_out}");
         }
-        assert!(encoder.counters().blocks_literal > 0, "some of it is remembered all the same");
+        assert!(encoder.counters().blocks_literal > 0, "some of it is cached all the same");
     }
 }
 
 #[test]
-fn memory_keeps_to_the_shares_of_the_cache_that_the_seed_gives() {
+fn memory_is_within_the_shares_of_the_cache_in_the_paper() {
     let cache_bytes = 16 << 20;
     let share = |matcher, period| {
         let period = Period::new(period).expect("a period that can be");

@@ -1,28 +1,28 @@
-//! What fingerprinting finds in a block.
+//! The result of fingerprinting a block.
 
 use alloc::vec::Vec;
 
-/// The markers of a block and their fingerprints, to be used again for the next.
+/// The markers of a block and their fingerprints, reused for the next.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// The markers' places, and behind them what a method left there.
+    /// The markers' positions, followed by scratch data of the method.
     pub(super) offsets: Vec<u32>,
     pub(super) found: usize,
     pub(super) fingerprints: Vec<u64>,
-    /// Flags by byte that a method works with.
+    /// Scratch flags by byte.
     pub(super) scratch: Vec<u8>,
-    /// Maxima by byte that a method works with.
+    /// Scratch maxima by byte.
     pub(super) maxima: Vec<u8>,
 }
 
 impl Marks {
-    /// Where the markers are, ascending.
+    /// The markers' positions, ascending.
     #[must_use]
     pub fn offsets(&self) -> &[u32] {
         &self.offsets[..self.found]
     }
 
-    /// What the windows at the markers hash to, in the same order.
+    /// The hashes of the windows at the markers, in the same order.
     #[must_use]
     pub fn fingerprints(&self) -> &[u64] {
         &self.fingerprints

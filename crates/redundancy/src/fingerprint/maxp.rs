@@ -2,8 +2,9 @@
 
 use super::Marks;
 
-/// Marks the places of `candidates` whose byte is the greatest of the p around it. Of equal ones less than half a period
-/// apart the first counts: so in a run of one byte markers lie as far apart as anywhere, and there is one at least.
+/// Marks the positions of `candidates` whose byte is the greatest of the p bytes around it. Of equal bytes less than
+/// half a period apart the first counts. So in a run of one byte markers have the usual distance, and there is at least
+/// one.
 pub(super) fn mark(candidates: &[u8], period_bytes: usize, marks: &mut Marks) {
     let radius = (period_bytes / 2).min(candidates.len().saturating_sub(1));
     let Marks { offsets, scratch: flags, maxima, .. } = marks;
@@ -34,15 +35,15 @@ fn window_maxima(bytes: &[u8], span: usize, maxima: &mut alloc::vec::Vec<u8>) {
     maxima.extend_from_slice(bytes);
     let mut reach = 1;
     while reach < span {
-        // The last step may overlap: a maximum does not mind.
+        // The last step may overlap, which does not change a maximum.
         let step = reach.min(span - reach);
         raise(maxima, step);
         reach += step;
     }
 }
 
-/// Each byte becomes the greater of itself and the one `step` further on. In place, a stretch at a time, so that what is read
-/// has not yet been changed.
+/// Replaces each byte by the greater of itself and the one `step` further on. It works in place, a stretch at a time,
+/// and reads only unchanged bytes.
 fn raise(maxima: &mut [u8], step: usize) {
     const STRETCH_BYTES: usize = 64;
     let end = maxima.len().saturating_sub(step);
@@ -59,7 +60,7 @@ fn raise(maxima: &mut [u8], step: usize) {
     }
 }
 
-/// One for each byte that none within `radius` exceeds. Filled to a multiple of eight.
+/// One for each byte that no byte within `radius` exceeds. Padded to a multiple of eight.
 fn flag(bytes: &[u8], maxima: &[u8], radius: usize, flags: &mut alloc::vec::Vec<u8>) {
     let length = bytes.len();
     flags.clear();

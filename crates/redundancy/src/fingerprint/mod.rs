@@ -1,4 +1,5 @@
-//! Which places of a block stand for it: markers, and fingerprints of the bytes that begin there (seed, sections 2.2 and 4.3).
+//! Selects the markers of a block, and computes fingerprints of the bytes that begin there ([RE], sections 2.2 and
+//! 4.3).
 //!
 //! | method | a place is a marker if | costs |
 //! |---|---|---|
@@ -19,16 +20,16 @@ use alloc::boxed::Box;
 
 #[cfg(target_arch = "x86_64")]
 use self::vector::{Halves, Marking};
-use crate::scan::Scan;
 #[cfg(target_arch = "x86_64")]
-use crate::scan::Way;
+use crate::scan::InstructionSet;
+use crate::scan::Scan;
 
 pub use self::marks::Marks;
 pub use self::rabin::Rabin;
 pub use self::sample_byte::SampleTable;
 pub(crate) use self::window_hash::WindowHash;
 
-/// How markers are chosen.
+/// The method of choosing markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     /// Rabin fingerprints of all windows, those that are 0 modulo p.
@@ -37,7 +38,7 @@ pub enum Method {
     Maxp,
     /// Every p-th byte.
     Fixed,
-    /// Bytes of a table, p/2 passed over after each.
+    /// Bytes of a table, with p/2 bytes skipped after each.
     SampleByte,
 }
 
@@ -45,7 +46,7 @@ impl Method {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Modp, Self::Maxp, Self::Fixed, Self::SampleByte];
 
-    /// Its name in the literature, in small letters.
+    /// Its name in the literature, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,26 +58,26 @@ impl Method {
     }
 }
 
-/// Why a window or a period cannot be.
+/// Why a window or a period is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SamplingError {
     /// The window is out of bounds.
-    #[error("a window has 12 to 128 bytes, not {0}: give one of 32 if in doubt")]
+    #[error("a window has 12 to 128 bytes, not {0}: 32 is a good default")]
     Window(usize),
     /// The period is out of bounds or no power of two.
-    #[error("a sampling period is a power of two from 4 to 1024, not {0}: give 32 if in doubt")]
+    #[error("a sampling period is a power of two from 4 to 1024, not {0}: 32 is a good default")]
     Period(usize),
 }
 
-/// The window w: the shortest run of bytes that is worth finding.
+/// The window w: the shortest run of bytes to match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window(u8);
 
 impl Window {
-    /// The seed's choice, 32 bytes.
+    /// The paper's choice, 32 bytes.
     pub const DEFAULT: Self = Self(32);
 
-    /// A window of so many bytes.
+    /// A window of `bytes` bytes.
     ///
     /// # Errors
     /// It is not from 12 to 128.
@@ -91,19 +92,19 @@ impl Window {
     }
 }
 
-/// The sampling period p: one place of so many stands for a block, about.
+/// The sampling period p: the average distance of markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period(u16);
 
 impl Period {
     /// The shortest.
     pub const MIN: Self = Self(4);
-    /// The seed's choice, 32 bytes.
+    /// The paper's choice, 32 bytes.
     pub const DEFAULT: Self = Self(32);
     /// The longest.
     pub const MAX: Self = Self(1024);
 
-    /// A period of so many bytes.
+    /// A period of `bytes` bytes.
     ///
     /// # Errors
     /// It is no power of two from 4 to 1024.
@@ -131,23 +132,23 @@ impl Period {
     }
 }
 
-/// How blocks are sampled.
+/// The sampling of blocks.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    /// How markers are chosen.
+    /// The method.
     pub method: Method,
     /// The window w.
     pub window: Window,
     /// The period p.
     pub period: Period,
-    /// The bytes that SAMPLEBYTE looks for.
+    /// The marker bytes of SAMPLEBYTE.
     pub table: SampleTable,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
         let (window, period) = (Window::DEFAULT, Period::DEFAULT);
-        Self { method: Method::SampleByte, window, period, table: SampleTable::SEED }
+        Self { method: Method::SampleByte, window, period, table: SampleTable::PAPER }
     }
 }
 
@@ -155,18 +156,18 @@ impl Default for Sampling {
 #[derive(Clone, Debug)]
 pub struct Fingerprinter {
     sampling: Sampling,
-    /// The sampling's table, as vectors look it up.
+    /// The sampling table in the form of vector lookups.
     #[cfg(target_arch = "x86_64")]
     halves: Halves,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     scan: Scan,
     hash: WindowHash,
-    /// Its tables are large, and only MODP's.
+    /// Boxed: its tables are large, and only MODP needs them.
     rabin: Option<Box<Rabin>>,
 }
 
 impl Fingerprinter {
-    /// With fingerprints that nobody can foresee who does not know `key`, but for MODP's, whose are Rabin's.
+    /// With fingerprints that are unpredictable without `key`, except for MODP, which uses Rabin's.
     #[must_use]
     pub fn new(sampling: Sampling, key: u64) -> Self {
         let rabin = (sampling.method == Method::Modp).then(|| Box::new(Rabin::new(sampling.window.bytes())));
@@ -180,25 +181,25 @@ impl Fingerprinter {
         }
     }
 
-    /// The same, reading bytes as told instead of in the fastest way that the processor knows. The marks are the same.
+    /// The same, with the given instructions instead of the processor's fastest. The marks are the same.
     #[must_use]
     pub const fn with_scan(mut self, scan: Scan) -> Self {
         self.scan = scan;
         self
     }
 
-    /// How blocks are sampled.
+    /// The current sampling.
     #[must_use]
     pub const fn sampling(&self) -> &Sampling {
         &self.sampling
     }
 
-    /// From the next block on with another period.
+    /// Changes the period from the next block on.
     pub const fn set_period(&mut self, period: Period) {
         self.sampling.period = period;
     }
 
-    /// From the next block on with another table.
+    /// Changes the table from the next block on.
     pub const fn set_table(&mut self, table: SampleTable) {
         self.sampling.table = table;
         #[cfg(target_arch = "x86_64")]
@@ -226,11 +227,11 @@ impl Fingerprinter {
         let (window_bytes, skip_bytes) = (self.sampling.window.bytes(), self.sampling.period.bytes() / 2);
         let marking = Marking { halves: &self.halves, skip_bytes, window_bytes, hash: &self.hash };
         match self.scan.way() {
-            Way::Portable => return false,
-            // SAFETY: such a way is there only where the processor has the instructions.
-            Way::Avx2 => unsafe { vector::mark_avx2(&marking, block, marks) },
-            // SAFETY: such a way is there only where the processor has the instructions.
-            Way::Avx512 => unsafe { vector::mark_avx512(&marking, block, marks) },
+            InstructionSet::Portable => return false,
+            // SAFETY: this value exists only where the processor has the instructions.
+            InstructionSet::Avx2 => unsafe { vector::mark_avx2(&marking, block, marks) },
+            // SAFETY: this value exists only where the processor has the instructions.
+            InstructionSet::Avx512 => unsafe { vector::mark_avx512(&marking, block, marks) },
         }
         true
     }

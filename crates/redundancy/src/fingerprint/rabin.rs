@@ -1,4 +1,4 @@
-//! MODP: Rabin fingerprints of all windows of a block (Rabin 1981; seed, figure 4.2).
+//! MODP: Rabin fingerprints of all windows of a block (Rabin 1981; [RE], figure 4.2).
 
 use super::Marks;
 
@@ -7,16 +7,16 @@ pub(super) const POLYNOMIAL: u64 = 0xbfe6_b8a5_bf37_8d83;
 const DEGREE: u32 = 63;
 /// Bits of a fingerprint that a byte pushes out.
 const SHIFT: u32 = DEGREE - 8;
-/// Spreads a fingerprint: those that are chosen end in zeros.
+/// Mixes a fingerprint: chosen ones end in zeros.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fingerprints of a window that slides over bytes.
 #[derive(Clone, Debug)]
 pub struct Rabin {
     window_bytes: usize,
-    /// What the bits pushed out are modulo the polynomial, by their value.
+    /// The value of the bits shifted out, modulo the polynomial.
     reduce: [u64; 256],
-    /// What the byte that leaves the window adds to the fingerprint, by its value.
+    /// The contribution of the byte that leaves the window, by its value.
     leave: [u64; 256],
 }
 
@@ -32,7 +32,7 @@ fn shifted(value: u64, power: usize) -> u64 {
 }
 
 impl Rabin {
-    /// For windows of so many bytes.
+    /// For windows of `bytes` bytes.
     #[must_use]
     pub fn new(window_bytes: usize) -> Self {
         let table = |power| core::array::from_fn(|byte| shifted(byte as u64, power));
@@ -47,7 +47,7 @@ impl Rabin {
         (((fingerprint & ((1 << SHIFT) - 1)) << 8) | byte as u64) ^ self.reduce[out & 0xff]
     }
 
-    /// The fingerprint of the next window: `first` leaves it and `byte` comes in.
+    /// The fingerprint of the next window: without `first`, with `byte`.
     #[inline(always)]
     #[must_use]
     pub const fn slide(&self, fingerprint: u64, first: u8, byte: u8) -> u64 {
@@ -69,7 +69,7 @@ impl Rabin {
         }
     }
 
-    /// Marks the windows whose fingerprint is 0 modulo p; where there is none, the one with the least.
+    /// Marks the windows whose fingerprint is 0 modulo p; if there is none, the one with the least.
     pub(super) fn mark(&self, block: &[u8], period_bytes: usize, marks: &mut Marks) {
         let mask = period_bytes as u64 - 1;
         let Marks { offsets, fingerprints, .. } = marks;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_slid_there_has_the_fingerprint_of_one_that_begins_there() {
+    fn a_sliding_window_equals_a_fresh_one() {
         let rabin = Rabin::new(16);
         let bytes: [u8; 200] = core::array::from_fn(|at| (at * at * 7 + at) as u8);
         rabin.each_window(&bytes, |at, fingerprint| {

@@ -1,4 +1,4 @@
-//! SAMPLEBYTE: bytes of a table (seed, figure 4.3).
+//! SAMPLEBYTE: bytes of a table ([RE], figure 4.3).
 
 use super::Marks;
 
@@ -7,8 +7,8 @@ use super::Marks;
 pub struct SampleTable([bool; 256]);
 
 impl SampleTable {
-    /// The eight that the seed's authors trained on a company's traffic.
-    pub const SEED: Self = Self::of(&[0, 32, 48, 101, 105, 115, 116, 255]);
+    /// The eight bytes that the paper's authors trained on a company's traffic.
+    pub const PAPER: Self = Self::of(&[0, 32, 48, 101, 105, 115, 116, 255]);
 
     /// With these bytes.
     #[must_use]
@@ -40,7 +40,7 @@ impl SampleTable {
     }
 }
 
-/// Marks the bytes of `candidates` that are in the table, `skip_bytes` passed over after each, reading one by one.
+/// Marks the bytes of `candidates` that are in the table, with `skip_bytes` skipped after each, bytewise.
 pub(super) fn mark(table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
     let mut at = 0;
     while let Some(found) = candidates.get(at..).and_then(|rest| rest.iter().position(|byte| table.has(*byte))) {

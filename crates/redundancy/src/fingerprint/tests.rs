@@ -1,4 +1,4 @@
-//! Markers are what the methods say they are.
+//! Markers equal the definitions of the methods.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ fn marks(method: Method, period: usize, scan: Scan, block: &[u8]) -> Marks {
     marks
 }
 
-/// Blocks as they come: random, of few different bytes, with runs.
+/// Typical blocks: random, of few different bytes, with runs.
 fn blocks() -> impl Strategy<Value = Vec<u8>> {
     let few = prop::collection::vec(prop::sample::select(b"aes \0xyz01".to_vec()), 0..600);
     let runs = prop::collection::vec((any::<u8>(), 1..80_usize), 0..20)
@@ -25,7 +25,7 @@ fn blocks() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn every_way_of_reading_marks_what_bytes_one_by_one_mark(
+    fn every_instruction_set_finds_the_markers_of_the_bytewise_definition(
         block in blocks(),
         power in 2..11_u32,
         window in 12..65_usize,
@@ -82,7 +82,7 @@ fn random_bytes(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn about_one_place_in_p_is_a_marker() {
+fn about_one_position_in_p_is_a_marker() {
     let block = random_bytes(60_000);
     for (method, least, most) in [
         (Method::Modp, 0.8, 1.2),
@@ -96,7 +96,7 @@ fn about_one_place_in_p_is_a_marker() {
 }
 
 #[test]
-fn content_decides_and_not_where_it_stands_but_for_fixed() {
+fn markers_depend_on_content_and_not_on_position_except_for_fixed() {
     let block = random_bytes(4000);
     let mut shifted = vec![0x77; 13];
     shifted.extend_from_slice(&block);
@@ -109,7 +109,7 @@ fn content_decides_and_not_where_it_stands_but_for_fixed() {
 }
 
 #[test]
-fn a_run_of_one_byte_is_not_sampled_more_than_anything_else_where_markers_are_local() {
+fn local_methods_do_not_oversample_a_run_of_one_byte() {
     let zeros = vec![0; 3200];
     for (method, most) in [(Method::Maxp, 190), (Method::SampleByte, 190), (Method::Fixed, 100)] {
         let found = marks(method, 32, Scan::detect(), &zeros).offsets().len();
@@ -118,7 +118,7 @@ fn a_run_of_one_byte_is_not_sampled_more_than_anything_else_where_markers_are_lo
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_samplings_are_refused() {
     assert_eq!(Period::new(48), Err(SamplingError::Period(48)));
     assert_eq!(Period::new(2048), Err(SamplingError::Period(2048)));
     assert_eq!(Window::new(8), Err(SamplingError::Window(8)));

@@ -1,8 +1,8 @@
-//! Reading bytes for SAMPLEBYTE, 64 at a time.
+//! Vector implementation of SAMPLEBYTE, 64 bytes at a time.
 //!
-//! All bytes are classified (two shuffles look a byte's low half up, one its high half), which leaves a bit for each. The walk
-//! from marker to marker then is made of bits too, and has no branch that depends on them: of 64 bits, no more can be markers
-//! than fit with what is passed over between them, so that many are taken, those that are not there included.
+//! All bytes are classified (two shuffles look up a byte's low half, one its high half), which yields a bit for each.
+//! The search from marker to marker works on these bits without data-dependent branches: it always processes the
+//! maximum number of markers that fit 64 bits with the skips between them, including absent ones.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256,
@@ -19,8 +19,8 @@ use super::{Marks, SampleTable};
 /// Bytes classified at once.
 const STRIDE_BYTES: usize = 64;
 
-/// A table as shuffles look it up: for each low half of a byte the high halves below eight with which it is in the table, as
-/// bits; and those from eight.
+/// A table in the form of shuffles: for each low half of a byte, the high halves below eight that form a table entry,
+/// as bits; and those from eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Halves([[u8; 16]; 2]);
 
@@ -38,7 +38,7 @@ impl Halves {
     }
 }
 
-/// What all blocks are marked by.
+/// The common parameters of marking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking<'a> {
     pub(super) halves: &'a Halves,
@@ -51,37 +51,37 @@ impl Marking<'_> {
     /// Marks a block of at least a window.
     #[inline(always)]
     fn mark_by(&self, classify: impl Fn(&[u8; STRIDE_BYTES]) -> u64, block: &[u8], marks: &mut Marks) {
-        let mut walk = Walk::new(block, self.window_bytes);
+        let mut search = MarkerSearch::new(block, self.window_bytes);
         let offsets = &mut marks.offsets;
-        // The steps within are unrolled.
+        // The inner steps are unrolled.
         match STRIDE_BYTES.div_ceil(self.skip_bytes + 1) {
-            0 | 1 => walk.walk_far(offsets, self.skip_bytes, &classify),
-            2 => walk.walk_near::<2>(offsets, self.skip_bytes, &classify),
-            3 | 4 => walk.walk_near::<4>(offsets, self.skip_bytes, &classify),
-            5..=8 => walk.walk_near::<8>(offsets, self.skip_bytes, &classify),
-            _ => walk.walk_near::<32>(offsets, self.skip_bytes, &classify),
+            0 | 1 => search.walk_far(offsets, self.skip_bytes, &classify),
+            2 => search.search_near::<2>(offsets, self.skip_bytes, &classify),
+            3 | 4 => search.search_near::<4>(offsets, self.skip_bytes, &classify),
+            5..=8 => search.search_near::<8>(offsets, self.skip_bytes, &classify),
+            _ => search.search_near::<32>(offsets, self.skip_bytes, &classify),
         }
-        marks.found = walk.found;
+        marks.found = search.found;
         self.hash.finish(block, self.window_bytes, marks);
     }
 }
 
-/// A block that is walked through.
-struct Walk<'a> {
+/// The state of a search through a block.
+struct MarkerSearch<'a> {
     block: &'a [u8],
-    /// Where the last window begins, and one more.
+    /// The number of window positions.
     candidates: usize,
     /// Markers found.
     found: usize,
-    /// Bits of the next 64 bytes that are passed over.
+    /// The bits of the next 64 bytes that are skipped.
     passed: u64,
 }
 
-/// What is the same for every step.
+/// The constants of a step.
 struct Step<const STEPS: usize> {
-    /// The bits behind the first and what it passes over.
+    /// The bits behind the first marker and its skipped bytes.
     after: u64,
-    /// The bits from which on something is passed over of what follows.
+    /// The bits whose marker skips bytes of the next stride.
     last: u32,
 }
 
@@ -92,20 +92,20 @@ impl<const STEPS: usize> Step<STEPS> {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> MarkerSearch<'a> {
     #[inline(always)]
     const fn new(block: &'a [u8], window_bytes: usize) -> Self {
         Self { block, candidates: (block.len() + 1).saturating_sub(window_bytes), found: 0, passed: 0 }
     }
 
-    /// A bit for each of 64 bytes that is in the table and at which a window begins.
+    /// A bit for each of 64 bytes that is in the table and begins a window.
     #[inline(always)]
     fn flags(&self, stride: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) -> u64 {
         let base = stride * STRIDE_BYTES;
         let flags = if let Some(bytes) = self.block.get(base..).and_then(<[u8]>::first_chunk) {
             classify(bytes)
         } else if let Some(last) = self.block.last_chunk() {
-            // The block's last 64 bytes, those before the stride shifted out.
+            // The block's last 64 bytes, with those before the stride shifted out.
             classify(last) >> ((base + STRIDE_BYTES - self.block.len()) % STRIDE_BYTES)
         } else {
             let mut padded = [0; STRIDE_BYTES];
@@ -116,15 +116,15 @@ impl<'a> Walk<'a> {
         if left < STRIDE_BYTES { flags & ((1 << left) - 1) } else { flags }
     }
 
-    /// Goes from 64 bytes to the next.
+    /// Processes the next 64 bytes.
     #[inline(always)]
-    fn walk_near<const STEPS: usize>(
+    fn search_near<const STEPS: usize>(
         &mut self,
         offsets: &mut Vec<u32>,
         skip_bytes: usize,
         classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
     ) {
-        // Each step writes where the next marker would be, whether there is one or not.
+        // Each step writes the next marker's position, whether there is one or not.
         let room = self.candidates.div_ceil(skip_bytes + 1) + STEPS;
         if offsets.len() < room {
             offsets.resize(room, 0);
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes the markers of 64 bytes, of which there are at most `STEPS`.
+    /// Extracts the markers of 64 bytes, at most `STEPS`.
     #[inline(always)]
     fn step<const STEPS: usize>(&mut self, step: &Step<STEPS>, stride: usize, flags: u64, offsets: &mut [u32]) {
         let Some(slots) = offsets.get_mut(self.found..).and_then(<[u32]>::first_chunk_mut::<STEPS>) else { return };
@@ -154,11 +154,11 @@ impl<'a> Walk<'a> {
             left &= step.after << (at % STRIDE_BYTES as u32);
         }
         self.found += markers.count_ones() as usize;
-        // Only the last marker passes over something of what follows.
+        // Only the last marker can skip bytes of the next stride.
         self.passed = (markers >> (step.last % STRIDE_BYTES as u32)).saturating_sub(1);
     }
 
-    /// Goes from marker to marker, more than 64 bytes at a time.
+    /// Searches for markers further apart than 64 bytes.
     #[inline(always)]
     fn walk_far(&mut self, offsets: &mut Vec<u32>, skip_bytes: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) {
         offsets.clear();
@@ -204,7 +204,7 @@ fn classify_32(bytes: &[u8; 32], [low, high, bit]: [__m256i; 3]) -> u32 {
     let half = _mm256_set1_epi8(0xf);
     // SAFETY: the array has the 32 bytes that are read.
     let vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
-    // A shuffle looks at the low half of a byte, and gives zero where the highest bit is set.
+    // A shuffle uses the low half of a byte, and yields zero where the highest bit is set.
     let lower = _mm256_and_si256(vector, half);
     let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(vector), half);
     let row = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, lower), _mm256_shuffle_epi8(high, lower), vector);
@@ -222,7 +222,7 @@ pub(super) fn mark_avx512(marking: &Marking<'_>, block: &[u8], marks: &mut Marks
         let vector = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
         let lower = _mm512_and_si512(vector, half);
         let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(vector), half);
-        // The rows of bytes below 128, and over them those of the others.
+        // The lookup rows of bytes below 128, overlaid by those of the others.
         let row = _mm512_shuffle_epi8(low, lower);
         let row = _mm512_mask_shuffle_epi8(row, _mm512_movepi8_mask(vector), high, lower);
         _mm512_test_epi8_mask(row, _mm512_shuffle_epi8(bit, upper))

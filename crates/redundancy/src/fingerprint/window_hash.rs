@@ -1,4 +1,4 @@
-//! What a window hashes to: Jenkins's place in the seed, with multiplications of twice the width, which today cost less.
+//! The hash of a window: it replaces the paper's Jenkins hash by double-width multiplications, which cost less today.
 
 use super::Marks;
 
@@ -32,8 +32,8 @@ impl WindowHash {
         Self { keys: KEYS.map(|own| own ^ fold(key ^ KEYS[0], own)) }
     }
 
-    /// Hashes the windows at the markers, all of which lie within `block`. Twelve bytes at least. A block without a marker
-    /// gets one at its beginning.
+    /// Hashes the windows at the markers, all of which lie within `block`. Windows have at least twelve bytes. A block
+    /// without a marker gets one at its beginning.
     #[inline(always)]
     pub(super) fn finish(&self, block: &[u8], window_bytes: usize, marks: &mut Marks) {
         if marks.found == 0 {
@@ -75,7 +75,7 @@ impl WindowHash {
             let [a, b] = pair(bytes);
             hash = fold(a ^ k0 ^ hash, b ^ k1);
         }
-        // The last bytes overlap with what was hashed before.
+        // The last bytes overlap with bytes already hashed.
         let tail = window.last_chunk::<8>().map_or(0, word);
         fold(hash ^ tail ^ k3, k1 ^ window.first_chunk::<8>().map_or(0, word))
     }

@@ -1,4 +1,4 @@
-//! Chunk-Match: what lies between two markers is looked up by its hash (seed, figure 4.4).
+//! Chunk-Match: the chunk between two markers is looked up by its hash ([RE], figure 4.4).
 
 use alloc::vec::Vec;
 
@@ -7,14 +7,14 @@ use crate::chunk_index::{Chunk, ChunkIndex};
 use crate::fingerprint::Marks;
 use crate::limits::MATCHES_MAX;
 
-/// Shorter chunks are not worth a pointer.
+/// The minimum length of a chunk that is worth a pointer.
 const CHUNK_BYTES_MIN: usize = 16;
 
-/// The chunk-hash store, and what is used again from block to block.
+/// The chunk-hash store, and buffers reused from block to block.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkMatch {
     index: ChunkIndex,
-    /// Where chunks begin, how long they are, and their hashes.
+    /// The start, length and hash of each chunk.
     chunks: Vec<(usize, usize, [u64; 2])>,
 }
 
@@ -27,7 +27,8 @@ impl ChunkMatch {
         self.index.memory_bytes()
     }
 
-    /// Finds chunks of the block that the decoder has, and enters the block's. Neighbours that are neighbours there too
+    /// Finds chunks of the block that the decoder holds, and stores the block's. Chunks that are adjacent in both
+    /// become one match.
     /// become one match.
     pub(crate) fn find(&mut self, reach: &Reach<'_>, (block, marks): (&[u8], &Marks), matches: &mut Vec<Match>) {
         self.cut(block, marks);
@@ -35,7 +36,7 @@ impl ChunkMatch {
         for (start, length, hash) in &self.chunks {
             let here = Chunk { position: base + *start as u64, length: *length };
             let Some(chunk) = self.index.replace(*hash, here) else { continue };
-            // What lies in the block itself was put there just now, and needs no cache.
+            // A source in the block itself needs no cache.
             let is_own = chunk.position >= base;
             if !is_own && !is_held(reach, chunk) {
                 continue;
@@ -69,7 +70,7 @@ impl ChunkMatch {
     }
 }
 
-/// Whether the chunk is still where it was put, and the decoder has all of it.
+/// Whether the chunk is still at its position, and the decoder holds all of it.
 fn is_held(reach: &Reach<'_>, chunk: Chunk) -> bool {
     let offset = (chunk.position % reach.ring_bytes as u64) as usize;
     let range = offset..offset + chunk.length;

@@ -1,7 +1,7 @@
-//! Max-Match: a fingerprint is a hook; around it the bytes are compared in both directions (seed, figure 4.5).
+//! Max-Match: a fingerprint is an anchor, around which bytes are compared in both directions ([RE], figure 4.5).
 //!
-//! Three passes over a block's markers, so that memory is asked for long before it is read: the slots, then what the slots
-//! point to, then the comparisons. Of several blocks the passes take turns.
+//! Three passes over a block's markers prefetch memory long before its use: the slots, then the candidates of the
+//! slots, then the comparisons. The passes of several blocks are interleaved.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,10 +13,10 @@ use crate::fingerprint::{Fingerprinter, Marks};
 use crate::fingerprint_index::FingerprintIndex;
 use crate::limits::MATCHES_MAX;
 
-/// What is known of one block's markers on the way through the passes, used again from block to block.
+/// The state of one block's markers between the passes, reused from block to block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probe {
-    /// Markers whose slot had the same tag, and where in the ring it points.
+    /// Markers whose slot has the same tag, and the slot's position in the ring.
     candidates: Vec<(u32, u32)>,
 }
 
@@ -35,21 +35,21 @@ impl MaxMatch {
         self.index.memory_bytes()
     }
 
-    /// The first pass: asks for the slots.
+    /// The first pass: prefetches the slots.
     #[inline(always)]
     pub(crate) fn ask_slots(&self, marks: &Marks) {
         for fingerprint in marks.fingerprints() {
-            self.index.prefetch(self.index.hook(*fingerprint));
+            self.index.prefetch(self.index.slot_key(*fingerprint));
         }
     }
 
-    /// The second pass: enters the block's markers, and asks for what the slots pointed to.
+    /// The second pass: enters the block's markers, and prefetches the candidates of the slots.
     #[inline(always)]
     pub(crate) fn ask_candidates(&mut self, ring: &[u8], block_offset: usize, marks: &Marks, probe: &mut Probe) {
         probe.candidates.clear();
         for (fingerprint, at) in marks.fingerprints().iter().zip(marks.offsets()) {
-            let hook = self.index.hook(*fingerprint);
-            if let Some(offset) = self.index.replace(hook, block_offset + *at as usize) {
+            let slot_key = self.index.slot_key(*fingerprint);
+            if let Some(offset) = self.index.replace(slot_key, block_offset + *at as usize) {
                 prefetch(ring, offset, 0);
                 probe.candidates.push((*at, offset as u32));
             }
@@ -96,17 +96,17 @@ impl MaxMatch {
         }
     }
 
-    /// Enters the markers of what is in the ring already.
+    /// Enters the markers of data that is already in the ring.
     pub(crate) fn enter(&mut self, fingerprinter: &Fingerprinter, ring: &[u8], offset: usize, marks: &mut Marks) {
         fingerprinter.mark(ring, marks);
         for (fingerprint, at) in marks.fingerprints().iter().zip(marks.offsets()) {
-            let hook = self.index.hook(*fingerprint);
-            self.index.replace(hook, offset + *at as usize);
+            let slot_key = self.index.slot_key(*fingerprint);
+            self.index.replace(slot_key, offset + *at as usize);
         }
     }
 }
 
-/// The run around byte `free.end` of the block that is the same as the one around its byte `own`, before it. The two may overlap:
+/// The run around byte `free.end` of the block that equals the one around its earlier byte `own`. The two may overlap:
 /// a decoder copies from the front.
 fn within(block: &[u8], free: Range<usize>, own: usize, base: u64) -> Match {
     let forward = common_prefix(&block[free.end..], &block[own..]);
@@ -117,7 +117,7 @@ fn within(block: &[u8], free: Range<usize>, own: usize, base: u64) -> Match {
 /// Bytes compared at once.
 const STRIDE_BYTES: usize = 32;
 
-/// Where two strides begin to differ.
+/// The offset at which two strides begin to differ.
 #[inline(always)]
 fn first_difference(one: &[u8; STRIDE_BYTES], other: &[u8; STRIDE_BYTES]) -> Option<usize> {
     difference(one, other, |word| u64::from_le_bytes(*word), 0..STRIDE_BYTES / 8)
@@ -129,7 +129,7 @@ fn last_difference(one: &[u8; STRIDE_BYTES], other: &[u8; STRIDE_BYTES]) -> Opti
     difference(one, other, |word| u64::from_be_bytes(*word), (0..STRIDE_BYTES / 8).rev())
 }
 
-/// How many bytes come before two strides differ, their words taken in this order.
+/// The number of bytes before two strides differ, with their words in this order.
 #[inline(always)]
 fn difference(
     one: &[u8; STRIDE_BYTES],
@@ -153,7 +153,7 @@ fn difference(
     Some(same)
 }
 
-/// How many bytes at the beginning are the same.
+/// The number of equal bytes at the beginning.
 #[inline(always)]
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     let length = one.len().min(other.len());
@@ -165,7 +165,7 @@ fn common_prefix(one: &[u8], other: &[u8]) -> usize {
             return number * STRIDE_BYTES + same;
         }
     }
-    // What is less than a stride is compared as part of one that begins earlier.
+    // A remainder shorter than a stride is compared as part of an overlapping stride.
     match (one.last_chunk(), other.last_chunk()) {
         (Some(last), Some(other_last)) => {
             first_difference(last, other_last).map_or(length, |same| length - STRIDE_BYTES + same)
@@ -174,7 +174,7 @@ fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     }
 }
 
-/// How many bytes at the end are the same.
+/// The number of equal bytes at the end.
 #[inline(always)]
 fn common_suffix(one: &[u8], other: &[u8]) -> usize {
     let length = one.len().min(other.len());
@@ -220,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_within_the_block_may_overlap_what_it_repeats() {
+    fn a_run_within_the_block_may_overlap_its_source() {
         let mut block = [7; 200];
         block[..20].copy_from_slice(&core::array::from_fn::<u8, 20, _>(|at| at as u8));
-        // From byte 21 on all is what byte 20 is, and stands one byte before.
+        // From byte 21 on every byte equals byte 20, at distance one.
         assert_eq!(within(&block, 0..60, 59, 640), Match { start: 21, length: 179, source: 640 + 20 });
         assert_eq!(within(&block, 50..60, 59, 640), Match { start: 50, length: 150, source: 640 + 49 });
     }

@@ -1,4 +1,4 @@
-//! Finding runs of a block that the cache holds: around fingerprints ([`max_match`]) or chunk by chunk ([`chunk_match`]).
+//! Finds runs of a block in the cache: around fingerprints ([`max_match`]) or chunk by chunk ([`chunk_match`]).
 
 pub(crate) mod chunk_match;
 pub(crate) mod max_match;
@@ -11,15 +11,15 @@ use crate::packet_cache::{GranuleSet, Place, granules_for, granules_touched};
 /// A run of the block that is in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Match {
-    /// Where it begins in the block.
+    /// Its start in the block.
     pub(crate) start: usize,
     pub(crate) length: usize,
-    /// Its position in the cache, counted as numbers are, in bytes. From the block's own position on it lies in the block
-    /// itself.
+    /// Its position in the cache: the numbering of granules, in bytes. From the block's own position on it lies in the
+    /// block itself.
     pub(crate) source: u64,
 }
 
-/// What of the ring a block may point to.
+/// The part of the ring that a block may point to.
 ///
 /// ```text
 ///   0        place                     former end      the ring's end
@@ -30,9 +30,9 @@ pub(crate) struct Match {
 pub(crate) struct Reach<'a> {
     pub(crate) place: Place,
     ring_bytes: usize,
-    /// Where the former turn's data begins that may be pointed to.
+    /// The start of the former turn's data that may be referenced.
     former_start: usize,
-    /// The granules that the decoder has.
+    /// The granules that the decoder holds.
     usable: &'a GranuleSet,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Reach<'a> {
         Self { place, ring_bytes, former_start, usable }
     }
 
-    /// The run of ring bytes around `offset` that may be pointed to, but for granules that the decoder lacks.
+    /// The run of ring bytes around `offset` that may be referenced, without granules that the decoder lacks.
     #[inline(always)]
     pub(crate) const fn run_of(&self, offset: usize) -> Option<Range<usize>> {
         if offset < self.place.offset {
@@ -65,8 +65,8 @@ impl<'a> Reach<'a> {
         self.place.number * GRANULE_BYTES as u64
     }
 
-    /// Where in the block itself a place of the ring lies before byte `at` of it, if it does: what repeats within a block needs
-    /// no cache.
+    /// The offset in the block itself of a ring position before byte `at`, if it is there: repetitions within a block
+    /// need no cache.
     #[inline]
     pub(crate) const fn own_offset(&self, offset: usize, at: usize) -> Option<usize> {
         match offset.checked_sub(self.place.offset) {
@@ -75,14 +75,14 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// The position of what is in the ring at `offset`.
+    /// The position of the data in the ring at `offset`.
     #[inline(always)]
     pub(crate) const fn position(&self, offset: usize) -> u64 {
         let turn = self.place.number * GRANULE_BYTES as u64 - self.place.offset as u64;
         if offset < self.place.offset { turn + offset as u64 } else { turn + offset as u64 - self.ring_bytes as u64 }
     }
 
-    /// The part of `range` around `anchor` whose granules the decoder has.
+    /// The part of `range` around `anchor` whose granules the decoder holds.
     #[inline(always)]
     pub(crate) fn usable_around(&self, anchor: usize, range: Range<usize>) -> Range<usize> {
         let touched = granules_touched(&range);

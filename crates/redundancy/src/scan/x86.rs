@@ -1,4 +1,4 @@
-//! What an x86-64 processor knows beyond what all of them do.
+//! Detection of x86-64 instruction set extensions.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
@@ -8,13 +8,13 @@ use super::Work;
 const AVX2_AND_BITS: u32 = 1 << 3 | 1 << 5 | 1 << 8;
 /// The same leaf: AVX-512 F, BW, VL.
 const AVX512: u32 = 1 << 16 | 1 << 30 | 1 << 31;
-/// Registers that the system keeps: XMM, YMM ...
+/// Registers that the system saves: XMM, YMM ...
 const YMM: u64 = 0b110;
 /// ... and the mask registers and both parts of ZMM.
 const ZMM: u64 = 0b1110_0000;
 
-/// Whether there are AVX2 with BMI, and AVX-512 beside them: the processor has them and the system keeps their registers
-/// (Intel SDM volume 1, sections 14.3 and 15.2).
+/// Whether AVX2 with BMI, and additionally AVX-512, are usable: the processor supports them and the system saves their
+/// registers (Intel SDM volume 1, sections 14.3 and 15.2).
 #[allow(unsafe_code, unused_unsafe)]
 pub(super) fn are_there() -> [bool; 2] {
     /// POPCNT, OSXSAVE, AVX in leaf 1, ECX.
@@ -35,7 +35,7 @@ pub(super) fn are_there() -> [bool; 2] {
 #[target_feature(enable = "xsave")]
 #[allow(unsafe_code)]
 unsafe fn enabled_registers() -> u64 {
-    // SAFETY: register 0 is there where the instruction is, and that is the caller's promise.
+    // SAFETY: register 0 exists wherever the instruction does, which the caller guarantees.
     unsafe { _xgetbv(0) }
 }
 

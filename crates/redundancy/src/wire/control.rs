@@ -1,5 +1,5 @@
-//! What encoder and decoder say to each other beside the blocks. Each message stands alone in a datagram of its own, or is
-//! framed by whoever carries it; it may be lost, repeated and overtaken. Who carries it makes sure who it is from.
+//! Control messages between encoder and decoder. Each is a datagram, or is framed by the transport; it may be lost,
+//! duplicated and reordered. The transport must authenticate its sender.
 //!
 //! | kind | name | from | body |
 //! |---|---|---|---|
@@ -13,8 +13,8 @@
 //! | 8 | Fill | encoder | epoch u32, first number u64, whole granules |
 //! | 9 | Gone | encoder | epoch u32, ranges of numbers that it cannot give any more |
 //!
-//! On a channel that keeps order, decoder and cookie of an Open are 0; repeated there, it confirms what went without a number.
-//! Before it stands the version, 1, and the kind.
+//! On an ordered channel, decoder and cookie of an Open are 0; a repeated Open confirms blocks without numbers. Each
+//! message begins with the version, 1, and the kind.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -28,26 +28,26 @@ pub const CONTROL_VERSION: u8 = 1;
 /// Why a message cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ControlError {
-    /// It has fewer or more bytes than it should.
-    #[error("the message has a length that its kind cannot have")]
+    /// Its length is wrong.
+    #[error("the message has a wrong length for its kind")]
     Length,
-    /// A version that is not known.
-    #[error("the message has version {0}, and only 1 is known: the peer is of another release")]
+    /// The version is unknown.
+    #[error("the message has version {0}, and only 1 is supported: the peer is of another release")]
     Version(u8),
-    /// A kind that is not known, or that only the other side says.
-    #[error("a message of kind {0} has no business here")]
+    /// An unknown kind, or one of the opposite direction.
+    #[error("a message of kind {0} is unexpected here")]
     Kind(u8),
-    /// A range that is empty or without end.
-    #[error("the message has a range that cannot be")]
+    /// A range is empty or unbounded.
+    #[error("the message has an invalid range")]
     Range,
 }
 
-/// Where a stream goes on whose encoder is another.
+/// The fork of a stream that continues another encoder's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
-    /// The epoch that it was.
+    /// The parent's epoch.
     pub epoch: u32,
-    /// The first number that is no longer that epoch's.
+    /// The first number that no longer belongs to that epoch.
     pub fork: u64,
 }
 
@@ -56,7 +56,7 @@ pub type NumberRanges = Vec<Range<u64>>;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // The table above says what they are.
+#[allow(missing_docs)] // See the table above.
 pub enum Control<'a> {
     Hello { epoch: u32 },
     Challenge { epoch: u32, decoder: u32, cookie: u32, granules: u32 },
@@ -89,7 +89,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Writes the message into `out`, in place of what was there.
+    /// Writes the message into `out`, replacing earlier content.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&[CONTROL_VERSION, self.kind()]);
@@ -123,10 +123,10 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Checks and reads a message.
+    /// Checks and parses a message.
     ///
     /// # Errors
-    /// It is not one.
+    /// It is invalid.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ControlError> {
         let ([version, kind], body) = bytes.split_first_chunk::<2>().ok_or(ControlError::Length)?;
         if *version != CONTROL_VERSION {
@@ -184,7 +184,7 @@ fn parse_body<'a>(kind: u8, body: &mut &'a [u8]) -> Result<Control<'a>, ControlE
 }
 
 const FILL_BYTES_MAX: usize = FILL_GRANULES_MAX * GRANULE_BYTES;
-/// No encoder lives to see it; sums of a few numbers stay within 64 bits, and so do they in bytes.
+/// No stream reaches it; sums of a few numbers, also in bytes, stay within 64 bits.
 pub(crate) const NUMBER_MAX: u64 = 1 << 56;
 
 fn put(out: &mut Vec<u8>, numbers: &[u32]) {

@@ -1,5 +1,4 @@
-//! What passes between encoder and decoder: blocks with shims ([`shim`]), and what the two say to each other ([`control`]).
-//! All numbers are big-endian.
+//! The wire format: blocks with shims ([`shim`]), and control messages ([`control`]). All numbers are big-endian.
 
 pub mod control;
 pub mod shim;

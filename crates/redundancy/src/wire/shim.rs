@@ -16,10 +16,11 @@
 //! |  bytes verbatim, of all runs together …
 //! ```
 //!
-//! `Ver` is 2. `Epoch` is the lowest five bits of the encoder's epoch. A position counts bytes as numbers count granules: a
-//! block of number n begins at position 64 n. The source lies before the block, and at most a cache before; or it lies in the
-//! block itself, before the bytes that the pointer stands for. Those are then copied from the front, so that what was just
-//! copied may be copied on: a source one byte before them, and they are all that byte.
+//! `Ver` is 2. `Epoch` is the lowest five bits of the encoder's epoch. A position counts bytes as numbers count
+//! granules: a block of number n begins at position 64 n.
+//!
+//! The source lies before the block, at a distance of at most a cache, or in the block itself, before the referenced
+//! bytes. The latter are copied from the front and may overlap: a source one byte before repeats that byte.
 
 use alloc::vec::Vec;
 
@@ -42,27 +43,27 @@ const NUMBER_BITS: u32 = 24;
 const POSITION_BITS: u32 = NUMBER_BITS + GRANULE_BYTES.trailing_zeros();
 
 const _: () = assert!(CACHE_BYTES_MAX + BLOCK_BYTES_MAX < 1 << POSITION_BITS);
-// A run of plain blocks without a number can pay for the number that ends it.
+// A run of plain blocks can pay for the number that ends it.
 const _: () = assert!(IMPLIED_BYTES_MAX * EXPANSION_PER_MILLE >= 1000 * LITERAL_SHIM_BYTES);
 
 /// Why a shim cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShimError {
-    /// It ends before it should.
-    #[error("the block is cut off: it has fewer bytes than its shim says")]
+    /// It is too short.
+    #[error("the block is cut off: it is shorter than its shim states")]
     Truncated,
-    /// A version that is not known.
-    #[error("the shim has version {0}, and only 2 is known: the encoder is of another release")]
+    /// The version is unknown.
+    #[error("the shim has version {0}, and only 2 is supported: the encoder is of another release")]
     Version(u8),
-    /// Pointers that cannot be.
-    #[error("a pointer is empty, or there are more of them than a block may have")]
+    /// The pointers are invalid.
+    #[error("a pointer is empty, or there are too many")]
     Pointers,
-    /// Restored, it would be longer than a block can be.
+    /// The restored block would be too long.
     #[error("restored, the block would have more than 65535 bytes")]
     TooLong,
 }
 
-/// The part of an epoch that blocks carry.
+/// The part of an epoch in a block.
 #[must_use]
 pub const fn tag_of(epoch: u32) -> u8 {
     epoch as u8 & TAG
@@ -71,9 +72,9 @@ pub const fn tag_of(epoch: u32) -> u8 {
 /// A run of bytes that the decoder holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pointer {
-    /// Verbatim bytes between the one before and this.
+    /// Verbatim bytes between the previous pointer and this one.
     pub skip: usize,
-    /// Bytes that it stands for.
+    /// Bytes that it replaces.
     pub length: usize,
     /// The lowest 30 bits of the position.
     pub source: u32,
@@ -91,38 +92,38 @@ impl Pointer {
         Self { skip, length, source: u32::from_be_bytes([a, b, c, d]) }
     }
 
-    /// The position, as a block at position `base` means it: the last before it with these bits.
+    /// The position, relative to a block at position `base`: the last one before it with these bits.
     pub(crate) const fn position(&self, base: u64) -> Option<u64> {
         let distance = base.wrapping_sub(self.source as u64) & ((1 << POSITION_BITS) - 1);
         if distance == 0 { None } else { base.checked_sub(distance) }
     }
 
-    /// Where in the block at position `base` itself the source lies. None: it lies before the block. No cache is so large that
-    /// what lies before could be taken for what lies within.
+    /// The source's offset in the block at position `base` itself. None: it lies before the block. No cache is so large
+    /// that the two could be confused.
     pub(crate) const fn own_offset(&self, base: u64) -> Option<usize> {
         let offset = (self.source as u64).wrapping_sub(base) & ((1 << POSITION_BITS) - 1);
         if offset <= BLOCK_BYTES_MAX as u64 { Some(offset as usize) } else { None }
     }
 }
 
-/// What follows the first four bytes.
+/// The content behind the first four bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// The block itself.
     Literal(&'a [u8]),
-    /// Pointers, and what is between them.
+    /// Pointers and literal bytes.
     Encoded(Encoded<'a>),
 }
 
 /// A block with pointers.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded<'a> {
-    /// The check of the bytes pointed to.
+    /// The check of the referenced bytes.
     pub check: u32,
     pointers: &'a [[u8; POINTER_BYTES]],
     /// The verbatim bytes of all runs.
     pub literals: &'a [u8],
-    /// Bytes of the block when it is restored.
+    /// Bytes of the restored block.
     pub restored_bytes: usize,
 }
 
@@ -133,21 +134,21 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// A block that was checked: lengths fit each other.
+/// A validated block: its lengths are consistent.
 #[derive(Clone, Copy, Debug)]
 pub struct Shim<'a> {
     /// The lowest five bits of the epoch.
     pub tag: u8,
     number_low: u32,
-    /// What follows.
+    /// The content.
     pub content: Content<'a>,
 }
 
 impl<'a> Shim<'a> {
-    /// Checks and reads a block.
+    /// Checks and parses a block.
     ///
     /// # Errors
-    /// It is not one.
+    /// It is invalid.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ShimError> {
         let ([first, number @ ..], rest) =
             bytes.split_first_chunk::<LITERAL_SHIM_BYTES>().ok_or(ShimError::Truncated)?;
@@ -159,13 +160,13 @@ impl<'a> Shim<'a> {
         Ok(Self { tag: first & TAG, number_low, content })
     }
 
-    /// The number, taken for the one closest to `expected`.
+    /// The full number, closest to `expected`.
     pub(crate) const fn number(&self, expected: u64) -> Option<u64> {
         let ahead = (self.number_low.wrapping_sub(expected as u32) << (32 - NUMBER_BITS)) as i32 >> (32 - NUMBER_BITS);
         expected.checked_add_signed(ahead as i64)
     }
 
-    /// Bytes of the block when it is restored.
+    /// Bytes of the restored block.
     #[must_use]
     pub const fn restored_bytes(&self) -> usize {
         match &self.content {
@@ -214,7 +215,7 @@ fn put_first(out: &mut Vec<u8>, epoch: u32, number: u64, flags: u8) {
     out.extend_from_slice(&[SHIM_VERSION << 6 | flags | tag_of(epoch), a, b, c]);
 }
 
-/// Appends the shim of a block that goes verbatim.
+/// Appends the shim of a verbatim block.
 pub(crate) fn put_literal(out: &mut Vec<u8>, epoch: u32, number: u64) {
     put_first(out, epoch, number, 0);
 }
@@ -232,7 +233,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_number_is_the_closest_to_what_is_expected() {
+    fn the_number_closest_to_the_expected_one_is_chosen() {
         for (number, expected) in [(0, 5), (5, 0), (1 << 24, (1 << 24) - 3), ((7 << 24) - 1, 7 << 24), (77, 77)] {
             let mut out = Vec::new();
             put_literal(&mut out, 0xabcd, number);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_is_read_as_it_was_written_and_means_what_lies_before_the_block() {
+    fn a_pointer_decodes_to_a_source_before_the_block() {
         let base = (3 << 30) + 640;
         for distance in [1, 64, 700, 1 << 28] {
             let position = base - distance;
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_in_the_block_itself_is_told_from_every_one_before_it() {
+    fn a_source_in_the_block_itself_is_distinct_from_every_earlier_one() {
         let base = (5 << 30) - 64;
         let pointer = |position: u64| Pointer { skip: 0, length: 40, source: position as u32 };
         for offset in [0, 1, 63, 64, 1459, 65_534] {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_is_refused() {
+    fn inconsistent_shims_are_refused() {
         let encoded = |count: usize, pointers: &[Pointer], literals: &[u8]| {
             let mut out = Vec::new();
             put_encoded(&mut out, 1, 2, 3, count);

@@ -1,5 +1,5 @@
-//! What is encoded is decoded, byte by byte, whatever happens between and to the two sides; and when it is over, redundancy
-//! is found again.
+//! Decoded blocks equal the originals byte by byte under any faults of the network and of both ends; afterwards
+//! redundancy is found again.
 
 mod world;
 
@@ -13,7 +13,7 @@ const STORM: Weather = Weather { lost: 100, repeated: 50, late: 200 };
 
 fn setting(seed: u64, weather: Weather) -> Setting {
     let (method, matcher, trust) = (Method::SampleByte, Matcher::MaxMatch, Trust::Sent);
-    Setting { seed, weather, cache_bytes: CACHE_BYTES, method, matcher, trust, remembers_plain: false }
+    Setting { seed, weather, cache_bytes: CACHE_BYTES, method, matcher, trust, caches_plain: false }
 }
 
 fn open(setting: Setting) -> World {
@@ -23,7 +23,7 @@ fn open(setting: Setting) -> World {
     world
 }
 
-/// Sends fresh blocks, one a millisecond.
+/// Sends new blocks, one a millisecond.
 fn talk(world: &mut World, blocks: usize) {
     for _ in 0..blocks {
         let block = world.fresh_block();
@@ -32,7 +32,7 @@ fn talk(world: &mut World, blocks: usize) {
     }
 }
 
-/// The share saved of what is sent from now on, in fair weather.
+/// The share saved of the blocks sent from now on, without faults.
 fn saving(world: &mut World) -> f64 {
     world.set_weather(FAIR);
     world.run(1000);
@@ -45,12 +45,12 @@ fn saving(world: &mut World) -> f64 {
 }
 
 #[test]
-fn in_fair_weather_every_block_comes_at_once_and_half_of_it_is_saved() {
+fn without_faults_every_block_is_decoded_at_once_and_half_of_it_is_saved() {
     for method in [Method::Maxp, Method::SampleByte, Method::Modp] {
         for trust in [Trust::Sent, Trust::Held] {
             let mut world = open(Setting { method, trust, ..setting(1, FAIR) });
             let saved = saving(&mut world);
-            // Most is repeated within the time that an answer takes.
+            // Most repetitions come within a round trip.
             let least = if trust == Trust::Sent { 0.25 } else { 0.1 };
             assert!(saved > least, "{method:?} {trust:?}: {saved}");
             world.run(100);
@@ -61,7 +61,7 @@ fn in_fair_weather_every_block_comes_at_once_and_half_of_it_is_saved() {
 }
 
 #[test]
-fn chunks_without_payload_work_too_but_for_repair() {
+fn chunks_without_payload_work_except_for_repair() {
     let mut world = open(Setting { matcher: Matcher::ChunkMatch, ..setting(3, STORM) });
     talk(&mut world, 400);
     world.settle(20);
@@ -72,7 +72,7 @@ fn chunks_without_payload_work_too_but_for_repair() {
 }
 
 #[test]
-fn what_was_lost_and_is_pointed_to_is_asked_for_and_given() {
+fn lost_data_that_is_referenced_is_requested_and_sent() {
     let mut world = open(setting(4, FAIR));
     talk(&mut world, 50);
     world.run(50);
@@ -81,7 +81,7 @@ fn what_was_lost_and_is_pointed_to_is_asked_for_and_given() {
     let (first, _) = world.send(fresh.clone());
     world.run(20);
     world.set_weather(FAIR);
-    // Another flow's bytes, so that they may point to what was sent.
+    // Another flow's bytes, so that they may point to sent data.
     let mut out = Vec::new();
     let encoding = world.encoder.encode_block(&fresh, &mut out);
     assert_eq!(encoding, Encoding::Encoded);
@@ -104,7 +104,7 @@ fn a_retransmission_never_points_to_its_own_lost_copy() {
     let (number, first) = world.send(fresh);
     assert_eq!(first, Encoding::Literal);
     for _ in 0..3 {
-        assert_ne!(world.resend(number), Encoding::Encoded, "nothing says that the decoder has it");
+        assert_ne!(world.resend(number), Encoding::Encoded, "the decoder has not reported it as held");
         world.run(10);
     }
     world.set_weather(FAIR);
@@ -117,7 +117,7 @@ fn a_retransmission_never_points_to_its_own_lost_copy() {
     assert_eq!(world.decoder.counters().blocks_waited, 0);
 }
 
-/// Random blocks, shorter than what may have a shim within the bound on growth.
+/// Random blocks, shorter than those that may have a shim within the bound on growth.
 fn short_and_new(world: &mut World, blocks: usize) -> Vec<Vec<u8>> {
     let random: Vec<Vec<u8>> = (0..blocks)
         .map(|_| {
@@ -133,12 +133,12 @@ fn short_and_new(world: &mut World, blocks: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_went_plain_is_remembered_and_costs_nothing_where_the_order_is_kept() {
-    let mut world = open(Setting { remembers_plain: true, ..setting(9, FAIR) });
+fn plain_blocks_are_cached_without_overhead_on_an_ordered_channel() {
+    let mut world = open(Setting { caches_plain: true, ..setting(9, FAIR) });
     let sent = short_and_new(&mut world, 200);
     world.run(20);
     let counters = world.encoder.counters();
-    assert!(counters.blocks_remembered > 190 && counters.blocks_plain == 0, "{counters:?}");
+    assert!(counters.blocks_plain_cached > 190 && counters.blocks_plain == 0, "{counters:?}");
     assert!((counters.bytes_out - counters.bytes_in) * 4000 <= counters.bytes_in, "four bytes in 16 KB: {counters:?}");
     for block in sent {
         world.send(block);
@@ -149,15 +149,19 @@ fn what_went_plain_is_remembered_and_costs_nothing_where_the_order_is_kept() {
     let encoded = world.encoder.counters().blocks_encoded;
     assert!(encoded > 150, "{encoded} of 200 were found again");
     let decoder = world.decoder.counters();
-    assert_eq!((decoder.blocks_waited, decoder.check_failures), (0, 0), "both filed the same under the same numbers");
+    assert_eq!(
+        (decoder.blocks_waited, decoder.check_failures),
+        (0, 0),
+        "both cached the same data under the same numbers"
+    );
     assert_eq!(world.delivered.len(), 400);
 }
 
 #[test]
-fn a_loss_among_what_went_plain_is_found_out_by_the_next_number() {
-    let mut world = open(Setting { remembers_plain: true, ..setting(10, FAIR) });
+fn a_lost_plain_block_is_detected_by_the_next_number() {
+    let mut world = open(Setting { caches_plain: true, ..setting(10, FAIR) });
     let sent = short_and_new(&mut world, 20);
-    // It brings its number, and all before it is sure from then on.
+    // It carries its number, and all before it is confirmed from then on.
     let (_, encoding) = world.send(sent[0].repeat(20));
     assert_eq!(encoding, Encoding::Encoded);
     world.set_weather(Weather { lost: 1000, ..FAIR });
@@ -168,7 +172,7 @@ fn a_loss_among_what_went_plain_is_found_out_by_the_next_number() {
     for block in lost.iter().chain(&after).chain(&sent) {
         let (number, _) = world.send(block.clone());
         world.run(40);
-        assert!(world.delivered.contains(&number), "what was forgotten is given again");
+        assert!(world.delivered.contains(&number), "discarded data is sent again");
     }
     let encoded = world.encoder.counters().blocks_encoded - before;
     assert!(encoded > 15, "{encoded} of the 20 before the loss, and some after it, were found again");
@@ -178,14 +182,14 @@ fn a_loss_among_what_went_plain_is_found_out_by_the_next_number() {
 }
 
 #[test]
-fn what_repeats_within_a_block_needs_no_cache() {
+fn repetitions_within_a_block_need_no_cache() {
     for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
         let mut world = open(Setting { matcher, ..setting(11, FAIR) });
         let line: Vec<u8> = (0..97).map(|_| world.random.next() as u8).collect();
         let (_, encoding) = world.send(line.repeat(15));
         assert_eq!(encoding, Encoding::Encoded, "{matcher:?}");
         let bytes = world.encoder.counters().bytes_out;
-        // Max-Match: the line and one pointer that runs into itself. Chunks are found one by one, and joined.
+        // Max-Match: the line and one pointer that overlaps itself. Chunks are found one by one, and joined.
         let most = if matcher == Matcher::MaxMatch { 97 + 64 + 18 } else { 97 + 200 };
         assert!(bytes <= most, "{matcher:?}: {bytes} bytes");
         let (_, encoding) = world.send(vec![0; 1400]);
@@ -196,7 +200,7 @@ fn what_repeats_within_a_block_needs_no_cache() {
 }
 
 #[test]
-fn whoever_takes_over_the_encoder_goes_on_with_what_the_decoder_holds() {
+fn an_encoder_that_takes_over_continues_with_data_held_by_the_decoder() {
     let mut world = open(setting(6, Weather { lost: 20, ..FAIR }));
     talk(&mut world, 300);
     world.settle(20);
@@ -216,7 +220,7 @@ fn whoever_takes_over_the_encoder_goes_on_with_what_the_decoder_holds() {
 }
 
 #[test]
-fn a_mirror_that_missed_a_lot_takes_over_no_more_than_it_has() {
+fn an_incomplete_mirror_takes_over_only_its_data() {
     let mut world = open(setting(7, Weather { lost: 200, late: 200, ..FAIR }));
     talk(&mut world, 300);
     world.fail_over_encoder();
@@ -227,7 +231,7 @@ fn a_mirror_that_missed_a_lot_takes_over_no_more_than_it_has() {
 }
 
 #[test]
-fn a_decoder_with_too_little_memory_is_left_alone() {
+fn a_decoder_with_too_little_memory_gets_plain_blocks() {
     let mut world = World::new(setting(8, FAIR));
     world.decoder = redundancy::Decoder::new(redundancy::DecoderConfig { cache_bytes: CACHE_BYTES / 2, id: 9 })
         .expect("the size is right");
@@ -243,7 +247,7 @@ enum Fault {
     RestartEncoder,
     RestartDecoder,
     FailOverEncoder,
-    /// Both within a moment.
+    /// Both at nearly the same time.
     Both,
 }
 
@@ -259,10 +263,10 @@ fn settings() -> impl Strategy<Value = Setting> {
     let matcher = prop::sample::select(vec![Matcher::MaxMatch, Matcher::MaxMatch, Matcher::ChunkMatch]);
     let trust = prop::sample::select(vec![Trust::Sent, Trust::Held]);
     (any::<u32>(), weather, prop::sample::select(Method::ALL.to_vec()), matcher, trust, any::<bool>()).prop_map(
-        |(seed, weather, method, matcher, trust, remembers_plain)| {
-            // Who remembers by the order needs a network that keeps it.
-            let weather = if remembers_plain { Weather { lost: weather.lost, ..FAIR } } else { weather };
-            Setting { method, matcher, trust, remembers_plain, ..setting(u64::from(seed), weather) }
+        |(seed, weather, method, matcher, trust, caches_plain)| {
+            // Implied numbers need a network that keeps the order.
+            let weather = if caches_plain { Weather { lost: weather.lost, ..FAIR } } else { weather };
+            Setting { method, matcher, trust, caches_plain, ..setting(u64::from(seed), weather) }
         },
     )
 }
@@ -270,10 +274,10 @@ fn settings() -> impl Strategy<Value = Setting> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every block that comes out is the one that went in (the world checks each), all of them do in the end, and the two
-    /// sides find redundancy again.
+    /// Decoded blocks equal the originals (the world checks each one), all of them arrive in the end, and both sides
+    /// find redundancy again.
     #[test]
-    fn both_sides_survive_loss_reordering_repetition_restarts_and_failover(setting in settings(), faults in faults()) {
+    fn both_sides_survive_loss_reordering_duplication_restarts_and_failover(setting in settings(), faults in faults()) {
         let mut world = open(setting);
         talk(&mut world, 50);
         for (blocks, fault) in &faults {

@@ -1,4 +1,4 @@
-//! An encoder and a decoder, the network between them, and the faults that befall them; all from one seed.
+//! An encoder and a decoder, the network between them, and their faults; all from one RNG seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redundancy::{
     Ticket, Trust,
 };
 
-/// Numbers that follow from a seed (xorshift64*).
+/// Numbers from an RNG seed (xorshift64*).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// What the network does to what it carries, in thousandths.
+/// The faults of the network, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) lost: u32,
@@ -50,14 +50,14 @@ pub(crate) struct Setting {
     pub(crate) method: Method,
     pub(crate) matcher: Matcher,
     pub(crate) trust: Trust,
-    /// Only in weather that keeps the order.
-    pub(crate) remembers_plain: bool,
+    /// Only with faults that keep the order.
+    pub(crate) caches_plain: bool,
 }
 
 enum Parcel {
     Block(usize, Vec<u8>),
     Plain(usize, Vec<u8>),
-    Remembered(usize, Vec<u8>),
+    PlainCached(usize, Vec<u8>),
     ToDecoder(Vec<u8>),
     ToEncoder(Vec<u8>),
 }
@@ -68,11 +68,11 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) encoder: Encoder,
     pub(crate) decoder: Decoder,
-    /// Hears the blocks too.
+    /// Receives the blocks too.
     pub(crate) mirror: Decoder,
     under_way: BTreeMap<(Instant, u64), Parcel>,
     parcels: u64,
-    /// All blocks ever sent, and where they stand in the one flow.
+    /// All blocks ever sent, with their positions in the single flow.
     pub(crate) blocks: Vec<(FlowPosition, Vec<u8>)>,
     pub(crate) delivered: BTreeSet<usize>,
     pub(crate) abandoned: u64,
@@ -80,14 +80,14 @@ pub(crate) struct World {
 }
 
 const LATENCY: Duration = Duration::from_millis(5);
-/// A cache for both sides.
+/// The cache size of both sides.
 pub(crate) const CACHE_BYTES: usize = 1 << 17;
 
 fn encoder_config(setting: &Setting, epoch: u32) -> EncoderConfig {
     let sampling = Sampling { method: setting.method, ..Sampling::default() };
-    let Setting { cache_bytes, matcher, trust, remembers_plain, .. } = *setting;
+    let Setting { cache_bytes, matcher, trust, caches_plain, .. } = *setting;
     let config = EncoderConfig { cache_bytes, sampling, matcher, trust, epoch, ..EncoderConfig::default() };
-    EncoderConfig { key: [7, 9], remembers_plain, ..config }
+    EncoderConfig { key: [7, 9], caches_plain, ..config }
 }
 
 impl World {
@@ -118,18 +118,18 @@ impl World {
         self.setting.weather = weather;
     }
 
-    /// A block half of which may have been sent before.
+    /// A block, half of which may have been sent before.
     pub(crate) fn fresh_block(&mut self) -> Vec<u8> {
         let length = [60, 300, 900, 1460, 1460, 1460, 5000][self.random.below(7)];
         let mut block = Vec::with_capacity(length);
         while block.len() < length {
             let run = 20 + self.random.below(800);
             if block.len() > 32 && self.random.chance(100) {
-                // What repeats within the block, and may run into itself.
+                // Data that repeats within the block, and may overlap itself.
                 let start = self.random.below(block.len());
                 (0..run).for_each(|at| block.push(block[start + at]));
             } else if !self.blocks.is_empty() && self.random.chance(500) {
-                // Mostly of late, and sometimes of what has left the cache long ago.
+                // Mostly recent data, and sometimes data that has left the cache.
                 let far = if self.random.chance(900) { 30 } else { 400 };
                 let back = 1 + self.random.below(far);
                 let other = &self.blocks[self.blocks.len().saturating_sub(back)].1;
@@ -156,16 +156,16 @@ impl World {
         let (at, block) = self.blocks[number].clone();
         let mut out = Vec::new();
         let encoding = self.encoder.encode_segment(at, &block, &mut out);
-        // What nothing is found in grows by no more than a shim, or not at all.
+        // A block without matches grows at most by a shim.
         assert!(encoding.wire_bytes(&block, &out) <= block.len() + 4);
         if encoding.has_shim() {
             self.hand_to_mirror(number, &out);
             self.carry(|| Parcel::Block(number, out.clone()));
-        } else if encoding == Encoding::Remembered {
+        } else if encoding == Encoding::PlainCached {
             if !self.random.chance(self.setting.weather.lost) {
                 self.mirror.handle_plain(&block);
             }
-            self.carry(|| Parcel::Remembered(number, block.clone()));
+            self.carry(|| Parcel::PlainCached(number, block.clone()));
         } else {
             self.carry(|| Parcel::Plain(number, block.clone()));
         }
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Lets so many milliseconds pass.
+    /// Advances the time by so many milliseconds.
     pub(crate) fn run(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now = self.now + Duration::from_millis(1);
@@ -221,14 +221,14 @@ impl World {
     fn deliver(&mut self, parcel: Parcel) {
         match parcel {
             Parcel::Plain(number, block) => self.arrived(number, &block),
-            Parcel::Remembered(number, block) => {
+            Parcel::PlainCached(number, block) => {
                 self.decoder.handle_plain(&block);
                 self.arrived(number, &block);
             }
             Parcel::Block(number, wire) => {
                 let mut restored = Vec::new();
                 let handled = self.decoder.handle_block(self.now, Ticket(number as u64), &wire, &mut restored);
-                // A block of another life may point to what cannot be in this one.
+                // A block of another stream may contain invalid pointers in this one.
                 if handled == Ok(Handled::Decoded) {
                     self.arrived(number, &restored);
                 }
@@ -259,7 +259,7 @@ impl World {
         self.delivered.insert(number);
     }
 
-    /// Sends again what has not come, as TCP would, until all is there. Returns how many rounds it takes.
+    /// Retransmits missing data, as TCP would, until all has arrived. Returns the number of rounds.
     pub(crate) fn settle(&mut self, rounds_max: usize) -> usize {
         for round in 0..=rounds_max {
             self.run(100);
@@ -273,23 +273,23 @@ impl World {
                 self.run(1);
             }
         }
-        panic!("blocks do not come through in {rounds_max} rounds: {:?}", self.setting);
+        panic!("blocks do not arrive in {rounds_max} rounds: {:?}", self.setting);
     }
 
-    /// The encoder begins anew, with nothing.
+    /// The encoder restarts empty.
     pub(crate) fn restart_encoder(&mut self) {
         let epoch = self.name();
         self.encoder = Encoder::new(encoder_config(&self.setting, epoch)).expect("the size is right");
         self.follow();
     }
 
-    /// The decoder begins anew, with nothing.
+    /// The decoder restarts empty.
     pub(crate) fn restart_decoder(&mut self) {
         let config = DecoderConfig { cache_bytes: self.setting.cache_bytes, id: self.name() };
         self.decoder = Decoder::new(config).expect("the size is right");
     }
 
-    /// The encoder dies, and the node with the mirror goes on.
+    /// The encoder fails, and the node with the mirror continues.
     pub(crate) fn fail_over_encoder(&mut self) {
         let epoch = self.name();
         let mirror = self.mirror.clone();
@@ -297,7 +297,7 @@ impl World {
         self.follow();
     }
 
-    /// Another node listens from now on.
+    /// Another node follows the stream from now on.
     fn follow(&mut self) {
         let config = DecoderConfig { cache_bytes: self.setting.cache_bytes, id: self.name() };
         let (epoch, next) = (self.encoder.epoch(), self.encoder.next_number());

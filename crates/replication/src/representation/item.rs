@@ -68,7 +68,7 @@ mod tests {
         let equal: [fn(&mut Connection); 5] = [
             |connection| connection.expires_at_nanos += 1,
             |connection| connection.packets[0] += 1,
-            |connection| connection.flags |= flags::COPY | flags::RESYNCED,
+            |connection| connection.flags |= flags::REPLICA | flags::RESYNCED,
             |connection| connection.protocol.peers[0].end += 1,
             |connection| connection.protocol.state = 4,
         ];

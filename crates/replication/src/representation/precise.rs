@@ -241,7 +241,7 @@ fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
         bytes[4..8].copy_from_slice(&connection.version.to_be_bytes());
         bytes[8..12].copy_from_slice(&expires_in_ms.to_be_bytes());
         bytes[12] = connection.owner.0;
-        let unseen = if connection.flags & flags::COPY != 0 { WIRE_UNSEEN } else { 0 };
+        let unseen = if connection.flags & flags::REPLICA != 0 { WIRE_UNSEEN } else { 0 };
         bytes[13] = connection.flags & FLAGS_TOLD | unseen;
     });
 }

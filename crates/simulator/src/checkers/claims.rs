@@ -1,5 +1,5 @@
-//! Of two nodes that both hold the addresses, the one keeps them that has served: a node that was away and comes back (it
-//! started anew, or stood still) takes nothing from one that took over meanwhile.
+//! Of two nodes that both hold the addresses, the one that served keeps them. A node that was away (it restarted, or
+//! was paused) takes nothing from one that took over meanwhile.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use super::{Conditions, View};
 use crate::report::{Outcome, Problem};
 use crate::topology::NODES;
 
-/// A pause that nobody need notice.
+/// A pause too short to matter.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A node that was heard for so long is known to live, over the worst link.
-const HEARD_FOR: Duration = Duration::from_millis(500);
+/// The time after which a node counts as known to be alive, over the worst link.
+const REACHABLE_FOR: Duration = Duration::from_millis(500);
 
-/// Who claims the addresses, and since when.
+/// The node that holds the addresses, and since when.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// Since when a node has held the addresses, and whether it knew the connections when it took them.
+    /// Since when a node has held the addresses, and whether it was resynchronised when it took them.
     held: [Option<(Instant, bool)>; NODES],
-    /// When a node started, or went on after having stood still.
+    /// When a node started, or resumed after a pause.
     returned_at: [Instant; NODES],
     paused_at: [Instant; NODES],
-    /// Since when a node has run and been heard, if it is.
-    heard_since: [Option<Instant>; NODES],
+    /// Since when a node has been running and reachable, if it is.
+    reachable_since: [Option<Instant>; NODES],
     /// When a node last reached less than the other.
     reached_less_at: [Option<Instant>; NODES],
 }
@@ -41,12 +41,12 @@ impl Claims {
 
     pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
         for node in 0..NODES {
-            let is_heard = conditions.heard[node] && conditions.works[node] && conditions.prompt;
-            self.heard_since[node] = is_heard.then(|| self.heard_since[node].unwrap_or(now));
+            let is_reachable = conditions.reachable[node] && conditions.works[node] && conditions.prompt;
+            self.reachable_since[node] = is_reachable.then(|| self.reachable_since[node].unwrap_or(now));
         }
     }
 
-    /// Notes which of two nodes reaches less of what both track.
+    /// Records which of two nodes reaches fewer of the tracked objects.
     pub(super) fn reach(&mut self, now: Instant, unreached: [u16; NODES]) {
         for node in 0..NODES {
             if unreached[node] > unreached[1 - node] {
@@ -76,39 +76,40 @@ impl Claims {
     ) {
         if holds {
             self.held[node] = Some((now, was_informed));
-            self.judge_haste(now, node, view, outcome);
+            self.check_premature_take_over(now, node, view, outcome);
             return;
         }
         let former = self.held[node].take();
         let left = view.nodes[node].as_ref().is_some_and(|value| value.status(now).role == cluster::role::State::Left);
         let (Some((since, knew)), Some((theirs_since, they_knew))) = (former, self.held[1 - node]) else { return };
         let returned_at = self.returned_at[1 - node];
-        // It stood still, this node took over knowing all that it did, and it never gave the addresses up;
+        // It was paused, this node took over with complete state, and it never released the addresses;
         let away = self.paused_at[1 - node]..=returned_at;
         let came_back = theirs_since < since && away.contains(&since) && knew;
-        // or it started anew, and took them knowing nothing.
+        // or it restarted, and took them without state.
         let knew_nothing = returned_at > since && theirs_since > returned_at && !they_knew;
         if (came_back || knew_nothing) && !left {
             let text = format!(
-                "node {node} has held the addresses since {since:?} and gives them up to node {}, which came back at {returned_at:?}",
+                "node {node} has held the addresses since {since:?} and yields them to node {}, which came back at {returned_at:?}",
                 1 - node
             );
             outcome.problem(now, Problem::Usurped, text);
         }
     }
 
-    /// Whoever takes the addresses from a node that serves and is heard has not listened.
-    fn judge_haste(&self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
+    /// A node must not take the addresses from a node that serves and is reachable.
+    fn check_premature_take_over(&self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let other = 1 - node;
         let (Some((since, _)), Some(partner)) = (self.held[other], view.nodes[other]) else { return };
-        let is_heard = self.heard_since[other].is_some_and(|heard| heard.max(since) + HEARD_FOR <= now);
+        let is_reachable =
+            self.reachable_since[other].is_some_and(|reachable| reachable.max(since) + REACHABLE_FOR <= now);
         let leaves = partner.role() != cluster::role::State::Active;
-        let reached_less = self.reached_less_at[other].is_some_and(|at| now <= at + HEARD_FOR);
-        if is_heard && !leaves && !reached_less {
+        let reached_less = self.reached_less_at[other].is_some_and(|at| now <= at + REACHABLE_FOR);
+        if is_reachable && !leaves && !reached_less {
             let text = format!(
-                "node {node} takes the addresses from node {other}, which has held them since {since:?} and is heard"
+                "node {node} takes the addresses from node {other}, which has held them since {since:?} and is reachable"
             );
-            outcome.problem(now, Problem::Hasty, text);
+            outcome.problem(now, Problem::PrematureTakeOver, text);
         }
     }
 }

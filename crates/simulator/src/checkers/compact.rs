@@ -1,5 +1,5 @@
-//! What a filter says of a dying node's connections, held against the dying node's own table: a promise is kept by what it
-//! remembers (see [`super::survival`]); how often it errs is counted.
+//! Compares a filter of a dying node's connections with the dying node's table. The survival guarantee covers the
+//! connections in the filter (see [`super::survival`]); errors of the filter are counted.
 
 use flow::{Connection, NodeId, Tuple};
 use replication::compact::{CellState, Representation};
@@ -7,12 +7,12 @@ use replication::compact::{CellState, Representation};
 use super::View;
 use crate::report::Outcome;
 
-/// Tuples of no connection that the filter is asked for, for each of a connection.
-const STRANGERS_PER_CONNECTION: u16 = 8;
-/// Ports that they have.
+/// The number of tuples of no connection that are looked up for each connection.
+const ABSENT_PER_CONNECTION: u16 = 8;
+/// The ports of these tuples.
 const STRANGERS_PORT_FIRST: u16 = 100;
 
-/// The node is about to die: how well does the other know its connections?
+/// Before a node dies: compares the other node's filter with its connections.
 pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
     let (Some(dying), Some(heir)) = (view.nodes[node], view.nodes[1 - node]) else { return };
     let Some(representation) = view.scenario.representation else { return };
@@ -34,14 +34,14 @@ pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
             None => outcome.filtered.unknown += 1,
             Some(recalled) => {
                 let is_right = recalled.state.is_none_or(|(state, flags)| {
-                    let mut told: Connection = *connection;
-                    (told.protocol, told.flags) = (state, flags);
-                    CellState::of(&told) == CellState::of(connection)
+                    let mut replicated: Connection = *connection;
+                    (replicated.protocol, replicated.flags) = (state, flags);
+                    CellState::of(&replicated) == CellState::of(connection)
                 });
                 outcome.filtered.inaccurate_states += u64::from(!is_right);
             }
         }
-        for nth in 0..STRANGERS_PER_CONNECTION {
+        for nth in 0..ABSENT_PER_CONNECTION {
             let stranger = Tuple { source: STRANGER, source_port: STRANGERS_PORT_FIRST + nth, ..connection.original };
             outcome.filtered.strangers_asked += 1;
             outcome.filtered.false_hits += u64::from(heir.recalls(&stranger).is_some());
@@ -49,5 +49,5 @@ pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// A host that no run has.
+/// An address that no host of a run has.
 const STRANGER: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 203, 0, 113, 77];

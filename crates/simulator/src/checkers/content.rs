@@ -1,4 +1,4 @@
-//! Every byte reaches the one that it was sent to, in its place.
+//! Every byte reaches its receiver, in the right position.
 
 use flow::Instant;
 

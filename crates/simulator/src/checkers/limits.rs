@@ -1,4 +1,4 @@
-//! No node holds more than it was allowed.
+//! No node exceeds its limits.
 
 use cluster::node::Node;
 use flow::{DropReason, Instant};
@@ -6,24 +6,24 @@ use flow::{DropReason, Instant};
 use crate::report::{Outcome, Problem};
 use crate::topology::NODES;
 
-/// What each node is allowed.
+/// The limits of each node.
 #[derive(Default)]
 pub(super) struct Limits {
     connections_max: [u32; NODES],
-    /// Connections that each gave up for others so far.
-    given_up: [u64; NODES],
+    /// The number of connections that each node has evicted.
+    evicted: [u64; NODES],
 }
 
 impl Limits {
     pub(super) const fn started(&mut self, node: usize, connections_max: u32) {
         self.connections_max[node] = connections_max;
-        self.given_up[node] = 0;
+        self.evicted[node] = 0;
     }
 
-    /// Whether the node has given a connection up for another, as its table was full, since last asked.
-    pub(super) fn gave_up(&mut self, node: usize, value: &Node) -> bool {
-        let given_up = value.pipeline().counters().early_dropped;
-        std::mem::replace(&mut self.given_up[node], given_up) != given_up
+    /// Whether the node evicted a connection since the last call, because its table was full.
+    pub(super) fn has_evicted(&mut self, node: usize, value: &Node) -> bool {
+        let evicted = value.pipeline().counters().early_dropped;
+        std::mem::replace(&mut self.evicted[node], evicted) != evicted
     }
 
     pub(super) fn after_step(&self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {

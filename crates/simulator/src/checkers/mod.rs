@@ -1,4 +1,4 @@
-//! What must hold, whatever happens: each promise has its checker, and none knows why something happens.
+//! The invariants of a run: each has a checker, which does not depend on the cause of a violation.
 
 mod claims;
 mod compact;
@@ -21,8 +21,8 @@ use crate::topology::NODES;
 
 pub(crate) use view::{Conditions, View};
 
-/// Whether the peer has told the node everything.
-fn has_been_told(node: &Node) -> bool {
+/// Whether the node's resynchronisation from its peer is complete.
+fn is_resynchronised(node: &Node) -> bool {
     let status = node.status(Instant::ZERO);
     status.peers.iter().all(|peer| {
         let has_filter = peer.compact.as_ref().is_none_or(|filter| filter.filters > 0);
@@ -38,8 +38,8 @@ pub(crate) struct Checkers {
     roles: roles::Roles,
     claims: claims::Claims,
     limits: limits::Limits,
-    /// Which nodes their peer has told everything at some time since they started.
-    were_told: [bool; NODES],
+    /// Nodes whose resynchronisation was complete at some time since they started.
+    were_resynchronised: [bool; NODES],
 }
 
 impl Checkers {
@@ -51,7 +51,7 @@ impl Checkers {
             roles: roles::Roles::default(),
             claims: claims::Claims::default(),
             limits: limits::Limits::default(),
-            were_told: [false; NODES],
+            were_resynchronised: [false; NODES],
         }
     }
 
@@ -62,31 +62,31 @@ impl Checkers {
         self.roles.disturbed(now);
         self.claims.returned(now, node);
         self.limits.started(node, connections_max);
-        self.were_told[node] = false;
+        self.were_resynchronised[node] = false;
         self.versions.started(now, node, speaks_anew);
     }
 
-    /// A node has dealt with whatever came.
+    /// A node has processed its input.
     pub(crate) fn after_step(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(value) = view.nodes[node] else { return };
-        self.were_told[node] = self.were_told[node] || has_been_told(value);
-        if self.limits.gave_up(node, value) {
-            self.survival.gave_up(now, node, value, view);
+        self.were_resynchronised[node] = self.were_resynchronised[node] || is_resynchronised(value);
+        if self.limits.has_evicted(node, value) {
+            self.survival.note_eviction(now, node, value, view);
         }
         self.roles.after_step(now, node, value, outcome);
         self.claims.reach(now, self.roles.unreached());
         self.limits.after_step(now, node, value, outcome);
     }
 
-    /// A node is about to take a replication datagram.
+    /// A node is about to process a replication datagram.
     pub(crate) fn before_datagram(&mut self, node: usize, value: &Node) {
         self.order.before_datagram(node, value);
     }
 
-    /// A node has taken a replication datagram.
+    /// A node has processed a replication datagram.
     pub(crate) fn after_datagram(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
         if let Some(value) = value {
-            // A connection that comes back from a filter has no version: it begins anew.
+            // A connection restored from a filter has no version: it starts from the beginning.
             if value.status(now).compact.is_some() {
                 return;
             }
@@ -95,7 +95,7 @@ impl Checkers {
         }
     }
 
-    /// A node is about to stop dead.
+    /// A node is about to fail.
     pub(crate) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         compact::compare(node, view, outcome);
         self.survival.before_kill(now, node, view, outcome);
@@ -103,7 +103,7 @@ impl Checkers {
         self.claims.stopped(node);
     }
 
-    /// A node has taken the addresses, or given them up.
+    /// A node has taken the addresses, or released them.
     pub(crate) fn role_changed(
         &mut self,
         now: Instant,
@@ -112,18 +112,18 @@ impl Checkers {
         view: &View<'_>,
         outcome: &mut Outcome,
     ) {
-        let was_informed = self.were_told[node] || view.nodes[node].as_ref().is_some_and(has_been_told);
+        let was_informed = self.were_resynchronised[node] || view.nodes[node].as_ref().is_some_and(is_resynchronised);
         self.survival.role_changed(now, node, holds, view, outcome);
         self.claims.role_changed(now, node, holds, was_informed, view, outcome);
     }
 
-    /// A node stands still from now on.
+    /// A node is paused.
     pub(crate) fn paused(&mut self, now: Instant, node: usize) {
         self.roles.disturbed(now);
         self.claims.paused(now, node);
     }
 
-    /// A node that stood still goes on.
+    /// A paused node resumes.
     pub(crate) fn went_on(&mut self, now: Instant, node: usize) {
         self.roles.went_on(now);
         self.claims.went_on(now, node);

@@ -1,4 +1,4 @@
-//! No word of a connection is applied after a newer one of the same master.
+//! No update of a connection is applied after a newer one of the same owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ fn name(connection: &Connection) -> Name {
     (tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol)
 }
 
-/// The newest that each node has been seen to know of each connection, and the oldest.
+/// The newest and the oldest version of each connection seen on each node.
 #[derive(Default)]
 pub(crate) struct Order {
     newest: [BTreeMap<Name, (NodeId, u32)>; NODES],
@@ -26,13 +26,13 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The node has lost its memory.
+    /// The node has restarted empty.
     pub(crate) fn forget(&mut self, node: usize) {
         self.newest[node].clear();
         self.first[node].clear();
     }
 
-    /// What the node has forgotten of its own accord it may be told again.
+    /// A connection that the node itself removed may be replicated to it again.
     pub(super) fn before_datagram(&mut self, node: usize, value: &Node) {
         let table = value.pipeline().table();
         let present: BTreeSet<Name> = table.iter().map(|(_, connection)| name(connection)).collect();
@@ -40,7 +40,7 @@ impl Order {
         self.first[node].retain(|name, _| present.contains(name));
     }
 
-    /// Only TCP is looked at: no tuple of it comes twice in a run, so a version never begins anew by right.
+    /// Only TCP is checked: its tuples are unique in a run, so a version never legitimately restarts.
     pub(super) fn after_datagram(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
         for (_, connection) in value.pipeline().table().iter() {
             if connection.original.protocol != ip_protocol::TCP {
@@ -54,7 +54,7 @@ impl Order {
                         "node {node} knew version {version:#x} of node {} and now has {:#x} of node {}: {}",
                         owner.0, connection.version, connection.owner.0, connection.original
                     );
-                    outcome.problem(now, Problem::Backwards, text);
+                    outcome.problem(now, Problem::StaleUpdate, text);
                 }
             }
             self.newest[node].insert(name, (connection.owner, connection.version));
@@ -62,10 +62,10 @@ impl Order {
         }
     }
 
-    /// A copy on the node that is newer than what the node first heard of it: the first is what a node that
-    /// applies late messages would go back to.
-    pub(crate) fn stale_copy(&self, node: usize, value: &Node) -> Option<(NodeId, Connection)> {
-        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::COPY != 0);
+    /// A replica on the node that is newer than the first version it received. A node that applies late messages would
+    /// return to that version.
+    pub(crate) fn stale_replica(&self, node: usize, value: &Node) -> Option<(NodeId, Connection)> {
+        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::REPLICA != 0);
         let mut stale = copies.filter_map(|(_, copy)| {
             let first = self.first[node].get(&name(copy))?;
             (first.is_older_than(copy.version) && first.owner == copy.owner).then_some((copy.owner, *first))

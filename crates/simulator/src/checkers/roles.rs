@@ -1,4 +1,4 @@
-//! Nodes that can hear each other do not both hold the addresses for long, and somebody holds them.
+//! Nodes that reach each other do not both hold the addresses for long, and one node always holds them.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use super::Conditions;
 use crate::report::{Outcome, Problem};
 use crate::topology::NODES;
 
-/// Long enough to hear each other: detection while down, the startup hold, a heartbeat or several lost in a row.
-const AGREEMENT_MAX: Duration = Duration::from_millis(2_000);
-/// A node that stood still has only to be heard, or to hear: several heartbeats lost in a row.
+/// The time to detect each other: detection while down, the startup hold, one or more consecutive lost heartbeats.
+const ELECTION_MAX: Duration = Duration::from_millis(2_000);
+/// After a pause, one heartbeat in either direction suffices: several consecutive lost ones.
 const YIELDING_MAX: Duration = Duration::from_millis(300);
-/// Taking over from a leaving node that is never relieved.
+/// The maximum duration of a take-over from a node that shuts down.
 const HANDOVER_MAX: Duration = Duration::from_secs(5);
 
-/// Who holds the addresses, and since when that has been as it should not be.
+/// The holder of the addresses, and the start of a violation.
 #[derive(Default)]
 pub(super) struct Roles {
     states: [Option<State>; NODES],
     conditions: Option<Conditions>,
-    /// Both have held them since, and may so long.
+    /// Since when both have held them, and the permitted duration.
     both_since: Option<(Instant, Duration)>,
-    /// A node that went on lately must be heard first.
-    went_on_at: Option<Instant>,
-    /// Nobody has held them since.
-    nobody_since: Option<Instant>,
-    /// What each node cannot reach, and whether it could take the addresses over.
+    /// A node that resumed recently must first exchange heartbeats.
+    resumed_at: Option<Instant>,
+    /// Since when no node has held them.
+    none_since: Option<Instant>,
+    /// The ports that each node cannot reach, and whether it could take the addresses over.
     reach: [Reach; NODES],
     /// Since when the holder has reached less than a node that could take over.
     stranded_since: Option<Instant>,
@@ -43,19 +43,19 @@ struct Reach {
 }
 
 impl Roles {
-    /// Something happened from which the nodes have to recover.
+    /// An event after which the nodes need time to recover.
     pub(super) fn disturbed(&mut self, now: Instant) {
-        self.both_since = self.both_since.map(|_| (now, AGREEMENT_MAX));
-        self.nobody_since = self.nobody_since.map(|_| now);
+        self.both_since = self.both_since.map(|_| (now, ELECTION_MAX));
+        self.none_since = self.none_since.map(|_| now);
         self.stranded_since = None;
-        self.went_on_at = None;
+        self.resumed_at = None;
     }
 
     pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
         if self.conditions.replace(conditions) != Some(conditions) {
-            let went_on_at = self.went_on_at;
+            let resumed_at = self.resumed_at;
             self.disturbed(now);
-            self.went_on_at = went_on_at.filter(|at| *at == now);
+            self.resumed_at = resumed_at.filter(|at| *at == now);
         }
     }
 
@@ -66,7 +66,7 @@ impl Roles {
 
     pub(super) fn went_on(&mut self, now: Instant) {
         self.disturbed(now);
-        self.went_on_at = Some(now);
+        self.resumed_at = Some(now);
     }
 
     pub(super) fn after_step(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
@@ -76,14 +76,14 @@ impl Roles {
         let serves = |node: usize| {
             conditions.works[node] && self.states[node].is_some_and(|state: State| state.holds_addresses())
         };
-        let both = serves(0) && serves(1) && conditions.hear;
+        let both = serves(0) && serves(1) && conditions.can_detect;
         let is_handover = self.states.contains(&Some(State::Leaving));
         let limit = if is_handover {
-            AGREEMENT_MAX + HANDOVER_MAX
-        } else if self.went_on_at.is_some_and(|at| now < at + AGREEMENT_MAX) {
+            ELECTION_MAX + HANDOVER_MAX
+        } else if self.resumed_at.is_some_and(|at| now < at + ELECTION_MAX) {
             YIELDING_MAX
         } else {
-            AGREEMENT_MAX
+            ELECTION_MAX
         };
         self.both_since = both.then(|| self.both_since.unwrap_or((now, limit)));
         if let Some((since, limit)) = self.both_since.filter(|(since, limit)| now.saturating_since(*since) > *limit) {
@@ -93,16 +93,16 @@ impl Roles {
         }
         let could = |node: usize| conditions.works[node] && self.states[node].is_some_and(|state| state != State::Left);
         let is_alone = !(conditions.works[0] && conditions.works[1]);
-        let must = (could(0) || could(1)) && conditions.prompt && (conditions.hear || is_alone);
-        let nobody = must && !serves(0) && !serves(1);
-        self.nobody_since = nobody.then(|| self.nobody_since.unwrap_or(now));
-        if let Some(since) = self.nobody_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
+        let must = (could(0) || could(1)) && conditions.prompt && (conditions.can_detect || is_alone);
+        let none = must && !serves(0) && !serves(1);
+        self.none_since = none.then(|| self.none_since.unwrap_or(now));
+        if let Some(since) = self.none_since.filter(|since| now.saturating_since(*since) > ELECTION_MAX) {
             outcome.problem(now, Problem::NoneActive, format!("no node has held the addresses since {since:?}"));
-            self.nobody_since = Some(now);
+            self.none_since = Some(now);
         }
     }
 
-    /// What each node could not reach when it was last looked at.
+    /// The ports that each node could not reach at the last check.
     pub(super) fn unreached(&self) -> [u16; NODES] {
         self.reach.map(|reach| reach.unreached)
     }
@@ -114,13 +114,13 @@ impl Roles {
         let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
         let is_stranded = (0..NODES).any(|node| {
             let (holder, other) = (self.reach[node], self.reach[1 - node]);
-            // A node that stands still could, when it was last looked at.
+            // A paused node could, at the last check.
             let could_take_over = other.could_take_over && conditions.works[1 - node];
             holds(node) && could_take_over && holder.unreached > other.unreached
         });
-        let judged = is_stranded && conditions.hear && conditions.prompt;
+        let judged = is_stranded && conditions.can_detect && conditions.prompt;
         self.stranded_since = judged.then(|| self.stranded_since.unwrap_or(now));
-        if let Some(since) = self.stranded_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
+        if let Some(since) = self.stranded_since.filter(|since| now.saturating_since(*since) > ELECTION_MAX) {
             let text = format!("the holder of the addresses has reached less than its peer since {since:?}");
             outcome.problem(now, Problem::Stranded, text);
             self.stranded_since = Some(now);

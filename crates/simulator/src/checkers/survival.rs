@@ -1,4 +1,4 @@
-//! Connections that were established before a node died, and of which the other knew, go on to their end.
+//! Connections that were established before a node failed, and that the other node had, continue to their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,50 +14,50 @@ use crate::host::Host;
 use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
 use crate::scenario::{Closing, Conversation, Kind, Scenario};
-use crate::stream::Way;
+use crate::stream::StreamDirection;
 use crate::topology::NODES;
 
-/// How long a node is given at most to be told of a connection, over the worst link.
-const TELLING_MAX: Duration = Duration::from_secs(1);
-/// How long a node is given after its start, or after the link was cut, to know everything.
+/// The maximum time to replicate a connection, over the worst link.
+const REPLICATION_MAX: Duration = Duration::from_secs(1);
+/// The maximum time for a full resynchronisation after a start or a cut of the link.
 const JOINING_MAX: Duration = Duration::from_secs(3);
 
-/// What was promised to whom.
+/// The state of the survival guarantees.
 #[derive(Default)]
 pub(crate) struct Survival {
-    /// Established when the node that served them died, or another took over from it.
+    /// Established when the serving node failed, or another one took over from it.
     at_risk: BTreeSet<u32>,
-    /// Of those, the ones that the other node did not know of: nothing was promised.
+    /// Of those, the ones that the other node did not have: nothing is guaranteed.
     excused: BTreeSet<u32>,
-    /// Requests and answers that a leaping clock took for over: they go on, but perhaps from elsewhere.
+    /// Requests and replies that a leaping clock expired: they continue, but possibly with another translation.
     may_move: BTreeSet<u32>,
-    /// When a full table last gave up the connection of a conversation: what goes on is another connection.
-    given_up_at: BTreeMap<u32, Instant>,
+    /// When a full table last evicted the connection of a conversation: its continuation is another connection.
+    evicted_at: BTreeMap<u32, Instant>,
     /// When each node started last.
     started_at: [Instant; NODES],
-    /// Since when the nodes can tell each other everything, if they can.
-    telling_since: Option<Instant>,
+    /// Since when replication works in both directions, if it does.
+    replicating_since: Option<Instant>,
     /// Whether they can.
-    can_tell: bool,
-    /// Nodes that had no room for what they were told.
+    can_replicate: bool,
+    /// Nodes without room for received updates.
     pub(crate) full: [bool; NODES],
-    /// Both nodes held the addresses at some time.
+    /// Whether both nodes held the addresses at some time.
     was_split: bool,
-    /// Both hold the addresses since.
+    /// Since when both have held the addresses.
     split_since: Option<Instant>,
-    /// Who holds the addresses.
+    /// The holders of the addresses.
     holds: [bool; NODES],
-    /// Connections are told at this age, and some that fell silent meanwhile a look later.
-    put_off: Duration,
+    /// The age at which connections are replicated, plus a check interval for those that were idle meanwhile.
+    deferral: Duration,
 }
 
 impl Survival {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let put_off = match scenario.put_off {
+        let deferral = match scenario.deferral {
             Duration::ZERO => Duration::ZERO,
-            put_off => put_off + IDLE_LOOK_AGAIN,
+            deferral => deferral + IDLE_LOOK_AGAIN,
         };
-        Self { put_off, ..Self::default() }
+        Self { deferral, ..Self::default() }
     }
 
     pub(super) fn is_excused(&self, conversation: u32) -> bool {
@@ -70,21 +70,20 @@ impl Survival {
     }
 
     pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
-        if self.can_tell != conditions.tell {
-            self.can_tell = conditions.tell;
-            self.telling_since = conditions.tell.then_some(now);
+        if self.can_replicate != conditions.can_replicate {
+            self.can_replicate = conditions.can_replicate;
+            self.replicating_since = conditions.can_replicate.then_some(now);
         }
     }
 
-    /// A node has no room for what it is told.
+    /// A node has no room for a received update.
     pub(crate) const fn ran_full(&mut self, node: usize) {
         self.full[node] = true;
     }
 
-    /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
-    /// to prove that they go on. Which one, its absence tells; or that its next packet, dealt with in the same step, has begun
-    /// another one.
-    pub(super) fn gave_up(&mut self, now: Instant, node: usize, value: &Node, view: &View<'_>) {
+    /// A node with a full table has evicted a connection that was never answered, or whose end points had not yet
+    /// confirmed it. The victim is absent, or its next packet in the same step has begun another connection.
+    pub(super) fn note_eviction(&mut self, now: Instant, node: usize, value: &Node, view: &View<'_>) {
         for conversation in &view.scenario.conversations {
             let tuple = client_tuple(conversation, view.hosts);
             let goes_on = |tuple| knows(value, &tuple) && !has_begun_now(value, node, &tuple);
@@ -92,17 +91,17 @@ impl Survival {
                 continue;
             }
             self.may_move.insert(conversation.number);
-            self.given_up_at.insert(conversation.number, now);
+            self.evicted_at.insert(conversation.number, now);
             if conversation.kind == Kind::Tcp {
                 self.excused.insert(conversation.number);
             }
         }
     }
 
-    /// A node's clock leapt to `own_now`: what it is master of and what was to be remembered until then at most is over
-    /// for it, and nothing else.
+    /// A node's clock leapt to `own_now`: its owned connections with an earlier expiry have ended for it, and nothing
+    /// else.
     pub(crate) fn leapt(&mut self, now: Instant, node: usize, own_now: Instant, view: &View<'_>) {
-        self.telling_since = self.telling_since.map(|_| now);
+        self.replicating_since = self.replicating_since.map(|_| now);
         let Some(value) = view.nodes[node] else { return };
         for conversation in &view.scenario.conversations {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
@@ -118,33 +117,33 @@ impl Survival {
         }
     }
 
-    /// Whether `node` has been told everything that was established long enough ago.
+    /// Whether `node` has received all connections that were established long enough ago.
     pub(super) fn is_informed(&self, now: Instant, node: usize) -> bool {
-        let since = self.telling_since.map(|since| since.max(self.started_at[node]));
+        let since = self.replicating_since.map(|since| since.max(self.started_at[node]));
         since.is_some_and(|since| since + JOINING_MAX <= now)
     }
 
-    /// Whether `node` has had all the time that it needs to be told what was established by `since`.
+    /// Whether `node` had enough time to receive the connections established by `since`.
     fn had_time(&self, now: Instant, node: usize, since: Instant) -> bool {
-        since + self.put_off + TELLING_MAX <= now && self.is_informed(now, node) && !self.full[node]
+        since + self.deferral + REPLICATION_MAX <= now && self.is_informed(now, node) && !self.full[node]
     }
 
-    /// Notes which conversations are under way through the node, and which of them the other node knows.
+    /// Records the conversations in progress through the node, and those that the other node has.
     pub(super) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(dying) = view.nodes[node] else { return };
         outcome.kills += 1;
         self.holds[node] = false;
         if self.split_since.is_some() {
-            self.excuse_of_two_masters(node, view);
+            self.excuse_split_ownership(node, view);
         }
         self.end_split(now, view);
-        // A node that has left may be the only one that knows the connections, too.
+        // A node that has shut down may be the only one with the connections, too.
         if dying.holds_addresses() || !self.is_informed(now, 1 - node) || view.nodes[1 - node].is_none() {
             self.hand_over(now, node, view, outcome);
         }
     }
 
-    /// A node has taken the addresses, or given them up: whoever served before, this is what it leaves behind.
+    /// A node has taken the addresses, or given them up: handles the former holder's connections.
     pub(super) fn role_changed(
         &mut self,
         now: Instant,
@@ -159,7 +158,7 @@ impl Survival {
         let is_leaving = |value: &Node| matches!(value.role(), State::Leaving | State::Left);
         let is_sound = self.is_informed(now, 0) && self.is_informed(now, 1);
         if holds {
-            // Who leaves in good order waits until the other has everything.
+            // A node that shuts down waits until the other has everything.
             if self.holds[other] && !(is_leaving(partner) && is_sound) {
                 if !is_leaving(partner) {
                     self.was_split = true;
@@ -180,13 +179,16 @@ impl Survival {
         }
     }
 
-    /// While both nodes held the addresses, either may have seen a part of what began then, or begun it with a translation
-    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same. One that
-    /// has ended is no exception: its other translation may be a connection of its own at the server, which is reset.
+    /// Ends a split brain. Meanwhile either node may have seen a part of a new conversation, or begun it with another
+    /// translation: only one is right, and no rule determines which. Connections that both had before remain
+    /// guaranteed.
+    ///
+    /// Ended conversations are no exception: the other translation may be a separate connection at the server, which is
+    /// reset.
     fn end_split(&mut self, now: Instant, view: &View<'_>) {
         let Some(since) = self.split_since.take() else { return };
         for conversation in &view.scenario.conversations {
-            if conversation.begins_at <= now && since <= conversation.begins_at + TELLING_MAX {
+            if conversation.begins_at <= now && since <= conversation.begins_at + REPLICATION_MAX {
                 self.may_move.insert(conversation.number);
                 if conversation.kind == Kind::Tcp {
                     self.excused.insert(conversation.number);
@@ -195,9 +197,9 @@ impl Survival {
         }
     }
 
-    /// The dying node took connections over from the other, which could not hear of it and is their master as well: it goes
-    /// on from what it saw last, and what went by the dying node may be too far ahead for it.
-    fn excuse_of_two_masters(&mut self, node: usize, view: &View<'_>) {
+    /// The dying node took connections over from the other one, which could not receive its updates and owns them as
+    /// well. The other node continues from its last state, which packets through the dying node may have left behind.
+    fn excuse_split_ownership(&mut self, node: usize, view: &View<'_>) {
         let is_master = |node: usize, tuple: &Tuple| {
             let value = view.nodes[node].as_ref()?.pipeline();
             value.connection(value.lookup(tuple)?.0).map(|known| known.owner == NodeId(node as u8))
@@ -211,13 +213,13 @@ impl Survival {
         }
     }
 
-    /// `node` has left in good order. A filter without states has no entry for a connection whose handshake is under way: its
-    /// answer may be on the wire, and the other node cannot know it.
+    /// `node` has shut down. A filter without states has no entry for a connection in its handshake: its reply may be
+    /// on the wire, unknown to the other node.
     fn excuse_handshakes(&mut self, node: usize, view: &View<'_>) {
         let (Some(former), heir) = (view.nodes[node], view.nodes[1 - node].as_ref()) else { return };
         for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
-            let is_handshake = knows(former, &tuple) && !is_told_of(view.scenario, former, &tuple);
+            let is_handshake = knows(former, &tuple) && !is_replicated(view.scenario, former, &tuple);
             let is_new = established_at(conversation, view.hosts).is_none();
             if is_handshake && is_new && !heir.is_some_and(|heir| knows(heir, &tuple)) {
                 self.excused.insert(conversation.number);
@@ -225,12 +227,12 @@ impl Survival {
         }
     }
 
-    /// What `node` served is the other's from now on.
+    /// Passes the guarantees for the connections of `node` to the other node.
     fn hand_over(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(former) = view.nodes[node] else { return };
         let heir = view.nodes[1 - node].as_ref();
         let status = former.status(now);
-        // A reply that was let go unconfirmed, or a backup that is not up to date, is no promise.
+        // A reply that was released unconfirmed, or an outdated backup, gives no guarantee.
         let peer_is_ready = status.peers.iter().all(|peer| peer.could_take_over());
         let replies_were_held = !view.scenario.hold_first_reply.is_zero()
             && status.replies_overdue == 0
@@ -243,39 +245,39 @@ impl Survival {
             if is_finished(conversation, view.hosts) {
                 continue;
             }
-            let given_up_at = self.given_up_at.get(&conversation.number).copied();
+            let evicted_at = self.evicted_at.get(&conversation.number).copied();
             let established_at = established_at(conversation, view.hosts)
-                .map(|at| given_up_at.map_or(at, |given_up_at| at.max(given_up_at)));
+                .map(|at| evicted_at.map_or(at, |evicted_at| at.max(evicted_at)));
             let is_established = established_at.is_some();
             if is_established {
                 self.at_risk.insert(conversation.number);
             }
             let is_known = heir.is_some_and(|heir| knows(heir, &tuple));
             if is_known && self.was_split && heir.is_some_and(|heir| differ(former, heir, &tuple)) {
-                // Both began it, each with a translation of its own: one of them is right.
+                // Both nodes began it with different translations: one of them is right.
                 self.excused.insert(conversation.number);
             }
-            let is_untold = !is_known && (is_established || knows(former, &tuple));
+            let is_missing = !is_known && (is_established || knows(former, &tuple));
             let is_held = replies_were_held && conversation.kind == Kind::Tcp && heir.is_some();
-            if !is_untold || (is_held && !is_established) {
+            if !is_missing || (is_held && !is_established) {
                 continue;
             }
-            // Established, or about to be: its first answer may be on the wire.
+            // Established, or about to be: its first reply may be on the wire.
             let is_new = self.excused.insert(conversation.number);
             let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
-            let is_told_of = is_told_of(view.scenario, former, &tuple);
-            if (is_held || had_time) && knows(former, &tuple) && is_told_of && is_new {
+            let is_replicated = is_replicated(view.scenario, former, &tuple);
+            if (is_held || had_time) && knows(former, &tuple) && is_replicated && is_new {
                 let why = if had_time { "it had time" } else { "first replies are held" };
                 let text = format!(
-                    "conversation {} was established at {established_at:?} and the backup does not know it, though {why}: {tuple}",
+                    "conversation {} was established at {established_at:?} and the backup lacks it, although {why}: {tuple}",
                     conversation.number
                 );
-                outcome.problem(now, Problem::Untold, text);
+                outcome.problem(now, Problem::Unreplicated, text);
             }
         }
     }
 
-    /// Whether every conversation has come to its end.
+    /// Whether every conversation has finished.
     pub(crate) fn is_done(&self, conversations: &[Conversation], hosts: &[Host]) -> bool {
         conversations
             .iter()
@@ -292,7 +294,7 @@ impl Survival {
             if self.is_excused(number) {
                 continue;
             }
-            // Nothing is promised to whom a full table refuses.
+            // Nothing is guaranteed to connections that a full table refuses.
             let is_refused =
                 established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
             if !finished && !is_refused {
@@ -312,7 +314,7 @@ fn refuses(node: &Option<Node>) -> bool {
     counters.is_some_and(|counters| counters.early_dropped > 0 || counters.drops[DropReason::TableFull as usize] > 0)
 }
 
-/// Two nodes know the connection, and translate it differently.
+/// Both nodes have the connection with different translations.
 fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
     let reply = |node: &Node| {
         node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot).map(|known| known.reply))
@@ -321,9 +323,9 @@ fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
     replies.0.is_some() && replies.1.is_some() && replies.0 != replies.1
 }
 
-/// The way in which nodes tell of connections tells of this one as `node` has it: filters without states hold those that both
-/// ends have agreed to and have not taken leave from.
-fn is_told_of(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
+/// Whether the replication of `node` includes this connection: filters without states contain connections whose
+/// handshake is complete and that neither end has closed.
+fn is_replicated(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
     let has_states = scenario.representation.is_none_or(Representation::has_states);
     let known = || node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot));
     has_states || known().is_none_or(|known| CellState::of(known).is_established(known.original.protocol))
@@ -333,7 +335,7 @@ fn knows(node: &Node, tuple: &Tuple) -> bool {
     node.pipeline().lookup(tuple).is_some() || node.recalls(tuple).is_some()
 }
 
-/// Whether the node itself began the connection, with the only packet of it so far.
+/// Whether the node itself began the connection, with its only packet so far.
 fn has_begun_now(value: &Node, node: usize, tuple: &Tuple) -> bool {
     let slot = value.pipeline().lookup(tuple).map(|(slot, _)| slot);
     let known = slot.and_then(|slot| value.pipeline().connection(slot));
@@ -341,13 +343,14 @@ fn has_begun_now(value: &Node, node: usize, tuple: &Tuple) -> bool {
 }
 
 fn client_end<'a>(conversation: &Conversation, hosts: &'a [Host]) -> Option<&'a Endpoint> {
-    end(conversation, hosts, Way::Up)
+    end(conversation, hosts, StreamDirection::Up)
 }
 
-fn end<'a>(conversation: &Conversation, hosts: &'a [Host], way: Way) -> Option<&'a Endpoint> {
+fn end<'a>(conversation: &Conversation, hosts: &'a [Host], way: StreamDirection) -> Option<&'a Endpoint> {
     let ends = hosts.iter().flat_map(|host| &host.endpoints);
-    let mut named = ends
-        .filter(|end| end.way() == way && end.conversation.as_ref().is_some_and(|of| of.number == conversation.number));
+    let mut named = ends.filter(|end| {
+        end.direction() == way && end.conversation.as_ref().is_some_and(|of| of.number == conversation.number)
+    });
     named.next()
 }
 
@@ -359,20 +362,20 @@ fn client_tuple(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
     hosts[conversation.client].exchange(conversation.number).map(|exchange| exchange.tuple)
 }
 
-/// When the client had its first answer.
+/// When the client received its first reply.
 fn established_at(conversation: &Conversation, hosts: &[Host]) -> Option<Instant> {
     if conversation.kind == Kind::Tcp {
         let end = client_end(conversation, hosts).filter(|end| end.state == tcp::State::Established);
         return end.map(|end| end.opened_at);
     }
-    hosts[conversation.client].exchange(conversation.number)?.first_answer_at
+    hosts[conversation.client].exchange(conversation.number)?.first_reply_at
 }
 
-/// TCP: both ends have all their bytes and know that the other has; but whose end is reset by one that is done, and that
-/// word is lost, cannot know it. Requests: all were sent, and the last ones answered.
+/// TCP: both ends have all their bytes, and know that the other has. An end whose peer finished with a lost reset
+/// cannot know it. Requests: all were sent, and the last ones were answered.
 fn is_finished(conversation: &Conversation, hosts: &[Host]) -> bool {
     if conversation.kind == Kind::Tcp {
-        return [Way::Up, Way::Down]
+        return [StreamDirection::Up, StreamDirection::Down]
             .into_iter()
             .all(|way| end(conversation, hosts, way).is_some_and(|end| is_end_finished(conversation, end)));
     }
@@ -380,11 +383,11 @@ fn is_finished(conversation: &Conversation, hosts: &[Host]) -> bool {
 }
 
 fn is_end_finished(conversation: &Conversation, end: &Endpoint) -> bool {
-    let may_have_missed_reset = conversation.closing == Closing::Reset && end.way() == Way::Down;
+    let may_have_missed_reset = conversation.closing == Closing::Reset && end.direction() == StreamDirection::Down;
     end.is_finished() || (may_have_missed_reset && end.received_bytes() >= conversation.bytes[0])
 }
 
-/// A server saw the conversation come from elsewhere than before: its translation was not kept.
+/// A server saw the conversation from two addresses: its translation was not kept.
 fn moved(conversation: &Conversation, hosts: &[Host]) -> Option<String> {
     let addresses = hosts.iter().find_map(|host| host.seen_peers.get(&conversation.number))?;
     let [(first, _), (second, at), ..] = &addresses.addresses[..] else { return None };
@@ -394,15 +397,15 @@ fn moved(conversation: &Conversation, hosts: &[Host]) -> Option<String> {
 fn progress(conversation: &Conversation, hosts: &[Host]) -> String {
     if conversation.kind != Kind::Tcp {
         let answered = hosts[conversation.client].exchange(conversation.number);
-        return format!("{:?}, last answer at {:?}", conversation.kind, answered.and_then(|one| one.answered_at));
+        return format!("{:?}, last reply at {:?}", conversation.kind, answered.and_then(|one| one.last_reply_at));
     }
     let [up, down] = conversation.bytes;
     let of = |way, bytes| {
         end(conversation, hosts, way).map_or_else(
             || String::from("no end point"),
-            |end| format!("{:?}, {} of {bytes} bytes came", end.state, end.received_bytes()),
+            |end| format!("{:?}, {} of {bytes} bytes received", end.state, end.received_bytes()),
         )
     };
     let client = client_end(conversation, hosts).map(|end| end.tuple.to_string()).unwrap_or_default();
-    format!("{client}: client {}; server {}", of(Way::Up, down), of(Way::Down, up))
+    format!("{client}: client {}; server {}", of(StreamDirection::Up, down), of(StreamDirection::Down, up))
 }

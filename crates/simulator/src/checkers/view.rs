@@ -1,4 +1,4 @@
-//! What checkers are shown.
+//! The state that checkers inspect.
 
 use cluster::node::Node;
 
@@ -6,26 +6,26 @@ use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::topology::NODES;
 
-/// What checkers may look at.
+/// The state that checkers may inspect.
 pub(crate) struct View<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) hosts: &'a [Host],
     pub(crate) nodes: [&'a Option<Node>; 2],
 }
 
-/// What the nodes have to work with: what is promised depends on it, and on nothing else.
+/// The conditions that the nodes work under: the guarantees depend on these alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Conditions {
-    /// What either node tells of connections reaches the other, and is understood.
-    pub(crate) tell: bool,
-    /// What either node says of its role, and its signs of life, reach the other.
-    pub(crate) hear: bool,
-    /// Nodes and their link do things at once.
+    /// Updates of connections reach the other node in both directions, and are understood.
+    pub(crate) can_replicate: bool,
+    /// Roles and failure detection work in both directions.
+    pub(crate) can_detect: bool,
+    /// Nodes and their link work without delay.
     pub(crate) prompt: bool,
-    /// They speak one version of the protocol.
-    pub(crate) understand: bool,
-    /// What the node says of its role, and its signs of life, are not lost on their way.
-    pub(crate) heard: [bool; NODES],
+    /// Both use the same version of the protocol.
+    pub(crate) same_version: bool,
+    /// Whether the node's roles and failure detection reach its peer.
+    pub(crate) reachable: [bool; NODES],
     /// The node runs.
     pub(crate) works: [bool; NODES],
 }

@@ -1,4 +1,4 @@
-//! No connection outlives its end: what both its ends have closed is not held for open.
+//! No connection outlives its end: a connection that both ends have closed is not held as open.
 
 use cluster::node::Node;
 use flow::conntrack::TcpState;
@@ -7,7 +7,7 @@ use flow::wire::ip_protocol;
 use crate::host::Host;
 use crate::host::tcp::State;
 
-/// A TCP connection that a node holds for open although both its ends are closed.
+/// A TCP connection that a node holds as open although both its ends are closed.
 pub(crate) fn found(node: &Node, hosts: &[Host]) -> Option<String> {
     node.pipeline().table().iter().find_map(|(_, connection)| {
         if connection.original.protocol != ip_protocol::TCP || connection.protocol.state != TcpState::Established as u8

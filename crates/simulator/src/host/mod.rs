@@ -1,4 +1,4 @@
-//! A simulated host: clients inside, servers outside (or the other way round), speaking real frames.
+//! A simulated host: clients inside, servers outside (or the other way round), exchanging real frames.
 
 mod neighbours;
 mod sender;
@@ -20,7 +20,7 @@ use tcp::{Endpoint, WindowConfig};
 
 const ECHO_MARK: &[u8; 4] = b"MSTY";
 
-/// A request-and-answer conversation (UDP or echo) as its client sees it: it goes on until enough were answered.
+/// A conversation of requests and replies (UDP or echo) at its client: it continues until enough were answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
@@ -28,23 +28,23 @@ pub(crate) struct Exchange {
     next_at: Instant,
     sent: u32,
     answers: u32,
-    /// When the first answer came.
-    pub(crate) first_answer_at: Option<Instant>,
-    /// When the last answer came.
-    pub(crate) answered_at: Option<Instant>,
+    /// When the first reply arrived.
+    pub(crate) first_reply_at: Option<Instant>,
+    /// When the last reply arrived.
+    pub(crate) last_reply_at: Option<Instant>,
 }
 
 impl Exchange {
-    /// As many requests were answered as were to be.
+    /// Whether enough requests were answered.
     pub(crate) fn is_over(&self) -> bool {
         self.answers >= self.conversation.requests
     }
 }
 
-/// What the server of a request-and-answer conversation saw.
+/// The server's view of a conversation of requests and replies.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SeenPeer {
-    /// Each address from which requests came, with the time of the first.
+    /// The source addresses of requests, with the time of the first.
     pub(crate) addresses: Vec<(SocketAddr, Instant)>,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Host {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) exchanges: Vec<Exchange>,
     pub(crate) seen_peers: BTreeMap<u32, SeenPeer>,
-    /// Answers and requests whose content is not what was sent.
+    /// Requests and replies whose content differs from the one sent.
     pub(crate) wrong_content: Vec<u32>,
-    /// Frames that were damaged on their way.
+    /// Frames that were damaged in transit.
     pub(crate) damaged: u64,
 }
 
@@ -81,7 +81,7 @@ impl Host {
         if is_ipv6 { IpAddr::V6(self.config.v6) } else { IpAddr::V4(self.config.v4) }
     }
 
-    /// A request-and-answer conversation of which this host is the client.
+    /// A conversation of requests and replies of which this host is the client.
     pub(crate) fn exchange(&self, number: u32) -> Option<&Exchange> {
         self.exchanges.iter().find(|exchange| exchange.conversation.number == number)
     }
@@ -105,8 +105,8 @@ impl Host {
                 next_at: now,
                 sent: 0,
                 answers: 0,
-                first_answer_at: None,
-                answered_at: None,
+                first_reply_at: None,
+                last_reply_at: None,
             };
             self.exchanges.push(exchange);
         }
@@ -119,7 +119,7 @@ impl Host {
         if self.random.chance(250) { u32::MAX - any % 20_000 } else { any }
     }
 
-    /// Takes a frame from the link; appends the frames that it causes.
+    /// Processes a frame from the link; appends the resulting frames.
     pub(crate) fn handle_frame(&mut self, now: Instant, bytes: &mut [u8], out: &mut Vec<Vec<u8>>) {
         let length_bytes = bytes.len();
         let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) else { return };
@@ -160,8 +160,8 @@ impl Host {
                 let frame = build::udp(&tuple.inverse(), payload);
                 self.send(now, frame, tuple.source_ip(), out);
             }
-            Transport::Udp => self.handle_answer(now, &tuple, payload),
-            Transport::IcmpQuery(query) if query.is_reply => self.handle_answer(now, &tuple, payload),
+            Transport::Udp => self.handle_reply(now, &tuple, payload),
+            Transport::IcmpQuery(query) if query.is_reply => self.handle_reply(now, &tuple, payload),
             Transport::IcmpQuery(_) => self.answer_echo(now, headers, frame, payload, out),
             Transport::IcmpError(_) | Transport::IcmpOther(..) | Transport::Sctp(_) | Transport::Other => {}
         }
@@ -193,7 +193,7 @@ impl Host {
         self.send(now, answer, tuple.source_ip(), out);
     }
 
-    /// Remembers from which address a conversation's requests come.
+    /// Records the source address of a conversation's requests.
     fn note_request(&mut self, now: Instant, from: SocketAddr, payload: &[u8]) {
         let Some((number, _)) = read_echo(payload) else {
             self.wrong_content.push(u32::MAX);
@@ -205,7 +205,7 @@ impl Host {
         }
     }
 
-    fn handle_answer(&mut self, now: Instant, tuple: &Tuple, payload: &[u8]) {
+    fn handle_reply(&mut self, now: Instant, tuple: &Tuple, payload: &[u8]) {
         let Some(exchange) = self.exchanges.iter_mut().find(|exchange| exchange.tuple == tuple.inverse()) else {
             return;
         };
@@ -213,8 +213,8 @@ impl Host {
         match read_echo(payload) {
             Some((named, index)) if named == number && index < exchange.sent => {
                 exchange.answers += 1;
-                exchange.first_answer_at = exchange.first_answer_at.or(Some(now));
-                exchange.answered_at = Some(now);
+                exchange.first_reply_at = exchange.first_reply_at.or(Some(now));
+                exchange.last_reply_at = Some(now);
             }
             _ => self.wrong_content.push(number),
         }
@@ -246,7 +246,7 @@ impl Host {
         self.transmit(now, index, out);
     }
 
-    /// RFC 9293 section 3.10.7.1: what belongs to no connection is answered with RST.
+    /// RFC 9293 section 3.10.7.1: a segment of no connection is answered with RST.
     fn refuse(&mut self, now: Instant, ours: &Tuple, segment: &TcpSegment, out: &mut Vec<Vec<u8>>) {
         if segment.has(tcp_flags::RST) {
             return;
@@ -261,7 +261,7 @@ impl Host {
         self.send(now, frame, ours.destination_ip(), out);
     }
 
-    /// Server ends that have learnt which conversation theirs is are told what to send.
+    /// Assigns data to server ends that have identified their conversation.
     pub(crate) fn recognise(&mut self, now: Instant, conversations: &[Conversation], out: &mut Vec<Vec<u8>>) {
         for index in 0..self.endpoints.len() {
             let Some(number) = self.endpoints[index].named_conversation() else { continue };
@@ -272,7 +272,7 @@ impl Host {
         }
     }
 
-    /// Does what is due by `now`.
+    /// Does the work due by `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) {
         let sources = [self.address(false), self.address(true)];
         self.neighbours.handle_timeout(now, sources, out);
@@ -302,7 +302,7 @@ impl Host {
         self.send(now, frame, tuple.destination_ip(), out);
     }
 
-    /// When the host has something to do next.
+    /// The time of the host's next timeout.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.poll_timeout(now));
         let exchanges = self.exchanges.iter().filter(|exchange| !exchange.is_over());

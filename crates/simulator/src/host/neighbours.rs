@@ -1,4 +1,4 @@
-//! What a host knows of the link addresses around it: ARP and neighbour discovery as ordinary stacks have them.
+//! A host's neighbour table: ARP and neighbour discovery as in ordinary stacks.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use flow::Instant;
 use flow::wire::{MacAddress, build};
 
-/// Asking again for an address that is not known.
+/// The retransmission interval of solicitations.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-/// A known address that was not heard from for so long is asked for again, and used meanwhile.
+/// The age at which a known address is confirmed again; it is used meanwhile.
 const REACHABLE: Duration = Duration::from_secs(2);
-/// Frames that wait for one address; the oldest give way.
+/// The maximum number of frames that wait for one address; the oldest are dropped.
 const WAITING_MAX: usize = 32;
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Neighbours {
         Self { mac, entries: BTreeMap::new() }
     }
 
-    /// Sends a frame to a neighbour, its link addresses still to be filled in; or keeps it until the neighbour answers.
+    /// Sends a frame to a neighbour after filling in its link addresses, or queues it until the neighbour answers.
     pub(super) fn send(&mut self, now: Instant, from: IpAddr, to: IpAddr, mut frame: Vec<u8>, out: &mut Vec<Vec<u8>>) {
         let own = self.mac;
         let entry = self.entries.entry(to).or_default();
@@ -54,7 +54,7 @@ impl Neighbours {
         }
     }
 
-    /// Somebody said what link address an address has: the last word counts, asked for or not.
+    /// Learns a link address: the last announcement counts, solicited or not.
     pub(super) fn learn(&mut self, now: Instant, address: IpAddr, mac: MacAddress, out: &mut Vec<Vec<u8>>) {
         let entry = self.entries.entry(address).or_default();
         entry.mac = Some(mac);
@@ -65,7 +65,7 @@ impl Neighbours {
         }
     }
 
-    /// Questions that were not answered are asked again.
+    /// Repeats unanswered solicitations.
     pub(super) fn handle_timeout(&mut self, now: Instant, sources: [IpAddr; 2], out: &mut Vec<Vec<u8>>) {
         for (address, entry) in &mut self.entries {
             let is_due = !entry.waiting.is_empty() && entry.asked_at.is_none_or(|at| at + RETRY_INTERVAL <= now);
@@ -87,6 +87,6 @@ fn question(mac: MacAddress, from: IpAddr, to: IpAddr) -> Vec<u8> {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => build::arp_request(mac, from, to),
         (IpAddr::V6(from), IpAddr::V6(to)) => build::neighbour_solicitation(mac, from, to),
-        _ => unreachable!("a host speaks to a neighbour from an address of the neighbour's family"),
+        _ => unreachable!("a host sends to a neighbour from an address of the neighbour's family"),
     }
 }

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use flow::Instant;
 
-/// Before the round trip is known (RFC 6298 section 2.1).
+/// The timeout before the round trip is known (RFC 6298 section 2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Linux's `TCP_RTO_MIN`.
 const RTO_MIN: Duration = Duration::from_millis(200);
-/// Far below RFC 6298's minute: a run is short, and a stall longer than this would look like a loss.
+/// Far below RFC 6298's minute: a run is short, and a longer stall would look like a loss.
 const RTO_MAX: Duration = Duration::from_secs(4);
 /// Segments that may be sent before the first acknowledgement (RFC 6928).
 const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 
-/// What has been sent and acknowledged.
+/// Sent and acknowledged data.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) unacknowledged: u64,
     pub(super) next: u64,
-    /// Behind the highest offset ever sent.
+    /// The offset behind all data ever sent.
     pub(super) highest: u64,
     /// The other side's window, in bytes from `unacknowledged` on.
     pub(super) window_bytes: u64,
@@ -27,12 +27,12 @@ pub(super) struct Sender {
     congestion_window: u64,
     slow_start_threshold: u64,
     duplicates: u32,
-    /// Fast recovery goes on until this offset is acknowledged.
+    /// The offset whose acknowledgement ends fast recovery.
     recover: Option<u64>,
     pub(super) resend_first: bool,
     smoothed: Option<(Duration, Duration)>,
     timeout: Duration,
-    /// An offset whose acknowledgement tells the round trip, and when it was sent.
+    /// An offset whose acknowledgement measures the round trip, and its sending time.
     timed: Option<(u64, Instant)>,
     pub(super) timer: Option<Instant>,
 }
@@ -57,17 +57,17 @@ impl Sender {
         }
     }
 
-    /// Offset up to which the windows let data be sent.
+    /// The offset up to which the windows permit data.
     pub(super) fn limit(&self) -> u64 {
         self.unacknowledged + self.window_bytes.min(self.congestion_window)
     }
 
-    /// Something that ends before offset `end` is on its way.
+    /// Data that ends before offset `end` was sent.
     pub(super) fn note_sent(&mut self, now: Instant, end: u64) {
         if end > self.highest {
             self.timed = self.timed.or(Some((end, now)));
         } else {
-            // What is sent again cannot tell the round trip (Karn).
+            // Retransmissions cannot measure the round trip (Karn).
             self.timed = None;
         }
         self.highest = self.highest.max(end);
@@ -128,7 +128,7 @@ impl Sender {
         ((self.highest - self.unacknowledged) / 2).max(2 * self.segment_bytes)
     }
 
-    /// Nothing was acknowledged for too long: everything is sent again from the first on, slowly.
+    /// Retransmission timeout: everything is sent again from the first unacknowledged byte on, in slow start.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.slow_start_threshold = self.half_flight();
         self.congestion_window = self.segment_bytes;

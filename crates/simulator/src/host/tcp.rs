@@ -1,4 +1,4 @@
-//! One end of a TCP connection: a compact but honest model. It retransmits and backs off, obeys the other side's
+//! One end of a TCP connection: a compact but complete model. It retransmits with back-off, respects the other side's
 //! window (scaled if both offered it), acknowledges cumulatively, reassembles, half-closes, and checks every byte.
 //!
 //! ```text
@@ -14,21 +14,21 @@ use flow::{Instant, Tuple};
 
 use super::sender::Sender;
 use crate::scenario::{Closing, Conversation};
-use crate::stream::{self, HEADER_BYTES, Way};
+use crate::stream::{self, HEADER_BYTES, StreamDirection};
 
-/// Out-of-order segments kept at most; further ones are dropped and come again.
+/// The maximum number of out-of-order segments; further ones are dropped and retransmitted.
 const REASSEMBLY_SEGMENTS_MAX: usize = 256;
-/// Segments sent at once at most, so that no end point starves the others.
+/// The maximum number of segments sent at once, so that no end point starves the others.
 const BURST_SEGMENTS_MAX: usize = 16;
 
-/// Segments without data that are out of place are answered this often at most, as Linux has it (`tcp_invalid_ratelimit`):
-/// two ends that disagree would else answer each other without end.
+/// The minimum interval of answers to out-of-window segments without data, as in Linux (`tcp_invalid_ratelimit`): two
+/// disagreeing ends would otherwise answer each other endlessly.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A server gives up a connection whose SYN/ACKs are not answered for so long (Linux: `tcp_synack_retries` of 5).
+/// A server abandons a connection whose SYN/ACKs stay unanswered for this time (Linux: `tcp_synack_retries` of 5).
 const HANDSHAKE_MAX: Duration = Duration::from_secs(63);
 
-/// Where an end point stands.
+/// The state of an end point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     SynSent,
@@ -38,12 +38,12 @@ pub(crate) enum State {
     Reset,
 }
 
-/// Something that an end point must not see.
+/// An error that an end point detects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Violation {
-    /// A byte of the stream is not the one that was sent.
+    /// A byte of the stream differs from the one that was sent.
     WrongByte { conversation: u32, offset: u64 },
-    /// A connection's first bytes name no conversation.
+    /// A connection's first bytes identify no conversation.
     NoHeader,
     /// The other end reset the connection while it was in use.
     Reset { conversation: u32, got_bytes: u64 },
@@ -57,7 +57,7 @@ pub(crate) struct Endpoint {
     pub(crate) state: State,
     pub(crate) conversation: Option<Conversation>,
     pub(crate) violations: Vec<Violation>,
-    way: Way,
+    way: StreamDirection,
     sender: Sender,
     initial_sequence: u32,
     initial_sequence_theirs: u32,
@@ -66,22 +66,22 @@ pub(crate) struct Endpoint {
     /// Shift of the windows that come in; both are 0 unless both sides offered scaling.
     shift_theirs: u8,
     shift_ours: u8,
-    /// When it was established (server: when it knew what to send; until then, when the first SYN came).
+    /// When it was established (server: when its data was assigned; until then, when the first SYN arrived).
     pub(crate) opened_at: Instant,
     received: u64,
-    /// What the last segment that was sent acknowledged.
+    /// The acknowledgement of the last segment sent.
     last_acknowledged: u64,
     pending: BTreeMap<u64, Vec<u8>>,
     fin_at: Option<u64>,
     header: Vec<u8>,
-    /// When a segment without data that is out of place was last answered.
+    /// When an out-of-window segment without data was last answered.
     challenged_at: Option<Instant>,
-    /// A server whose SYN/ACKs were never answered: it knows nothing of the connection any more.
+    /// A server whose SYN/ACKs were never answered: it has discarded the connection.
     pub(crate) has_given_up: bool,
     ack_due: bool,
     syn_due: bool,
     reset_due: bool,
-    /// A segment of no connection of this end's is to be answered with a reset of this number.
+    /// A segment without a connection is to be answered with a reset of this number.
     refusal_due: Option<u32>,
 }
 
@@ -103,14 +103,14 @@ impl Endpoint {
     pub(crate) fn connect(now: Instant, tuple: Tuple, conversation: Conversation, initial_sequence: u32) -> Self {
         let window = WindowConfig { bytes: conversation.window_bytes, shift: conversation.window_shift };
         let segment_bytes = conversation.segment_bytes;
-        let own = Self::new(now, tuple, Way::Up, State::SynSent, window, segment_bytes, initial_sequence);
+        let own = Self::new(now, tuple, StreamDirection::Up, State::SynSent, window, segment_bytes, initial_sequence);
         Self { conversation: Some(conversation), ..own }
     }
 
     /// A server that has got a SYN.
     pub(crate) fn accept(now: Instant, tuple: Tuple, syn: &TcpSegment, window: WindowConfig, initial: u32) -> Self {
         let segment_bytes = syn.maximum_segment_bytes.unwrap_or(536);
-        let mut own = Self::new(now, tuple, Way::Down, State::SynReceived, window, segment_bytes, initial);
+        let mut own = Self::new(now, tuple, StreamDirection::Down, State::SynReceived, window, segment_bytes, initial);
         own.learn_syn(syn);
         own
     }
@@ -118,7 +118,7 @@ impl Endpoint {
     fn new(
         now: Instant,
         tuple: Tuple,
-        way: Way,
+        way: StreamDirection,
         state: State,
         window: WindowConfig,
         segment_bytes: u16,
@@ -161,24 +161,24 @@ impl Endpoint {
         self.sender.window_bytes = u64::from(syn.window);
     }
 
-    /// All data of the other side has come and all of this side's is acknowledged.
+    /// Whether all data of the other side has arrived and all of this side's is acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         let Some(conversation) = &self.conversation else { return false };
         let (ours, theirs) = conversation.lengths(self.way);
         self.received > theirs && self.sender.unacknowledged > ours
     }
 
-    /// Which way this end sends.
-    pub(crate) const fn way(&self) -> Way {
+    /// The direction in which this end sends.
+    pub(crate) const fn direction(&self) -> StreamDirection {
         self.way
     }
 
-    /// Bytes of data that have come in order.
+    /// Bytes of data that arrived in order.
     pub(crate) const fn received_bytes(&self) -> u64 {
         self.received.saturating_sub(1)
     }
 
-    /// Takes a segment that came for this end.
+    /// Processes a segment for this end.
     pub(crate) fn handle_segment(&mut self, now: Instant, segment: &TcpSegment, payload: &[u8]) {
         match self.state {
             State::SynSent => return self.handle_in_syn_sent(now, segment),
@@ -189,7 +189,7 @@ impl Endpoint {
             return self.handle_reset(now, segment);
         }
         if segment.has(tcp_flags::SYN) {
-            // The other side has not got the answer to its SYN.
+            // The other side lacks the answer to its SYN.
             self.syn_due = self.state == State::SynReceived;
             self.ack_due = !self.syn_due;
             return;
@@ -216,13 +216,13 @@ impl Endpoint {
         self.move_on();
     }
 
-    /// RFC 9293 section 3.10.7.4, first check: of a segment outside the window nothing counts, neither data nor what it
-    /// acknowledges. Segments that were overtaken on their way count, as in Linux: those from behind what was last acknowledged.
+    /// RFC 9293 section 3.10.7.4, first check: neither data nor acknowledgement of an out-of-window segment counts.
+    /// Reordered segments count, as in Linux: those from behind the last acknowledgement.
     fn is_acceptable(&self, offset: u64, length: u64) -> bool {
         offset + length >= self.last_acknowledged && offset <= self.received + u64::from(self.window.bytes)
     }
 
-    /// Answers a segment that is out of place, at most once an interval.
+    /// Answers an out-of-window segment, at most once an interval.
     fn challenge(&mut self, now: Instant) {
         if self.challenged_at.is_none_or(|at| at + CHALLENGE_INTERVAL <= now) {
             self.challenged_at = Some(now);
@@ -243,7 +243,7 @@ impl Endpoint {
             && self.sender.highest > 0;
         if !acknowledges {
             if segment.has(tcp_flags::ACK) && !segment.has(tcp_flags::RST) {
-                // RFC 9293 section 3.10.7.3: the other end remembers an earlier connection, which this ends.
+                // RFC 9293 section 3.10.7.3: the other end holds an earlier connection, which this ends.
                 self.refusal_due = Some(segment.acknowledgement);
             }
             return;
@@ -259,7 +259,8 @@ impl Endpoint {
         }
     }
 
-    /// RFC 5961 section 3. What the segment acknowledges counts: who resets when done says so with it.
+    /// RFC 5961 section 3. The segment's acknowledgement counts: an end that resets after finishing confirms its data
+    /// with it.
     fn handle_reset(&mut self, now: Instant, segment: &TcpSegment) {
         let offset = offset_near(self.received, segment.sequence.wrapping_sub(self.initial_sequence_theirs));
         if offset == self.received {
@@ -329,7 +330,7 @@ impl Endpoint {
         };
         let at = self.received - 1;
         self.received += fresh.len() as u64;
-        if self.way == Way::Down && self.header.len() < HEADER_BYTES {
+        if self.way == StreamDirection::Down && self.header.len() < HEADER_BYTES {
             let room = HEADER_BYTES - self.header.len();
             self.header.extend_from_slice(&fresh[..fresh.len().min(room)]);
         }
@@ -342,19 +343,19 @@ impl Endpoint {
             self.violations.push(Violation::NoHeader);
             return;
         };
-        let theirs = if self.way == Way::Up { Way::Down } else { Way::Up };
+        let theirs = if self.way == StreamDirection::Up { StreamDirection::Down } else { StreamDirection::Up };
         if let Some(offset) = stream::first_wrong(number, theirs, at, fresh) {
             self.violations.push(Violation::WrongByte { conversation: number, offset });
         }
     }
 
-    /// The number in the client's first bytes, once they are there and until [`Endpoint::recognise`] used it.
+    /// The number in the client's first bytes, from their arrival until [`Endpoint::recognise`] uses it.
     pub(crate) fn named_conversation(&self) -> Option<u32> {
         let header = self.header.first_chunk().filter(|_| self.conversation.is_none())?;
         stream::conversation(*header)
     }
 
-    /// Tells a server end what it is to send.
+    /// Assigns the data to send to a server end.
     pub(crate) fn recognise(&mut self, now: Instant, conversation: Conversation) {
         self.conversation = Some(conversation);
         self.opened_at = now;
@@ -365,7 +366,7 @@ impl Endpoint {
             return;
         }
         let Some(conversation) = &self.conversation else { return };
-        if conversation.closing == Closing::Reset && self.way == Way::Up {
+        if conversation.closing == Closing::Reset && self.way == StreamDirection::Up {
             self.state = State::Reset;
             self.reset_due = true;
             self.sender.timer = None;
@@ -379,7 +380,7 @@ impl Endpoint {
         }
     }
 
-    /// Offset behind the data that the application has handed over by now.
+    /// The offset behind the data that the application has written so far.
     fn available(&self, now: Instant) -> u64 {
         let Some(conversation) = self.conversation.as_ref().filter(|_| self.state == State::Established) else {
             return 1;
@@ -391,20 +392,20 @@ impl Endpoint {
         1 + released.min(ours)
     }
 
-    /// Offset behind the FIN, when it may be sent.
+    /// The offset behind the FIN, if it may be sent.
     fn fin_end(&self, available: u64) -> Option<u64> {
         let conversation = self.conversation.as_ref().filter(|_| self.state == State::Established)?;
         let (ours, theirs) = conversation.lengths(self.way);
         let may = match (conversation.closing, self.way) {
-            (Closing::Reset, Way::Up) => false,
-            (Closing::HalfClose, Way::Up) => true,
-            (Closing::Fin, Way::Up) => self.received > theirs,
-            (_, Way::Down) => self.received > theirs,
+            (Closing::Reset, StreamDirection::Up) => false,
+            (Closing::HalfClose, StreamDirection::Up) => true,
+            (Closing::Fin, StreamDirection::Up) => self.received > theirs,
+            (_, StreamDirection::Down) => self.received > theirs,
         };
         (may && available == ours + 1).then_some(ours + 2)
     }
 
-    /// When the end point has something to do next.
+    /// The time of the end point's next timeout.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         if self.ack_due || self.syn_due || self.reset_due {
             return Some(Instant::ZERO);
@@ -437,7 +438,7 @@ impl Endpoint {
             out.push(self.segment(tcp_flags::RST | tcp_flags::ACK, self.sender.next, Vec::new()));
         }
         if let Some(sequence) = self.refusal_due.take() {
-            // An end that was in use says with it what it has received, as in its first reset.
+            // An end with received data acknowledges it, as in its first reset.
             let flags = if self.state == State::Reset && self.received > 1 { tcp_flags::ACK } else { 0 };
             let mut refusal = self.segment(tcp_flags::RST | flags, 0, Vec::new());
             refusal.header.sequence = sequence;
@@ -450,7 +451,7 @@ impl Endpoint {
             self.send_data(now, out);
         }
         if std::mem::take(&mut self.ack_due) {
-            // The next number is one that was never used, also where earlier ones are being sent again.
+            // The next number is unused, also during retransmissions.
             out.push(self.segment(tcp_flags::ACK, self.sender.next.max(self.sender.highest), Vec::new()));
         }
     }
@@ -534,7 +535,7 @@ impl Endpoint {
     }
 }
 
-/// The offset that a 32-bit difference stands for, near one that is known.
+/// The offset of a 32-bit difference, near a known one.
 fn offset_near(known: u64, difference: u32) -> u64 {
     let distance = difference.wrapping_sub(known as u32) as i32;
     known.saturating_add_signed(i64::from(distance))

@@ -1,25 +1,25 @@
-//! Trouble, drawn from chance: when each kind begins, how long it lasts, whom it meets.
+//! Draws faults at random: their start, duration and target.
 
 use super::{Channels, Dialect, Episode, Family, Fault, FaultSet, Room, Step, Who};
 use crate::random::Random;
 
-/// Episodes in a run at most, but for a cut link beside them.
+/// The maximum number of episodes in a run, without additional cut links.
 const EPISODES_MAX: u64 = 3;
-/// Between the end of an episode and the next one: time for a node that was restarted to be told everything.
+/// The time between two episodes: enough for a restarted node to resynchronise.
 const PAUSE_MS: (u64, u64) = (3800, 6000);
-/// Times up and down of a flapping link at most.
+/// The maximum number of up and down times of a flapping link.
 const FLAPS_MAX: u64 = 60;
 /// The inside hosts come first.
 const HOSTS: u64 = 4;
 
-/// The trouble of a run, in the order of its beginnings.
+/// The faults of a run, ordered by start.
 pub(super) fn episodes(random: &mut Random, set: FaultSet) -> Vec<Episode> {
     let mut episodes = Vec::new();
     let mut at_ms = random.between(1500, 4500);
     for _ in 0..random.between(1, EPISODES_MAX) {
         let family = pick(random, set);
         let episode = Episode { family, at_ms, steps: steps(random, family) };
-        // At times trouble comes before the last is over; never in the default set, where each death is to be survived.
+        // Faults may overlap, but never in the default set, where each failure must be survived.
         let overlaps = set != FaultSet::DEFAULT && random.chance(150);
         at_ms = if overlaps { at_ms + random.between(0, 1500) } else { episode.ends_at_ms() + draw(random, PAUSE_MS) };
         episodes.push(episode);
@@ -60,7 +60,7 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
         Family::Kill => death(random, Who::Active),
         Family::KillStandby => death(random, Who::Standby),
         Family::Leave => {
-            // At times it is back at once, before the other node has seen a packet of most of the connections.
+            // It may restart at once, before the other node has seen a packet of most of the connections.
             vec![step(0, Fault::Leave(Who::Active)), step(random.between(10, 1500), Fault::Restart(Who::Both))]
         }
         Family::Partition => silence(Who::Both, Channels::ALL, random.between(50, 1500)),
@@ -154,7 +154,7 @@ fn silence(who: Who, channels: Channels, for_ms: u64) -> Vec<Step> {
     vec![step(0, cut(who, true)), step(for_ms, cut(Who::Both, false))]
 }
 
-/// One or two channels are lost while others pass. Half of the time a node dies meanwhile and comes back.
+/// One or two channels are lost while others pass. Half of the time a node dies meanwhile and restarts.
 fn channel(random: &mut Random, channels: Channels) -> Vec<Step> {
     let who = random.pick(&[Who::Both, Who::Both, Who::Node0, Who::Node1]);
     let mut steps = silence(who, channels, random.between(1000, 8000));
@@ -182,15 +182,15 @@ fn flapping(random: &mut Random) -> Vec<Step> {
     steps
 }
 
-/// From a hiccup that nobody notices to seconds.
+/// From an unnoticeable pause to seconds.
 fn pause(random: &mut Random, who: Who) -> Vec<Step> {
     let lengths =
         [random.between(20, 100), random.between(100, 500), random.between(500, 3000), random.between(3000, 8000)];
     vec![step(0, Fault::Pause(who)), step(random.pick(&lengths), Fault::Continue(Who::Both))]
 }
 
-/// A node is replaced by one of another release, which speaks another version; most of the time so is the other node
-/// in the end, or the first is put back.
+/// A node is replaced by another release with another protocol version. Usually the other node follows, or the first
+/// one is rolled back.
 fn other_version(random: &mut Random) -> Vec<Step> {
     let who = one_node(random);
     let dialect = Dialect::Version(random.pick(&[0, 2, 3]));
@@ -202,7 +202,7 @@ fn other_version(random: &mut Random) -> Vec<Step> {
     steps
 }
 
-/// A node is replaced by one of a newer release, and both are needed.
+/// A node is replaced by a newer release, and both must take over.
 fn newer_peer(random: &mut Random) -> Vec<Step> {
     let who = one_node(random);
     let mut steps = replaced(random, 0, who, Dialect::Newer);
@@ -220,7 +220,7 @@ fn replaced(random: &mut Random, at_ms: u64, who: Who, dialect: Dialect) -> Vec<
     ]
 }
 
-/// Either all that the nodes say to each other is lost, or only what they say of connections.
+/// Either all datagrams between the nodes are lost, or only updates of connections.
 fn long_partition(random: &mut Random) -> Vec<Step> {
     let replication = Channels { replication: true, ..Channels::default() };
     silence(
@@ -230,7 +230,7 @@ fn long_partition(random: &mut Random) -> Vec<Step> {
     )
 }
 
-/// A node is replaced by a smaller one, which is needed later.
+/// A node is replaced by one with less capacity, which must take over later.
 fn small_memory(random: &mut Random) -> Vec<Step> {
     let who = one_node(random);
     let room = Room {

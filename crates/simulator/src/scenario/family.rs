@@ -1,4 +1,4 @@
-//! The kinds of trouble that a run may be drawn from, by the names that `--faults` takes.
+//! The families of faults, by the names that `--faults` accepts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// The active node stops dead and comes back empty.
+    /// The active node fails and restarts empty.
     Kill,
     /// The standby does.
     KillStandby,
-    /// The active node leaves in good order, and starts again.
+    /// The active node shuts down, and starts again.
     Leave,
     /// The link between the nodes is cut for a moment: both hold the addresses.
     Partition,
@@ -21,15 +21,15 @@ pub enum Family {
     HostLink,
     /// The link of a node's port is cut.
     NodeLink,
-    /// One way of the link between the nodes is cut.
+    /// One direction of the link between the nodes is cut.
     OneWay,
-    /// Heartbeats alone are lost.
+    /// Only heartbeats are lost.
     Heartbeats,
-    /// Replication alone is lost.
+    /// Only replication is lost.
     Replication,
-    /// Failure detection alone is lost.
+    /// Only failure detection is lost.
     Detection,
-    /// Failure detection alone passes.
+    /// Only failure detection passes.
     ControlPort,
     /// The link between the nodes goes up and down.
     Flapping,
@@ -37,7 +37,7 @@ pub enum Family {
     SlowNode,
     /// The link between the nodes has a low rate and a long queue.
     SlowLink,
-    /// The active node's process stands still, and goes on.
+    /// The active node's process is paused, and resumes.
     PauseActive,
     /// The standby's does.
     PauseStandby,
@@ -45,21 +45,21 @@ pub enum Family {
     ClockJump,
     /// The nodes' clocks run at different speeds.
     ClockSpeed,
-    /// A node speaks another version of the protocol.
+    /// A node uses another version of the protocol.
     OtherVersion,
-    /// A node says more than the other understands.
+    /// A node sends attributes that the other does not know.
     NewerPeer,
     /// The link between the nodes is cut for minutes.
     LongPartition,
-    /// A node has room for less.
+    /// A node has less capacity.
     SmallMemory,
-    /// A node that came back empty is needed before it was told.
+    /// A restarted node must take over before it is resynchronised.
     NeededEmpty,
-    /// Both nodes are dead at once.
+    /// Both nodes fail at once.
     BothDead,
     /// Both nodes are restarted, one after the other.
     RollingRestart,
-    /// A node leaves, and one of both stands still meanwhile.
+    /// A node shuts down, and one of both is paused meanwhile.
     LeavePause,
     /// A port of a node loses its carrier.
     PortDown,
@@ -103,7 +103,7 @@ impl Family {
         Self::AddressClaim,
     ];
 
-    /// The name that the command line knows it by.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl Family {
         }
     }
 
-    /// How often it is drawn, beside the others of its set.
+    /// Its relative frequency among the others of its set.
     pub(crate) const fn weight(self) -> u64 {
         match self {
             Self::Kill => 6,
@@ -153,12 +153,12 @@ impl Family {
     }
 }
 
-/// The kinds of trouble that a run may be drawn from.
+/// A set of families of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultSet(u32);
 
 impl FaultSet {
-    /// What is played unless one asks for more: deaths, leaving, short cuts.
+    /// The default faults: deaths, shutdowns, short cuts.
     pub const DEFAULT: Self = Self(
         Family::Kill.bit()
             | Family::KillStandby.bit()
@@ -175,13 +175,13 @@ impl FaultSet {
         Self(family.bit())
     }
 
-    /// Whether the kind is in the set.
+    /// Whether the family is in the set.
     #[must_use]
     pub const fn contains(self, family: Family) -> bool {
         self.0 & family.bit() != 0
     }
 
-    /// What is in the set.
+    /// The families in the set.
     pub fn iter(self) -> impl Iterator<Item = Family> {
         Family::ALL.into_iter().filter(move |family| self.contains(*family))
     }
@@ -203,13 +203,13 @@ impl fmt::Display for FaultSet {
     }
 }
 
-/// There is no such kind of trouble: whoever asked for it made a mistake.
+/// An unknown name of a fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no fault `{0}`; give default, all, or some of: {known}", known = FaultSet::ALL.names())]
 pub struct UnknownFault(String);
 
 impl FaultSet {
-    /// The names of what is in the set, with commas between them.
+    /// The names of the set's families, separated by commas.
     #[must_use]
     pub fn names(self) -> String {
         self.iter().map(Family::name).collect::<Vec<_>>().join(", ")
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_as_it_is_written() {
+    fn a_written_set_is_parsed_back() {
         for set in [FaultSet::DEFAULT, FaultSet::ALL, FaultSet::only(Family::ClockJump)] {
             assert_eq!(set.to_string().parse(), Ok(set));
         }
@@ -246,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_with_those_that_there_are() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         let error = "kill,meteor".parse::<FaultSet>().unwrap_err().to_string();
         assert!(error.contains("`meteor`") && error.contains("long-partition"), "{error}");
     }
 
     #[test]
-    fn names_are_what_files_hold() {
+    fn names_equal_those_in_files() {
         for family in Family::ALL {
             assert_eq!(serde_json::to_value(family).unwrap(), family.name());
         }

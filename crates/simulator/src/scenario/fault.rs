@@ -1,4 +1,4 @@
-//! What can be done to nodes and links: plain data, so that a schedule can be written down and read again.
+//! Faults of nodes and links: plain data, so that a schedule can be stored and loaded.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Family;
 
-/// Whom a fault meets, as the nodes stand when it happens.
+/// The target of a fault, by the nodes' roles when it happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Who {
@@ -22,7 +22,7 @@ pub enum Who {
     Both,
 }
 
-/// What nodes send each other, by kind.
+/// The kinds of datagrams between nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Channels {
     /// Failure detection.
@@ -31,152 +31,152 @@ pub struct Channels {
     pub heartbeats: bool,
     /// Replication.
     pub replication: bool,
-    /// What nodes that detect failures over the links of their ports send there, of whatever kind.
+    /// Failure detection over the links of the ports, with all that nodes send there.
     #[serde(default)]
     pub paths: bool,
 }
 
 impl Channels {
-    /// All that nodes say to each other.
+    /// All datagrams between nodes.
     pub const ALL: Self = Self { detection: true, heartbeats: true, replication: true, paths: true };
-    /// All that goes over the replication link.
+    /// All datagrams on the replication link.
     pub const REPLICATION_LINK: Self = Self { paths: false, ..Self::ALL };
 }
 
-/// How a node's words differ from those of this release.
+/// The difference of a node's protocol from this release's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// Not at all.
     #[default]
     Same,
-    /// It adds attributes and messages that this release does not know.
+    /// It adds attributes and messages that this release does not define.
     Newer,
-    /// It speaks this version of the replication protocol.
+    /// It uses this version of the replication protocol.
     Version(u8),
 }
 
-/// What a node has room for.
+/// The capacity of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Room {
     /// Connections.
     pub connections_max: u32,
-    /// Changed connections that wait to be told.
+    /// Changed connections waiting for replication.
     pub changes_queued_max: u32,
-    /// Ended connections that wait to be told.
+    /// Ended connections waiting for replication.
     pub deletions_max: u32,
     /// Messages in flight.
     pub in_flight_messages_max: u16,
 }
 
-/// Something that goes wrong, or is put right.
+/// A fault, or its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// A node stops dead.
     Kill(Who),
-    /// A node that is dead or has left starts again, empty.
+    /// A dead or stopped node restarts empty.
     Restart(Who),
-    /// A node is told to leave in good order.
+    /// A node is ordered to shut down.
     Leave(Who),
-    /// What a node says on some channels is lost from now on, or comes through again.
+    /// A node's datagrams on some channels are lost from now on, or pass again.
     Silence {
-        /// Who is not heard.
+        /// The node.
         who: Who,
         /// On which channels.
         channels: Channels,
-        /// Lost, else heard again.
+        /// Lost, else restored.
         is_cut: bool,
     },
-    /// The link between the nodes carries so much, and lets so much wait; zero bytes a second: as much as there is.
+    /// The link between the nodes gets this rate and queue; zero bytes a second: unlimited.
     Rate {
-        /// Bytes that it carries in a second, headers included.
+        /// The rate in bytes per second, headers included.
         bytes_per_second: u64,
-        /// Bytes that wait for it; what comes beyond is lost.
+        /// The capacity of its queue in bytes; more is lost.
         queue_bytes: u64,
     },
-    /// A node's process stands still, as by SIGSTOP.
+    /// A node's process is paused, as by SIGSTOP.
     Pause(Who),
-    /// Processes that stand still go on.
+    /// Paused processes resume.
     Continue(Who),
-    /// A node does everything up to so much later than it should; zero: promptly again.
+    /// A node does everything up to this much later than due; zero: promptly again.
     Lag {
-        /// Who.
+        /// The node.
         who: Who,
-        /// How much later at most.
+        /// The maximum delay.
         lag_ms: u64,
     },
     /// A node's clock leaps forward.
     Jump {
-        /// Whose.
+        /// The node.
         who: Who,
         /// How far.
         by_ms: u64,
     },
     /// A node's clock runs at another speed from now on.
     Speed {
-        /// Whose.
+        /// The node.
         who: Who,
-        /// Thousandths of a second that pass in a second.
+        /// The speed: thousandths of a second that pass in a second.
         per_mille: u64,
     },
-    /// A node speaks otherwise from its next start on.
+    /// A node uses another protocol from its next start on.
     Speak {
-        /// Who.
+        /// The node.
         who: Who,
         /// How.
         dialect: Dialect,
     },
-    /// A node has other room from its next start on.
+    /// A node has another capacity from its next start on.
     Room {
-        /// Who.
+        /// The node.
         who: Who,
         /// For what.
         room: Room,
     },
-    /// The link of a host is cut, or whole again.
+    /// The link of a host is cut, or restored.
     HostLink {
         /// Which host.
         host: usize,
-        /// Cut, else whole again.
+        /// Cut, else restored.
         is_cut: bool,
     },
-    /// The links of a node's ports are cut, or whole again.
+    /// The links of a node's ports are cut, or restored.
     NodeLink {
-        /// Whose.
+        /// The node.
         who: Who,
         /// The port of the inside link.
         inside: bool,
         /// The port of the outside link.
         outside: bool,
-        /// Cut, else whole again.
+        /// Cut, else restored.
         is_cut: bool,
-        /// The ports lose their carrier with it, which the node notices at once; else only frames are lost.
+        /// The ports lose their carrier, too, which the node detects at once; else only frames are lost.
         #[serde(default)]
         carrier: bool,
     },
-    /// A host announces the shared addresses of its link as its own.
+    /// A host claims the shared addresses of its link.
     Claim {
         /// Which host.
         host: usize,
     },
 }
 
-/// Trouble of one kind, from its beginning until it is over.
+/// Faults of one family, from beginning to end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Episode {
     /// Of what kind.
     pub family: Family,
     /// When it begins.
     pub at_ms: u64,
-    /// What happens how long after that.
+    /// The steps, with their delays.
     pub steps: Vec<Step>,
 }
 
-/// Something that happens in an episode.
+/// A step of an episode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// How long after the episode's beginning.
+    /// The delay from the episode's beginning.
     pub after_ms: u64,
     /// What.
     pub fault: Fault,
@@ -237,7 +237,7 @@ impl fmt::Display for Fault {
             Self::Lag { who, lag_ms } => write!(formatter, "{who}: up to {lag_ms} ms late in everything"),
             Self::Jump { who, by_ms } => write!(formatter, "{who}: the clock leaps {by_ms} ms"),
             Self::Speed { who, per_mille } => write!(formatter, "{who}: the clock runs at {per_mille} thousandths"),
-            Self::Speak { who, dialect } => write!(formatter, "{who}: speaks {dialect:?} from the next start on"),
+            Self::Speak { who, dialect } => write!(formatter, "{who}: uses {dialect:?} from the next start on"),
             Self::Room { who, room } => write!(
                 formatter,
                 "{who}: room for {} connections, {} changes, {} deletions, {} messages in flight from the next start on",

@@ -1,4 +1,4 @@
-//! A scenario as it is written down: a plain mirror of [`Scenario`] in numbers and words, for any format that serde knows.
+//! The stored form of a scenario: a plain copy of [`Scenario`] in numbers and text, for any format of serde.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Closing, Conversation, Episode, Fault, Kind, Scenario};
 use crate::link::LinkConfig;
 use crate::topology::HOSTS;
 
-/// A scenario, to be written down and read again.
+/// A stored scenario.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFile {
@@ -84,22 +84,22 @@ struct ConversationFile {
     segment_bytes: u16,
 }
 
-/// A scenario that cannot be played: the mistake of whoever wrote it.
+/// A mistake in a scenario file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// There are fewer hosts.
+    /// The host does not exist.
     #[error("there is no host {0}: give one from 0 to {last}", last = HOSTS - 1)]
     NoHost(usize),
-    /// Two conversations would be one.
+    /// Two conversations have the same number.
     #[error("two conversations have number {0}: number them differently")]
     SameNumber(u32),
-    /// A number from which a port is made.
+    /// A port derives from this number.
     #[error("conversation number {0} is too large: give one below 50000")]
     NumberTooLarge(u32),
-    /// No such representation.
+    /// The representation is unknown.
     #[error(transparent)]
     Representation(#[from] super::UnknownRepresentation),
-    /// A clock that stands still.
+    /// A clock that does not advance.
     #[error("a clock's speed of {0} thousandths cannot be played: give one from 100 to 10000")]
     Speed(u64),
 }
@@ -113,7 +113,7 @@ impl From<&Scenario> for ScenarioFile {
             eager: scenario.selection == Selection::Eager,
             hold_first_reply_ms: millis(scenario.hold_first_reply),
             representation: scenario.representation.map(|representation| representation.name().to_owned()),
-            put_off_ms: millis(scenario.put_off),
+            put_off_ms: millis(scenario.deferral),
             waits_for_expiry: scenario.waits_for_expiry,
             damaged_datagrams_pass: scenario.damaged_datagrams_pass,
             calm_at_ms: since_start_ms(scenario.calm_at),
@@ -156,7 +156,7 @@ impl TryFrom<ScenarioFile> for Scenario {
             selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
             hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
             representation: file.representation.as_deref().map(super::representation_named).transpose()?,
-            put_off: Duration::from_millis(file.put_off_ms),
+            deferral: Duration::from_millis(file.put_off_ms),
             waits_for_expiry: file.waits_for_expiry,
             damaged_datagrams_pass: file.damaged_datagrams_pass,
             calm_at: Instant::from_millis(file.calm_at_ms),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_that_was_written_down_plays_the_same_run() {
+    fn a_stored_scenario_gives_the_same_run() {
         for seed in [3, 4, 5] {
             let options = Options { faults: FaultSet::ALL, ..Options::default() };
             let scenario = written_and_read(&Scenario::generate(seed, FaultSet::ALL));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_played_is_refused() {
+    fn invalid_scenarios_are_refused() {
         let sound = ScenarioFile::from(&Scenario::generate(1, FaultSet::DEFAULT));
         let mut file = sound.clone();
         file.conversations[0].client = 9;

@@ -1,4 +1,4 @@
-//! What happens in a run: drawn from the seed, plain data afterwards.
+//! The events of a run: drawn from the RNG seed, plain data afterwards.
 
 mod compact;
 mod draw;
@@ -16,32 +16,32 @@ use replication::representation::selection::TcpStates;
 
 use crate::link::LinkConfig;
 use crate::random::Random;
-use crate::stream::{HEADER_BYTES, Way};
+use crate::stream::{HEADER_BYTES, StreamDirection};
 use crate::topology;
 
 pub use compact::{NAMES, UnknownRepresentation, representation_named};
 pub use family::{Family, FaultSet, UnknownFault};
 pub use fault::{Channels, Dialect, Episode, Fault, Room, Step, Who};
 
-/// Clients begin this long after the nodes, when one of them has become active.
+/// The delay of the first conversations, until a node has become active.
 const TRAFFIC_BEGINS_MS: u64 = 1000;
-/// Conversations begin until then, or until the last trouble is over.
+/// Conversations begin until this time, or until the last fault has ended.
 const TRAFFIC_BEGINS_LAST_MS: u64 = 6000;
-/// After the last fault everything has so long to finish.
+/// The time to finish after the last fault.
 const GRACE: Duration = Duration::from_secs(45);
-/// From the end of the last trouble until nothing goes wrong any more: longer than an episode's cut link that came late.
+/// From the end of the last fault until all faults are removed: longer than an episode's late cut of a link.
 const CALM_AFTER_MS: u64 = 2000;
-/// A run with so much trouble has more conversations.
+/// The duration of faults above which a run has more conversations.
 const LONG_RUN_MS: u64 = 30_000;
-/// Conversations in a run at most.
+/// The maximum number of conversations in a run.
 pub const CONVERSATIONS_MAX: u64 = 80;
 
-/// What a conversation is made of.
+/// The kind of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A TCP connection with data both ways.
+    /// A TCP connection with data in both directions.
     Tcp,
-    /// UDP requests and answers.
+    /// UDP requests and replies.
     Udp,
     /// Pings.
     Echo,
@@ -50,11 +50,11 @@ pub enum Kind {
 /// How a TCP connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
-    /// Either side sends FIN when it has sent and got everything.
+    /// Either side sends FIN when it has sent and received everything.
     Fin,
-    /// The client sends FIN as soon as it has sent everything, and goes on receiving.
+    /// The client sends FIN as soon as it has sent everything, and continues to receive.
     HalfClose,
-    /// The client sends RST when it has sent and got everything.
+    /// The client sends RST when it has sent and received everything.
     Reset,
 }
 
@@ -63,76 +63,77 @@ pub enum Closing {
 pub struct Conversation {
     /// Its number, from 0.
     pub number: u32,
-    /// What it is made of.
+    /// Its kind.
     pub kind: Kind,
     /// The client, as an index of the hosts.
     pub client: usize,
-    /// Whom the client addresses.
+    /// The target of the client.
     pub target: SocketAddr,
     /// When it begins.
     pub begins_at: Instant,
-    /// Bytes from the client, from the server.
+    /// Bytes from the client, and from the server.
     pub bytes: [u64; 2],
-    /// An application hands over so many bytes …
+    /// The application writes this many bytes …
     pub burst_bytes: u64,
-    /// … this often (requests: how often one is sent).
+    /// … at this interval (requests: the interval of requests).
     pub interval: Duration,
-    /// Requests that are to be answered, unless it is TCP.
+    /// The number of requests to be answered, except for TCP.
     pub requests: u32,
     /// How it ends.
     pub closing: Closing,
     /// The window that the client offers.
     pub window_bytes: u32,
-    /// The shift with which it says so.
+    /// The window scale of its announcement.
     pub window_shift: u8,
     /// The client's maximum segment size.
     pub segment_bytes: u16,
 }
 
 impl Conversation {
-    /// Bytes that the end which sends `way` sends and gets.
-    pub(crate) const fn lengths(&self, way: Way) -> (u64, u64) {
+    /// Bytes that the end which sends in direction `direction` sends and receives.
+    pub(crate) const fn lengths(&self, direction: StreamDirection) -> (u64, u64) {
         let [up, down] = self.bytes;
-        match way {
-            Way::Up => (up, down),
-            Way::Down => (down, up),
+        match direction {
+            StreamDirection::Up => (up, down),
+            StreamDirection::Down => (down, up),
         }
     }
 }
 
-/// What happens in a run.
+/// The events of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed that it was drawn from.
+    /// The RNG seed that it was drawn from.
     pub seed: u64,
-    /// What clients and servers say to each other.
+    /// The conversations of clients and servers.
     pub conversations: Vec<Conversation>,
     /// The links of the hosts and of the nodes' data ports.
     pub data_link: LinkConfig,
     /// The link between the nodes.
     pub replication_link: LinkConfig,
-    /// Damaged datagrams between the nodes reach them. Else UDP's checksum, which finds every single wrong byte, costs them.
+    /// Whether damaged datagrams between the nodes reach them. Else UDP's checksum, which detects every single wrong
+    /// byte, drops them.
     pub damaged_datagrams_pass: bool,
-    /// What goes wrong.
+    /// The faults.
     pub episodes: Vec<Episode>,
-    /// From here on nothing goes wrong any more: links are sound, and dead nodes start again.
+    /// From here on there are no faults: links are reliable, and dead nodes restart.
     pub calm_at: Instant,
-    /// Which changes the nodes tell each other.
+    /// The changes that the nodes replicate.
     pub selection: Selection,
-    /// How long first replies are held back at most; zero: not at all.
+    /// The maximum time that first replies are held; zero: none.
     pub hold_first_reply: Duration,
-    /// By which filter the nodes tell each other of connections; `None`: precisely. Drawn for one seed in three of all faults.
+    /// The filter for replication; `None`: precise. Drawn for one seed in three of all faults.
     pub representation: Option<Representation>,
-    /// How long connections are put off before they are told; zero: not at all. Never drawn: whoever wants it sets it.
-    pub put_off: Duration,
-    /// The run goes on until connections that have ended must have left the tables.
+    /// The deferral of replication; zero: none. Never drawn, only set by callers.
+    pub deferral: Duration,
+    /// The run continues until ended connections must have expired.
     pub waits_for_expiry: bool,
-    /// The run is over then, whatever happens.
+    /// The end of the run in any case.
     pub ends_at: Instant,
 }
 
 impl Scenario {
-    /// The scenario of a seed, with trouble of some kinds.
+    /// The scenario of an RNG seed, with faults of some kinds.
     #[must_use]
     pub fn generate(seed: u64, faults: FaultSet) -> Self {
         let mut random = Random::new(seed);
@@ -154,20 +155,20 @@ impl Scenario {
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
             representation: None,
-            put_off: Duration::ZERO,
+            deferral: Duration::ZERO,
             waits_for_expiry: random.chance(100),
             ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }
         .draw_representation(faults)
     }
 
-    /// Kinds of trouble in the run.
+    /// The families of faults in the run.
     #[must_use]
     pub fn families(&self) -> std::collections::BTreeSet<Family> {
         self.episodes.iter().map(|episode| episode.family).collect()
     }
 
-    /// What goes wrong when, in its order.
+    /// The schedule of faults, in order.
     pub(crate) fn schedule(&self) -> Vec<(Instant, Fault)> {
         let steps = self.episodes.iter().flat_map(|episode| {
             episode.steps.iter().map(|step| (Instant::from_millis(episode.at_ms + step.after_ms), step.fault))

@@ -1,4 +1,4 @@
-//! What is looked at when all is over.
+//! The final checks of a run.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use crate::sabotage;
 use crate::scenario::Dialect;
 use crate::topology::NODES;
 
-/// How often the replicas are compared when all is done, and for how long before they are held to differ.
+/// The interval and the time limit of comparing replicas at the end.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(20);
 const COMPARISONS_MAX: u32 = 250;
-/// What is wrong with copies is found and put right within this time.
+/// Differing replicas are detected and repaired within this time.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
-/// Longer than connections that have ended stay in the tables.
+/// Longer than ended connections stay in the tables.
 const EXPIRY_WAIT: Duration = Duration::from_secs(100);
 
 impl World<'_> {
-    /// Once nothing more happens, the two tables must come to say the same.
+    /// In a quiet state, the two tables must become equal.
     pub(super) fn compare_replicas(&mut self) {
         let [one, other] = &self.machines;
-        // A filter leaves the other's table empty.
+        // A filter leaves the other node's table empty.
         let is_compact = self.scenario.representation.is_some();
-        if one.node.is_none() || other.node.is_none() || !self.understand_each_other() || is_compact {
+        if one.node.is_none() || other.node.is_none() || !self.have_same_version() || is_compact {
             return;
         }
         let mut difference = None;
         for _ in 0..COMPARISONS_MAX {
             let end = self.now + COMPARISON_INTERVAL;
             self.run_until(end, |_| false);
-            if self.options.sabotage == Some(Sabotage::ForgottenCopies)
+            if self.options.sabotage == Some(Sabotage::DroppedReplicas)
                 && let Some(value) = &mut self.machines[0].node
             {
-                sabotage::forget_copy(value);
+                sabotage::drop_replica(value);
             }
             let [one, other] = &self.machines;
             let (Some(one), Some(other)) = (&one.node, &other.node) else { return };
@@ -50,25 +50,25 @@ impl World<'_> {
         }
     }
 
-    /// Copies broken behind the nodes' backs are put right.
-    pub(super) fn break_and_compare(&mut self) {
-        let Some(sabotage) = self.options.sabotage.filter(|sabotage| sabotage.is_to_be_repaired()) else { return };
+    /// Corrupted replicas are repaired.
+    pub(super) fn corrupt_and_compare(&mut self) {
+        let Some(sabotage) = self.options.sabotage.filter(|sabotage| sabotage.requires_repair()) else { return };
         if !self.outcome.is_sound() {
             return;
         }
         for (node, machine) in self.machines.iter_mut().enumerate() {
             let now = machine.clock.own(self.now);
             if let Some(value) = &mut machine.node {
-                // That they are older now is no fault of the nodes.
+                // The nodes did not cause the time that has passed.
                 self.checkers.order.forget(node);
-                self.outcome.copies_broken += sabotage::break_copies(NodeId(node as u8), value, sabotage, now);
+                self.outcome.replicas_corrupted += sabotage::corrupt_replicas(NodeId(node as u8), value, sabotage, now);
             }
         }
         self.run_until(self.now + REPAIR_WAIT, |_| false);
         self.compare_replicas();
     }
 
-    /// Once nothing more happens, no node holds connections for open that both ends have closed.
+    /// In a quiet state, no node holds connections as open that both ends have closed.
     pub(super) fn look_for_zombies(&mut self) {
         for node in 0..NODES {
             if self.options.sabotage == Some(Sabotage::Zombies)
@@ -83,7 +83,7 @@ impl World<'_> {
         }
     }
 
-    /// Long after the last packet nothing that has ended may be left, and the tables must still agree.
+    /// Long after the last packet no ended connection may be left, and the tables must still be equal.
     pub(super) fn wait_for_expiry(&mut self) {
         self.run_until(self.now + EXPIRY_WAIT, |_| false);
         for node in 0..NODES {
@@ -102,8 +102,8 @@ impl World<'_> {
             let now = machine.clock.own(self.now);
             for session in node.status(now).peers.into_iter().filter_map(|peer| peer.session) {
                 self.outcome.messages_lost += session.lost;
-                self.outcome.copies_differing += session.agreement.divergent_found;
-                self.outcome.copies_repaired += session.agreement.repaired + session.agreement.ghosts_removed;
+                self.outcome.replicas_differing += session.agreement.divergent_found;
+                self.outcome.replicas_repaired += session.agreement.repaired + session.agreement.ghosts_removed;
             }
         }
         self.outcome.simulated = self.now.saturating_since(Instant::ZERO);
@@ -112,8 +112,8 @@ impl World<'_> {
         self.outcome
     }
 
-    /// Nodes of different versions refuse each other's word of connections.
-    pub(super) fn understand_each_other(&self) -> bool {
+    /// Whether nodes accept each other's protocol version.
+    pub(super) fn have_same_version(&self) -> bool {
         let version = |dialect| if let Dialect::Version(version) = dialect { Some(version) } else { None };
         let [one, other] = self.machines.each_ref().map(|machine| version(machine.interpreter.dialect));
         one == other

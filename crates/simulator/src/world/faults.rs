@@ -1,4 +1,4 @@
-//! What the scenario does to nodes and links.
+//! Applies the scenario's faults to nodes and links.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::scenario::{Channels, Fault, Room, Who};
 use crate::schedule::Event;
 use crate::topology::{self, NODES, Side};
 
-/// How often a process that is about to end looks whether its peers have heard it.
-const LAST_WORDS_LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The interval at which a stopping process checks whether its peers have acknowledged its shutdown.
+const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// For as long as this, nodes that are sabotaged put connections off.
+/// The deferral of sabotaged nodes.
 const MUCH_TOO_LONG: Duration = Duration::from_secs(3600);
 
 impl World<'_> {
@@ -33,11 +33,11 @@ impl World<'_> {
         let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
         let config = node_config::node_config(self.scenario, node, machine.incarnation, session, connections_max);
         let mut value = Node::new(config, now).expect("the configuration is sound");
-        let put_off = match self.options.sabotage {
-            Some(Sabotage::LazyNodes) => MUCH_TOO_LONG,
-            _ => self.scenario.put_off,
+        let deferral = match self.options.sabotage {
+            Some(Sabotage::EndlessDeferral) => MUCH_TOO_LONG,
+            _ => self.scenario.deferral,
         };
-        let lazy = (!put_off.is_zero()).then_some(replication::lazy::Config::Fixed(put_off));
+        let lazy = (!deferral.is_zero()).then_some(replication::lazy::Config::Fixed(deferral));
         value.set_lazy(now, lazy).expect("a time is a threshold");
         value.set_tracking(now, topology::tracking());
         if node_config::has_service_paths(self.scenario) {
@@ -67,7 +67,7 @@ impl World<'_> {
         self.machines[node].node.as_ref().map(|value| value.status(self.own_now(node)).role)
     }
 
-    /// The nodes that are meant, as they stand now.
+    /// The nodes selected at present.
     fn resolve(&self, who: Who) -> Vec<usize> {
         let active = (0..NODES)
             .find(|node| !self.machines[*node].is_paused && self.role(*node).is_some_and(role::State::holds_addresses));
@@ -80,7 +80,7 @@ impl World<'_> {
         }
     }
 
-    /// The scenario interferes.
+    /// Applies a fault of the scenario.
     pub(super) fn interfere(&mut self, fault: Fault) {
         self.trace.note(self.now, 0, || format!("fault: {fault:?}"));
         match fault {
@@ -133,7 +133,7 @@ impl World<'_> {
         self.note_conditions();
     }
 
-    /// A node that runs learns which of its ports have carrier.
+    /// Notifies a running node which of its ports have carrier.
     fn notice_carrier(&mut self, node: usize) {
         let now = self.own_now(node);
         let machine = &mut self.machines[node];
@@ -159,12 +159,12 @@ impl World<'_> {
         }
     }
 
-    /// What is dead or has left starts again. A process that has left ends when its peers have heard its last words.
+    /// Restarts a dead or stopped node. A stopping process ends when its peers have acknowledged its shutdown.
     fn restart(&mut self, node: usize) {
         let machine = &self.machines[node];
         let has_left = self.role(node) == Some(role::State::Left);
         if has_left && !machine.is_paused && machine.node.as_ref().is_some_and(Node::has_unacknowledged) {
-            let at = self.now + LAST_WORDS_LOOK_AGAIN;
+            let at = self.now + SHUTDOWN_CHECK_INTERVAL;
             self.schedule.add(at, Event::Fault { index: self.faults.len() });
             self.faults.push((at, Fault::Restart(if node == 0 { Who::Node0 } else { Who::Node1 })));
             return;
@@ -190,7 +190,7 @@ impl World<'_> {
         if std::mem::take(&mut self.machines[node].is_paused) {
             self.checkers.went_on(self.now, node);
             self.note_conditions();
-            if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
+            if self.options.sabotage == Some(Sabotage::EarlySilenceCheck) {
                 self.machines[node].inbox.clear();
                 self.wake(node);
                 self.machines[node].clock.leap(self.now, Duration::from_millis(900));
@@ -200,13 +200,13 @@ impl World<'_> {
         }
     }
 
-    /// The node looks at everything now.
+    /// Makes the node process everything now.
     fn wake(&mut self, node: usize) {
         self.machines[node].timer_at = None;
         self.serve(node);
     }
 
-    /// Nothing goes wrong any more: links are sound, processes go on, and what is dead starts again.
+    /// Ends all faults: links are reliable, processes resume, and dead nodes restart.
     pub(super) fn calm(&mut self) {
         self.trace.note(self.now, 1, || String::from("calm"));
         self.is_calm = true;
@@ -233,7 +233,7 @@ impl World<'_> {
         self.note_conditions();
     }
 
-    /// Links whose limit was lifted are as before once their queues have drained.
+    /// Links whose limit was removed are normal once their queues have drained.
     fn note_conditions_when_drained(&mut self) {
         let drained_at = self.machines.iter().map(|machine| machine.replication.drained_at()).max().unwrap_or(self.now);
         if drained_at > self.now && self.machines.iter().all(|machine| machine.replication.rate.is_none()) {
@@ -241,7 +241,7 @@ impl World<'_> {
         }
     }
 
-    /// The checkers learn under what conditions the nodes work from now on.
+    /// Notifies the checkers of the nodes' conditions.
     pub(super) fn note_conditions(&mut self) {
         let now = self.now;
         let is_prompt = self.machines.iter().all(|Machine { lag, replication, .. }| {
@@ -249,14 +249,14 @@ impl World<'_> {
         });
         let muted = self.machines.each_ref().map(|machine| machine.muted);
         let conditions = Conditions {
-            tell: is_prompt
-                && self.understand_each_other()
+            can_replicate: is_prompt
+                && self.have_same_version()
                 && !muted.iter().any(|muted| muted.replication)
                 && !self.machines.iter().any(|machine| machine.is_paused),
-            hear: is_prompt && !muted.iter().any(|muted| muted.detection || muted.heartbeats),
+            can_detect: is_prompt && !muted.iter().any(|muted| muted.detection || muted.heartbeats),
             prompt: is_prompt,
-            heard: muted.map(|muted| !muted.detection && !muted.heartbeats),
-            understand: self.understand_each_other(),
+            reachable: muted.map(|muted| !muted.detection && !muted.heartbeats),
+            same_version: self.have_same_version(),
             works: self.machines.each_ref().map(|machine| machine.node.is_some() && !machine.is_paused),
         };
         self.checkers.conditions(self.now, conditions);
@@ -278,7 +278,7 @@ const fn silence(muted: &mut Channels, channels: Channels, is_cut: bool) {
     }
 }
 
-/// How a node with that room tells its connections.
+/// The session configuration of a node with this capacity.
 fn session(room: Option<Room>) -> SessionConfig {
     let usual = SessionConfig::default();
     room.map_or(usual, |room| {

@@ -1,4 +1,4 @@
-//! The machine that a node runs on: its clock, its queues, its links, and how fast it is.
+//! The machine of a node: its clock, queues, links, and speed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::link::Link;
 use crate::random::Random;
 use crate::scenario::{Channels, Dialect, Room, Scenario};
 
-/// Datagrams that wait in a socket's buffer at most (Linux's default of 212992 bytes, with what each small datagram costs
-/// there); what comes beyond is lost.
+/// The maximum number of datagrams in a socket's buffer (Linux's default of 212992 bytes, with its overhead for small
+/// datagrams); more are lost.
 const DATAGRAMS_WAITING_MAX: usize = 256;
-/// Frames that wait in a port's ring at most; what comes beyond is lost.
+/// The maximum number of frames in a port's ring; more are lost.
 const FRAMES_WAITING_MAX: usize = 1024;
-/// A second of a clock, in its thousandths.
+/// A second of a clock, in thousandths.
 const SPEED_PER_MILLE: u64 = 1000;
 
-/// A machine's own time: it never goes backwards, but may run faster or slower, and leap.
+/// A machine's time: it never runs backwards, but may run faster or slower, and leap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     true_base: Instant,
@@ -32,13 +32,13 @@ impl Clock {
         Self { true_base: Instant::ZERO, own_base: Instant::ZERO, per_mille: SPEED_PER_MILLE }
     }
 
-    /// What the clock shows at the true time `now`.
+    /// The clock's time at the true time `now`.
     pub(super) fn own(&self, now: Instant) -> Instant {
         let passed = u128::from(nanos(now.saturating_since(self.true_base))) * u128::from(self.per_mille);
         self.own_base + Duration::from_nanos((passed / u128::from(SPEED_PER_MILLE)) as u64)
     }
 
-    /// The first true time at which the clock shows `at`.
+    /// The first true time at which the clock reaches `at`.
     fn truly(&self, at: Instant) -> Instant {
         let ahead = u128::from(nanos(at.saturating_since(self.own_base))) * u128::from(SPEED_PER_MILLE);
         self.true_base + Duration::from_nanos(ahead.div_ceil(u128::from(self.per_mille)) as u64)
@@ -57,7 +57,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What has come and was not taken yet, in the order in which a node takes it.
+/// Received datagrams and frames, in the node's processing order.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) detection: VecDeque<Vec<u8>>,
@@ -91,30 +91,30 @@ impl Inbox {
 /// A node's machine.
 pub(super) struct Machine {
     pub(super) node: Option<Node>,
-    /// How often a node died on it.
+    /// The number of failures of nodes on it.
     pub(super) incarnation: u32,
     pub(super) clock: Clock,
     pub(super) inbox: Inbox,
-    /// It is about to take what has come.
+    /// Whether it is about to process its input.
     pub(super) is_serving: bool,
-    /// When it is to look again, in true time.
+    /// The time of its next timeout, in true time.
     pub(super) timer_at: Option<Instant>,
     pub(super) is_paused: bool,
-    /// It does everything up to so much later.
+    /// The maximum delay of all its actions.
     pub(super) lag: Duration,
     /// Its ports' links and its end of the replication link.
     pub(super) ports: [Link; 2],
     pub(super) replication: Link,
     /// Which of its ports have carrier.
     pub(super) has_carrier: [bool; 2],
-    /// What it says here is lost.
+    /// Channels on which its datagrams are lost.
     pub(super) muted: Channels,
     pub(super) interpreter: Interpreter,
-    /// How its next node speaks.
+    /// The protocol of its next node.
     pub(super) next_dialect: Dialect,
-    /// What its next node has room for, if that is not what nodes have.
+    /// The capacity of its next node, if not the default.
     pub(super) room: Option<Room>,
-    /// Its node held the addresses when last looked at.
+    /// Whether its node held the addresses at the last check.
     pub(super) holds: bool,
 }
 
@@ -141,17 +141,17 @@ impl Machine {
         }
     }
 
-    /// It does at once what is to be done.
+    /// Whether it works without delay.
     pub(super) const fn is_prompt(&self) -> bool {
         self.lag.is_zero() && !self.is_paused
     }
 
-    /// When its node must be called next, in true time.
+    /// When its node's next timeout is due, in true time.
     pub(super) fn due(&self) -> Option<Instant> {
         self.node.as_ref().and_then(Node::poll_timeout).map(|at| self.clock.truly(at))
     }
 
-    /// Its node is gone, with all that waited for it.
+    /// Its node is gone, with all pending input.
     pub(super) fn stop(&mut self) {
         self.node = None;
         self.incarnation += 1;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_shows_what_was_asked_for_at_the_time_that_it_names() {
+    fn a_skewed_clock_reaches_a_time_when_it_predicts() {
         let mut clock = Clock::new();
         let at = Instant::from_millis;
         assert_eq!((clock.own(at(7)), clock.truly(at(7))), (at(7), at(7)));

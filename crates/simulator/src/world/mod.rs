@@ -1,4 +1,4 @@
-//! The run itself: nodes, hosts and links, moved on from event to event.
+//! The run: nodes, hosts and links, advanced from event to event.
 
 mod ending;
 mod faults;
@@ -33,7 +33,7 @@ pub(crate) struct World<'a> {
     trace: Trace,
     checkers: Checkers,
     outcome: Outcome,
-    /// What goes wrong when.
+    /// The schedule of faults.
     faults: Vec<(Instant, Fault)>,
     is_calm: bool,
     buffer: Vec<u8>,
@@ -79,12 +79,12 @@ impl<'a> World<'a> {
         self.schedule.add(self.scenario.calm_at, Event::Calm);
         self.run_until(self.scenario.ends_at, |world| world.is_calm && world.is_done());
         self.compare_replicas();
-        self.break_and_compare();
+        self.corrupt_and_compare();
         if self.options.expects_no_zombies {
             self.look_for_zombies();
         }
-        // Who is not understood cannot tell of an end: its copies stay as long as it lives.
-        if self.scenario.waits_for_expiry && self.outcome.is_sound() && self.understand_each_other() {
+        // A node of another version cannot report an end: its replicas stay until they expire.
+        if self.scenario.waits_for_expiry && self.outcome.is_sound() && self.have_same_version() {
             self.wait_for_expiry();
         }
         self.finish()
@@ -157,7 +157,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What checkers may look at.
+/// The state that checkers may inspect.
 fn view<'a>(scenario: &'a Scenario, hosts: &'a [Host], machines: &'a [Machine; NODES]) -> View<'a> {
     View { scenario, hosts, nodes: machines.each_ref().map(|machine| &machine.node) }
 }

@@ -1,4 +1,4 @@
-//! What carries frames and datagrams: links, and the switches between them.
+//! The transport of frames and datagrams: links, and the switches between them.
 
 use cluster::forwarding::PATH_ETHER_TYPE;
 use flow::wire;
@@ -16,7 +16,7 @@ use crate::trace::describe;
 
 impl World<'_> {
     pub(super) fn send_datagram(&mut self, node: usize, is_detection: bool, bytes: &[u8]) {
-        if self.options.sabotage == Some(Sabotage::DeafNodes) {
+        if self.options.sabotage == Some(Sabotage::FailedDetection) {
             return;
         }
         let machine = &mut self.machines[node];
@@ -27,7 +27,7 @@ impl World<'_> {
             _ => machine.muted.replication,
         };
         let mut bytes = if is_detection { bytes.to_vec() } else { machine.interpreter.outgoing(bytes.to_vec()) };
-        if is_heartbeat && self.options.sabotage == Some(Sabotage::ForgottenTakeOvers) {
+        if is_heartbeat && self.options.sabotage == Some(Sabotage::OmittedTakeOvers) {
             bytes = sabotage::without_take_overs(&bytes);
         }
         if is_muted {
@@ -93,7 +93,7 @@ impl World<'_> {
         }
     }
 
-    /// The link's switch: to whom a frame is addressed, or to everybody but its sender.
+    /// The link's switch: forwards a frame to its destination, or to all but its sender.
     fn carry(&mut self, side: Side, from_host: Option<usize>, from_node: Option<usize>, at: Instant, bytes: Vec<u8>) {
         let Ok(link) = EthernetView::new_checked(&bytes) else { return };
         let (to, to_all) = (link.destination(), link.destination().is_group());
@@ -102,7 +102,7 @@ impl World<'_> {
                 self.schedule.add(at, Event::HostFrame { host, bytes: bytes.clone() });
             }
         }
-        let are_deaf = from_node.is_some() && self.options.sabotage == Some(Sabotage::DeafNodes);
+        let are_deaf = from_node.is_some() && self.options.sabotage == Some(Sabotage::FailedDetection);
         for node in (0..NODES).filter(|node| Some(*node) != from_node && !are_deaf) {
             if to_all || to == topology::node_mac(node, side) {
                 self.schedule.add(at, Event::NodeFrame { node, port: side.port(), bytes: bytes.clone() });
@@ -111,8 +111,8 @@ impl World<'_> {
     }
 }
 
-/// Changes a byte behind the link header. Ethernet's own checksum finds what happens on a wire; what happens within a
-/// switch or a host is for the checksums above, and ARP has none.
+/// Changes a byte behind the link header. Ethernet's checksum detects damage on a wire; damage within a switch or a
+/// host is left to the upper checksums, and ARP has none.
 fn corrupt_frame(link: &mut Link, bytes: &mut [u8]) {
     if ether_type(bytes) != Some(wire::ethernet::ether_type::ARP) {
         link.corrupt(bytes, wire::ethernet::ETHERNET_HEADER_BYTES);

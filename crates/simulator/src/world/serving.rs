@@ -1,5 +1,4 @@
-//! How a node takes what has come and does what is due, as the daemon has it done: failure detection first, then
-//! replication, then packets, then what is due by now.
+//! Processes a node's input and timeouts in the daemon's order: failure detection, replication, packets, then timeouts.
 
 use std::time::Duration;
 
@@ -12,17 +11,17 @@ use crate::schedule::Event;
 use crate::trace::{describe, fingerprint};
 use crate::{Sabotage, sabotage};
 
-/// How often a node may ask to be woken at once, before it is held to turn in circles.
+/// The maximum number of immediate timeouts of a node before it counts as spinning.
 const TURNS_MAX: u32 = 200;
-/// What a failure detector must see on its packets (RFC 5881 section 5).
+/// The TTL that a failure detector must see on its packets (RFC 5881 section 5).
 const DETECTION_TTL: u8 = 255;
-/// Up to so long after a frame came, a node takes it together with those that came meanwhile.
+/// The time for which a node gathers frames after the first one.
 const SERVICE_DELAY_NANOS_MAX: u64 = 30_000;
-/// Datagrams of a socket that the daemon takes before it looks at other things.
+/// The maximum number of datagrams of a socket that the daemon processes in a row.
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 
 impl World<'_> {
-    /// What a node's clock shows.
+    /// The time of a node's clock.
     pub(super) fn own_now(&self, node: usize) -> Instant {
         self.machines[node].clock.own(self.now)
     }
@@ -50,7 +49,7 @@ impl World<'_> {
         }
     }
 
-    /// Has a node look at what has come, unless it is about to, or stands still.
+    /// Schedules a node to process its input, unless it is about to, or is paused.
     fn serve_soon(&mut self, node: usize) {
         let machine = &mut self.machines[node];
         if machine.is_serving || machine.is_paused {
@@ -78,7 +77,7 @@ impl World<'_> {
         }
     }
 
-    /// A node takes what has come, a turn at a time, and does what is due.
+    /// Processes a node's input, a part at a time, and its timeouts.
     pub(super) fn serve(&mut self, node: usize) {
         let machine = &mut self.machines[node];
         machine.is_serving = false;
@@ -106,7 +105,7 @@ impl World<'_> {
         }
     }
 
-    /// A node takes frames, a batch at a time, and what it sends goes out: datagrams to the peer first.
+    /// Processes frames, a batch at a time, and sends the output: datagrams to the peer first.
     fn take_frames(&mut self, node: usize) {
         let now = self.own_now(node);
         let mut frames: Vec<_> = self.machines[node].inbox.frames.drain(..).collect();
@@ -140,8 +139,8 @@ impl World<'_> {
         } else {
             self.checkers.before_datagram(node, value);
             let bytes = match self.options.sabotage {
-                Some(Sabotage::CredulousNodes) => crate::dialect::in_any_version(bytes),
-                Some(Sabotage::TalkativeNodes) => {
+                Some(Sabotage::AppliedOtherVersions) => crate::dialect::in_any_version(bytes),
+                Some(Sabotage::RepeatedReports) => {
                     crate::dialect::in_changing_version(machine.interpreter.incoming(bytes), self.outcome.events)
                 }
                 _ => machine.interpreter.incoming(bytes),
@@ -161,7 +160,7 @@ impl World<'_> {
         if self.options.sabotage == Some(Sabotage::StaleUpdates)
             && let Some(value) = &mut self.machines[node].node
         {
-            sabotage::apply_stale_copy(node, value, &self.checkers.order, now);
+            sabotage::apply_stale_replica(node, value, &self.checkers.order, now);
         }
         if let Err(NodeError::Replication(replication::PeerError::Incompatible { .. })) = result {
             self.checkers.versions.refused(self.now, node, &mut self.outcome);
@@ -169,10 +168,10 @@ impl World<'_> {
         self.checkers.after_datagram(self.now, node, &self.machines[node].node, &mut self.outcome);
     }
 
-    /// Lets a node do all that is due, sends what it has to send, and sets its next timer.
+    /// Processes a node's timeouts, sends its output, and sets its next timer.
     pub(super) fn settle(&mut self, node: usize) {
         let now = self.own_now(node);
-        // What is due goes before what is to be sent, as in the daemon.
+        // Timeouts come before output, as in the daemon.
         if let Some(value) = &mut self.machines[node].node
             && value.poll_timeout().is_some_and(|at| at <= now)
         {
@@ -188,7 +187,7 @@ impl World<'_> {
             self.poll_node(node);
             turns += 1;
             if turns > TURNS_MAX {
-                let problem = format!("node {node} asks to be woken at {at:?} again and again");
+                let problem = format!("node {node} requests a timeout at {at:?} repeatedly");
                 self.outcome.problem(self.now, Problem::Spinning, problem);
                 self.machines[node].node = None;
                 return;
@@ -204,7 +203,7 @@ impl World<'_> {
         self.note_role(node);
     }
 
-    /// The checkers are told when a node takes the addresses or gives them up.
+    /// Notifies the checkers when a node takes or releases the addresses.
     fn note_role(&mut self, node: usize) {
         let holds = self.machines[node].node.as_ref().is_some_and(Node::holds_addresses);
         if holds != self.machines[node].holds {

@@ -70,11 +70,11 @@ pub(super) struct Source {
     message: Vec<u8>,
 }
 
-fn opening(side: Side, views: Views<'_>) -> Option<redundancy::Opening> {
+fn opening(side: Side, views: Views<'_>) -> Option<redundancy::StreamPosition> {
     let (encoder, decoder) = views?;
     match side {
-        Side::Sent => Some(encoder.opening()),
-        Side::Received => decoder.opening(),
+        Side::Sent => Some(encoder.stream_position()),
+        Side::Received => decoder.stream_position(),
     }
 }
 
@@ -243,8 +243,8 @@ fn give(
     while follower.allowance_bytes > 0 && follower.sender.has_room() {
         let Some((side, mut range)) = follower.wanted.pop_front() else { return };
         let count = match side {
-            Side::Sent => encoder.give(&range, message),
-            Side::Received => decoder.give(&range, message),
+            Side::Sent => encoder.write_reply(&range, message),
+            Side::Received => decoder.write_reply(&range, message),
         };
         if count == 0 {
             continue;

@@ -8,7 +8,7 @@ use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::wire::control::Control;
-use redundancy::{Decoder, DecoderConfig, Held, Opening, Ticket};
+use redundancy::{Decoder, DecoderConfig, Held, StreamPosition, Ticket};
 
 use super::MirrorCounters;
 use super::limits::{FILLING_MAX, FOLLOW_INTERVAL, FOLLOWED_FOR, LEADER_WAIT, SILENT_FOR, WANTS_MAX};
@@ -293,12 +293,12 @@ fn handle_word(
             if cache.is_none() {
                 *cache = Decoder::new(DecoderConfig { cache_bytes, id: 0 }).ok();
             }
-            let opening = Opening { epoch, granules, next, parent };
+            let opening = StreamPosition { epoch, granules, next, parent };
             if cache.as_ref().and_then(Decoder::epoch) != Some(epoch) {
                 // What was found of another stream says nothing of this one.
                 *sweep = Sweep::default();
             }
-            if !cache.as_mut().is_some_and(|cache| cache.attend(now, &opening)) {
+            if !cache.as_mut().is_some_and(|cache| cache.join_stream(now, &opening)) {
                 *cache = None;
             }
         }

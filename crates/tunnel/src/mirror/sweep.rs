@@ -62,7 +62,7 @@ impl Sweep {
 
     /// Goes on, if it is time. What is to be asked for is handed to `ask`.
     pub(super) fn step(&mut self, now: Instant, decoder: &Decoder, mut ask: impl FnMut(Control<'_>)) {
-        let Some(opening) = decoder.opening().filter(|_| self.next_at <= now) else { return };
+        let Some(opening) = decoder.stream_position().filter(|_| self.next_at <= now) else { return };
         if !self.asked.is_empty() && now < self.asked_until {
             self.next_at = self.asked_until;
             return;

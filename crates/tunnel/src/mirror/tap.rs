@@ -33,7 +33,7 @@ impl Tap {
             _ if !self.is_open => {}
             // The cache does not have it.
             Encoding::Plain => {}
-            Encoding::Remembered => self.push(Entry::Plain { side, epoch, block }),
+            Encoding::PlainCached => self.push(Entry::Plain { side, epoch, block }),
             Encoding::Literal | Encoding::Encoded => self.push(Entry::Block { side, epoch, block }),
         }
     }

@@ -226,7 +226,7 @@ fn a_connection_that_ended_on_one_side_and_goes_on_on_the_other_goes_on() {
     // An attacker's reset, say, that the end points never saw; packets reach node 1.
     reset_at(&mut cluster, 0, &seen[..1]);
     client_sends_to(&mut cluster, 1, 40_000, segment(ACK, 1001, 5001));
-    assert_eq!(known(&cluster, 1, 40_000).unwrap().1.flags & flags::COPY, 0, "node 1 has seen a packet");
+    assert_eq!(known(&cluster, 1, 40_000).unwrap().1.flags & flags::REPLICA, 0, "node 1 has seen a packet");
     assert!(known(&cluster, 0, 40_000).is_none());
     cluster.run(Duration::from_secs(2));
 

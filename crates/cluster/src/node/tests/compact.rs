@@ -346,7 +346,8 @@ fn a_node_that_stood_by_for_a_moment_learns_the_windows_of_all_its_connections_a
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 300);
     let now = cluster.now;
     let node = cluster.node_mut(0);
-    let seen = |node: &Node| node.pipeline().table().iter().filter(|(_, known)| known.flags & flags::COPY == 0).count();
+    let seen =
+        |node: &Node| node.pipeline().table().iter().filter(|(_, known)| known.flags & flags::REPLICA == 0).count();
     assert_eq!(seen(node), 300);
     // Another node held the addresses, and gave them up before this one had looked at a connection.
     node.replication.compact.as_mut().unwrap().begin_standing_by(now);

@@ -46,7 +46,7 @@ impl Context<'_> {
         let timeout = connections.tracker.timeout(original.protocol, &protocol, known);
         let mut copy = Connection::new(original, recalled.owner, protocol, *now + timeout);
         copy.version = connections.first_version(&original);
-        copy.flags = known | flags::COPY;
+        copy.flags = known | flags::REPLICA;
         (copy.reply, copy.functions) = (restored.reply, restored.functions);
         match connections.enter(*now, copy, connections.table.hash(&original)) {
             Ok(_) => {

@@ -22,7 +22,7 @@ pub(super) fn translate(
     let Connections { node, functions, relations, .. } = connections;
     let (protocol, told) = assumed_state(original.protocol);
     let mut passing = Connection::new(original, *node, protocol, now);
-    (passing.reply, passing.functions, passing.flags) = (restored.reply, restored.functions, told | flags::COPY);
+    (passing.reply, passing.functions, passing.flags) = (restored.reply, restored.functions, told | flags::REPLICA);
     let mut runtime = functions.output.runtime(now, *node, &mut relations.expectations);
     functions.chain.process(&mut runtime, &mut passing, packet, direction).verdict
 }

@@ -38,7 +38,7 @@ fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
         obstacle,
         Obstacle::NotInitialised
             | Obstacle::NotInKernel(..)
-            | Obstacle::NotHeard(_)
+            | Obstacle::IncompleteFromPeer(_)
             | Obstacle::NoRoom(_)
             | Obstacle::FewReplicated(_)
     )

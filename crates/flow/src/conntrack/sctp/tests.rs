@@ -1,4 +1,4 @@
-//! Associations as their packets go by.
+//! Associations as seen by a tracker.
 
 use Direction::{Original, Reply};
 use SctpState::*;
@@ -27,7 +27,7 @@ fn init_ack(verification_tag: u32, initiate_tag: u32) -> SctpPacket {
     SctpPacket { initiate_tag, ..of(verification_tag, chunk::INIT_ACK) }
 }
 
-/// An association on its way through the tracker.
+/// An association under test, advanced by a tracker.
 struct Association {
     state: ProtocolState,
     flags: u8,
@@ -67,14 +67,14 @@ impl Association {
     fn refuse(&mut self, direction: Direction, packet: SctpPacket) -> DropReason {
         let before = (self.state, self.flags);
         let advance = self.advance(direction, &packet);
-        assert_eq!((self.state, self.flags), before, "what is refused changes nothing");
+        assert_eq!((self.state, self.flags), before, "a refused packet changes nothing");
         advance.verdict.expect_err("it is refused")
     }
 }
 
 #[test]
 fn an_association_is_followed_from_init_to_shutdown_complete() {
-    // (direction, packet, state after it, seconds that it then lives: Linux's defaults)
+    // (direction, packet, state after it, lifetime in seconds: Linux's defaults)
     let script = [
         (Reply, init_ack(TO_INITIATOR, FROM_INITIATOR), CookieWait, 3),
         (Original, of(FROM_INITIATOR, chunk::COOKIE_ECHO | chunk::OTHER), CookieEchoed, 3),
@@ -99,7 +99,7 @@ fn an_association_is_followed_from_init_to_shutdown_complete() {
 }
 
 #[test]
-fn every_state_answers_every_chunk_as_the_table_says() {
+fn every_state_handles_every_chunk_by_the_table() {
     let all = [
         None,
         Closed,
@@ -227,7 +227,7 @@ fn a_packet_with_another_tag_is_refused() {
 }
 
 #[test]
-fn the_t_bit_says_whose_tag_an_abort_carries() {
+fn the_t_bit_selects_the_tag_of_an_abort() {
     for (packet, passes) in [
         (of(FROM_INITIATOR, chunk::ABORT), true),
         (reflecting(TO_INITIATOR, chunk::ABORT), true),
@@ -253,11 +253,11 @@ fn a_refused_init_ends_in_closed() {
 }
 
 #[test]
-fn an_init_that_is_sent_again_may_offer_another_tag() {
+fn a_retransmitted_init_may_offer_another_tag() {
     let mut association = Association::begun(&init(7));
     assert_eq!(association.pass(Original, init(TO_INITIATOR)), Change::Detail);
     association.pass(Reply, init_ack(TO_INITIATOR, 8));
-    // The answer is lost behind this node; the next one offers another tag.
+    // The INIT ACK is lost behind this node; the next one offers another tag.
     association.pass(Original, init(TO_INITIATOR));
     association.pass(Reply, init_ack(TO_INITIATOR, FROM_INITIATOR));
     association.pass(Original, of(FROM_INITIATOR, chunk::COOKIE_ECHO));
@@ -279,10 +279,10 @@ fn both_sides_may_open_at_once() {
 }
 
 #[test]
-fn an_end_point_that_was_started_anew_goes_on_with_new_tags_once_it_has_proven_them() {
+fn a_restarted_end_point_continues_with_new_tags_once_proven() {
     let mut association = Association::established();
     association.pass(Reply, init(0xc3));
-    assert_eq!(association.state(), Established, "anybody can send an INIT");
+    assert_eq!(association.state(), Established, "an INIT can be forged");
     association.pass(Reply, of(TO_INITIATOR, chunk::OTHER));
     association.pass(Original, init_ack(0xc3, 0xd4));
     association.pass(Original, of(FROM_INITIATOR, chunk::OTHER));
@@ -315,7 +315,7 @@ fn a_further_path_begins_with_a_heartbeat() {
 }
 
 #[test]
-fn nothing_else_begins_one_unless_that_is_asked_for() {
+fn no_other_chunk_begins_an_association_by_default() {
     let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
     for chunks in [chunk::OTHER, chunk::COOKIE_ECHO, chunk::SHUTDOWN, chunk::COOKIE_ACK, chunk::HEARTBEAT_ACK] {
         let packet = of(7, chunks);
@@ -330,8 +330,8 @@ fn nothing_else_begins_one_unless_that_is_asked_for() {
 }
 
 #[test]
-fn a_copy_without_tags_learns_them_and_one_with_tags_holds_to_them() {
-    // As told by a node that knows no states of SCTP.
+fn a_replica_without_tags_learns_them_and_one_with_tags_enforces_them() {
+    // The replica comes from a node without SCTP states.
     let mut unknown = Association { state: ProtocolState::default(), flags: 0 };
     take_over(&mut unknown.state);
     unknown.pass(Reply, of(TO_INITIATOR, chunk::OTHER));
@@ -344,7 +344,7 @@ fn a_copy_without_tags_learns_them_and_one_with_tags_holds_to_them() {
     known.refuse(Original, of(7, chunk::ABORT));
     known.pass(Original, of(FROM_INITIATOR, chunk::OTHER));
 
-    // The copy was told of the INIT, and no more.
+    // The replica contains the INIT only.
     let mut waiting = Association::begun(&init(TO_INITIATOR));
     take_over(&mut waiting.state);
     waiting.pass(Original, of(FROM_INITIATOR, chunk::COOKIE_ECHO));

@@ -7,7 +7,7 @@ use crate::conntrack::timeouts::TrackerConfig;
 use crate::protocol_state::ProtocolState;
 use crate::wire::TcpSegment;
 
-/// A segment and all that decides about it.
+/// A segment with the context of its evaluation.
 pub(super) struct Arrival<'a> {
     pub(super) config: &'a TrackerConfig,
     pub(super) state: &'a mut ProtocolState,
@@ -15,6 +15,6 @@ pub(super) struct Arrival<'a> {
     pub(super) direction: Direction,
     pub(super) kind: Kind,
     pub(super) segment: &'a TcpSegment,
-    /// The state that the segment is held against.
+    /// The state that the segment is checked against.
     pub(super) from: TcpState,
 }

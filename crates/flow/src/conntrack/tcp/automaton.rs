@@ -1,4 +1,4 @@
-//! The automaton of TCP as somebody between the end points sees it.
+//! The automaton of TCP as seen by a middlebox.
 //!
 //! ```text
 //!            SYN                 SYN/ACK ◄──               ACK
@@ -20,7 +20,7 @@ use super::TcpState;
 use crate::Direction;
 use crate::wire::tcp_flags::{ACK, FIN, PSH, RST, SYN, URG};
 
-/// A segment, as the automaton tells them apart.
+/// The kind of a segment for the automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -37,7 +37,7 @@ impl Kind {
     #[cfg(test)]
     pub(super) const ALL: [Self; 6] = [Self::Syn, Self::SynAck, Self::Fin, Self::Ack, Self::Rst, Self::None];
 
-    /// The kind of a segment with these flags; the most drastic flag decides.
+    /// The kind of a segment with these flags; the flag with the greatest effect decides.
     pub(super) const fn of(flags: u8) -> Self {
         if flags & RST != 0 {
             Self::Rst
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Whether a stack may send a segment with these flags. PSH says nothing, and the bits of ECN (RFC 3168) are free.
+/// Whether a stack may send a segment with these flags. PSH and the ECN bits (RFC 3168) are ignored.
 pub(super) const fn are_valid_flags(flags: u8) -> bool {
     const SYN_ACK: u8 = SYN | ACK;
     const SYN_URG: u8 = SYN | URG;
@@ -61,22 +61,22 @@ pub(super) const fn are_valid_flags(flags: u8) -> bool {
     const FIN_ACK_URG: u8 = FIN | ACK | URG;
     const ACK_URG: u8 = ACK | URG;
     const RST_ACK: u8 = RST | ACK;
-    let telling = flags & (FIN | SYN | RST | PSH | ACK | URG) & !PSH;
-    matches!(telling, SYN | SYN_URG | SYN_ACK | RST | RST_ACK | FIN_ACK | FIN_ACK_URG | ACK | ACK_URG)
+    let relevant = flags & (FIN | SYN | RST | PSH | ACK | URG) & !PSH;
+    matches!(relevant, SYN | SYN_URG | SYN_ACK | RST | RST_ACK | FIN_ACK | FIN_ACK_URG | ACK | ACK_URG)
 }
 
-/// What the automaton says of a segment.
+/// The automaton's result for a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// The connection is then in this state.
+    /// The connection enters this state.
     To(TcpState),
-    /// The segment passes but moves nothing: the end points may know more than we do, and their answer will tell.
+    /// The segment passes without effect: the end points may have newer state, and their answer will show it.
     Ignore,
-    /// No end point that keeps to the protocol sends this.
+    /// No compliant end point sends this.
     Invalid,
 }
 
-/// What a segment of `kind` that goes in `direction` does to a connection in `state`.
+/// The effect of a segment of `kind` in `direction` on a connection in `state`.
 pub(super) const fn step(state: TcpState, direction: Direction, kind: Kind) -> Step {
     match kind {
         Kind::None => Step::Invalid,

@@ -1,8 +1,8 @@
-//! What nearly all segments are, in a straight line: an ACK, with data or without, in the windows of a connection that is
-//! established and that both sides were heard of.
+//! The fast path for nearly all segments: an ACK, with or without data, inside the windows of an established connection
+//! of which both sides are known.
 //!
-//! It says and notes what the general way says and notes, which the test below holds it to; whatever is not as plain as
-//! that goes the general way.
+//! Its result and side effects equal those of the general path, which the test below verifies. All other segments take
+//! the general path.
 
 use core::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::serial::{is_after, is_before, later};
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 
-/// Passes a plain segment and says how long the connection then lives. `None`, and nothing noted: the segment or the
-/// connection is not as plain as that.
+/// Passes a segment on the fast path and returns the connection's lifetime. `None`, without side effects: the segment
+/// or the connection needs the general path.
 #[inline(always)]
 pub(in crate::conntrack) fn pass_plain(
     config: &TrackerConfig,
@@ -26,7 +26,7 @@ pub(in crate::conntrack) fn pass_plain(
 ) -> Option<Duration> {
     let is_settled =
         state.state == TcpState::Established as u8 && flags & (REPLIED | ASSURED | SHARED) == REPLIED | ASSURED;
-    // An open window: while it is closed the connection has less time, and is probed beyond it.
+    // An open window: with a closed one the connection has a shorter timeout, and is probed beyond it.
     let is_plain = segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
         && segment.sack_end == segment.acknowledgement
         && segment.window != 0;
@@ -66,7 +66,7 @@ pub(in crate::conntrack) fn pass_plain(
     Some(timeout(config, state.retransmissions, is_unacknowledged))
 }
 
-/// Both sides were heard of and neither is being learnt again.
+/// Both sides are known and neither is being relearnt.
 #[inline(always)]
 const fn is_known(sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     const WANTED: u8 = peer_flags::ACKNOWLEDGED;
@@ -155,7 +155,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn the_straight_line_says_and_notes_what_the_general_way_does(
+        fn the_fast_path_equals_the_general_path(
             before in state(),
             flags in prop_oneof![9 => Just(REPLIED | ASSURED), 1 => any::<u8>()],
             is_reply: bool,

@@ -1,7 +1,6 @@
-//! TCP: the [`automaton`] says what a segment does to the state, the [`window`] whether it can be of the connection
-//! at all, [`reset`] which RSTs are to be believed, [`out_of_sync`] how to come back into step with end points that
-//! have begun again, [`take_over`](mod@take_over) how to go on from an old copy, [`shared`] how to go on with a part of the
-//! segments.
+//! TCP tracking. The [`automaton`] computes the next state, the [`window`] decides whether a segment can belong to the
+//! connection, and [`reset`] decides which RSTs are valid. [`out_of_sync`] resynchronises with restarted end points,
+//! [`take_over`](mod@take_over) continues from an old replica, and [`shared`] works with a part of the segments.
 
 mod arrival;
 mod automaton;
@@ -19,7 +18,7 @@ use core::time::Duration;
 use self::arrival::Arrival;
 use self::automaton::{Kind, Step};
 use self::reset::Reset;
-use self::window::Judgement;
+use self::window::WindowVerdict;
 use super::{
     Advance, Change, Next, ProtocolState, TcpPeer, Timeouts, TrackerConfig, last_flags, note_reply, peer_flags,
 };
@@ -45,7 +44,7 @@ pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(Pro
         return Err(DropReason::NoConnection);
     };
     let mut state = ProtocolState { state: next as u8, ..ProtocolState::default() };
-    remember_segment(&mut state, Direction::Original, kind);
+    record_segment(&mut state, Direction::Original, kind);
     if next == TcpState::SynSent {
         state.peers[0] = window::peer_of_syn(segment, 0);
         return Ok((state, config.timeouts.tcp(next)));
@@ -53,12 +52,13 @@ pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(Pro
     if !config.loose {
         return Err(DropReason::NoConnection);
     }
-    // Picked up in its middle: window scales are unknown, so windows cannot be checked.
+    // Picked up in the middle: window scales are unknown, so windows cannot be checked.
     let unknown = TcpPeer { flags: peer_flags::SACK_PERMITTED | peer_flags::LIBERAL, ..TcpPeer::default() };
     state.peers = [window::peer_in_the_middle(segment, unknown), unknown];
-    let look = window::Look { segment, direction: Direction::Original, kind, from: next, is_liberal: true };
-    // What the segment tells is noted as of every other one, as far as it agrees with the nothing that is known.
-    window::check(&mut state, &look);
+    let context =
+        window::SegmentContext { segment, direction: Direction::Original, kind, from: next, is_liberal: true };
+    // The segment's data is recorded as for any other one, as far as it fits the empty state.
+    window::check(&mut state, &context);
     Ok((state, config.timeouts.tcp_unacknowledged.min(config.timeouts.tcp(next))))
 }
 
@@ -71,7 +71,7 @@ pub(super) fn advance(
     direction: Direction,
     segment: &TcpSegment,
 ) -> Advance {
-    // Nearly all segments. They keep the state, and change nothing that a backup is told.
+    // The fast path for nearly all segments: the state stays, and no replicated field changes.
     let plain = pass_plain(config, state, *flags, direction, segment);
     match plain.or_else(|| shared::pass_plain(config, state, *flags, direction, segment)) {
         Some(timeout) => Advance::pass(Change::None, Some(timeout)),
@@ -92,7 +92,7 @@ fn general(
     }
     let kind = Kind::of(segment.flags);
     let replicated = Replicated::of(state);
-    // A number that no state has cannot come in by decoding; if it is there all the same, nothing passes.
+    // Decoding rejects unknown state numbers; if one is present all the same, nothing passes.
     let from = TcpState::from_u8(state.state).unwrap_or(TcpState::None);
     let arrival = Arrival { config, state, flags, direction, kind, segment, from };
     let mut advance = arrival.advance();
@@ -102,7 +102,7 @@ fn general(
     advance
 }
 
-/// What a backup is told of a connection besides its windows.
+/// The replicated fields of a connection beside its windows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Replicated {
     state: u8,
@@ -133,8 +133,8 @@ impl Replicated {
     }
 }
 
-/// Notes what kind of segment came last, which the next one may be an answer to.
-const fn remember_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
+/// Records the kind of the last segment, to recognise the answer to it.
+const fn record_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
     state.last_kind = kind as u8;
     state.last_direction = direction as u8;
 }
@@ -174,12 +174,12 @@ impl Arrival<'_> {
     }
 
     fn reset(self) -> Advance {
-        if self.windows_say_nothing() {
+        if self.windows_are_unknown() {
             return self.shared_reset();
         }
-        match reset::judge(&self) {
+        match reset::classify(&self) {
             Reset::Invalid => Advance::refuse(DropReason::InvalidReset),
-            Reset::Believed => self.accept(TcpState::Close),
+            Reset::Accepted => self.accept(TcpState::Close),
             Reset::IfInWindow => self.move_if_in_window(TcpState::Close),
             Reset::LeftToEndPoint => {
                 let state = self.from;
@@ -189,29 +189,32 @@ impl Arrival<'_> {
     }
 
     fn move_if_in_window(self, next: TcpState) -> Advance {
-        if self.windows_say_nothing() {
+        if self.windows_are_unknown() {
             return self.accept_shared(next);
         }
-        let look = window::Look {
+        let context = window::SegmentContext {
             segment: self.segment,
             direction: self.direction,
             kind: self.kind,
             from: self.from,
             is_liberal: self.config.liberal,
         };
-        match window::check(self.state, &look) {
-            Judgement::Accept => self.accept(next),
-            Judgement::Ignore => Advance::pass(Change::None, None),
-            // The other node may have seen what it answers. It proves nothing here, and its receiver can judge it.
-            Judgement::OutOfWindow if self.is_shared() && self.kind != Kind::Rst => Advance::pass(Change::None, None),
-            Judgement::OutOfWindow if self.kind == Kind::Rst => self.refuse(DropReason::InvalidReset),
-            Judgement::OutOfWindow => self.refuse(DropReason::OutOfWindow),
+        match window::check(self.state, &context) {
+            WindowVerdict::Accept => self.accept(next),
+            WindowVerdict::Ignore => Advance::pass(Change::None, None),
+            // The other node may have seen the segment that this one answers. It proves nothing here, and the receiver
+            // validates it.
+            WindowVerdict::OutOfWindow if self.is_shared() && self.kind != Kind::Rst => {
+                Advance::pass(Change::None, None)
+            }
+            WindowVerdict::OutOfWindow if self.kind == Kind::Rst => self.refuse(DropReason::InvalidReset),
+            WindowVerdict::OutOfWindow => self.refuse(DropReason::OutOfWindow),
         }
     }
 
-    /// The segment is one of the connection, which is in `next` from here on.
+    /// The segment belongs to the connection, which enters `next`.
     fn accept(self, next: TcpState) -> Advance {
-        remember_segment(self.state, self.direction, self.kind);
+        record_segment(self.state, self.direction, self.kind);
         self.state.state = next as u8;
         if self.kind == Kind::Fin && next != TcpState::Close {
             self.state.peers[self.direction.index()].flags |= peer_flags::FIN_SENT;
@@ -220,11 +223,11 @@ impl Arrival<'_> {
         let mut change = Change::None;
         if *self.flags & REPLIED == 0 {
             if self.kind == Kind::Rst {
-                // A connection that was only ever refused need not be remembered.
+                // A connection that was only ever refused needs no record.
                 return Advance { verdict: Ok(()), change: Change::State, next: Next::Close, timeout: None };
             }
             if self.kind == Kind::Syn {
-                // A client that tries for ever must not keep an entry (and its translation) alive for ever.
+                // A client that retries endlessly must not keep an entry (and its translation) alive.
                 return Advance::pass(Change::None, None);
             }
             if next == TcpState::Established {
@@ -242,14 +245,14 @@ impl Arrival<'_> {
     }
 
     fn timeout(&self, next: TcpState) -> Duration {
-        if self.windows_say_nothing() {
+        if self.windows_are_unknown() {
             return shared::timeout(self.config, self.kind, next);
         }
         timeout_of(&self.config.timeouts, self.state, next, self.kind == Kind::Rst)
     }
 
-    /// Drops the segment. A FIN or RST of each side that both do not fit says that the end points are done with the
-    /// connection and that it is we who are out of step: it need not be kept for days.
+    /// Drops the segment. An out-of-window FIN or RST from each side shows that the end points have closed the
+    /// connection and that the tracker is out of step. The connection then gets a short timeout instead of days.
     #[cold]
     fn refuse(self, reason: DropReason) -> Advance {
         let mut advance = Advance::refuse(reason);
@@ -260,13 +263,13 @@ impl Arrival<'_> {
         if ends(self.state.last_kind) && self.state.last_direction != self.direction as u8 {
             advance.timeout = Some(self.config.timeouts.tcp_unacknowledged);
         } else {
-            remember_segment(self.state, self.direction, self.kind);
+            record_segment(self.state, self.direction, self.kind);
         }
         advance
     }
 }
 
-/// How long a connection lives after a segment that left it in this state.
+/// The lifetime of a connection after a segment that left it in this state.
 fn timeout_of(timeouts: &Timeouts, state: &ProtocolState, next: TcpState, is_reset: bool) -> Duration {
     let normal = timeouts.tcp(next);
     let either = state.peers[0].flags | state.peers[1].flags;
@@ -277,8 +280,8 @@ fn timeout_of(timeouts: &Timeouts, state: &ProtocolState, next: TcpState, is_res
     } else if (either & peer_flags::UNACKNOWLEDGED != 0 || take_over::is_unlearnt(state))
         && normal > timeouts.tcp_unacknowledged
     {
-        // After a take-over this may have been the last ACK of a close whose FINs the former node saw: until both
-        // sides have been heard of, the connection does not get its full time.
+        // After a take-over this may have been the last ACK of a close whose FINs the former node saw. The connection
+        // gets its full timeout only when both sides are known.
         timeouts.tcp_unacknowledged
     } else if state.last_window == 0 && normal > timeouts.tcp_retransmission {
         timeouts.tcp_retransmission

@@ -1,13 +1,13 @@
-//! The end points may have begun a new connection while we still hold the old one, or an old connection of which we
-//! know nothing more. Segments that say so pass without effect, and their answers tell who is right.
+//! The end points may have restarted a connection that the tracker still holds, or may hold an old one that the tracker
+//! has lost. Segments that indicate this pass without effect; their answers show which state is right.
 
 use super::automaton::Kind;
-use super::{Advance, Arrival, Change, Next, TcpPeer, TcpState, last_flags, peer_flags, remember_segment, window};
+use super::{Advance, Arrival, Change, Next, TcpPeer, TcpState, last_flags, peer_flags, record_segment, window};
 use crate::Direction;
 
 impl Arrival<'_> {
-    /// A SYN on a connection that has ended. RFC 9293 section 3.10.7.4 lets it begin a new one under conditions that
-    /// only the end points can check; a connection that was aborted or closed before its time is left to them.
+    /// Handles a SYN on a connection that has ended. RFC 9293 section 3.10.7.4 permits it to begin a new one under
+    /// conditions that only the end points can check; the tracker leaves an aborted or early closed connection to them.
     pub(super) fn syn_after_the_end(self) -> Advance {
         let either = self.state.peers[0].flags | self.state.peers[1].flags;
         let after_own_reset =
@@ -18,12 +18,12 @@ impl Arrival<'_> {
         self.ignore()
     }
 
-    /// Lets the segment pass without effect, but notes what its answer will have to fit.
+    /// Passes the segment without effect, but records the numbers that its answer must match.
     pub(super) fn ignore(self) -> Advance {
         if self.acknowledges_ignored_syn() {
-            return self.begin_again();
+            return self.restart();
         }
-        remember_segment(self.state, self.direction, self.kind);
+        record_segment(self.state, self.direction, self.kind);
         self.state.last_sequence = self.segment.sequence;
         self.state.last_end = self.segment.end();
         self.state.last_window = self.segment.window;
@@ -48,9 +48,9 @@ impl Arrival<'_> {
             && self.segment.acknowledgement == self.state.last_end
     }
 
-    /// Client and server agree on a connection that begins with the SYN that was ignored. Both sides are rebuilt from
-    /// what was noted of it and from this SYN/ACK.
-    fn begin_again(mut self) -> Advance {
+    /// Both end points agree on a connection that begins with the ignored SYN. Both sides are rebuilt from the recorded
+    /// SYN and from this SYN/ACK.
+    fn restart(mut self) -> Advance {
         self.state.last_flags &= !last_flags::CHALLENGE_EXPECTED;
         let syn = TcpPeer {
             end: self.state.last_end,
@@ -66,8 +66,8 @@ impl Arrival<'_> {
         self.move_if_in_window(TcpState::SynRecv)
     }
 
-    /// An ACK that answers a SYN seen in LAST_ACK may be a challenge (RFC 5961 section 4), which must not be taken for
-    /// the acknowledgement of the last FIN.
+    /// An ACK in reply to a SYN in LAST_ACK may be a challenge (RFC 5961 section 4). It must not count as the
+    /// acknowledgement of the last FIN.
     pub(super) fn is_challenge_in_last_ack(&self) -> bool {
         self.from == TcpState::LastAck
             && self.kind == Kind::Ack

@@ -1,18 +1,19 @@
-//! Connections whose segments reach two living nodes ([`SHARED`]): each node sees a part of the conversation, often one
-//! direction of it.
+//! Connections whose segments reach two live nodes ([`SHARED`]): each node sees a part of the segments, often one
+//! direction.
 //!
-//! Windows are made of what both sides say, so once the handshake is over they say nothing here, and segments are not held
-//! against them: as Linux with `nf_conntrack_tcp_be_liberal`, which conntrackd's manual asks for when paths are asymmetric. The
-//! states still count: what the automaton does not allow does not pass. During the handshake the nodes tell each other every
-//! segment with its numbers, and those are checked as ever, so that nobody completes a handshake who has not seen the other
-//! side's number.
+//! Windows depend on segments of both sides, so they are not checked after the handshake. This is Linux's
+//! `nf_conntrack_tcp_be_liberal`, which conntrackd's manual recommends for asymmetric paths. The automaton still
+//! applies.
 //!
-//! **RSTs.** A RST at exactly what its receiver has acknowledged ends the connection, if that acknowledgement came by here. Any
-//! other one passes, as its receiver can judge it (RFC 5961 section 3), and must not end a connection that the receiver keeps:
-//! the connection gets a short time to show that it lives, as it does after a take-over.
+//! During the handshake the nodes replicate every segment with its numbers and check them as usual. Completing a
+//! handshake thus requires the other side's initial sequence number.
 //!
-//! **Timeouts** are those of the state alone. That data waits for its acknowledgement, or that a segment is repeated, cannot be
-//! told from one direction.
+//! **RSTs.** A RST exactly at the receiver's acknowledgement ends the connection, if this node saw that
+//! acknowledgement. Any other RST passes, as its receiver validates it (RFC 5961 section 3). It must not end a
+//! connection that the receiver keeps, so the connection gets a short timeout, as after a take-over.
+//!
+//! **Timeouts** depend on the state alone: unacknowledged data and retransmissions cannot be recognised from one
+//! direction.
 
 use core::time::Duration;
 
@@ -24,8 +25,8 @@ use crate::serial::later;
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 
-/// Passes what most segments of a shared connection are: an ACK, with data or without, while it is established. `None`, and
-/// nothing noted, for all else.
+/// Passes the common segments of an established shared connection: ACKs, with or without data. `None`, without side
+/// effects, for all others.
 pub(super) fn pass_plain(
     config: &TrackerConfig,
     state: &mut ProtocolState,
@@ -44,7 +45,7 @@ pub(super) fn pass_plain(
     Some(config.timeouts.tcp_established)
 }
 
-/// How long a shared connection lives after a segment that took it to `state`.
+/// The lifetime of a shared connection after a segment that moved it to `state`.
 pub(super) const fn timeout(config: &TrackerConfig, kind: Kind, state: TcpState) -> Duration {
     match kind {
         Kind::Rst => config.timeouts.tcp_close,
@@ -53,27 +54,27 @@ pub(super) const fn timeout(config: &TrackerConfig, kind: Kind, state: TcpState)
 }
 
 /// See [`crate::conntrack::merge`].
-pub(in crate::conntrack) fn merge(told: &mut ProtocolState, known: &ProtocolState) -> bool {
-    let before = *told;
-    if progress(told) < Progress::Open && progress(known) >= Progress::Open {
-        // The other node has not heard of the end of the handshake: what it knows is all known here.
-        *told = *known;
+pub(in crate::conntrack) fn merge(received: &mut ProtocolState, local: &ProtocolState) -> bool {
+    let before = *received;
+    if progress(received) < Progress::Open && progress(local) >= Progress::Open {
+        // The other node lacks the end of the handshake: the local state contains all that it has.
+        *received = *local;
         return true;
     }
-    for (told, known) in told.peers.iter_mut().zip(&known.peers) {
-        told.flags |= known.flags & peer_flags::FIN_SENT;
+    for (received, local) in received.peers.iter_mut().zip(&local.peers) {
+        received.flags |= local.flags & peer_flags::FIN_SENT;
     }
-    let have_ended = told.peers.map(|peer| peer.flags & peer_flags::FIN_SENT != 0);
-    if progress(known) > progress(told) {
-        told.state = known.state;
+    let have_ended = received.peers.map(|peer| peer.flags & peer_flags::FIN_SENT != 0);
+    if progress(local) > progress(received) {
+        received.state = local.state;
     }
-    if have_ended == [true; 2] && progress(told) < Progress::BothEnded {
-        told.state = TcpState::LastAck as u8;
+    if have_ended == [true; 2] && progress(received) < Progress::BothEnded {
+        received.state = TcpState::LastAck as u8;
     }
-    *told != before
+    *received != before
 }
 
-/// How far a connection has come, as far as one node may be behind another.
+/// The progress of a connection, as far as nodes may differ in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Begun,
@@ -90,7 +91,7 @@ const fn progress(state: &ProtocolState) -> Progress {
         None | Some(TcpState::None | TcpState::SynSent | TcpState::SynSent2) => Progress::Begun,
         Some(TcpState::SynRecv) => Progress::Answered,
         Some(TcpState::Established) => Progress::Open,
-        // That the first FIN was acknowledged matters to nobody but who has seen it.
+        // The acknowledgement of the first FIN matters only to the node that saw it.
         Some(TcpState::FinWait | TcpState::CloseWait) => Progress::OneEnded,
         Some(TcpState::LastAck) => Progress::BothEnded,
         Some(TcpState::TimeWait) => Progress::Over,
@@ -110,13 +111,13 @@ impl Arrival<'_> {
         *self.flags & SHARED != 0
     }
 
-    /// The windows are not known well enough to be held against the segment.
-    pub(super) const fn windows_say_nothing(&self) -> bool {
+    /// Whether the windows are too uncertain to check the segment.
+    pub(super) const fn windows_are_unknown(&self) -> bool {
         let is_handshake = matches!(self.from, TcpState::SynSent | TcpState::SynRecv | TcpState::SynSent2);
         self.is_shared() && !is_handshake
     }
 
-    /// As [`Arrival::accept`], of a segment that the windows say nothing of.
+    /// As [`Arrival::accept`], for a segment without window check.
     pub(super) fn accept_shared(self, next: TcpState) -> Advance {
         if self.segment.has(ACK) && self.kind != Kind::Rst {
             note_acknowledged(&mut self.state.peers[self.direction.index()], self.segment);
@@ -124,7 +125,7 @@ impl Arrival<'_> {
         self.accept(next)
     }
 
-    /// A RST of a shared connection whose handshake is over.
+    /// Handles a RST of a shared connection after its handshake.
     pub(super) fn shared_reset(self) -> Advance {
         let receiver = &self.state.peers[self.direction.reverse().index()];
         let is_exact =

@@ -1,7 +1,8 @@
 //! The states of a TCP connection.
 
-/// After so many retransmissions of a segment in a row the connection lives at most
-/// [`Timeouts::tcp_retransmission`](crate::conntrack::Timeouts::tcp_retransmission) (Linux's `tcp_max_retrans`).
+/// The number of consecutive retransmissions of a segment after which
+/// [`Timeouts::tcp_retransmission`](crate::conntrack::Timeouts::tcp_retransmission) limits the connection's lifetime
+/// (Linux's `tcp_max_retrans`).
 pub const TCP_RETRANSMISSIONS_MAX: u8 = 3;
 
 /// The states of a TCP connection, by their numbers in [`ProtocolState::state`](crate::conntrack::ProtocolState::state): those of Linux, which conntrackd sends.
@@ -68,7 +69,7 @@ impl TcpState {
         }
     }
 
-    /// Whether the connection is on its way out: after its first FIN or RST.
+    /// Whether the connection is closing: after its first FIN or RST.
     #[must_use]
     pub const fn is_closing(self) -> bool {
         matches!(self, Self::FinWait | Self::CloseWait | Self::LastAck | Self::TimeWait | Self::Close)

@@ -1,26 +1,25 @@
-//! Going on from a copy that is older than the connection.
+//! Continuing from a replica that is older than the connection.
 //!
-//! The copy tells the state and the window scales as of the last change that was replicated. What the sides have sent
-//! since is unknown, and not even comparable: the sequence numbers may have gone round. So the windows are forgotten
-//! and learnt again:
+//! The replica has the state and window scales of the last replicated change. The end points have since exchanged
+//! unknown data, and sequence numbers may even have wrapped. So the windows are discarded and relearnt:
 //!
 //! ```text
-//!   unlearnt ──first segment of the side──► relearning ──the other side acknowledges what──► tracked as ever
-//!   (window_max 0)                         (RELEARNING)   can only have been sent since
+//!   unlearnt ──first segment of the side──► relearning ──other side acknowledges data──► tracked as usual
+//!   (window_max 0)                         (RELEARNING)  sent only after the take-over
 //! ```
 //!
-//! The middle stage is there because a side has often sent more than the first segment seen of it tells: it repeats
-//! the oldest lost segment, and is answered with an acknowledgement of everything that the former node still passed on.
-//! Until it is over, the limit of what a side has sent is what it was allowed to send, and not what was seen of it.
+//! The middle stage exists because a side has often sent more than its first visible segment shows: it retransmits the
+//! oldest lost segment, and the answer acknowledges everything that the former node still forwarded. During this stage,
+//! a side's limit is the data that it was allowed to send, not the data that was seen.
 
 use super::automaton::Kind;
 use super::{Advance, Change, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags};
 use crate::Direction;
 use crate::serial::is_before;
 
-/// A window that is assumed at least: segments in flight during the take-over may arrive out of order.
+/// The minimum assumed window: segments in flight during the take-over may arrive out of order.
 const REORDERING_BYTES_MIN: u32 = 66_000;
-/// Half of what keeps sequence numbers comparable, less the largest window.
+/// Half of the range in which sequence numbers are comparable, less the largest window.
 const REORDERING_BYTES_MAX: u32 = 1 << 29;
 
 /// See [`crate::conntrack::Tracker::take_over`].
@@ -39,7 +38,7 @@ pub(in crate::conntrack) fn take_over(state: &mut ProtocolState) {
     };
 }
 
-/// Whether nothing was heard yet of one of the sides since the take-over.
+/// Whether no segment of one of the sides has arrived since the take-over.
 pub(super) fn is_unlearnt(state: &ProtocolState) -> bool {
     state.peers.iter().any(|peer| is_relearning(peer) && peer.window_max == 0)
 }
@@ -48,37 +47,39 @@ pub(super) const fn is_relearning(peer: &TcpPeer) -> bool {
     peer.flags & peer_flags::RELEARNING != 0
 }
 
-/// How far beyond the limits that we know a side may lawfully be, while it is relearnt.
+/// How far beyond its known limits a side may validly be while it is relearnt.
 pub(super) fn allowance_bytes(receiver: &TcpPeer) -> u32 {
     receiver.window_max.clamp(REORDERING_BYTES_MIN, REORDERING_BYTES_MAX)
 }
 
-/// Everything that `peer` can have sent by way of the former node lies before here, now that `receiver` was heard of.
+/// Sets the sequence number behind all data that `peer` can have sent through the former node, now that `receiver` is
+/// known.
 pub(super) fn set_end_of_relearning(peer: &mut TcpPeer, receiver: &TcpPeer) {
     let limit = peer.end_max.wrapping_add(allowance_bytes(receiver));
     peer.relearnt_at = ((limit >> 16) as u16).wrapping_add(1);
 }
 
-/// `peer` was acknowledged up to `acknowledgement`.
+/// Records that `peer` was acknowledged up to `acknowledgement`.
 pub(super) const fn note_acknowledgement(peer: &mut TcpPeer, acknowledgement: u32) {
     if is_relearning(peer) && peer.window_max != 0 && !is_before(acknowledgement, (peer.relearnt_at as u32) << 16) {
         peer.flags &= !peer_flags::RELEARNING;
     }
 }
 
-/// A RST before the windows are known. Nobody here can tell whether it is genuine, but its receiver can (RFC 5961
-/// section 3), so it passes; and it must not destroy a connection that the receiver may well keep. If it was genuine
-/// nothing more will come, so the connection gets only a short time to show that it lives. ESTABLISHED gets enough for
-/// the keep-alives of a connection that is idle.
+/// Handles a RST while the windows are unknown. This node cannot validate it, but its receiver can (RFC 5961 section
+/// 3), so it passes without closing the connection.
+///
+/// After a genuine RST no more packets follow, so the connection gets a short timeout. ESTABLISHED gets enough time for
+/// the keep-alives of an idle connection.
 pub(super) fn pass_reset(config: &TrackerConfig, state: TcpState) -> Advance {
     let timeouts = &config.timeouts;
     let lively = if state == TcpState::Established { timeouts.tcp_unacknowledged } else { timeouts.tcp_close };
     Advance::pass(Change::None, Some(lively.min(timeouts.tcp(state))))
 }
 
-/// The state that the connection must have reached for this segment to be sent, if the copy's state is before that: the
-/// former node saw the rest of the handshake. Later states need no catching up, for every segment that may follow them
-/// is allowed in earlier ones.
+/// The state that the connection must have reached for this segment, if the replica's state is earlier: the former node
+/// saw the rest of the handshake. Later states need no catching up, as earlier states allow every segment that may
+/// follow them.
 pub(super) fn catch_up(state: &mut ProtocolState, from: TcpState, direction: Direction, kind: Kind) -> TcpState {
     let to = match (from, direction, kind) {
         (TcpState::SynSent | TcpState::SynSent2, _, Kind::Ack | Kind::Fin) => TcpState::Established,
@@ -86,8 +87,8 @@ pub(super) fn catch_up(state: &mut ProtocolState, from: TcpState, direction: Dir
         _ => return from,
     };
     if from == TcpState::SynSent {
-        // The other side's SYN was seen by the former node alone, and with it its window scale: without that its
-        // windows cannot be reckoned.
+        // Only the former node saw the other side's SYN with its window scale: without it that side's windows cannot be
+        // computed.
         for peer in &mut state.peers {
             peer.flags |= peer_flags::LIBERAL;
         }

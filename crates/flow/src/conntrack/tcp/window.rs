@@ -1,5 +1,6 @@
-//! Whether a segment can be of the connection: the four bounds of Guido van Rooij ("Real Stateful TCP Packet Filtering
-//! in IP Filter"), with window scaling (RFC 7323), selective acknowledgements (RFC 2018), and Linux's allowances.
+//! Checks whether a segment can belong to the connection: the four bounds of Guido van Rooij ("Real Stateful TCP Packet
+//! Filtering in IP Filter"), with window scaling (RFC 7323), selective acknowledgements (RFC 2018), and Linux's
+//! allowances.
 //!
 //! ```text
 //!   I    sequence         ≤ highest that the receiver's windows allow the sender
@@ -18,26 +19,26 @@ use crate::serial::{is_after, is_before, later};
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, RST, SYN};
 
-/// Acknowledgements may lag at least this far behind what was sent, whatever the window.
+/// The minimum by which acknowledgements may lag behind sent data, whatever the window.
 const ACKNOWLEDGEMENT_LAG_BYTES_MIN: u32 = 66_000;
 /// The largest shift of a window (RFC 7323 section 2.3).
 pub(in crate::conntrack) const WINDOW_SCALE_MAX: u8 = 14;
-/// The largest window that leaves sequence numbers comparable (RFC 7323 section 2.3).
+/// The largest window for which sequence numbers stay comparable (RFC 7323 section 2.3).
 pub(in crate::conntrack) const WINDOW_BYTES_MAX: u32 = 1 << 30;
 
-/// What the bounds say of a segment.
+/// The result of the window check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Judgement {
-    /// It is of the connection, and what it tells has been noted.
+pub(super) enum WindowVerdict {
+    /// It belongs to the connection; its numbers have been recorded.
     Accept,
-    /// It may be of the connection, but is too old, or too far ahead, to tell anything.
+    /// It may belong to the connection, but is too old or too far ahead to be used.
     Ignore,
-    /// It is not of the connection.
+    /// It does not belong to the connection.
     OutOfWindow,
 }
 
-/// A segment and what its judgement depends on beside the sides.
-pub(super) struct Look<'a> {
+/// A segment and the context of its window check, without the sides.
+pub(super) struct SegmentContext<'a> {
     pub(super) segment: &'a TcpSegment,
     pub(super) direction: Direction,
     pub(super) kind: Kind,
@@ -45,7 +46,7 @@ pub(super) struct Look<'a> {
     pub(super) is_liberal: bool,
 }
 
-/// A segment's numbers, put right where the segment leaves them out.
+/// A segment's numbers, with replacements for those that it lacks.
 #[derive(Clone, Copy)]
 struct Numbers {
     sequence: u32,
@@ -57,60 +58,60 @@ struct Numbers {
     window: u32,
 }
 
-/// Judges a segment, and notes what an accepted one tells of both sides.
+/// Checks a segment against the windows, and updates both sides from an accepted one.
 #[inline(always)]
-pub(super) fn check(state: &mut ProtocolState, look: &Look<'_>) -> Judgement {
-    let mut sender = state.peers[look.direction.index()];
-    let mut receiver = state.peers[look.direction.reverse().index()];
-    if sender.window_max == 0 || is_new_syn(look, &sender) {
-        learn_sender(look, &mut sender, &mut receiver);
-        if look.kind == Kind::Syn {
-            commit(state, look.direction, sender, receiver);
-            return Judgement::Accept;
+pub(super) fn check(state: &mut ProtocolState, context: &SegmentContext<'_>) -> WindowVerdict {
+    let mut sender = state.peers[context.direction.index()];
+    let mut receiver = state.peers[context.direction.reverse().index()];
+    if sender.window_max == 0 || is_new_syn(context, &sender) {
+        learn_sender(context, &mut sender, &mut receiver);
+        if context.kind == Kind::Syn {
+            commit(state, context.direction, sender, receiver);
+            return WindowVerdict::Accept;
         }
     }
-    let numbers = Numbers::of(look, &sender, &receiver);
+    let numbers = Numbers::of(context, &sender, &receiver);
     match bounds(&numbers, &sender, &receiver) {
-        // Nobody vouches for a RST: it may be forged, and must not move the window by which others are judged.
-        Bounds::Within if look.kind == Kind::Rst => Judgement::Accept,
+        // A RST may be forged, so it must not move the window that validates other segments.
+        Bounds::Within if context.kind == Kind::Rst => WindowVerdict::Accept,
         Bounds::Within => {
-            note_repetition(state, look, &numbers);
-            note_segment(look.segment.has(ACK), &numbers, &mut sender, &mut receiver);
-            commit(state, look.direction, sender, receiver);
-            Judgement::Accept
+            note_repetition(state, context, &numbers);
+            note_segment(context.segment.has(ACK), &numbers, &mut sender, &mut receiver);
+            commit(state, context.direction, sender, receiver);
+            WindowVerdict::Accept
         }
-        missed => judge_missed(state, look, &numbers, missed, [sender, receiver]),
+        missed => check_outside_bounds(state, context, &numbers, missed, [sender, receiver]),
     }
 }
 
-/// A segment that is not within the bounds. `shown` are sender and receiver as they would be if it were of the connection.
+/// Handles a segment outside the bounds. `shown` are sender and receiver as the segment implies them.
 #[cold]
-fn judge_missed(
+fn check_outside_bounds(
     state: &mut ProtocolState,
-    look: &Look<'_>,
+    context: &SegmentContext<'_>,
     numbers: &Numbers,
     missed: Bounds,
     shown: [TcpPeer; 2],
-) -> Judgement {
+) -> WindowVerdict {
     let [shown_sender, shown_receiver] = shown;
-    if look.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 {
-        // Whoever lets it pass believes what it shows of a side of which nothing was known.
-        commit(state, look.direction, shown_sender, shown_receiver);
+    if context.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 {
+        // An operator who passes such a segment accepts its numbers for a side that was unknown.
+        commit(state, context.direction, shown_sender, shown_receiver);
     }
-    let sender = &mut state.peers[look.direction.index()];
-    if missed == Bounds::SlightlyOver && look.kind != Kind::Rst {
-        // The receiver may take it, and its acknowledgement must then not look like one of data that nobody sent.
+    let sender = &mut state.peers[context.direction.index()];
+    if missed == Bounds::SlightlyOver && context.kind != Kind::Rst {
+        // The receiver may accept it; its acknowledgement must then not count as one of unsent data.
         sender.end = numbers.end;
         sender.flags |= peer_flags::UNACKNOWLEDGED;
     }
     match missed {
-        _ if look.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 => Judgement::Accept,
-        Bounds::SlightlyOver | Bounds::Old => Judgement::Ignore,
-        Bounds::Within | Bounds::Outside => Judgement::OutOfWindow,
+        _ if context.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 => WindowVerdict::Accept,
+        Bounds::SlightlyOver | Bounds::Old => WindowVerdict::Ignore,
+        Bounds::Within | Bounds::Outside => WindowVerdict::OutOfWindow,
     }
 }
 
-/// A side as its SYN shows it; of the flags that it had, those in `kept` stay.
+/// A side as its SYN shows it; its earlier flags in `kept` stay.
 pub(super) fn peer_of_syn(segment: &TcpSegment, kept: u8) -> TcpPeer {
     let mut flags = kept;
     if segment.window_scale.is_some() {
@@ -148,29 +149,29 @@ fn commit(state: &mut ProtocolState, direction: Direction, sender: TcpPeer, rece
     state.peers[direction.reverse().index()] = receiver;
 }
 
-/// A host that has lost its memory begins with a sequence number above those it used last (RFC 9293 section 3.4.3).
+/// A restarted host begins with a sequence number above those it used last (RFC 9293 section 3.4.3).
 #[inline(always)]
-fn is_new_syn(look: &Look<'_>, sender: &TcpPeer) -> bool {
-    look.segment.has(SYN)
-        && matches!(look.from, TcpState::SynSent | TcpState::SynRecv)
-        && is_after(look.segment.end(), sender.end)
+fn is_new_syn(context: &SegmentContext<'_>, sender: &TcpPeer) -> bool {
+    context.segment.has(SYN)
+        && matches!(context.from, TcpState::SynSent | TcpState::SynRecv)
+        && is_after(context.segment.end(), sender.end)
 }
 
-/// Takes the sender for what its first segment shows.
+/// Initialises the sender from its first segment.
 #[cold]
-fn learn_sender(look: &Look<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
-    let segment = look.segment;
+fn learn_sender(context: &SegmentContext<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
+    let segment = context.segment;
     let receiver_is_unknown = receiver.window_max == 0 && !has_acknowledged(sender);
     if segment.has(SYN) {
-        // A SYN seen after a take-over may be a late repetition: much may have been sent since.
+        // A SYN seen after a take-over may be a late retransmission: much may have been sent since.
         *sender = peer_of_syn(segment, sender.flags & (peer_flags::LIBERAL | peer_flags::RELEARNING));
         let both_scale = sender.flags & receiver.flags & peer_flags::WINDOW_SCALE != 0;
-        if look.direction == Direction::Reply && !both_scale {
+        if context.direction == Direction::Reply && !both_scale {
             // Windows are scaled if both sides offer it (RFC 7323 section 1.3).
             sender.window_scale = 0;
             receiver.window_scale = 0;
         }
-        if look.kind == Kind::Syn {
+        if context.kind == Kind::Syn {
             return;
         }
     } else {
@@ -178,13 +179,13 @@ fn learn_sender(look: &Look<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
         *sender = if !is_relearning(sender) {
             shown
         } else if has_acknowledged(receiver) {
-            // What the other side said of this one's data goes further than a repetition of old data.
+            // The other side's acknowledgements of this one's data are further ahead than a retransmission of old data.
             TcpPeer { end: later(sender.end, shown.end), end_max: later(sender.end_max, shown.end), ..shown }
         } else {
             TcpPeer { end_max: shown.end, ..shown }
         };
         if receiver.window_max != 0 && selective_end(segment, receiver) == receiver.end.wrapping_add(1) {
-            // Likely the answer to a keep-alive, of which nothing else was seen.
+            // Likely the answer to a keep-alive that was not seen.
             receiver.end = receiver.end.wrapping_add(1);
         }
     }
@@ -199,7 +200,7 @@ const fn has_acknowledged(peer: &TcpPeer) -> bool {
     peer.flags & peer_flags::ACKNOWLEDGED != 0
 }
 
-/// The highest that a segment acknowledges, if only selectively.
+/// The highest number that a segment acknowledges, including selectively.
 #[inline(always)]
 const fn selective_end(segment: &TcpSegment, receiver: &TcpPeer) -> u32 {
     if receiver.flags & peer_flags::SACK_PERMITTED != 0 {
@@ -211,8 +212,8 @@ const fn selective_end(segment: &TcpSegment, receiver: &TcpPeer) -> u32 {
 
 impl Numbers {
     #[inline(always)]
-    fn of(look: &Look<'_>, sender: &TcpPeer, receiver: &TcpPeer) -> Self {
-        let segment = look.segment;
+    fn of(context: &SegmentContext<'_>, sender: &TcpPeer, receiver: &TcpPeer) -> Self {
+        let segment = context.segment;
         let window =
             if segment.has(SYN) { u32::from(segment.window) } else { scaled(segment.window, sender.window_scale) };
         let mut numbers = Self {
@@ -222,14 +223,14 @@ impl Numbers {
             sack: selective_end(segment, receiver),
             window,
         };
-        // Some stacks set ACK in a RST and leave the number out.
+        // Some stacks set ACK in a RST and omit the number.
         let has_number = segment.has(ACK) && !(segment.has(RST) && segment.acknowledgement == 0);
         if !has_number {
             numbers.acknowledgement = receiver.end;
             numbers.sack = receiver.end;
         }
-        if segment.has(RST) && segment.sequence == 0 && look.from == TcpState::SynSent {
-            // A RST that answers a SYN has no number of its own (RFC 9293 section 3.10.7.1).
+        if segment.has(RST) && segment.sequence == 0 && context.from == TcpState::SynSent {
+            // A RST that answers a SYN takes its number from that SYN (RFC 9293 section 3.10.7.1).
             numbers.sequence = sender.end;
             numbers.end = sender.end;
         }
@@ -253,7 +254,7 @@ fn is_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
 
 /// Bound III.
 #[inline(always)]
-fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
+fn acknowledges_sent_data(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     if !is_relearning(receiver) {
         return !is_after(numbers.sack, receiver.end);
     }
@@ -266,23 +267,23 @@ fn acknowledges_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) 
     is_after(numbers.sack, lowest_acknowledgement(sender, receiver).wrapping_sub(1))
 }
 
-/// What the sender acknowledges lies here or behind it, or is very late.
+/// The sender acknowledges this number or a later one, or the segment is very late.
 #[inline(always)]
 pub(super) fn lowest_acknowledgement(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
     receiver.end.wrapping_sub(sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN))
 }
 
-/// Where a segment lies.
+/// The position of a segment relative to the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bounds {
     /// It is within all of them.
     Within,
-    /// It misses II or IV alone: it is late, or a repetition.
+    /// It violates II or IV alone: it is late, or a retransmission.
     Old,
-    /// It misses I alone, and by no more than the largest window that its receiver has advertised: a sender that overdoes
-    /// it, or one that knows of a window of which we do not.
+    /// It violates I alone, and by no more than the largest window that its receiver has advertised: the sender exceeds
+    /// it, or knows a window that the tracker does not.
     SlightlyOver,
-    /// It misses I by more, or III: it is not of the connection.
+    /// It violates I by more, or III: it does not belong to the connection.
     Outside,
 }
 
@@ -290,7 +291,7 @@ enum Bounds {
 fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Bounds {
     let limit_is_unknown = is_relearning(sender) && !has_acknowledged(receiver);
     let is_recent = is_recent(numbers, sender, receiver) && acknowledges_recent(numbers, sender, receiver);
-    if !acknowledges_what_was_sent(numbers, sender, receiver) {
+    if !acknowledges_sent_data(numbers, sender, receiver) {
         return Bounds::Outside;
     }
     if !limit_is_unknown && is_after(numbers.sequence, sequence_limit(sender, receiver)) {
@@ -300,7 +301,7 @@ fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Bounds {
     if is_recent { Bounds::Within } else { Bounds::Old }
 }
 
-/// Notes what an accepted segment tells of both sides.
+/// Updates both sides from an accepted segment.
 #[inline(always)]
 fn note_segment(has_ack: bool, numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let selective = numbers.sack.wrapping_sub(numbers.acknowledgement);
@@ -343,16 +344,16 @@ fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut Tcp
     }
 }
 
-/// Counts how often the very same segment has been seen in a row.
+/// Counts how often the same segment was seen in a row.
 #[inline(always)]
-fn note_repetition(state: &mut ProtocolState, look: &Look<'_>, numbers: &Numbers) {
-    if look.kind == Kind::Ack {
-        // An ACK's numbers are those that it carries.
-        note_numbers(state, look.direction, look.segment, numbers.end);
+fn note_repetition(state: &mut ProtocolState, context: &SegmentContext<'_>, numbers: &Numbers) {
+    if context.kind == Kind::Ack {
+        // An ACK carries its numbers itself.
+        note_numbers(state, context.direction, context.segment, numbers.end);
     }
 }
 
-/// Counts a segment whose numbers are all those of the last one as its repetition, and remembers them.
+/// Counts a segment with exactly the numbers of the last one as its retransmission, and records its numbers.
 #[inline(always)]
 pub(super) fn note_numbers(state: &mut ProtocolState, direction: Direction, segment: &TcpSegment, end: u32) {
     let is_same = state.last_sequence == segment.sequence

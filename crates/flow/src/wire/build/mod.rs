@@ -1,4 +1,4 @@
-//! Whole frames, written with right checksums: for what a node sends of its own, for the simulator and for tests.
+//! Writes whole frames with valid checksums: for frames that a node sends, for the simulator and for tests.
 //!
 //! ```
 //! use core::net::Ipv4Addr;
@@ -73,7 +73,7 @@ pub struct IcmpHeader {
     pub parameter: u32,
 }
 
-/// All that is around a transport header and not in its tuple.
+/// The parts of a frame around a transport header that are not in its tuple.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
     /// The link address that the frame comes from.
@@ -108,11 +108,11 @@ impl Default for Envelope<'_> {
 }
 
 impl Envelope<'_> {
-    /// An IP packet that carries `transport` (header and payload, as they are) from the tuple's source to its
-    /// destination as the tuple's protocol.
+    /// An IP packet that contains `transport` (header and payload, unchanged) from the tuple's source to its
+    /// destination, with the tuple's protocol.
     ///
     /// # Panics
-    /// The packet would be longer than 65 535 bytes, or the envelope contradicts what its fields say of themselves.
+    /// The packet would be longer than 65 535 bytes, or the envelope's fields contradict each other.
     #[must_use]
     pub fn raw(&self, tuple: &Tuple, transport: &[u8]) -> Vec<u8> {
         let mut frame = Vec::with_capacity(128 + transport.len());
@@ -127,9 +127,9 @@ impl Envelope<'_> {
         frame
     }
 
-    /// An ICMP or ICMPv6 error about `about`, an IP packet from its IP header on (the whole or its beginning), sent by
-    /// `source` to that packet's source. As much is quoted as may be. `None`: `about` is no IP packet of the family of
-    /// `source`. Whether the packet may be answered with an error at all (RFC 1122 section 3.2.2) is for the caller to say.
+    /// An ICMP or ICMPv6 error about `about`, an IP packet from its IP header on (whole or truncated), sent by `source`
+    /// to that packet's source. It quotes as much as permitted. `None`: `about` is no IP packet of the family of
+    /// `source`. The caller decides whether an error may be sent at all (RFC 1122 section 3.2.2).
     #[must_use]
     pub fn icmp_error(&self, source: IpAddr, error: IcmpHeader, about: &[u8]) -> Option<Vec<u8>> {
         let (protocol, version, destination, quote_bytes_max) = match source {

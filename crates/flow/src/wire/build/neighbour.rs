@@ -23,7 +23,7 @@ pub fn arp(destination: MacAddress, message: &ArpMessage) -> Vec<u8> {
     frame
 }
 
-/// Asks everybody on the link who has `target_ip`.
+/// A broadcast request for the link address of `target_ip`.
 #[must_use]
 pub fn arp_request(sender_mac: MacAddress, sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> Vec<u8> {
     let target_mac = MacAddress([0; 6]);
@@ -31,15 +31,15 @@ pub fn arp_request(sender_mac: MacAddress, sender_ip: Ipv4Addr, target_ip: Ipv4A
     arp(MacAddress::BROADCAST, &message)
 }
 
-/// Tells `target` that `sender_mac` has `sender_ip`.
+/// A reply to `target`: `sender_mac` has `sender_ip`.
 #[must_use]
 pub fn arp_reply(sender_mac: MacAddress, sender_ip: Ipv4Addr, target: (MacAddress, Ipv4Addr)) -> Vec<u8> {
     let (target_mac, target_ip) = target;
     arp(target_mac, &ArpMessage { operation: ArpOperation::Reply, sender_mac, sender_ip, target_mac, target_ip })
 }
 
-/// Tells everybody on the link that `mac` has `ip` (RFC 5227 section 3). Most hosts learn from the request form, some from the
-/// reply form alone.
+/// A broadcast announcement that `mac` has `ip` (RFC 5227 section 3). Most hosts learn from the request form, some from
+/// the reply form alone.
 #[must_use]
 pub fn gratuitous_arp(operation: ArpOperation, mac: MacAddress, ip: Ipv4Addr) -> Vec<u8> {
     let target_mac = match operation {
@@ -50,8 +50,8 @@ pub fn gratuitous_arp(operation: ArpOperation, mac: MacAddress, ip: Ipv4Addr) ->
     arp(MacAddress::BROADCAST, &message)
 }
 
-/// Asks who has `target`, through the group that its owner is in. From the unspecified address it is the question whether
-/// anybody has it (duplicate address detection), and tells no link address (RFC 4861 section 4.3).
+/// A solicitation for the link address of `target`, sent to its solicited-node group. From the unspecified address it
+/// is duplicate address detection and carries no link address (RFC 4861 section 4.3).
 #[must_use]
 pub fn neighbour_solicitation(mac: MacAddress, source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     let link_address = (!source.is_unspecified()).then_some(mac);
@@ -60,15 +60,15 @@ pub fn neighbour_solicitation(mac: MacAddress, source: Ipv6Addr, target: Ipv6Add
     neighbour((mac, source), (MacAddress::of_ipv6_multicast(&group.octets()), group), &message)
 }
 
-/// Tells `to` that `mac` has `target`. `flags` are of [`advertisement_flags`]. A solicitation from the unspecified
-/// address is answered to all nodes (see [`unsolicited_neighbour_advertisement`]).
+/// An advertisement to `to`: `mac` has `target`. `flags` are of [`advertisement_flags`]. A solicitation from the
+/// unspecified address is answered to all nodes (see [`unsolicited_neighbour_advertisement`]).
 #[must_use]
 pub fn neighbour_advertisement(mac: MacAddress, target: Ipv6Addr, to: (MacAddress, Ipv6Addr), flags: u8) -> Vec<u8> {
     let message = NeighbourMessage { is_advertisement: true, flags, target, link_address: Some(mac) };
     neighbour((mac, target), to, &message)
 }
 
-/// Tells everybody on the link that `mac` has `target` from now on (RFC 4861 section 7.2.6).
+/// An advertisement to all nodes on the link: `mac` has `target` from now on (RFC 4861 section 7.2.6).
 #[must_use]
 pub fn unsolicited_neighbour_advertisement(mac: MacAddress, target: Ipv6Addr, is_router: bool) -> Vec<u8> {
     let router = if is_router { advertisement_flags::ROUTER } else { 0 };

@@ -10,7 +10,7 @@ use crate::wire::udp::{UDP_CHECKSUM_OFFSET, UDP_HEADER_BYTES};
 use crate::wire::{Headers, Parsed, Transport, checksum, icmpv6, parse};
 use crate::{Checksum, Frame, PortId, Tuple};
 
-/// What a TCP header says beside its ports.
+/// The fields of a TCP header beside its ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
     /// Bits of [`tcp_flags`](crate::wire::tcp_flags).
@@ -80,7 +80,7 @@ impl Tcp<'_> {
     }
 }
 
-/// What an echo says beside its identifier.
+/// The fields of an echo beside its identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Echo {
     /// A reply, else a request.
@@ -165,9 +165,9 @@ impl Envelope<'_> {
     }
 }
 
-/// Turns a whole frame into what a host sends whose hardware is to fill in the transport checksum: the field holds the
-/// uncomplemented sum of the pseudo-header. Frames with no such checksum, and those that [`parse`] refuses, stay as they
-/// are and [`Checksum::Unverified`].
+/// Turns a whole frame into one for checksum offload: the transport checksum field holds the uncomplemented sum of the
+/// pseudo-header. Frames without such a checksum, and those that [`parse`] refuses, stay unchanged and
+/// [`Checksum::Unverified`].
 #[must_use]
 pub fn leave_checksum_to_hardware(frame: &mut [u8]) -> Checksum {
     let length_bytes = frame.len();

@@ -1,4 +1,4 @@
-//! Damaged frames: nothing panics, and what a checksum covers does not go through changed.
+//! Damaged frames: the parser never panics, and changed bytes under a checksum are detected.
 
 use super::*;
 
@@ -28,7 +28,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_noticed_or_not_covered_by_any_checksum(
+    fn a_changed_byte_is_detected_unless_no_checksum_covers_it(
         sample in sample(), at: prop::sample::Index, difference in 1u8..,
     ) {
         if sample.tuple.protocol == 47 {
@@ -40,10 +40,10 @@ proptest! {
         damaged[at] ^= difference;
         let Ok(parsed) = read(&damaged) else { return Ok(()) };
         let before = headers(&frame);
-        let Parsed::Ip(after) = parsed else { return Err(TestCaseError::fail("became ARP")) };
+        let Parsed::Ip(after) = parsed else { return Err(TestCaseError::fail("parsed as ARP")) };
         let l3 = usize::from(before.l3_offset);
-        // Without a header checksum an IPv6 packet may come to be of a protocol whose checksum is not known here, or of UDP,
-        // without one.
+        // Without a header checksum, an IPv6 packet's protocol may change to an unknown one, or to UDP without a
+        // checksum.
         if sample.tuple.version == 6 && at == l3 + 6 && matches!(after.transport, Transport::Other | Transport::Udp) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! ICMP errors: whom they are about, and their way through a translation.
+//! ICMP errors: the quoted connection, and their translation.
 
 use super::*;
 use crate::key::address_bytes;
@@ -14,7 +14,7 @@ fn error_of(headers: &Headers) -> IcmpError {
 
 proptest! {
     #[test]
-    fn an_error_names_the_packet_that_it_is_about(sample in sample()) {
+    fn an_error_identifies_the_quoted_packet(sample in sample()) {
         let sample = Sample { vlans: Vec::new(), payload: vec![7; 8], ..sample };
         let frame = error_about(&sample.build(), sample.tuple.version);
         let headers = headers(&frame);
@@ -25,10 +25,10 @@ proptest! {
     }
 
     #[test]
-    fn a_translated_error_is_the_one_that_would_have_been_sent(
+    fn a_translated_error_equals_one_built_for_the_other_side(
         (sample, other) in sample_and_other_tuple(), quoted_transport_bytes in 8usize..60,
     ) {
-        // A quote that ends within the checksum holds half a number, which stays as it is.
+        // A quote that ends within the checksum has half a number, which stays unchanged.
         prop_assume!(quoted_transport_bytes != 17);
         let sample = Sample { vlans: Vec::new(), payload: vec![7; 100], ..sample };
         let translated = Sample { tuple: other, ..sample.clone() };
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_left_to_hardware_is_translated_too((sample, other) in sample_and_other_tuple()) {
+    fn an_error_with_offloaded_checksum_is_translated((sample, other) in sample_and_other_tuple()) {
         let sample = Sample { vlans: Vec::new(), payload: vec![7; 100], ..sample };
         let mut frame = error_about(&sample.build(), sample.tuple.version);
         let checksum = build::leave_checksum_to_hardware(&mut frame);
@@ -97,7 +97,7 @@ fn a_quoted_datagram_without_checksum_stays_without() {
 }
 
 #[test]
-fn the_links_padding_behind_a_short_quote_is_not_taken_for_its_checksum() {
+fn link_padding_behind_a_short_quote_is_not_its_checksum() {
     let mut segment = build::tcp(&tcp4(), Tcp::default(), b"");
     segment.truncate(14 + 20 + 8);
     let mut frame = error_about(&segment, 4);
@@ -111,7 +111,7 @@ fn the_links_padding_behind_a_short_quote_is_not_taken_for_its_checksum() {
 }
 
 #[test]
-fn quotes_that_name_no_connection_are_refused() {
+fn quotes_without_a_tuple_are_refused() {
     let about = |frame: &[u8]| read(&error_about(frame, 4));
     let segment = build::tcp(&tcp4(), Tcp::default(), b"");
     assert_eq!(about(&segment[..14 + 20 + 7]), Err(DropReason::Malformed), "seven bytes of transport header");

@@ -1,4 +1,4 @@
-//! Frames as they come, read and rewritten. Here: what the scenarios share.
+//! Received frames, read and rewritten. Here: shared helpers.
 
 mod damage;
 mod errors;
@@ -60,7 +60,7 @@ fn headers(bytes: &[u8]) -> Headers {
     }
 }
 
-/// Hands the packet in `bytes` to `change` and returns what the headers say afterwards.
+/// Applies `change` to the packet in `bytes` and returns the resulting headers.
 #[track_caller]
 fn change(bytes: &mut [u8], checksum: Checksum, change: impl FnOnce(&mut Packet<'_, '_>)) -> Headers {
     let Ok(Parsed::Ip(mut headers)) = read_with(bytes, checksum) else { panic!("not whole: {bytes:02x?}") };
@@ -156,7 +156,7 @@ fn sample() -> impl Strategy<Value = Sample> {
     sample_and_other_tuple().prop_map(|(sample, _)| sample)
 }
 
-/// An error of either family about the packet in `frame` (untagged), sent by a router on the way.
+/// An error of either family about the packet in `frame` (untagged), sent by an intermediate router.
 fn error_about(frame: &[u8], version: u8) -> Vec<u8> {
     let (source, error) = if version == 4 {
         (IpAddr::V4(ROUTER), IcmpHeader { kind: icmp::kind::DESTINATION_UNREACHABLE, code: 4, parameter: 1400 })

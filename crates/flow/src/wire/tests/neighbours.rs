@@ -28,7 +28,7 @@ fn neighbour_in(frame: &[u8]) -> NeighbourMessage {
 }
 
 #[test]
-fn a_request_is_answered_by_a_reply_to_who_asked() {
+fn a_request_is_answered_by_a_reply_to_the_requester() {
     let request = build::arp_request(THEIRS, CLIENT, SERVER);
     let asked = arp_in(&request);
     assert_eq!((asked.operation(), asked.target_ip(), asked.is_gratuitous()), (ArpOperation::Request, SERVER, false));
@@ -69,7 +69,7 @@ fn arp_for_other_networks_or_from_a_group_is_refused() {
 }
 
 #[test]
-fn a_solicitation_goes_to_the_group_of_its_target_and_tells_who_asks() {
+fn a_solicitation_goes_to_the_targets_group_with_the_senders_link_address() {
     let target = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x12ab, 0xcdef);
     let frame = build::neighbour_solicitation(THEIRS, v6(2), target);
     let message = neighbour_in(&frame);
@@ -81,13 +81,13 @@ fn a_solicitation_goes_to_the_group_of_its_target_and_tells_who_asks() {
 }
 
 #[test]
-fn who_has_no_address_yet_may_ask_but_not_tell() {
+fn a_host_without_address_may_solicit_but_not_advertise() {
     let message = neighbour_in(&build::neighbour_solicitation(THEIRS, Ipv6Addr::UNSPECIFIED, v6(9)));
     assert_eq!((message.target, message.link_address), (v6(9), None));
 }
 
 #[test]
-fn an_unsolicited_advertisement_tells_all_nodes_to_forget_the_former_owner() {
+fn an_unsolicited_advertisement_overrides_the_former_owner_at_all_nodes() {
     let frame = build::unsolicited_neighbour_advertisement(MINE, v6(1), true);
     let message = neighbour_in(&frame);
     assert_eq!(message.flags, advertisement_flags::OVERRIDE | advertisement_flags::ROUTER);

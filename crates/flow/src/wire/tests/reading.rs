@@ -1,4 +1,4 @@
-//! Whole frames say what was put into them; others say why they are refused.
+//! Built frames are parsed to their content; invalid ones are rejected with a reason.
 
 use super::*;
 use crate::QUERY_REPLY;
@@ -8,7 +8,7 @@ use crate::wire::{IcmpQuery, TcpSegment, tcp_flags};
 
 proptest! {
     #[test]
-    fn a_built_frame_says_what_was_asked_for(sample in sample()) {
+    fn a_built_frame_parses_to_its_content(sample in sample()) {
         let frame = sample.build();
         let headers = headers(&frame);
         prop_assert_eq!(headers.tuple, sample.tuple);
@@ -49,7 +49,7 @@ proptest! {
 }
 
 #[test]
-fn a_syn_tells_its_options() {
+fn the_options_of_a_syn_are_read() {
     let syn = Tcp {
         flags: tcp_flags::SYN,
         sequence: 1000,
@@ -88,7 +88,7 @@ fn the_highest_sack_edge_counts_round_the_end_of_the_sequence_space() {
 }
 
 #[test]
-fn the_timestamp_query_of_icmp_is_a_connection_of_its_own() {
+fn an_icmp_timestamp_query_is_a_separate_connection() {
     let tuple = Tuple::echo(CLIENT.into(), SERVER.into(), 0);
     let header = IcmpHeader { kind: icmp::kind::TIMESTAMP_REPLY, code: 0, parameter: 77 << 16 };
     let headers = headers(&Envelope::default().icmp(&tuple, header, &[0; 12]));
@@ -209,7 +209,7 @@ fn an_atomic_fragment_is_a_whole_packet() {
 }
 
 #[test]
-fn fragments_that_cannot_be_honest_are_refused() {
+fn malicious_fragments_are_refused() {
     let fragment = |tuple: &Tuple, offset_bytes, transport: &[u8]| {
         let fragment = Some(FragmentHeader { offset_bytes, more: false, identification: 9 });
         read(&Envelope { fragment, ..Envelope::default() }.raw(tuple, transport))
@@ -231,7 +231,8 @@ fn other_link_protocols_and_third_tags_are_refused() {
 
 #[test]
 fn headers_that_contradict_themselves_are_malformed() {
-    // (offset from the IP header, value, what is wrong), in a TCP/IPv4 frame whose checksums nobody looks at but the header's.
+    // (offset from the IP header, value, fault), in a TCP/IPv4 frame of which only the IPv4 header checksum is
+    // verified.
     for (at, value, what) in [
         (0, 0x44, "IPv4 header length"),
         (0, 0x65, "IP version"),

@@ -1,4 +1,4 @@
-//! Rewritten packets are what would have been built with the new tuple.
+//! Rewritten packets equal packets built with the new tuple.
 
 use super::*;
 use crate::wire::checksum::complete_partial;
@@ -7,7 +7,7 @@ use crate::wire::tcp_flags;
 
 proptest! {
     #[test]
-    fn a_rewritten_packet_is_the_one_built_so((sample, other) in sample_and_other_tuple()) {
+    fn a_rewritten_packet_equals_one_built_with_the_tuple((sample, other) in sample_and_other_tuple()) {
         let mut frame = sample.build();
         let original = frame.clone();
         let after = change(&mut frame, Checksum::Unverified, |packet| packet.rewrite(&other));
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn the_time_to_live_goes_down_by_one(sample in sample(), ttl in 2u8..) {
+    fn the_time_to_live_is_decremented(sample in sample(), ttl in 2u8..) {
         let mut frame = Envelope { ttl, ..sample.envelope() }.raw(&sample.tuple, &sample.payload);
         let expected = Envelope { ttl: ttl - 1, ..sample.envelope() }.raw(&sample.tuple, &sample.payload);
         let Ok(Parsed::Ip(mut headers)) = read_with(&sample.build(), Checksum::Valid) else { panic!("built whole") };
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clamped_syn_is_the_one_built_so(max in 1u16..1460, is_v4: bool, shifted: bool) {
+    fn a_clamped_syn_equals_one_built_with_the_segment_size(max in 1u16..1460, is_v4: bool, shifted: bool) {
         let tuple = if is_v4 { tcp4() } else { tcp6() };
         let syn = |mss| Tcp {
             flags: tcp_flags::SYN, maximum_segment_bytes: Some(mss), window_scale: Some(2), ..Tcp::default()
@@ -85,7 +85,7 @@ fn refill_tcp_checksum(frame: &mut [u8]) {
 }
 
 #[test]
-fn segments_that_ask_for_no_more_than_that_are_left_alone() {
+fn segments_within_the_limit_are_unchanged() {
     let syn = Tcp { flags: tcp_flags::SYN, maximum_segment_bytes: Some(1400), ..Tcp::default() };
     let not_syn = Tcp { flags: tcp_flags::ACK, ..syn };
     let without = Tcp { maximum_segment_bytes: None, ..syn };
@@ -98,7 +98,7 @@ fn segments_that_ask_for_no_more_than_that_are_left_alone() {
 }
 
 #[test]
-fn a_packet_at_its_last_hop_is_left_as_it_was() {
+fn a_packet_at_its_last_hop_is_unchanged() {
     for ttl in [0, 1] {
         let mut frame = Envelope { ttl, ..Envelope::default() }.udp(&udp4(), b"hello");
         let original = frame.clone();
@@ -110,7 +110,7 @@ fn a_packet_at_its_last_hop_is_left_as_it_was() {
 }
 
 #[test]
-fn no_checksum_stays_none() {
+fn a_missing_checksum_stays_missing() {
     for (tuple, l4) in [(udp4(), 14 + 20), (udp6(), 14 + 40)] {
         let mut frame = build::udp(&tuple, b"hello");
         frame[l4 + 6..][..2].fill(0);
@@ -124,7 +124,7 @@ fn no_checksum_stays_none() {
 }
 
 #[test]
-fn a_udp_checksum_that_comes_to_zero_goes_out_as_ones() {
+fn a_udp_checksum_of_zero_is_sent_as_ones() {
     // Every source port once: one of them makes the checksum zero.
     let mut seen = 0;
     for source_port in 0..=u16::MAX {
@@ -138,7 +138,7 @@ fn a_udp_checksum_that_comes_to_zero_goes_out_as_ones() {
 }
 
 #[test]
-fn of_a_later_fragment_the_addresses_alone_are_rewritten() {
+fn only_the_addresses_of_a_later_fragment_are_rewritten() {
     for (tuple, other) in [(udp4(), udp4().inverse()), (udp6(), udp6().inverse())] {
         let fragment = Some(FragmentHeader { offset_bytes: 16, more: false, identification: 9 });
         let envelope = Envelope { fragment, ..Envelope::default() };
@@ -149,7 +149,7 @@ fn of_a_later_fragment_the_addresses_alone_are_rewritten() {
 }
 
 #[test]
-fn a_partial_checksum_of_a_packet_within_leaves_the_outer_one_whole() {
+fn a_partial_checksum_of_a_quoted_packet_keeps_the_outer_one_valid() {
     let mut frame = build::udp(&udp4(), &[7; 60]);
     let inner = Checksum::Partial { start: 14 + 20 + 8 + 20, offset: 16 };
     change(&mut frame, inner, |packet| packet.rewrite(&udp4().inverse()));

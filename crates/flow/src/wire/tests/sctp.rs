@@ -1,4 +1,4 @@
-//! SCTP packets as they come, translated, and quoted.
+//! SCTP packets, parsed, translated, and quoted.
 
 use super::*;
 use crate::wire::ipv6::FragmentHeader;
@@ -22,7 +22,7 @@ fn built(tuple: &Tuple) -> Vec<u8> {
 }
 
 #[test]
-fn ports_tag_and_chunks_are_read_and_damage_is_noticed() {
+fn ports_tag_and_chunks_are_read_and_damage_is_detected() {
     for (tuple, l4) in [(sctp4(), 14 + 20), (sctp6(), 14 + 40)] {
         let frame = built(&tuple);
         let found = headers(&frame);
@@ -41,7 +41,7 @@ fn ports_tag_and_chunks_are_read_and_damage_is_noticed() {
 }
 
 #[test]
-fn a_translated_packet_is_the_one_built_so() {
+fn a_translated_packet_equals_one_built_with_the_tuple() {
     for (tuple, elsewhere) in [(sctp4(), ROUTER.into()), (sctp6(), IpAddr::from(v6(7)))] {
         let address = crate::key::address_bytes(elsewhere);
         for other in [
@@ -60,7 +60,7 @@ fn a_translated_packet_is_the_one_built_so() {
 }
 
 #[test]
-fn a_checksum_that_was_left_to_hardware_is_made_in_the_translation() {
+fn an_offloaded_checksum_is_completed_by_translation() {
     let (tuple, l4) = (sctp4(), 14 + 20);
     let other = Tuple { source_port: 5000, ..tuple };
     for translated in [other, tuple] {
@@ -90,7 +90,7 @@ fn a_fragment_gets_other_addresses_and_keeps_its_checksum() {
 }
 
 #[test]
-fn an_error_names_the_association_that_it_is_about() {
+fn an_error_identifies_its_association() {
     for (tuple, router) in [(sctp4(), IpAddr::from(ROUTER)), (sctp6(), v6(0xfe).into())] {
         let mut error = error_about(&built(&tuple), tuple.version);
         let Transport::IcmpError(about) = headers(&error).transport else { panic!("an error is one") };

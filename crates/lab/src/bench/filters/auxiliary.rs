@@ -1,5 +1,5 @@
-//! A filter with a counting Bloom filter beside it (the ACBF of MLCBF, section 3.1), which knows of most keys that are not in it
-//! that they are not, before any bucket is looked at.
+//! A filter with a counting Bloom filter beside it (the ACBF of [MLCBF], section 3.1), which rejects most absent keys
+//! before any bucket is read.
 
 use ::filters::multi_level::SearchCost;
 use ::filters::{
@@ -17,7 +17,7 @@ impl WithAuxiliary {
     /// Empty ones.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// A shape is invalid.
     pub(super) fn new(shape: MultiLevelShape, auxiliary: CountingBloomShape) -> Result<Self, ShapeError> {
         Ok(Self { cells: MultiLevel::new(shape)?, auxiliary: CountingBloom::new(auxiliary)? })
     }
@@ -60,7 +60,7 @@ impl WithAuxiliary {
         Some(state)
     }
 
-    /// As [`MultiLevel::search_cost`]; nothing where the key is known to be absent.
+    /// As [`MultiLevel::search_cost`]; zero where the auxiliary filter rejects the key.
     pub(super) fn search_cost(&self, key: KeyHash) -> SearchCost {
         if self.auxiliary.contains(key) {
             return self.cells.search_cost(key);

@@ -131,7 +131,7 @@ impl OneAtATime {
         match self.chain.process(&mut runtime, connection, &mut packet, direction).verdict {
             Verdict::Forward => Ok(Disposition::Transmit(PortId(1 - packet.frame.ingress.0))),
             Verdict::Drop(reason) => Err(reason),
-            Verdict::Reply | Verdict::Queued => Ok(Disposition::Consumed),
+            Verdict::SendBack | Verdict::Queued => Ok(Disposition::Consumed),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections made again by another node, which knows their tuples and nothing else.
+//! Connections restored by another node from their tuples alone.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ fn computed(block_ports: Option<u16>) -> SourceAction {
     SourceAction::Compute(vec!["192.0.2.1".parse().unwrap()], mapping)
 }
 
-/// The inside may begin what it likes, the outside web connections.
+/// The inside may begin any connection, the outside only web connections.
 fn firewall() -> Firewall {
     let rule = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let web =
@@ -80,7 +80,7 @@ fn originals(chain: &Chain, reply: &Tuple) -> Vec<Tuple> {
 }
 
 #[test]
-fn another_node_translates_as_the_one_before_from_tuples_alone() {
+fn another_node_restores_translations_from_tuples_alone() {
     let (mut first, second) = (Gateway::of(chain(0)), chain(1));
     assert_eq!(second.restorable(), Ok(()));
     let mut there = Gateway::of(chain(1));
@@ -94,8 +94,8 @@ fn another_node_translates_as_the_one_before_from_tuples_alone() {
     ] {
         let begun = first.begin(ingress, tuple).unwrap();
         assert!(first.chain.is_restorable(&begun.connection), "{tuple}");
-        // Whichever direction's packet comes first.
-        let restored = second.restore(&tuple, Some(ingress)).expect("the rules let it in");
+        // Whichever direction's packet arrives first.
+        let restored = second.restore(&tuple, Some(ingress)).expect("the rules permit it");
         assert_eq!(restored.reply, begun.connection.reply, "{tuple}");
         let from_reply = originals(&second, &begun.connection.reply);
         assert!(from_reply.contains(&tuple), "{tuple}");
@@ -108,7 +108,7 @@ fn another_node_translates_as_the_one_before_from_tuples_alone() {
 }
 
 #[test]
-fn rules_of_nat_that_ask_where_a_connection_came_in_are_refused() {
+fn nat_rules_with_ingress_conditions_are_refused() {
     let conditions = Conditions { ingress: vec![OUTSIDE], protocols: vec![TCP], ..Conditions::default() };
     let rule = DestinationRule { conditions, address: "10.0.0.80".parse().unwrap(), port: None };
     let nat = Nat::new(NatConfig {
@@ -121,20 +121,20 @@ fn rules_of_nat_that_ask_where_a_connection_came_in_are_refused() {
     });
     let chain = ChainBuilder::new().push(nat.unwrap()).build().unwrap();
     let refusal = chain.restorable().unwrap_err();
-    assert!(refusal.why.cure.contains("name addresses"), "an answer that comes first would find another translation");
+    assert!(refusal.why.remedy.contains("name addresses"), "an answer that comes first would find another translation");
 }
 
 #[test]
-fn what_the_rules_deny_is_not_made_again_whatever_a_filter_says() {
+fn denied_connections_are_not_restored_on_a_filter_hit() {
     let chain = chain(1);
     let denied = tcp("198.51.100.1:40000", "203.0.113.9:22");
     assert_eq!(chain.restore(&denied, Some(OUTSIDE)), None);
     assert!(chain.restore(&denied, Some(INSIDE)).is_some());
-    assert!(chain.restore(&denied, None).is_some(), "only a reply came: nobody knows where it began");
+    assert!(chain.restore(&denied, None).is_some(), "only a reply arrived: the ingress is unknown");
 }
 
 #[test]
-fn a_port_that_is_taken_is_replaced_within_the_block_and_the_connection_must_be_told_precisely() {
+fn a_port_in_use_is_replaced_within_the_block_and_the_connection_needs_precise_replication() {
     let chain = ChainBuilder::new().push(nat(0, computed(Some(256)))).build().unwrap();
     let mut gateway = Gateway::of(chain);
     let first = gateway.begin(INSIDE, tcp("10.0.0.9:40000", "198.51.100.1:443")).unwrap();
@@ -144,10 +144,10 @@ fn a_port_that_is_taken_is_replaced_within_the_block_and_the_connection_must_be_
     assert!(gateway.chain.is_restorable(&first.connection));
     assert!(!gateway.chain.is_restorable(&second.connection));
     assert_eq!(gateway.counter("nat.ports_displaced"), 1);
-    // To another server there is nothing in the way.
+    // Towards another server the port is free.
     let third = gateway.begin(INSIDE, tcp("10.0.0.9:40256", "198.51.100.2:443")).unwrap();
     assert!(gateway.chain.is_restorable(&third.connection));
-    // A connection from elsewhere may hold any tuple: it is never given to another.
+    // A connection from elsewhere may have any tuple: it is never given to another.
     let wanted = gateway.chain.restore(&tcp("10.0.0.10:5", "198.51.100.1:443"), None).unwrap().reply;
     gateway.tuples.0.insert(wanted);
     let beside = gateway.begin(INSIDE, tcp("10.0.0.10:5", "198.51.100.1:443")).unwrap();
@@ -155,7 +155,7 @@ fn a_port_that_is_taken_is_replaced_within_the_block_and_the_connection_must_be_
 }
 
 #[test]
-fn a_host_that_has_used_up_its_block_takes_no_port_of_another() {
+fn a_host_with_an_exhausted_block_takes_no_port_of_another() {
     let chain = ChainBuilder::new().push(nat(0, computed(Some(256)))).build().unwrap();
     let mut gateway = Gateway::of(chain);
     let tuple = |port: u16| tcp(&std::format!("10.0.0.9:{port}"), "198.51.100.1:443");
@@ -193,11 +193,11 @@ fn forwarding(forwards: &[(u8, PortRange, u16)]) -> Chain {
 }
 
 #[test]
-fn all_ports_inside_that_an_outside_port_stands_for_are_listed_once_each() {
+fn all_inside_ports_of_an_outside_port_are_enumerated_once() {
     let chain = forwarding(&[]);
     let begun = tcp("10.0.0.9:40000", "198.51.100.1:443");
     let found = originals(&chain, &chain.restore(&begun, None).unwrap().reply);
-    // The host's, and one that nobody translated: whoever has the outside address.
+    // Those of the host, and the untranslated one with the outside address.
     assert_eq!(found.len(), 512 + 1);
     assert!(found.contains(&begun));
     assert_eq!(found.iter().filter(|tuple| tuple.source == begun.source).count(), 512);
@@ -206,7 +206,7 @@ fn all_ports_inside_that_an_outside_port_stands_for_are_listed_once_each() {
 }
 
 #[test]
-fn of_many_ports_that_are_forwarded_to_a_server_an_answer_is_to_the_right_one() {
+fn a_reply_matches_the_right_one_of_many_forwarded_ports() {
     // Each of 200 ports to itself plus 7000, for two protocols; and a range.
     let mut forwards: Vec<_> = (1..=200)
         .flat_map(|port| [TCP, UDP].map(|protocol| (protocol, PortRange::single(port), 7000 + port)))
@@ -224,8 +224,8 @@ fn of_many_ports_that_are_forwarded_to_a_server_an_answer_is_to_the_right_one() 
 }
 
 #[test]
-fn an_answer_that_may_be_to_more_connections_than_anybody_asks_for_is_to_none() {
-    // Nine services outside are one inside, and whoever is inside may have begun with any of them.
+fn a_reply_with_too_many_candidates_matches_none() {
+    // Nine outside services map to one inside, and an inside host may have begun with any of them.
     let forwards: Vec<_> = (1..=9).map(|port| (TCP, PortRange::single(port), 80)).collect();
     let chain = forwarding(&forwards);
     let hairpin = tcp("10.0.0.9:40000", "192.0.2.1:7");
@@ -238,7 +238,7 @@ fn an_answer_that_may_be_to_more_connections_than_anybody_asks_for_is_to_none() 
 }
 
 #[test]
-fn a_control_connection_is_one_to_be_told_precisely() {
+fn a_control_connection_needs_precise_replication() {
     let mut gateway = Gateway::of(chain(0));
     let control = gateway.begin(INSIDE, tcp("10.0.0.9:40000", "198.51.100.1:21")).unwrap();
     assert!(!gateway.chain.is_restorable(&control.connection));
@@ -246,7 +246,7 @@ fn a_control_connection_is_one_to_be_told_precisely() {
 }
 
 #[test]
-fn nat_that_chooses_ports_says_that_nobody_can_tell_them_from_a_tuple() {
+fn nat_with_chosen_ports_is_not_restorable_from_tuples() {
     let chosen = SourceAction::Translate(vec!["192.0.2.1".parse().unwrap()]);
     let chain = ChainBuilder::new().push(firewall()).push(nat(0, chosen)).build().unwrap();
     let refusal = chain.restorable().unwrap_err();
@@ -257,7 +257,7 @@ fn nat_that_chooses_ports_says_that_nobody_can_tell_them_from_a_tuple() {
 }
 
 #[test]
-fn an_outside_address_that_is_computed_is_of_one_rule_alone() {
+fn an_outside_address_of_a_computed_mapping_belongs_to_one_rule() {
     let rule = |prefix: &str, action| SourceRule {
         conditions: Conditions { sources: vec![prefix.parse().unwrap()], ..Conditions::default() },
         action,

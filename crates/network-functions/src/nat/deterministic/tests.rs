@@ -1,4 +1,4 @@
-//! Properties of computed mappings, and what an operator reads off them.
+//! Properties of computed mappings, and an operator's calculations with them.
 
 use std::collections::HashSet;
 use std::string::{String, ToString};
@@ -37,7 +37,7 @@ fn originals(mapping: &Computed, outgoing: &Tuple) -> Vec<Tuple> {
 }
 
 #[test]
-fn hosts_have_their_blocks_in_order_and_an_operator_can_compute_them_by_hand() {
+fn hosts_have_their_blocks_in_order_and_match_manual_calculation() {
     // 192 hosts on 2 addresses: 96 each, 64512 / 96 = 672 ports.
     let mapping = office(Algorithm::Sequential);
     assert_eq!((mapping.block_ports, mapping.blocks_per_address), (672, 96));
@@ -46,7 +46,7 @@ fn hosts_have_their_blocks_in_order_and_an_operator_can_compute_them_by_hand() {
     assert_eq!(leaves("10.0.0.0:40000"), tcp("192.0.2.1:1376", "198.51.100.1:443"));
     assert_eq!(leaves("10.0.0.1:40000"), tcp("192.0.2.1:2048", "198.51.100.1:443"));
     assert_eq!(leaves("10.0.0.96:40000"), tcp("192.0.2.2:1376", "198.51.100.1:443"));
-    // The second prefix goes on where the first one ends: its first host is number 128.
+    // The second prefix continues where the first one ends: its first host is number 128.
     assert_eq!(leaves("10.0.1.0:40000"), tcp("192.0.2.2:22880", "198.51.100.1:443"));
     assert_eq!(mapping.translate(&tcp("10.0.2.1:40000", "198.51.100.1:443")), None, "no host of the rule");
     let text = mapping.describe();
@@ -54,7 +54,7 @@ fn hosts_have_their_blocks_in_order_and_an_operator_can_compute_them_by_hand() {
 }
 
 #[test]
-fn an_identifier_is_translated_as_a_port_and_what_has_none_keeps_its_address_only() {
+fn an_identifier_is_translated_as_a_port_and_other_protocols_get_an_address_only() {
     let mapping = office(SECRET);
     let ping = echo("10.0.0.9", "198.51.100.1", 77);
     let outgoing = mapping.translate(&ping).unwrap();
@@ -67,7 +67,7 @@ fn an_identifier_is_translated_as_a_port_and_what_has_none_keeps_its_address_onl
 }
 
 #[test]
-fn consecutive_ports_of_a_host_never_meet_within_its_block() {
+fn consecutive_ports_of_a_host_never_collide_within_its_block() {
     for algorithm in [Algorithm::Sequential, SECRET] {
         let mapping = office(algorithm);
         let ports: HashSet<u16> = (40_000..40_672)
@@ -80,7 +80,7 @@ fn consecutive_ports_of_a_host_never_meet_within_its_block() {
 }
 
 #[test]
-fn without_the_secret_neighbours_have_nothing_in_common() {
+fn keyed_mappings_do_not_reveal_neighbours() {
     let (plain, keyed) = (office(Algorithm::Sequential), office(SECRET));
     let other = office(Algorithm::Keyed(MappingKey([8, 11])));
     let moved =
@@ -90,7 +90,7 @@ fn without_the_secret_neighbours_have_nothing_in_common() {
 }
 
 #[test]
-fn mappings_that_cannot_be_computed_say_what_to_change() {
+fn impossible_mappings_are_refused_with_a_remedy() {
     let error = |sources: &[&str], block_ports| -> String {
         mapping(sources, &["192.0.2.1"], Algorithm::Sequential, block_ports).unwrap_err().to_string()
     };
@@ -113,7 +113,7 @@ fn prefixes_within_prefixes_count_once() {
 
 proptest! {
     #[test]
-    fn every_tuple_is_found_again_behind_its_translation(
+    fn every_tuple_is_recovered_from_its_translation(
         host in 0u32..192, port: u16, server_port: u16, keyed: bool, secret: [u64; 2],
         block_ports in prop::option::of(256u16..=672),
     ) {
@@ -130,7 +130,7 @@ proptest! {
         prop_assert!(candidates.contains(&tuple));
         prop_assert!(candidates.len() <= ORIGINALS_MAX);
         for candidate in &candidates {
-            // All are of one host: that is what is logged.
+            // All are of one host, which is the one to be found.
             prop_assert_eq!(candidate.source, source);
             prop_assert_eq!(mapping.translate(candidate), Some(outgoing));
         }

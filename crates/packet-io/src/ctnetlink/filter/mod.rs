@@ -1,8 +1,10 @@
 //! Which events the kernel is to keep away from a socket, before they take up room in its buffer.
 //!
-//! A filter is a list of what to ignore. It becomes a classic BPF program that the kernel runs on every event's message
-//! before it is queued. What the program cannot tell, for the message does not say it, passes; so does what does not fit a program's
-//! [`INSTRUCTIONS_MAX`]. Hence a filter saves work, and who relies on it filters again.
+//! A filter lists the events to ignore. It becomes a classic BPF program that the kernel runs on every event's message
+//! before it queues it.
+//!
+//! Events that the program cannot classify pass, as do those excluded only by conditions beyond the program's
+//! [`INSTRUCTIONS_MAX`]. A caller that relies on a filter must apply it again.
 
 mod assembler;
 mod program;
@@ -41,24 +43,24 @@ impl FromIterator<TcpState> for TcpStates {
     }
 }
 
-/// Events of connections to ignore: those for which all that is said here holds. Nothing said: none.
+/// Connections to ignore: those that match all conditions set here. With none set, it matches no connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ignore {
-    /// An end point lies in one of these networks: the source of the original or of the reply tuple. Addresses that are translated
-    /// to or from do not count. Empty: said nothing.
+    /// An end point lies in one of these networks: the source of the original or of the reply tuple. Addresses of
+    /// translation do not count. Empty: no condition.
     pub addresses: Vec<Prefix>,
     /// Of this protocol.
     pub protocol: Option<u8>,
     /// TCP in one of these states. The end of a connection is in no state.
     pub tcp_states: Option<TcpStates>,
-    /// The mark has this value in the bits of the mask: value and mask. An event that tells no mark has none.
+    /// The mark has this value in the bits of the mask: value and mask. An event without a mark has mark zero.
     pub mark: Option<(u32, u32)>,
     /// Of this zone.
     pub zone: Option<u16>,
 }
 
 impl Ignore {
-    /// Whether something is said: otherwise nothing is ignored.
+    /// Whether any condition is set.
     #[must_use]
     pub fn says_something(&self) -> bool {
         *self != Self::default()
@@ -70,11 +72,11 @@ impl Ignore {
 pub struct EventFilter {
     /// What to ignore: an event to which one of them applies.
     pub ignore: Vec<Ignore>,
-    /// Only these states of TCP are told of: an event that tells of another is ignored. Ends always pass. `None`: all.
+    /// Only events with these TCP states pass; ends always pass. `None`: all.
     pub tcp_states: Option<TcpStates>,
-    /// Only connections of these protocols are told of. `None`: all.
+    /// Only connections of these protocols pass. `None`: all.
     pub protocols: Option<Vec<u8>>,
-    /// Netlink ports of programs whose requests' events are ignored, those of expectations, too.
+    /// Netlink ports of programs whose requests' events are ignored, including expectations.
     pub programs: Vec<u32>,
 }
 
@@ -85,7 +87,7 @@ impl EventFilter {
         Program::new(self, &[]).left_out()
     }
 
-    /// Whether the kernel lets an event pass, provided that all of the filter fits the program: the same, said without BPF.
+    /// Whether the kernel passes an event, if the whole filter fits the program: the same conditions without BPF.
     #[must_use]
     pub fn passes(&self, cause: Cause, event: &Event) -> bool {
         if matches!(cause, Cause::Program(port) if self.programs.contains(&port)) {

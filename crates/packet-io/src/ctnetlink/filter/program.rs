@@ -1,8 +1,8 @@
 //! The BPF program of a filter.
 //!
-//! A message is a netlink header, netfilter's header and attributes, some of which contain attributes. The kernel's extensions
-//! of classic BPF for netlink find an attribute by its kind. What several parts of a filter ask for is looked up once and
-//! kept in the program's memory.
+//! A message is a netlink header, netfilter's header and attributes, some of which contain attributes. The kernel's BPF
+//! extensions for netlink find an attribute by its kind. Values that several conditions use are looked up once and kept
+//! in the program's memory.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ mod cell {
     pub(super) const TUPLE: u32 = 0;
     pub(super) const PROTOCOL: u32 = 1;
     pub(super) const TCP_STATE: u32 = 2;
-    /// Offset of the mark's attribute; 0 where none is told.
+    /// Offset of the mark's attribute; 0 where absent.
     pub(super) const MARK: u32 = 3;
     pub(super) const ZONE: u32 = 4;
     /// Offsets of the attributes of the two end points, by family: the source of the original and that of the reply tuple. Of
@@ -136,7 +136,7 @@ fn look_up_addresses(assembler: &mut Assembler, pass: Label) {
     }
 }
 
-/// The end of a connection tells the state that it was in last, in newer kernels: it is in none.
+/// Newer kernels report the last state at the end of a connection; the filter ignores it.
 fn look_up_state(assembler: &mut Assembler) {
     let (none, done) = (assembler.label(), assembler.label());
     assembler.load_byte(KIND_OFFSET);
@@ -157,7 +157,7 @@ fn look_up_state(assembler: &mut Assembler) {
     assembler.store(cell::TCP_STATE);
 }
 
-/// A zone of both directions has an attribute, a zone of one direction stands in its tuple, zone 0 is not told.
+/// A zone of both directions has an attribute, a zone of one direction is in its tuple, and zone 0 is absent.
 fn look_up_zone(assembler: &mut Assembler) {
     let (found, done) = (assembler.label(), assembler.label());
     assembler.load(HEADERS_BYTES as u32);
@@ -201,7 +201,7 @@ fn admit_states(assembler: &mut Assembler, admitted: Option<TcpStates>) {
     }
 }
 
-/// Ignores the message if all that is said holds of it.
+/// Ignores the message if it matches all conditions.
 fn ignore_connections(assembler: &mut Assembler, ignore: &Ignore) {
     let next = assembler.label();
     if let Some(protocol) = ignore.protocol {

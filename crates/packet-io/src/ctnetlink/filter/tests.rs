@@ -18,7 +18,7 @@ fn passes(program: &mut Program, cause: Cause, event: &Event) -> bool {
     attach_filter(there.as_fd(), program.instructions_mut()).unwrap();
     let mut message = Vec::new();
     encode_event(cause, event, &mut message);
-    // A message that the other end's filter throws away is refused, as far as the sender can tell.
+    // The sender sees a message that the other end's filter drops as refused.
     let _ = here.send(&message);
     let mut buffer = [0; 4096];
     match there.recv(&mut buffer) {
@@ -82,7 +82,7 @@ fn filters() -> impl Strategy<Value = EventFilter> {
 
 proptest! {
     #[test]
-    fn the_kernel_lets_through_exactly_what_it_should(
+    fn the_kernel_passes_exactly_the_expected_events(
         filter in filters(),
         events in prop::collection::vec(samples::events(), 1..16),
     ) {
@@ -104,7 +104,7 @@ fn a_program_is_ignored_whatever_its_requests_cause() {
 }
 
 #[test]
-fn what_does_not_fit_a_program_passes() {
+fn conditions_beyond_the_program_size_are_ignored() {
     let network = |number: u32| Prefix::new(std::net::Ipv4Addr::from(0x0a00_0000 + (number << 8)).into(), 24);
     let ignore = |number| Ignore { addresses: vec![network(number)], ..Ignore::default() };
     let filter = EventFilter { ignore: (0..1000).map(ignore).collect(), ..EventFilter::default() };

@@ -1,4 +1,4 @@
-//! What is written is read, and nothing that is read does harm.
+//! Encoded messages decode to their content, and malformed ones do no harm.
 
 use flow::netfilter::{ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn encoded(cause: Cause, event: &Event) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read((cause, event) in samples::events()) {
+    fn encoded_events_decode_to_the_same_events((cause, event) in samples::events()) {
         let mut read = Vec::new();
         let malformed = decode_events(&encoded(cause, &event), &mut |cause, event| read.push((cause, event)));
         prop_assert_eq!((malformed, read), (0, vec![(cause, event)]));
@@ -51,21 +51,21 @@ proptest! {
 #[test]
 fn several_messages_of_a_datagram_are_all_read() {
     let mut datagram = Vec::new();
-    let told = [Event::Began(samples::tcp(1)), Event::Changed(samples::tcp(2)), Event::Ended(samples::tcp(3))];
-    for event in &told {
+    let events = [Event::Began(samples::tcp(1)), Event::Changed(samples::tcp(2)), Event::Ended(samples::tcp(3))];
+    for event in &events {
         encode_event(Cause::Packets, event, &mut datagram);
     }
     datagram.extend_from_slice(&[20, 0, 0]);
     let mut read = Vec::new();
     let malformed = decode_events(&datagram, &mut |_, event| read.push(event));
-    assert_eq!((read, malformed), (told.to_vec(), 1), "and the rest that is no message is counted");
+    assert_eq!((read, malformed), (events.to_vec(), 1), "and the rest that is no message is counted");
 }
 
-/// What Linux 6.18 sent when a datagram of a translated connection was answered.
+/// Linux 6.18's message for the answer to a datagram of a translated connection.
 const ANSWERED: &str = "9c000000000100000000000000000000020000003400018014000180080001007f000001080002007f0000021c000280\
     0500010011000000060002000fa0000006000300003500003400028014000180080001007f000002080002007f0000071c0002800500010011000000\
     06000200003500000600030014b4000008000c007ad07474080003000000019a080007000000001e0800080001020304";
-/// What it sent when a TCP connection was established.
+/// Its message for an established TCP connection.
 const ESTABLISHED: &str = "cc000000000100000000000000000000020000003400018014000180080001007f000001080002007f0000031c00028\
     00500010006000000060002000fa1000006000300005000003400028014000180080001007f000003080002007f0000011c000280050001000600000\
     00600020000500000060003000fa1000008000c00dac6c22e080003000000018e0800070000069780300004802c00018005000100030000000500020\
@@ -78,9 +78,9 @@ fn bytes(digits: &str) -> Vec<u8> {
 #[test]
 #[cfg_attr(target_endian = "big", ignore = "the messages are of a machine with the lowest byte first")]
 fn messages_of_a_kernel_are_read() {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for digits in [ANSWERED, ESTABLISHED] {
-        assert_eq!(decode_events(&bytes(digits), &mut |cause, event| told.push((cause, event))), 0);
+        assert_eq!(decode_events(&bytes(digits), &mut |cause, event| events.push((cause, event))), 0);
     }
     let ports = |source, destination| Discriminator::Ports { source, destination };
     let original = samples::tuple("127.0.0.1", "127.0.0.2", 17, ports(4000, 53));
@@ -104,5 +104,5 @@ fn messages_of_a_kernel_are_read() {
         ..Entry::new(original, original.inverse())
     };
     let expected = [answered, established].map(|entry| (Cause::Packets, Event::Changed(entry)));
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }

@@ -11,7 +11,7 @@ use super::samples::tcp;
 use super::{dump, execute, load_rules, namespace, wait_for};
 use crate::netlink::Prefix;
 
-/// Makes the kernel track what is sent, mark it, and translate one port to another.
+/// Makes the kernel track and mark packets, and translate one port to another.
 const RULES: &str = "table ip tracking {
     chain translate {
         type nat hook output priority -100
@@ -29,7 +29,7 @@ fn began(port: u16) -> impl Fn(&Event) -> bool {
 }
 
 #[test]
-fn the_life_of_a_tcp_connection_is_told() {
+fn events_of_a_tcp_connection_are_reported() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         if !load_rules(RULES) {
@@ -71,7 +71,7 @@ fn the_life_of_a_tcp_connection_is_told() {
 }
 
 #[test]
-fn a_udp_connection_is_told_when_it_begins_is_answered_and_runs_out() {
+fn events_of_a_udp_connection_are_reported() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         if !load_rules(RULES) {
@@ -87,7 +87,7 @@ fn a_udp_connection_is_told_when_it_begins_is_answered_and_runs_out() {
         assert_eq!(entry.original.ports(), (here.local_addr().unwrap().port(), 5353));
         assert!(entry.timeout_s.unwrap() > 0);
 
-        // It runs out at once: the next who looks for it ends it.
+        // It expires at once: the next lookup ends it.
         let mut table = TableSocket::open().unwrap();
         socket.ignore_program(table.port());
         execute(&mut table, Request::Update(&Entry { timeout_s: Some(0), status: None, ..entry.clone() })).unwrap();
@@ -99,9 +99,9 @@ fn a_udp_connection_is_told_when_it_begins_is_answered_and_runs_out() {
 }
 
 #[test]
-fn what_one_kernel_tells_another_takes() {
+fn events_of_one_kernel_are_injected_into_another() {
     let (Some(here), Some(there)) = (namespace(), namespace()) else { return };
-    let tell = || {
+    let send = || {
         if !load_rules(RULES) {
             return None;
         }
@@ -111,7 +111,7 @@ fn what_one_kernel_tells_another_takes() {
         let all = dump(DumpFilter::default());
         Some((all, client, server))
     };
-    let Some((all, ..)) = here.run(tell).unwrap() else { return };
+    let Some((all, ..)) = here.run(send).unwrap() else { return };
     let take = || {
         assert!(load_rules(RULES));
         let mut table = TableSocket::open().unwrap();
@@ -154,7 +154,7 @@ fn events_of_an_ignored_program_do_not_arrive() {
 }
 
 #[test]
-fn the_kernel_keeps_away_what_is_to_be_ignored() {
+fn the_kernel_filters_ignored_events() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         if !load_rules(RULES) {
@@ -168,12 +168,12 @@ fn the_kernel_keeps_away_what_is_to_be_ignored() {
         let listener = TcpListener::bind("127.0.0.1:9000").unwrap();
         let connection = TcpStream::connect("127.0.0.1:8000").unwrap();
         let ignored = UdpSocket::bind("127.0.0.9:0").unwrap();
-        ignored.send_to(b"nobody hears of it", "127.0.0.1:7").unwrap();
+        ignored.send_to(b"ignored", "127.0.0.1:7").unwrap();
         let plain = UdpSocket::bind("127.0.0.8:0").unwrap();
         plain.send_to(b"of it they do", "127.0.0.1:7").unwrap();
         let events = wait_for(&mut socket, began(7));
-        let told: Vec<_> = events.iter().map(|(_, event)| event).collect();
-        let [Event::Changed(established), Event::Began(datagram)] = told[..] else { panic!("{told:?}") };
+        let reported: Vec<_> = events.iter().map(|(_, event)| event).collect();
+        let [Event::Changed(established), Event::Began(datagram)] = reported[..] else { panic!("{reported:?}") };
         assert_eq!(established.tcp().unwrap().state, TcpState::Established);
         assert_eq!(datagram.original.source, plain.local_addr().unwrap().ip());
         drop((listener, connection));
@@ -182,7 +182,7 @@ fn the_kernel_keeps_away_what_is_to_be_ignored() {
 }
 
 #[test]
-fn a_zone_of_one_direction_is_told_and_can_be_filtered() {
+fn a_zone_of_one_direction_is_reported_and_can_be_filtered() {
     const ZONES: &str = "table ip zones {
         chain output {
             type filter hook output priority -300

@@ -1,4 +1,4 @@
-//! Expectations in the kernel's table, and what it is said to be able to do.
+//! Expectations in the kernel's table, and the reported capabilities.
 
 use flow::netfilter::{Expectation, ExpectationNat, HelperName};
 
@@ -34,7 +34,7 @@ fn expectations_come_back_and_go() {
         let translated = Expectation {
             flags: 2,
             function: HelperName::new(b"nat-follow-master"),
-            // Whatever protocol is said here: the kernel tells the master's.
+            // The kernel reports the master's protocol whatever is given here.
             nat: Some(ExpectationNat { direction: 1, address, protocol: 6, port: 5555 }),
             ..expected(4001)
         };
@@ -50,7 +50,7 @@ fn expectations_come_back_and_go() {
         let mut found = dump_expectations();
         found.sort_by_key(|expectation| expectation.expected.ports());
         for (found, asked) in found.iter_mut().zip(&all) {
-            // The kernel's helper says how long its expectations live, and the kernel which helper it is.
+            // The kernel's helper sets the timeout, and the kernel sets the helper.
             assert!(found.timeout_s.take().is_some());
             assert_eq!(found.helper.take(), HelperName::new(b"sip"));
             assert_eq!(found, asked);
@@ -68,7 +68,7 @@ fn expectations_come_back_and_go() {
 }
 
 #[test]
-fn support_says_what_is_missing() {
+fn support_reports_missing_capabilities() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();

@@ -36,7 +36,7 @@ fn costs() {
         let mut table = TableSocket::open().unwrap();
         let begin = thread_cpu_time();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
-        report("create, nobody listening", begin, entries.len());
+        report("create, without a listener", begin, entries.len());
         let begin = thread_cpu_time();
         assert_eq!(dump(DumpFilter::default()).len(), entries.len());
         report("dump", begin, entries.len());
@@ -62,9 +62,9 @@ fn costs() {
         let begin = thread_cpu_time();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
         report("create, with an event each", begin, entries.len());
-        let (begin, mut heard) = (thread_cpu_time(), 0);
-        socket.receive(usize::MAX, &mut |_, _| heard += 1).unwrap();
-        report("receive an event", begin, heard);
+        let (begin, mut received) = (thread_cpu_time(), 0);
+        socket.receive(usize::MAX, &mut |_, _| received += 1).unwrap();
+        report("receive an event", begin, received);
         let ignore = Ignore { addresses: vec![Prefix::new([10, 9, 0, 0].into(), 16)], ..Ignore::default() };
         let tcp_states = Some(TcpStates::from_iter([TcpState::SynSent]));
         let filter = EventFilter { ignore: vec![ignore], tcp_states, ..EventFilter::default() };

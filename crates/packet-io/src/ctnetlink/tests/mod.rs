@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::namespace::{Namespace, NamespaceSupport, probe};
 
-/// So long may the kernel take for what it does by and by, however busy the machine is.
+/// The time limit for the kernel's asynchronous work on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A namespace for a test, or `None` (said aloud) where the machine forbids it.
+/// A namespace for a test, or `None` (with a message) where the machine forbids it.
 fn namespace() -> Option<Namespace> {
     let support = probe();
     if support != NamespaceSupport::Available {
@@ -28,8 +28,8 @@ fn namespace() -> Option<Namespace> {
     Some(Namespace::new().unwrap())
 }
 
-/// Loads nftables rules in the namespace of the calling thread, which makes the kernel track there; false (said aloud) where
-/// nft is missing.
+/// Loads nftables rules in the namespace of the calling thread, which makes the kernel track there. Returns false (with
+/// a message) without nft.
 fn load_rules(rules: &str) -> bool {
     let started = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut nft) = started else {
@@ -42,7 +42,7 @@ fn load_rules(rules: &str) -> bool {
     true
 }
 
-/// What conntrack(8) prints of the table, or `None` (said aloud) where it is missing.
+/// The output of conntrack(8) for the table, or `None` (with a message) where it is missing.
 fn conntrack_list() -> Option<String> {
     match Command::new("conntrack").args(["-L", "-o", "extended,labels"]).output() {
         Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),

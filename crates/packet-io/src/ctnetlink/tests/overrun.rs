@@ -5,7 +5,7 @@ use super::samples::tcp;
 use super::{dump, execute, namespace};
 
 #[test]
-fn an_overrun_is_told_once_and_after_it_nothing_is_lost() {
+fn an_overrun_is_reported_once_and_no_event_is_lost_afterwards() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let options = EventOptions { receive_buffer_bytes: 8192, ..EventOptions::default() };
@@ -14,25 +14,26 @@ fn an_overrun_is_told_once_and_after_it_nothing_is_lost() {
         let entries: Vec<_> = (1..=2000).map(tcp).collect();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
 
-        // While not all that came before the loss is read, more is lost without a word. So the overrun is not told yet.
-        let mut heard = 0;
-        let first = socket.receive(1, &mut |_, _| heard += 1).unwrap();
+        // Until all messages before the loss are read, further ones are lost silently. So the overrun is not reported
+        // yet.
+        let mut received_events = 0;
+        let first = socket.receive(1, &mut |_, _| received_events += 1).unwrap();
         assert_eq!((first.messages, first.overrun, first.is_drained), (1, false, false));
         execute(&mut table, Request::Delete(&entries[0])).unwrap();
         let rest = socket.receive(usize::MAX, &mut |_, event| {
-            heard += 1;
+            received_events += 1;
             assert!(matches!(event, Event::Began(_)), "the end was lost");
         });
         let rest = rest.unwrap();
         assert!(rest.overrun && rest.is_drained && rest.malformed == 0);
-        assert!(heard < 100, "{heard} found room");
+        assert!(received_events < 100, "{received_events} fitted the buffer");
 
-        // What happens from now on is told, and the table says the rest.
+        // From now on events are complete, and the table shows the earlier changes.
         execute(&mut table, Request::Delete(&entries[1])).unwrap();
-        let mut told = Vec::new();
-        let received = socket.receive(usize::MAX, &mut |_, event| told.push(event)).unwrap();
+        let mut reported = Vec::new();
+        let received = socket.receive(usize::MAX, &mut |_, event| reported.push(event)).unwrap();
         assert_eq!((received.messages, received.overrun), (1, false));
-        assert!(matches!(&told[..], [Event::Ended(entry)] if entry.original == entries[1].original));
+        assert!(matches!(&reported[..], [Event::Ended(entry)] if entry.original == entries[1].original));
         assert_eq!(dump(DumpFilter::default()).len(), 1998);
     };
     namespace.run(work).unwrap();
@@ -51,11 +52,11 @@ fn a_larger_buffer_takes_them_all() {
         }
         let entries: Vec<_> = (1..=2000).map(tcp).collect();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
-        let mut heard = 0;
-        let part = socket.receive(1500, &mut |_, _| heard += 1).unwrap();
+        let mut received_events = 0;
+        let part = socket.receive(1500, &mut |_, _| received_events += 1).unwrap();
         assert_eq!((part.messages, part.is_drained), (1500, false));
-        let rest = socket.receive(1500, &mut |_, _| heard += 1).unwrap();
-        assert_eq!((heard, rest.is_drained, rest.overrun), (2000, true, false));
+        let rest = socket.receive(1500, &mut |_, _| received_events += 1).unwrap();
+        assert_eq!((received_events, rest.is_drained, rest.overrun), (2000, true, false));
     };
     namespace.run(work).unwrap();
 }

@@ -78,7 +78,7 @@ fn translated() -> impl Strategy<Value = (Tuple, Tuple)> {
             reply.destination = if change[1] { other.1 } else { reply.destination };
         }
         match &mut reply.discriminator {
-            // The kernel leaves the keys of GRE alone.
+            // The kernel does not translate the keys of GRE.
             Discriminator::Ports { .. } if original.protocol == 47 => {}
             Discriminator::Ports { source, destination } => {
                 *source = if change[2] { port } else { *source };
@@ -125,7 +125,7 @@ fn adjustments() -> impl Strategy<Value = [SequenceAdjustment; 2]> {
     [adjustment.clone(), adjustment]
 }
 
-/// What any connection may have. Rare things are absent in most.
+/// Properties of any connection. Rare ones are absent in most.
 pub(in super::super) fn entries() -> impl Strategy<Value = Entry> {
     translated()
         .prop_flat_map(|(original, reply)| {

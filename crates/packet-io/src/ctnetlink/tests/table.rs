@@ -1,4 +1,4 @@
-//! What is put in the kernel's table, and comes back.
+//! Entries put into the kernel's table, and read back.
 
 use flow::netfilter::{
     Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment, Status, SynProxy, TcpFlags,
@@ -19,9 +19,9 @@ const RULES: &str = "table inet tracking {
     }
 }";
 
-/// As the kernel tells of a connection that was asked for as `entry`.
-fn as_told(entry: &Entry) -> Entry {
-    let mut told = entry.clone();
+/// The kernel's report of a connection that was created as `entry`.
+fn as_reported(entry: &Entry) -> Entry {
+    let mut reported = entry.clone();
     let plain = entry.original.inverse();
     let mut status = entry.status.unwrap_or_default().union(Status::CONFIRMED);
     let port = |of: &flow::netfilter::Tuple| match of.discriminator {
@@ -47,26 +47,26 @@ fn as_told(entry: &Entry) -> Entry {
         status = bits.into_iter().filter(|(set, _)| *set).fold(status, |status, (_, bit)| status.union(bit));
     }
     // Scales count where both sides offered them.
-    if let Some(ProtocolInfo::Tcp(info)) = &mut told.protocol_info
+    if let Some(ProtocolInfo::Tcp(info)) = &mut reported.protocol_info
         && let Some(sides) = &mut info.sides
         && !sides.iter().all(|side| side.flags.contains(TcpFlags::WINDOW_SCALE))
     {
         sides.iter_mut().for_each(|side| side.window_scale = 0);
     }
-    told.status = Some(status);
-    told.mark = Some(entry.mark.unwrap_or_default());
-    told
+    reported.status = Some(status);
+    reported.mark = Some(entry.mark.unwrap_or_default());
+    reported
 }
 
-/// Creates a connection, and asserts that the kernel tells of it what was asked for.
+/// Creates a connection, and asserts that the kernel reports the requested fields.
 fn assert_taken(table: &mut TableSocket, entry: &Entry) {
     assert_eq!(execute(table, Request::Create(entry)), Ok(()), "{entry:?}");
     let mut found = table.get(&entry.original, entry.zone).unwrap().expect("it was created");
     assert!(found.id.take().is_some());
-    let (told_s, asked_s) = (found.timeout_s.unwrap(), entry.timeout_s.unwrap());
-    assert!(told_s <= asked_s && asked_s - told_s < 10, "{told_s} of {asked_s} seconds");
+    let (reported_s, asked_s) = (found.timeout_s.unwrap(), entry.timeout_s.unwrap());
+    assert!(reported_s <= asked_s && asked_s - reported_s < 10, "{reported_s} of {asked_s} seconds");
     found.timeout_s = entry.timeout_s;
-    assert_eq!(found, as_told(entry));
+    assert_eq!(found, as_reported(entry));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn translated_connections_come_back_translated() {
             assert_taken(&mut table, entry);
         }
 
-        // Translated to what another one's replies come as: both cannot be.
+        // Its reply tuple is that of another connection: both cannot exist.
         let mut late = tcp(2000);
         late.reply = entries[0].reply;
         assert_eq!(execute(&mut table, Request::Create(&late)), Err(RequestError::Exists));
@@ -151,7 +151,7 @@ fn translated_connections_come_back_translated() {
 }
 
 #[test]
-fn labels_helpers_masters_and_shifted_numbers_come_back() {
+fn labels_helpers_masters_and_shifted_numbers_are_read_back() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         if !load_rules(RULES) {
@@ -168,7 +168,7 @@ fn labels_helpers_masters_and_shifted_numbers_come_back() {
         let found = table.get(&labelled.original, 0).unwrap().unwrap();
         assert_eq!(found.extra.unwrap().labels, Some([0xa5; LABELS_BYTES]));
 
-        // Of labels that are all unset nothing is told.
+        // Labels without any set bit are not reported.
         let mut shifted = tcp(1001);
         let adjustment =
             |position| SequenceAdjustment { correction_position: position, offset_before: 3, offset_after: u32::MAX };
@@ -185,7 +185,7 @@ fn labels_helpers_masters_and_shifted_numbers_come_back() {
         assert_taken(&mut table, &data);
         assert_eq!(execute(&mut table, Request::Update(&data)), Ok(()), "that it was expected is no change");
         let forgetful = Entry { extra: None, mark: Some(9), ..data.clone() };
-        assert_eq!(execute(&mut table, Request::Update(&forgetful)), Ok(()), "whoever does not say so included");
+        assert_eq!(execute(&mut table, Request::Update(&forgetful)), Ok(()), "also for an update that clears it");
         let mut translated = tcp(1006);
         translated.extra_mut().master = Some(control.original);
         translated.reply.destination = "192.0.2.1".parse().unwrap();
@@ -209,13 +209,13 @@ fn any_connection_that_is_taken_comes_back() {
         let (mut runner, strategy) = (TestRunner::deterministic(), samples::entries());
         for _ in 0..1000 {
             let mut entry = strategy.new_tree(&mut runner).unwrap().current();
-            // What needs more than the connection itself has tests of its own, and so have the kernel's own bits.
+            // Attributes with prerequisites have separate tests, as have the kernel's status bits.
             (entry.extra, entry.id) = (None, None);
             let settable = ASSURED.union(Status::FIXED_TIMEOUT).union(Status::HELPER);
             entry.status = Some(Status(entry.status.unwrap_or_default().0 & settable.0));
             // No kernel waits longer than 2^31 of its ticks.
             entry.timeout_s = Some(entry.timeout_s.unwrap_or_default() % 1_000_000 + 100);
-            // A kernel tells of TCP's sides always, and of what was not said that it is nothing.
+            // The kernel always reports TCP's sides, with zeros for fields that were not stated.
             if entry.original.protocol == 132 || entry.tcp().is_some_and(|info| info.sides.is_none()) {
                 continue;
             }
@@ -227,7 +227,7 @@ fn any_connection_that_is_taken_comes_back() {
 }
 
 #[test]
-fn an_update_changes_what_it_may_and_leaves_the_rest() {
+fn an_update_changes_permitted_fields_only() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -245,7 +245,7 @@ fn an_update_changes_what_it_may_and_leaves_the_rest() {
         assert!(found.timeout_s.unwrap() <= 50);
         assert_eq!(found.protocol_info, entry.protocol_info);
 
-        // Nobody can take back that replies were seen; the rest of such an update is done all the same.
+        // A seen reply is permanent; the rest of such an update is applied.
         let newer = Entry { status: Some(Status::CONFIRMED), mark: Some(78), ..entry.clone() };
         assert_eq!(execute(&mut table, Request::Update(&newer)), Ok(()));
         let found = table.get(&entry.original, 0).unwrap().unwrap();
@@ -263,7 +263,7 @@ fn an_update_changes_what_it_may_and_leaves_the_rest() {
             assert_eq!(found.mark.filter(|_| status.is_some()), status.map(|status| status.0));
         }
 
-        // The kernel has no place for labels where no rule speaks of any.
+        // The kernel has no space for labels where no rule uses them.
         let mut labelled = tcp(1001);
         labelled.extra_mut().labels = Some([1; LABELS_BYTES]);
         assert_eq!(execute(&mut table, Request::Update(&labelled)), Err(RequestError::Unsupported));
@@ -272,7 +272,7 @@ fn an_update_changes_what_it_may_and_leaves_the_rest() {
 }
 
 #[test]
-fn each_of_many_requests_is_answered_for_itself() {
+fn each_request_of_a_batch_has_a_separate_result() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -280,7 +280,7 @@ fn each_of_many_requests_is_answered_for_itself() {
         table.execute(entries.iter().map(Request::Create), &mut |place, error| panic!("{place}: {error}")).unwrap();
         assert_eq!(dump(DumpFilter::default()).len(), 1000);
 
-        // Every third is gone, and is missed by all who come after.
+        // Every third is deleted, and missing for all later requests.
         table.execute(entries.iter().step_by(3).map(Request::Delete), &mut |_, error| panic!("{error}")).unwrap();
         let mut refused = Vec::new();
         let mut note = |place, error| refused.push((place, error));
@@ -329,7 +329,7 @@ fn a_connection_is_deleted_only_while_it_is_the_one_that_is_meant() {
 }
 
 #[test]
-fn a_dump_gives_what_is_asked_for_in_pieces() {
+fn a_dump_returns_matching_entries_in_parts() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();

@@ -60,7 +60,7 @@ impl Blocks {
         let mut body = self.u32s(&[interface, (units >> 32) as u32, units as u32, length, wire_bytes]);
         body.extend_from_slice(frame);
         body.resize(body.len().next_multiple_of(4), 0);
-        // An option behind the frame, which nobody needs.
+        // An unused option behind the frame.
         body.extend(self.u16s(&[1, 3]));
         body.extend(b"why\0");
         self.block(6, &body);
@@ -86,7 +86,7 @@ fn packets_of_several_interfaces_are_read_in_both_byte_orders() {
     for big_endian in [false, true] {
         let mut blocks = Blocks::section(big_endian);
         blocks.interface(1, 0, &[(2, b"eth0"), (0, b"")]);
-        blocks.block(4, b"names that nobody needs");
+        blocks.block(4, b"unused name records");
         blocks.interface(101, 0, &[(9, &[9]), (2, b"tun0")]);
         blocks.packet(0, 5_250_000, b"abc", 60);
         blocks.packet(1, 6_000_000_000, b"d", 1);
@@ -154,7 +154,7 @@ fn a_second_section_begins_anew() {
 }
 
 #[test]
-fn damage_is_told_from_an_early_end() {
+fn damage_is_distinguished_from_an_early_end() {
     let mut good = Blocks::section(false);
     good.interface(1, 0, &[]);
     let packet_at = good.bytes.len();
@@ -243,7 +243,7 @@ fn a_comment_stands_behind_its_frame_and_disturbs_no_other() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_captures_are_read_back(
         frames in prop::collection::vec((0..3_usize, any::<u64>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20)
     ) {
         let mut writer = PcapngWriter::new(Vec::new(), ["inside", "outside", "third"]).unwrap();

@@ -241,7 +241,7 @@ impl Compact {
         while let Some(slot) = self.standing_by.next(now, pipeline.table(), compared) {
             compared += 1;
             let Some(connection) = self.own(pipeline, slot) else { continue };
-            let (original, is_copy) = (connection.original, connection.flags & flags::COPY != 0);
+            let (original, is_copy) = (connection.original, connection.flags & flags::REPLICA != 0);
             if self.standing_by.removes(now) && is_taken(peers, &original) {
                 let was_precise = self.remove(pipeline, slot, &original);
                 pipeline.let_go(slot);

@@ -60,7 +60,7 @@ impl Doubting {
         let Some(mut cursor) = self.cursor.take() else { return };
         for _ in 0..SLOTS_PER_STEP {
             let Some(slot) = pipeline.table().next_occupied(cursor) else { return };
-            let is_own = |connection: &&Connection| connection.owner == node && connection.flags & flags::COPY == 0;
+            let is_own = |connection: &&Connection| connection.owner == node && connection.flags & flags::REPLICA == 0;
             let original = pipeline.connection(slot).filter(is_own).map(|connection| connection.original);
             if original.is_some_and(|original| marks_all || is_claimed(peers, &original)) {
                 pipeline.keep_as_copy(slot);

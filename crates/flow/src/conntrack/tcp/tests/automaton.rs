@@ -29,7 +29,7 @@ fn every_state_direction_and_kind_is_as_reviewed() {
 }
 
 #[test]
-fn nothing_leaves_the_numbers_that_linux_and_conntrackd_give_the_states() {
+fn every_state_has_its_number_in_linux_and_conntrackd() {
     for (number, state) in TcpState::ALL.into_iter().enumerate() {
         assert_eq!(state as usize, number);
         assert_eq!(TcpState::from_u8(number as u8), Some(state));

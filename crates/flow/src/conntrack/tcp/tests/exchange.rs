@@ -1,5 +1,5 @@
-//! Two real end points, in small: whatever they send is valid, and none of it may ever be dropped, whatever is lost,
-//! overtaken, repeated or sent while another node was in charge.
+//! Two real end points in miniature: all of their segments are valid and must pass, under loss, reordering,
+//! duplication, and while another node is the owner.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::vec;
@@ -13,7 +13,7 @@ use crate::conntrack::{decode_protocol_state, encode_protocol_state};
 /// Bytes that one frame may carry (generic segmentation offload).
 const FRAME_BYTES_MAX: u32 = 65_226;
 
-/// A TCP end point: what it has sent, what it has received, how much more it can take.
+/// A TCP end point: sent data, received data, and its free window.
 #[derive(Clone, Debug)]
 struct EndPoint {
     initial: u32,
@@ -21,7 +21,7 @@ struct EndPoint {
     /// Shifts of the own and the other's windows, once both sides have offered scaling.
     shifts: [u8; 2],
     has_sack: bool,
-    /// Sent and not acknowledged: where each segment begins, its length, whether it is a FIN. Offsets from `initial`.
+    /// Sent but unacknowledged segments: start, length, whether it is a FIN. Offsets count from `initial`.
     unacknowledged: BTreeMap<u64, (u32, bool)>,
     next: u64,
     may_send_to: u64,
@@ -118,7 +118,7 @@ impl EndPoint {
         Some(self.segment(self.next - 1, 0, tcp_flags::FIN))
     }
 
-    /// Repeats the oldest segment that is not acknowledged.
+    /// Retransmits the oldest unacknowledged segment.
     fn repeat(&mut self) -> Option<TcpSegment> {
         let (begin, (length, is_fin)) = self.unacknowledged.first_key_value().map(|(begin, what)| (*begin, *what))?;
         Some(match begin {
@@ -128,7 +128,7 @@ impl EndPoint {
         })
     }
 
-    /// Takes a segment in; returns whether it wants an answer.
+    /// Processes a segment; returns whether it requires an answer.
     fn receive(&mut self, segment: &TcpSegment) -> bool {
         if segment.has(tcp_flags::SYN) && self.other_initial.is_none() {
             self.other_initial = Some(segment.sequence);
@@ -167,7 +167,7 @@ impl EndPoint {
     }
 }
 
-/// What happens next. The direction says who sends.
+/// The next step. The direction names the sender.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Send(usize, u32),
@@ -176,29 +176,29 @@ enum Event {
     Repeat(usize),
     Resize(usize, u32),
     Finish(usize),
-    /// A segment comes to the node and passes.
+    /// A segment reaches the node and passes.
     Pass(usize),
-    /// The segment that would come to the node next is overtaken by the one behind it.
+    /// The next segment to the node is overtaken by the one behind it.
     Overtake(usize),
     Duplicate(usize),
     /// A segment arrives at the other end point.
     Arrive(usize),
     LoseBefore(usize),
     LoseBehind(usize),
-    /// Another node takes over, from a copy that lacks so many of the changes.
+    /// Another node takes over from a replica that lacks so many of the changes.
     TakeOver(usize),
 }
 
-/// Two end points, what is on its way between them, and the node in the middle.
+/// Two end points, the segments in flight between them, and the node in the middle.
 struct Exchange {
     ends: [EndPoint; 2],
-    /// Segments that have not reached the node, and whether they were overtaken already.
+    /// Segments that have not reached the node, and whether they were overtaken.
     before: [VecDeque<(TcpSegment, bool)>; 2],
     behind: [VecDeque<TcpSegment>; 2],
     tracker: Tracker,
     connection: Option<(ProtocolState, u8)>,
-    /// Every change that was told to the backups, as it travels.
-    copies: Vec<(Vec<u8>, u8)>,
+    /// Every replicated change, encoded.
+    replicas: Vec<(Vec<u8>, u8)>,
 }
 
 impl Exchange {
@@ -209,7 +209,7 @@ impl Exchange {
             behind: Default::default(),
             tracker: Tracker::default(),
             connection: None,
-            copies: Vec::new(),
+            replicas: Vec::new(),
         };
         let syn = exchange.ends[0].syn();
         exchange.emit(0, Some(syn));
@@ -281,9 +281,9 @@ impl Exchange {
         };
         if change != Change::None {
             let (state, flags) = self.connection.as_ref().expect("it has begun");
-            let mut copy = Vec::new();
-            encode_protocol_state(ip_protocol::TCP, state, &mut copy);
-            self.copies.push((copy, *flags));
+            let mut replica = Vec::new();
+            encode_protocol_state(ip_protocol::TCP, state, &mut replica);
+            self.replicas.push((replica, *flags));
         }
         self.behind[side].push_back(segment);
         Ok(())
@@ -292,7 +292,7 @@ impl Exchange {
     fn overtake(&mut self, side: usize) {
         if let [first, second, ..] = self.before[side].make_contiguous()
             && !first.1
-            // A SYN that comes after the end of the connection begins another, which is not told of here.
+            // A SYN after the end of the connection begins another one, which is not replicated here.
             && !first.0.has(tcp_flags::SYN)
         {
             first.1 = true;
@@ -310,8 +310,8 @@ impl Exchange {
     }
 
     fn take_over(&mut self, lag: usize) {
-        let Some((copy, flags)) = self.copies.iter().rev().nth(lag).or(self.copies.first()) else { return };
-        let mut state = decode_protocol_state(ip_protocol::TCP, copy).expect("written by this very program");
+        let Some((replica, flags)) = self.replicas.iter().rev().nth(lag).or(self.replicas.first()) else { return };
+        let mut state = decode_protocol_state(ip_protocol::TCP, replica).expect("encoded by this program");
         self.tracker.take_over(ip_protocol::TCP, &mut state);
         self.connection = Some((state, *flags));
     }
@@ -359,14 +359,14 @@ fn converse(ends: [EndPoint; 2], events: Vec<Event>) -> Result<(), TestCaseError
 
 proptest! {
     #[test]
-    fn nothing_that_a_real_stack_sends_is_dropped(
+    fn no_segment_of_a_real_stack_is_dropped(
         client in end_point(), server in end_point(), events in prop::collection::vec(event(), 0..400),
     ) {
         converse([client, server], events)?;
     }
 
     #[test]
-    fn nothing_that_a_real_stack_sends_is_dropped_after_a_take_over(
+    fn no_segment_of_a_real_stack_is_dropped_after_a_take_over(
         client in end_point(), server in end_point(), events in prop::collection::vec(event_or_take_over(), 0..400),
     ) {
         converse([client, server], events)?;

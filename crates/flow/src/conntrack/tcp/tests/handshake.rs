@@ -1,4 +1,4 @@
-//! Opening, closing and beginning again.
+//! Opening, closing and reopening.
 
 use super::*;
 
@@ -26,9 +26,9 @@ fn only_a_syn_begins_a_connection() {
 }
 
 #[test]
-fn a_connection_is_picked_up_in_its_middle_only_if_the_operator_wants_it() {
+fn a_connection_is_picked_up_in_the_middle_only_if_configured() {
     let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
-    // Linux's tcp_loose: no windows are checked, and until an answer comes it lives five minutes at most.
+    // Linux's tcp_loose: no windows are checked, and without an answer the timeout is at most five minutes.
     play_with(
         loose,
         &["
@@ -41,8 +41,8 @@ fn a_connection_is_picked_up_in_its_middle_only_if_the_operator_wants_it() {
 }
 
 #[test]
-fn of_a_connection_that_was_picked_up_nothing_is_held_against_acknowledgements_of_unseen_data() {
-    // The data went by before, and its acknowledgement is believed, a selective one too.
+fn a_picked_up_connection_accepts_acknowledgements_of_unseen_data() {
+    // The data passed before the pick-up; its acknowledgement is valid, also a selective one.
     let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
     play_with(
         loose,
@@ -58,7 +58,7 @@ fn of_a_connection_that_was_picked_up_nothing_is_held_against_acknowledgements_o
 }
 
 #[test]
-fn a_connection_that_was_picked_up_is_checked_once_another_begins_in_its_place() {
+fn a_new_connection_in_place_of_a_picked_up_one_is_checked() {
     let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
     play_with(
         loose,
@@ -73,7 +73,7 @@ fn a_connection_that_was_picked_up_is_checked_once_another_begins_in_its_place()
 }
 
 #[test]
-fn a_client_that_repeats_its_syn_for_ever_does_not_keep_the_entry_for_ever() {
+fn endless_syn_retransmissions_do_not_keep_the_entry() {
     // Linux does not renew the timeout on a repeated SYN.
     play(&["
         > SYN       : pass SYN_SENT timeout=120
@@ -83,7 +83,7 @@ fn a_client_that_repeats_its_syn_for_ever_does_not_keep_the_entry_for_ever() {
 }
 
 #[test]
-fn a_client_that_lost_its_memory_begins_with_a_higher_number() {
+fn a_restarted_client_begins_with_a_higher_number() {
     // RFC 9293 section 3.4.3.
     play(&["
         > SYN seq=0              : pass SYN_SENT
@@ -94,8 +94,8 @@ fn a_client_that_lost_its_memory_begins_with_a_higher_number() {
 }
 
 #[test]
-fn a_refused_connection_is_forgotten_at_once() {
-    // RFC 9293 section 3.10.7.1: a RST that answers a SYN has no sequence number of its own.
+fn a_refused_connection_is_removed_at_once() {
+    // RFC 9293 section 3.10.7.1: a RST that answers a SYN takes its sequence number from that SYN.
     play(&["
         > SYN             : pass SYN_SENT
         < RST/ACK raw_seq=0 ack=1 : pass closes none
@@ -104,7 +104,7 @@ fn a_refused_connection_is_forgotten_at_once() {
 }
 
 #[test]
-fn a_connection_refused_late_lives_for_the_timeout_of_close() {
+fn a_connection_refused_late_gets_the_close_timeout() {
     play(&[HANDSHAKE, "< RST/ACK : pass CLOSE timeout=10 change=state"]);
 }
 
@@ -139,7 +139,7 @@ fn both_sides_may_close_at_once() {
 
 #[test]
 fn a_side_that_has_finished_still_receives() {
-    // RFC 9293 section 3.6, half-close: the server goes on sending after the client's FIN.
+    // RFC 9293 section 3.6, half-close: the server continues to send after the client's FIN.
     play(&[
         HANDSHAKE,
         "
@@ -177,7 +177,7 @@ const CLOSED: &str = "
 
 #[test]
 fn a_syn_reopens_a_connection_in_time_wait() {
-    // RFC 9293 section 3.10.7.4 allows it; which of the two closed first is not ours to know.
+    // RFC 9293 section 3.10.7.4 permits it; the tracker does not know which side closed first.
     play(&[
         HANDSHAKE,
         CLOSED,
@@ -196,8 +196,8 @@ fn a_server_may_reopen_a_connection_in_time_wait_too() {
 
 #[test]
 fn in_time_wait_a_lower_number_begins_a_new_connection_too() {
-    // RFC 9293 section 3.10.7.4 and RFC 6191 tell the end points when a SYN may reopen a connection: by a higher number or
-    // by later timestamps. Whether they do shows in the answer, and what we held of the old connection is over either way.
+    // RFC 9293 section 3.10.7.4 and RFC 6191 define when a SYN may reopen a connection: by a higher number or by later
+    // timestamps. The answer shows the end point's decision; the tracker's old state is discarded in either case.
     for number in [90_000, 0] {
         play(&[
             HANDSHAKE,
@@ -230,7 +230,7 @@ fn a_late_segment_of_the_old_connection_does_not_disturb_time_wait() {
 }
 
 #[test]
-fn a_client_that_reset_its_connection_may_begin_again() {
+fn a_client_may_reopen_a_connection_after_its_reset() {
     // Linux: the last segment was the client's own RST.
     play(&[
         HANDSHAKE,
@@ -257,8 +257,8 @@ fn after_the_servers_reset_a_new_syn_waits_for_the_server_to_agree() {
 
 #[test]
 fn a_reused_tuple_comes_back_into_step_by_its_syn_ack() {
-    // The end points have lost a connection that we still hold: SYN passes, and the SYN/ACK that acknowledges it proves
-    // that they agree.
+    // The end points have lost a connection that the tracker still holds: the SYN passes, and the SYN/ACK that
+    // acknowledges it proves their agreement.
     play(&[
         HANDSHAKE,
         "
@@ -272,7 +272,7 @@ fn a_reused_tuple_comes_back_into_step_by_its_syn_ack() {
 }
 
 #[test]
-fn a_syn_ack_of_something_else_does_not_reset_the_connection_in_our_books() {
+fn an_unrelated_syn_ack_does_not_reset_the_tracked_connection() {
     play(&[
         HANDSHAKE,
         "
@@ -296,9 +296,8 @@ fn a_repeated_syn_ack_passes_without_effect() {
 }
 
 #[test]
-fn an_old_syn_ack_does_not_spoil_the_handshake() {
-    // A SYN/ACK of an earlier attempt acknowledges a number that this client never sent. The next one must be taken for
-    // what it is.
+fn an_old_syn_ack_does_not_disturb_the_handshake() {
+    // A SYN/ACK of an earlier attempt acknowledges a number that this client never sent. The next one must be accepted.
     play(&["
         > SYN                              : pass SYN_SENT
         < SYN/ACK seq=5000 raw_ack=77      : out_of_window SYN_SENT
@@ -308,7 +307,7 @@ fn an_old_syn_ack_does_not_spoil_the_handshake() {
 }
 
 #[test]
-fn a_server_that_holds_an_older_connection_challenges_and_is_answered_with_a_reset() {
+fn a_challenge_from_a_server_with_an_older_connection_is_answered_with_a_reset() {
     // RFC 5961 section 4.2: SYN, challenge ACK with the old connection's number, RST with just that number.
     play(&["
         > SYN seq=0                    : pass SYN_SENT
@@ -347,7 +346,7 @@ fn fast_open_data_in_the_syn_may_be_acknowledged_or_not() {
 }
 
 #[test]
-fn segments_that_the_state_does_not_allow_are_dropped() {
+fn segments_invalid_in_the_state_are_dropped() {
     play(&["
         > SYN        : pass SYN_SENT
         > ACK        : invalid_tcp_state SYN_SENT
@@ -361,7 +360,7 @@ fn segments_that_the_state_does_not_allow_are_dropped() {
 }
 
 #[test]
-fn what_a_backup_must_know_is_reported() {
+fn replicated_changes_are_reported() {
     play(&["
         > SYN wscale=7                : pass SYN_SENT
         < SYN/ACK wscale=2            : pass SYN_RECV change=state

@@ -3,15 +3,15 @@
 //! ```text
 //! > SYN win=8000 wscale=7 sackok : pass SYN_SENT timeout=120
 //! < SYN/ACK                      : pass SYN_RECV replied
-//! x> ACK len=100                              (a segment that another node passes: nobody here sees it)
-//! take over                                   (this node goes on from a copy)
-//! share                                       (from here on another living node sees segments too)
+//! x> ACK len=100                              (a segment through another node, invisible here)
+//! take over                                   (this node continues from a replica)
+//! share                                       (from here on another live node sees segments too)
 //! < RST seq=9                    : invalid_reset ESTABLISHED
 //! ```
 //!
-//! `>` is from the client, `<` from the server. Before the colon stands the segment, behind it what is expected: `pass`
-//! or the reason of the drop, then the state, then what else matters. `seq`, `ack` and `sack` count from the initial
-//! sequence numbers; left out they are those of a stack for which everything has arrived.
+//! `>` is from the client, `<` from the server. The segment stands before the colon, the expected result behind it:
+//! `pass` or the drop reason, then the state, then further properties. `seq`, `ack` and `sack` count from the initial
+//! sequence numbers; by default they are those of a stack that received everything.
 
 mod automaton;
 mod exchange;

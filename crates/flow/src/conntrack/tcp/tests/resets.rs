@@ -9,7 +9,7 @@ const TALK: &str = "
 ";
 
 #[test]
-fn a_reset_at_the_very_place_closes() {
+fn a_reset_at_the_acknowledged_number_closes() {
     play(&[HANDSHAKE, TALK, "< RST : pass CLOSE timeout=10 change=state"]);
     play(&[HANDSHAKE, TALK, "> RST/ACK : pass CLOSE timeout=10"]);
 }
@@ -25,9 +25,9 @@ fn a_reset_beyond_the_window_is_dropped() {
 }
 
 #[test]
-fn a_reset_somewhere_in_the_window_is_left_to_the_end_point() {
-    // Section 3.2: the receiver answers with a challenge ACK, and only the answer to that closes. Linux gives the
-    // connection the short timeout of CLOSE meanwhile.
+fn a_reset_elsewhere_in_the_window_is_left_to_the_end_point() {
+    // Section 3.2: the receiver sends a challenge ACK, and only the answer to it closes. Meanwhile Linux gives the
+    // connection the short timeout of CLOSE.
     play(&[
         HANDSHAKE,
         TALK,
@@ -41,7 +41,7 @@ fn a_reset_somewhere_in_the_window_is_left_to_the_end_point() {
 
 #[test]
 fn a_reset_right_behind_its_senders_own_data_closes() {
-    // The data is not acknowledged yet, so the RST is not at the place that the receiver acknowledged.
+    // The data is unacknowledged, so the RST is not at the receiver's acknowledgement.
     play(&[
         HANDSHAKE,
         TALK,
@@ -53,7 +53,7 @@ fn a_reset_right_behind_its_senders_own_data_closes() {
 }
 
 #[test]
-fn a_reset_during_the_handshake_closes_if_it_is_not_before_what_was_acknowledged() {
+fn a_reset_in_the_handshake_closes_unless_it_lies_before_the_acknowledgement() {
     play(&["
         > SYN           : pass
         < SYN/ACK       : pass SYN_RECV
@@ -67,7 +67,7 @@ fn a_reset_during_the_handshake_closes_if_it_is_not_before_what_was_acknowledged
 }
 
 #[test]
-fn a_client_that_never_sent_the_syn_refuses_the_syn_ack() {
+fn a_client_without_the_syn_refuses_the_syn_ack() {
     // RFC 9293 figure 8: the RST bears the number that the SYN/ACK acknowledged.
     play(&["
         > SYN seq=0     : pass
@@ -77,8 +77,8 @@ fn a_client_that_never_sent_the_syn_refuses_the_syn_ack() {
 }
 
 #[test]
-fn a_reset_of_a_closing_connection_is_believed() {
-    // Linux: the end points may have reused the tuple already, and what we know of windows proves nothing.
+fn a_reset_of_a_closing_connection_closes_it() {
+    // Linux: the end points may have reused the tuple already, and the tracked windows prove nothing.
     play(&[
         HANDSHAKE,
         TALK,
@@ -90,8 +90,8 @@ fn a_reset_of_a_closing_connection_is_believed() {
 }
 
 #[test]
-fn the_answer_to_a_syn_that_was_ignored_closes_wherever_it_lies() {
-    // The server knows nothing of a connection that we hold: it refuses the client's new SYN.
+fn a_reset_answering_an_ignored_syn_closes_at_any_sequence_number() {
+    // The server does not know a connection that the tracker holds: it refuses the client's new SYN.
     play(&[
         HANDSHAKE,
         TALK,
@@ -104,7 +104,8 @@ fn the_answer_to_a_syn_that_was_ignored_closes_wherever_it_lies() {
 
 #[test]
 fn a_challenge_in_established_ends_the_old_connection_by_the_clients_reset() {
-    // RFC 5961 section 4.2: SYN in ESTABLISHED, challenge ACK, RST at the acknowledged place; the next SYN begins anew.
+    // RFC 5961 section 4.2: SYN in ESTABLISHED, challenge ACK, RST at the acknowledged number; the next SYN begins a
+    // new connection.
     play(&[
         HANDSHAKE,
         TALK,
@@ -123,12 +124,12 @@ fn a_reset_with_a_forged_acknowledgement_is_dropped() {
 }
 
 #[test]
-fn a_reset_whose_stack_leaves_the_acknowledgement_out_closes() {
+fn a_reset_without_acknowledgement_number_closes() {
     play(&[HANDSHAKE, TALK, "< RST/ACK seq=101 raw_ack=0 : pass CLOSE"]);
 }
 
 #[test]
-fn a_client_may_take_its_syn_back() {
+fn a_client_may_reset_after_its_syn() {
     // RFC 9293 section 3.10.5: an abort in SYN_SENT needs no RST, but some stacks send one.
     play(&["
         > SYN   : pass SYN_SENT
@@ -137,7 +138,7 @@ fn a_client_may_take_its_syn_back() {
 }
 
 #[test]
-fn a_reset_that_acknowledges_nothing_does_not_pass_for_the_answer_to_a_syn() {
+fn a_reset_without_acknowledgement_does_not_answer_a_syn() {
     // Both sides have sent a SYN. Only a RST that acknowledges it may lie anywhere (RFC 9293 section 3.10.7.3).
     for reset in ["< RST seq=700000000", "< RST/ACK seq=700000000 raw_ack=0", "> RST seq=700000000"] {
         play(&[&format!(
@@ -151,7 +152,7 @@ fn a_reset_that_acknowledges_nothing_does_not_pass_for_the_answer_to_a_syn() {
 }
 
 #[test]
-fn a_reset_does_not_answer_its_own_senders_syn() {
+fn a_reset_does_not_answer_a_syn_of_its_sender() {
     play(&[
         HANDSHAKE,
         TALK,
@@ -163,8 +164,8 @@ fn a_reset_does_not_answer_its_own_senders_syn() {
 }
 
 #[test]
-fn resets_that_are_before_what_was_acknowledged_shorten_no_timeout() {
-    // They may be forged by anybody: as if they had not come.
+fn resets_before_the_acknowledgement_shorten_no_timeout() {
+    // They may be forged and must have no effect.
     play(&[
         HANDSHAKE,
         TALK,
@@ -177,7 +178,7 @@ fn resets_that_are_before_what_was_acknowledged_shorten_no_timeout() {
 }
 
 #[test]
-fn a_reset_that_is_left_to_the_end_point_does_not_make_a_connection_assured() {
+fn a_reset_left_to_the_end_point_does_not_assure_the_connection() {
     let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
     play_with(
         loose,
@@ -191,7 +192,7 @@ fn a_reset_that_is_left_to_the_end_point_does_not_make_a_connection_assured() {
 
 #[test]
 fn a_reset_moves_no_window() {
-    // Nobody vouches for it: the acknowledgement of what it pretends to have sent is dropped as ever.
+    // Segments without valid numbers prove nothing: an acknowledgement of the claimed data is dropped as usual.
     play(&[
         HANDSHAKE,
         TALK,

@@ -1,11 +1,11 @@
-//! A node that sees a part of a connection. `x>` and `x<` are segments that went by way of the other node.
+//! A node that sees a part of a connection. `x>` and `x<` are segments through the other node.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn one_direction_is_enough_to_keep_a_connection_going() {
+fn one_direction_suffices_to_keep_a_connection_alive() {
     play(&[
         HANDSHAKE,
         "
@@ -26,12 +26,12 @@ fn one_direction_is_enough_to_keep_a_connection_going() {
 }
 
 #[test]
-fn a_reset_at_what_was_acknowledged_here_ends_the_connection() {
+fn a_reset_at_the_acknowledgement_seen_here_closes() {
     play(&[HANDSHAKE, "share", "< ACK len=100 : pass", "> ACK : pass", "< RST : pass CLOSE timeout=10"]);
 }
 
 #[test]
-fn any_other_reset_is_left_to_its_receiver_and_the_connection_is_to_show_that_it_lives() {
+fn any_other_reset_is_left_to_its_receiver_with_a_short_timeout() {
     play(&[
         HANDSHAKE,
         "
@@ -45,7 +45,7 @@ fn any_other_reset_is_left_to_its_receiver_and_the_connection_is_to_show_that_it
 }
 
 #[test]
-fn both_ends_are_seen_though_half_of_their_segments_are_not() {
+fn both_fins_are_tracked_from_half_of_the_segments() {
     play(&[
         HANDSHAKE,
         "
@@ -60,7 +60,7 @@ fn both_ends_are_seen_though_half_of_their_segments_are_not() {
 }
 
 #[test]
-fn a_handshake_is_still_completed_only_by_who_has_seen_the_other_sides_number() {
+fn completing_a_handshake_requires_the_other_sides_number() {
     let stage = play(&["
         > SYN                   : pass SYN_SENT
         < SYN/ACK               : pass SYN_RECV
@@ -82,9 +82,9 @@ fn closing(state: TcpState, fins: [bool; 2]) -> ProtocolState {
 }
 
 #[test]
-fn what_two_nodes_saw_of_an_end_is_put_together() {
+fn views_of_a_close_from_two_nodes_are_merged() {
     use TcpState::{Close, CloseWait, Established, FinWait, LastAck, TimeWait};
-    for (told, known, expected) in [
+    for (received, known, expected) in [
         ((FinWait, [true, false]), (FinWait, [false, true]), Some(LastAck)),
         ((CloseWait, [true, false]), (FinWait, [false, true]), Some(LastAck)),
         ((Established, [false, false]), (FinWait, [false, true]), Some(FinWait)),
@@ -95,28 +95,32 @@ fn what_two_nodes_saw_of_an_end_is_put_together() {
         ((LastAck, [true, true]), (FinWait, [true, false]), None),
         ((TimeWait, [true, true]), (Established, [false, false]), None),
     ] {
-        let mut state = closing(told.0, told.1);
+        let mut state = closing(received.0, received.1);
         let is_new = merge(&mut state, &closing(known.0, known.1));
-        assert_eq!((is_new, state.state), (expected.is_some(), expected.unwrap_or(told.0) as u8), "{told:?} {known:?}");
+        assert_eq!(
+            (is_new, state.state),
+            (expected.is_some(), expected.unwrap_or(received.0) as u8),
+            "{received:?} {known:?}"
+        );
     }
 }
 
 #[test]
-fn the_end_of_a_handshake_is_not_forgotten_for_one_who_has_not_heard_of_it() {
+fn merging_with_an_older_view_keeps_the_finished_handshake() {
     let mut established = closing(TcpState::Established, [false; 2]);
     established.peers[0].end = 77;
-    for told in [TcpState::SynSent, TcpState::SynRecv] {
-        let mut state = closing(told, [false; 2]);
+    for received in [TcpState::SynSent, TcpState::SynRecv] {
+        let mut state = closing(received, [false; 2]);
         assert!(merge(&mut state, &established));
         assert_eq!(state, established);
-        assert!(!merge(&mut state, &closing(told, [false; 2])));
+        assert!(!merge(&mut state, &closing(received, [false; 2])));
     }
 }
 
 proptest! {
-    /// Whoever sees any part of any exchange refuses nothing of it once the handshake is over.
+    /// A node that sees any part of any exchange drops no segment after the handshake.
     #[test]
-    fn whatever_part_is_seen_passes(script in prop::collection::vec((any::<bool>(), any::<bool>(), 0u32..100_000), 0..40)) {
+    fn any_visible_part_of_an_exchange_passes(script in prop::collection::vec((any::<bool>(), any::<bool>(), 0u32..100_000), 0..40)) {
         let line = |(is_reply, is_seen, bytes): (bool, bool, u32)| {
             let (hidden, expected) = if is_seen { ("", " : pass ESTABLISHED") } else { ("x", "") };
             format!("{hidden}{} ACK len={bytes}{expected}", if is_reply { "<" } else { ">" })

@@ -1,4 +1,4 @@
-//! Going on from a copy. `x>` and `x<` are segments that only the former node saw.
+//! Continuing from a replica. `x>` and `x<` are segments that only the former node saw.
 
 use super::*;
 
@@ -10,7 +10,7 @@ const LONG_TALK: &str = "
 ";
 
 #[test]
-fn data_goes_on_wherever_the_windows_have_got_to_and_strays_are_dropped_again() {
+fn data_continues_at_any_window_and_strays_are_dropped_after_relearning() {
     play(&[
         HANDSHAKE,
         LONG_TALK,
@@ -27,7 +27,7 @@ fn data_goes_on_wherever_the_windows_have_got_to_and_strays_are_dropped_again() 
 }
 
 #[test]
-fn the_windows_are_scaled_as_the_handshake_agreed() {
+fn windows_keep_the_scale_of_the_handshake() {
     play(&[
         "
         > SYN win=65535 wscale=9      : pass
@@ -37,7 +37,7 @@ fn the_windows_are_scaled_as_the_handshake_agreed() {
         LONG_TALK,
         "
         < ACK win=40000               : pass
-        # 40000 << 8 bytes may be on their way
+        # 40000 << 8 bytes may be in flight
         > ACK len=9000000             : pass
         > ACK len=1000000             : pass
         < ACK win=40000               : pass
@@ -46,7 +46,7 @@ fn the_windows_are_scaled_as_the_handshake_agreed() {
 }
 
 #[test]
-fn a_repetition_of_the_oldest_segment_is_answered_with_all_that_the_former_node_passed_on() {
+fn an_answer_to_a_retransmission_may_acknowledge_all_data_forwarded_by_the_former_node() {
     play(&[
         HANDSHAKE,
         "
@@ -82,7 +82,7 @@ fn a_hole_left_by_the_failure_is_filled_in_steps() {
 }
 
 #[test]
-fn a_keep_alive_is_answered_with_one_more_than_it_shows() {
+fn the_answer_to_a_keep_alive_acknowledges_one_byte_more() {
     play(&[
         HANDSHAKE,
         "
@@ -98,7 +98,7 @@ fn a_keep_alive_is_answered_with_one_more_than_it_shows() {
 }
 
 #[test]
-fn an_acknowledgement_that_was_overtaken_during_the_take_over_does_not_hold_up_the_data() {
+fn a_reordered_acknowledgement_during_the_take_over_does_not_block_data() {
     play(&[
         HANDSHAKE,
         "
@@ -115,7 +115,7 @@ fn an_acknowledgement_that_was_overtaken_during_the_take_over_does_not_hold_up_t
 }
 
 #[test]
-fn both_sides_are_exact_again_once_what_was_unknown_is_acknowledged() {
+fn both_windows_are_exact_once_new_data_is_acknowledged() {
     let talk = "> ACK len=8000 : pass\n < ACK len=8000 : pass\n".repeat(300);
     let stage = play(&[
         HANDSHAKE,
@@ -131,7 +131,7 @@ fn both_sides_are_exact_again_once_what_was_unknown_is_acknowledged() {
 }
 
 #[test]
-fn a_reset_before_the_windows_are_known_passes_but_does_not_close() {
+fn a_reset_during_relearning_passes_without_closing() {
     play(&[
         HANDSHAKE,
         LONG_TALK,
@@ -147,7 +147,7 @@ fn a_reset_before_the_windows_are_known_passes_but_does_not_close() {
 }
 
 #[test]
-fn a_reset_of_a_half_open_copy_leaves_it_the_timeout_of_close() {
+fn a_reset_of_a_half_open_replica_gets_the_close_timeout() {
     play(&["
         > SYN      : pass
         take over
@@ -156,7 +156,7 @@ fn a_reset_of_a_half_open_copy_leaves_it_the_timeout_of_close() {
 }
 
 #[test]
-fn a_handshake_of_which_the_copy_has_the_syn_completes() {
+fn a_handshake_with_a_replicated_syn_completes() {
     play(&["
         > SYN wscale=7 sackok      : pass SYN_SENT
         take over
@@ -168,7 +168,7 @@ fn a_handshake_of_which_the_copy_has_the_syn_completes() {
 }
 
 #[test]
-fn a_handshake_whose_syn_is_repeated_after_the_failure_completes() {
+fn a_handshake_with_a_retransmitted_syn_completes() {
     play(&["
         > SYN wscale=7 sackok      : pass SYN_SENT
         take over
@@ -180,7 +180,7 @@ fn a_handshake_whose_syn_is_repeated_after_the_failure_completes() {
 }
 
 #[test]
-fn a_handshake_whose_syn_ack_only_the_former_node_saw_completes_with_the_clients_ack() {
+fn a_handshake_without_replicated_syn_ack_completes_with_the_clients_ack() {
     play(&["
         > SYN wscale=7 sackok      : pass SYN_SENT
         x< SYN/ACK wscale=7 sackok
@@ -193,7 +193,7 @@ fn a_handshake_whose_syn_ack_only_the_former_node_saw_completes_with_the_clients
 }
 
 #[test]
-fn a_handshake_of_which_only_the_servers_data_is_left_to_see_completes() {
+fn a_handshake_completes_with_the_servers_data_alone() {
     play(&["
         > SYN wscale=7             : pass SYN_SENT
         x< SYN/ACK wscale=7
@@ -209,7 +209,7 @@ fn a_handshake_of_which_only_the_servers_data_is_left_to_see_completes() {
 }
 
 #[test]
-fn a_copy_in_syn_recv_may_see_anything_that_follows() {
+fn a_replica_in_syn_recv_accepts_any_later_segment() {
     let half_open = "
         > SYN wscale=7             : pass SYN_SENT
         < SYN/ACK wscale=7         : pass SYN_RECV
@@ -221,7 +221,7 @@ fn a_copy_in_syn_recv_may_see_anything_that_follows() {
 }
 
 #[test]
-fn a_copy_in_simultaneous_open_completes() {
+fn a_replica_in_simultaneous_open_completes() {
     play(&["
         > SYN            : pass SYN_SENT
         x< SYN
@@ -239,7 +239,7 @@ fn a_copy_in_simultaneous_open_completes() {
 }
 
 #[test]
-fn a_copy_in_established_may_see_the_end_of_the_connection_and_does_not_keep_it_for_days() {
+fn an_established_replica_that_sees_the_close_gets_a_short_timeout() {
     play(&[
         HANDSHAKE,
         "
@@ -261,7 +261,7 @@ fn a_copy_in_established_may_see_the_end_of_the_connection_and_does_not_keep_it_
 }
 
 #[test]
-fn a_copy_that_is_closing_never_goes_back() {
+fn a_closing_replica_never_returns_to_an_earlier_state() {
     play(&[
         HANDSHAKE,
         "
@@ -282,7 +282,7 @@ fn a_copy_that_is_closing_never_goes_back() {
 }
 
 #[test]
-fn a_connection_may_be_taken_over_again_before_it_is_known() {
+fn a_second_take_over_may_follow_during_relearning() {
     play(&[
         HANDSHAKE,
         LONG_TALK,
@@ -299,7 +299,7 @@ fn a_connection_may_be_taken_over_again_before_it_is_known() {
 }
 
 #[test]
-fn a_reused_tuple_comes_back_into_step_after_a_take_over_too() {
+fn a_reused_tuple_is_resynchronised_after_a_take_over() {
     play(&[
         HANDSHAKE,
         LONG_TALK,

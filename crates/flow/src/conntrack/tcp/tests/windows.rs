@@ -1,4 +1,4 @@
-//! Windows, scaling, selective acknowledgements, repetition.
+//! Windows, scaling, selective acknowledgements, retransmission.
 
 use super::*;
 
@@ -16,9 +16,9 @@ fn data_beyond_the_receivers_window_is_dropped() {
 }
 
 #[test]
-fn a_sender_that_overdoes_it_a_little_is_left_to_the_receiver_and_may_be_acknowledged() {
-    // Linux: up to the largest window that the receiver ever offered, what is over the present one passes without effect
-    // (the FIN is not believed); if the receiver takes it, the acknowledgement passes.
+fn a_segment_slightly_over_the_window_is_left_to_the_receiver_and_may_be_acknowledged() {
+    // Linux: a segment over the present window, but within the largest one ever offered, passes without effect (its FIN
+    // is ignored). If the receiver accepts it, the acknowledgement passes.
     play(&["
         > SYN win=8000                      : pass
         < SYN/ACK win=8000                  : pass
@@ -36,12 +36,12 @@ fn a_sender_that_overdoes_it_a_little_is_left_to_the_receiver_and_may_be_acknowl
 }
 
 #[test]
-fn a_segment_that_is_over_the_window_and_acknowledges_what_nobody_sent_is_dropped() {
+fn a_segment_over_the_window_that_acknowledges_unsent_data_is_dropped() {
     play(&[HANDSHAKE, "> ACK seq=8002 ack=90000 len=100 : out_of_window"]);
 }
 
 #[test]
-fn a_window_that_shrinks_does_not_condemn_what_is_on_its_way() {
+fn a_shrinking_window_accepts_segments_in_flight() {
     // RFC 9293 section 3.8.6: a receiver should not take a window back, but some do.
     play(&["
         > SYN                           : pass
@@ -57,7 +57,7 @@ fn a_window_that_shrinks_does_not_condemn_what_is_on_its_way() {
 }
 
 #[test]
-fn sequence_numbers_go_round_within_a_segment_and_within_a_window() {
+fn sequence_numbers_wrap_within_a_segment_and_within_a_window() {
     // RFC 9293 section 3.4. The client begins 301 before the end of the numbers.
     play(&[
         HANDSHAKE,
@@ -76,8 +76,8 @@ fn sequence_numbers_go_round_within_a_segment_and_within_a_window() {
 }
 
 #[test]
-fn a_closed_window_is_probed_with_nothing_too() {
-    // Linux's own probe: no data, one below what was acknowledged.
+fn a_closed_window_may_be_probed_without_data() {
+    // Linux's window probe: no data, one below the acknowledgement.
     play(&[
         HANDSHAKE,
         "
@@ -93,7 +93,7 @@ fn a_closed_window_is_probed_with_nothing_too() {
 
 #[test]
 fn urgent_and_pushed_data_and_congestion_marks_are_as_other_data() {
-    // RFC 3168: ECE and CWR offer marking in the handshake, and tell of congestion afterwards.
+    // RFC 3168: ECE and CWR negotiate ECN in the handshake and signal congestion afterwards.
     play(&["
         > SYN/ECE/CWR            : pass SYN_SENT
         < SYN/ACK/ECE            : pass SYN_RECV
@@ -109,7 +109,7 @@ fn urgent_and_pushed_data_and_congestion_marks_are_as_other_data() {
 
 #[test]
 fn windows_grow_by_the_scale_of_the_side_that_advertises_them() {
-    // RFC 7323 section 2: the window of a SYN is not scaled, all others are.
+    // RFC 7323 section 2: the window of a SYN is unscaled, all others are scaled.
     play(&["
         > SYN win=8000 wscale=7     : pass
         < SYN/ACK win=8000 wscale=3 : pass
@@ -147,7 +147,7 @@ fn a_window_scale_beyond_fourteen_counts_as_fourteen() {
 }
 
 #[test]
-fn an_acknowledgement_of_data_that_nobody_sent_is_dropped() {
+fn an_acknowledgement_of_unsent_data_is_dropped() {
     // RFC 9293 section 3.10.7.4.
     play(&[
         HANDSHAKE,
@@ -161,7 +161,7 @@ fn an_acknowledgement_of_data_that_nobody_sent_is_dropped() {
 }
 
 #[test]
-fn a_selective_acknowledgement_of_data_that_nobody_sent_is_dropped() {
+fn a_selective_acknowledgement_of_unsent_data_is_dropped() {
     // RFC 2018 section 8 and Linux: the highest block counts like an acknowledgement.
     play(&[
         HANDSHAKE,
@@ -174,7 +174,7 @@ fn a_selective_acknowledgement_of_data_that_nobody_sent_is_dropped() {
 }
 
 #[test]
-fn selective_acknowledgements_count_only_where_they_were_agreed() {
+fn selective_acknowledgements_count_only_if_negotiated() {
     play(&["
         > SYN                      : pass
         < SYN/ACK                  : pass
@@ -185,7 +185,7 @@ fn selective_acknowledgements_count_only_where_they_were_agreed() {
 
 #[test]
 fn old_segments_pass_without_effect() {
-    // Linux: what is below the lower bounds is left to the end points.
+    // Linux: data below the lower bounds is left to the end points.
     let fill = "> ACK len=60000 : pass\n < ACK : pass\n".repeat(20);
     play(&[
         HANDSHAKE,
@@ -199,8 +199,8 @@ fn old_segments_pass_without_effect() {
 }
 
 #[test]
-fn a_keep_alive_and_its_answer_pass() {
-    // RFC 1122 section 4.2.3.6: one byte, or none, before what was sent last.
+fn a_keep_alive_and_its_response_pass() {
+    // RFC 1122 section 4.2.3.6: one byte, or none, before the last byte sent.
     play(&[
         HANDSHAKE,
         "
@@ -215,7 +215,7 @@ fn a_keep_alive_and_its_answer_pass() {
 }
 
 #[test]
-fn a_closed_window_is_probed_and_does_not_keep_the_connection_for_days() {
+fn a_closed_window_is_probed_and_shortens_the_timeout() {
     // RFC 9293 section 3.8.6.1; Linux keeps such a connection for its retransmission timeout.
     play(&["
         > SYN                      : pass
@@ -230,8 +230,8 @@ fn a_closed_window_is_probed_and_does_not_keep_the_connection_for_days() {
 }
 
 #[test]
-fn repetition_shortens_the_timeout() {
-    // Linux's tcp_max_retrans: three repetitions of the very same segment.
+fn retransmission_shortens_the_timeout() {
+    // Linux's tcp_max_retrans: three retransmissions of the same segment.
     let longer = Timeouts { tcp_unacknowledged: Duration::from_secs(400_000), ..Timeouts::default() };
     let repeated = "> ACK seq=1 len=100 : pass timeout=400000\n".repeat(3);
     play_with(
@@ -289,7 +289,7 @@ fn a_frame_that_reached_beyond_the_window_may_be_repeated_from_its_beginning() {
 }
 
 #[test]
-fn a_liberal_operator_lets_pass_what_is_outside_the_window_but_no_reset() {
+fn liberal_tracking_passes_out_of_window_segments_except_resets() {
     // Linux's tcp_be_liberal.
     let liberal = TrackerConfig { liberal: true, ..TrackerConfig::default() };
     play_with(
@@ -319,8 +319,8 @@ fn a_liberal_operator_lets_pass_what_is_outside_the_window_but_no_reset() {
 }
 
 #[test]
-fn fins_of_both_sides_that_do_not_fit_shorten_the_timeout() {
-    // Linux: it is then the tracking that is out of step, and the connection need not be kept for days.
+fn out_of_window_fins_of_both_sides_shorten_the_timeout() {
+    // Linux: the tracking is then out of step, and the connection need not be kept for days.
     play(&[
         HANDSHAKE,
         "
@@ -332,7 +332,7 @@ fn fins_of_both_sides_that_do_not_fit_shorten_the_timeout() {
 }
 
 #[test]
-fn what_was_let_through_liberally_shows_the_side_that_nothing_was_known_of() {
+fn a_liberally_passed_segment_initialises_an_unknown_side() {
     // Linux's tcp_be_liberal: the SYN/ACK acknowledges nonsense, but its sender is known from then on.
     let liberal = TrackerConfig { liberal: true, ..TrackerConfig::default() };
     let stage = play_with(

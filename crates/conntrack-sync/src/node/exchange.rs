@@ -1,4 +1,4 @@
-//! Datagrams and time.
+//! Exchanges datagrams with peers, and handles timeouts.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,25 +10,25 @@ use replication::secure::{Channel, ChannelEvent, Content, is_channel};
 
 use super::SyncNode;
 use crate::config::{Mode, SyncRole};
-use crate::connections::Touched;
+use crate::connections::ConnectionChange;
 use crate::error::SyncError;
 use crate::event::SyncEvent;
-use crate::session::Carried;
+use crate::session::ChangeDetails;
 
-/// Two nodes may both be primary for so long while the addresses move.
+/// Two nodes may both be primary for this time while the addresses move.
 const SPLIT_AFTER: Duration = Duration::from_secs(1);
-/// Memory for what became of so many connections is kept; a role that touches all of them takes more for a moment.
-const TOUCHED_KEPT_MAX: usize = 8192;
+/// The capacity for changes that is kept; a role change that affects all connections needs more temporarily.
+const CHANGES_KEPT_MAX: usize = 8192;
 
 impl SyncNode {
-    /// A datagram of a peer.
+    /// Handles a datagram of a peer.
     ///
     /// # Errors
-    /// Why it was not taken; the node goes on.
+    /// Why it was rejected; the node continues.
     pub fn handle_datagram(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SyncError> {
         let result = self.handle_outer(now, from, datagram);
         self.connections.counters.bad_datagrams += u64::from(result.is_err());
-        self.carry();
+        self.distribute();
         self.collect_events(now);
         result
     }
@@ -59,7 +59,7 @@ impl SyncNode {
         if peer.is_native() && is_heartbeat(datagram) {
             return self.handle_heartbeat(now, from, datagram);
         }
-        // What the peer says counts once it is known what the kernel has.
+        // Peers' updates are processed once the kernel's table was read.
         if !self.connections.dump.is_initialised {
             return Ok(());
         }
@@ -76,12 +76,12 @@ impl SyncNode {
             self.connections.primaries.set(from, role == SyncRole::Primary);
             self.connections.events.push(now, SyncEvent::PeerRole { peer: from, role });
             self.note_split_brain(now);
-            self.claim_from_others(now);
+            self.claim_from_peers(now);
         }
         Ok(())
     }
 
-    /// Writes a datagram for a peer to `buffer`, and says for which; `None` if there is none now.
+    /// Writes a datagram for a peer to `buffer`, and returns the peer; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         for peer in &mut self.peers {
             if peer.channel.as_mut().is_some_and(|channel| channel.poll_transmit(buffer)) {
@@ -90,7 +90,7 @@ impl SyncNode {
             loop {
                 let is_initialised = self.connections.dump.is_initialised;
                 let (node, role) = (self.connections.node, self.connections.role);
-                let has_one = peer.can_be_told()
+                let has_one = peer.can_send()
                     && (peer.poll_heartbeat(now, node, role, buffer)
                         || (is_initialised && peer.poll_session(now, &mut self.connections, buffer)));
                 if !has_one {
@@ -98,77 +98,77 @@ impl SyncNode {
                 }
                 let Some(channel) = &mut peer.channel else { return Some(peer.id) };
                 core::mem::swap(buffer, &mut self.buffers.outgoing);
-                // Where the keys have been used too often it is lost, as the network may lose it.
+                // Exhausted keys drop the datagram, like a loss in the network.
                 if channel.seal(now, Content::Replication, &mut self.buffers.outgoing, buffer) {
                     return Some(peer.id);
                 }
             }
         }
-        self.carry();
+        self.distribute();
         None
     }
 
-    /// Does what is due by `now`.
+    /// Does the work due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         let mut is_role_old = false;
         for peer in &mut self.peers {
             is_role_old |= peer.handle_timeout(now, &mut self.connections);
         }
-        self.walk.step(now, &mut self.connections);
+        self.refresh_scan.step(now, &mut self.connections);
         self.connections.note_recovered(now);
-        self.carry();
+        self.distribute();
         self.collect_events(now);
-        // A primary whose session fell silent first was still held to forward.
+        // A primary with a silent session counted as forwarding until its role expired.
         if is_role_old {
-            self.claim_from_others(now);
+            self.claim_from_peers(now);
         }
         self.note_split_brain(now);
         self.note_channel_events(now);
     }
 
-    /// When [`SyncNode::handle_timeout`] is to be called at the latest, and what is polled after it.
+    /// The latest time for the next call of [`SyncNode::handle_timeout`], followed by polling.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_initialised = self.connections.dump.is_initialised;
         let peers = self.peers.iter().filter_map(|peer| peer.poll_timeout(is_initialised));
         let kernel = self.connections.next_request_at();
-        let walk = Some(self.walk.poll_timeout());
-        peers.chain([kernel, walk, self.connections.dump.poll_timeout()].into_iter().flatten()).min()
+        let refresh_scan = Some(self.refresh_scan.poll_timeout());
+        peers.chain([kernel, refresh_scan, self.connections.dump.poll_timeout()].into_iter().flatten()).min()
     }
 
-    /// The time since 1970, as the system has it at `now`: peers' certificates are held against it.
+    /// The time since 1970, as the system has it at `now`: it validates peers' certificates.
     pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
         for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_unix_time(now, unix_time);
         }
     }
 
-    /// Carries what became of connections to all sessions.
-    pub(super) fn carry(&mut self) {
-        while !self.connections.touched.is_empty() {
-            core::mem::swap(&mut self.connections.touched, &mut self.buffers.touched);
-            for touched in self.buffers.touched.drain(..) {
-                let mut carried = Carried { touched, attributes: &[], entry: None, expectation: None };
-                match touched {
-                    Touched::Ended { .. } | Touched::Refused(_) => {
+    /// Passes changes of connections to all sessions.
+    pub(super) fn distribute(&mut self) {
+        while !self.connections.changes.is_empty() {
+            core::mem::swap(&mut self.connections.changes, &mut self.buffers.changes);
+            for changes in self.buffers.changes.drain(..) {
+                let mut details = ChangeDetails { changes, attributes: &[], entry: None, expectation: None };
+                match changes {
+                    ConnectionChange::Ended { .. } | ConnectionChange::Refused(_) => {
                         self.buffers.attributes.clear();
                         let name = self.connections.names.pop_front();
                         name.iter().for_each(|name| kernel::encode_ended(name, &mut self.buffers.attributes));
-                        carried.attributes = &self.buffers.attributes;
-                        if matches!(touched, Touched::Ended { .. }) {
-                            carried.entry = self.connections.ended_entries.pop_front();
+                        details.attributes = &self.buffers.attributes;
+                        if matches!(changes, ConnectionChange::Ended { .. }) {
+                            details.entry = self.connections.ended_entries.pop_front();
                         }
                     }
-                    Touched::ExpectationEnded(_) => {
-                        carried.expectation = self.connections.ended_expectations.pop_front();
+                    ConnectionChange::ExpectationEnded(_) => {
+                        details.expectation = self.connections.ended_expectations.pop_front();
                     }
                     _ => {}
                 }
-                self.peers.iter_mut().for_each(|peer| peer.carry(&carried, &self.connections));
+                self.peers.iter_mut().for_each(|peer| peer.distribute(&details, &self.connections));
             }
         }
-        if self.buffers.touched.capacity() > TOUCHED_KEPT_MAX {
-            (self.buffers.touched, self.connections.touched) = (Vec::new(), Vec::new());
+        if self.buffers.changes.capacity() > CHANGES_KEPT_MAX {
+            (self.buffers.changes, self.connections.changes) = (Vec::new(), Vec::new());
         }
     }
 
@@ -178,12 +178,12 @@ impl SyncNode {
             is_lost |= peer.collect_events(now, &mut self.connections);
         }
         if is_lost {
-            self.claim_from_others(now);
+            self.claim_from_peers(now);
         }
     }
 
-    /// A peer does not forward any more: whoever is primary goes on with what it had.
-    fn claim_from_others(&mut self, now: Instant) {
+    /// A peer no longer forwards: the primary takes over its connections.
+    fn claim_from_peers(&mut self, now: Instant) {
         if self.connections.role != SyncRole::Primary {
             return;
         }
@@ -198,7 +198,7 @@ impl SyncNode {
                 }
             }
         }
-        self.carry();
+        self.distribute();
     }
 
     pub(super) fn note_split_brain(&mut self, now: Instant) {

@@ -1,15 +1,15 @@
-//! Connections that others have announced: each belongs to the connection that announced it, travels in its messages and
-//! ends with it. To a conntrackd, which knows them by themselves, they have handles of their own.
+//! Expected connections: each belongs to its master connection, is replicated in its messages and ends with it. For
+//! conntrackd, which treats them separately, they have handles.
 
 use flow::netfilter::Expectation;
 use replication::Handle;
 use replication::representation::kernel::EXPECTATIONS_MAX;
 
 use super::expectation_table::is_same;
-use super::{Connections, Touched};
+use super::{ConnectionChange, Connections};
 
 impl Connections {
-    /// The kernel says that a connection is expected, or no longer.
+    /// The kernel created or deleted an expectation.
     pub(crate) fn expected(&mut self, expectation: &Expectation, is_there: bool) {
         if !self.takes_expectations {
             return;
@@ -33,12 +33,12 @@ impl Connections {
         rare.injected.retain(|known| !is_same(known, expectation));
         record.drop_empty_rare();
         if is_there && !is_own {
-            // The helper of this node's kernel reads along: packets come here.
+            // The helper of this node's kernel processes the packets: they come here.
             self.counters.taken_over += 1;
             self.take_over(handle, false);
         } else if is_own {
             self.tell_expectation(expectation, is_there);
-            self.tell(handle);
+            self.replicate(handle);
         }
     }
 
@@ -49,17 +49,17 @@ impl Connections {
         if !is_there {
             if let Some((handle, ended)) = self.expecting.remove(expectation) {
                 self.ended_expectations.push_back(ended);
-                self.touched.push(Touched::ExpectationEnded(handle));
+                self.changes.push(ConnectionChange::ExpectationEnded(handle));
             }
         } else if let Some(handle) = self.expecting.set(expectation) {
-            self.touched.push(Touched::ExpectationChanged(handle));
+            self.changes.push(ConnectionChange::ExpectationChanged(handle));
         } else {
             self.counters.expectations_left_out += 1;
         }
     }
 
-    /// The connection is this node's from now on, or no longer: what it announced is told by this node, or no longer.
-    pub(crate) fn tell_expectations_of(&mut self, handle: Handle, is_own: bool) {
+    /// Updates which expectations this node replicates after the ownership of their master changed.
+    pub(crate) fn update_expectations_of(&mut self, handle: Handle, is_own: bool) {
         let Some(record) = self.mirror.get(handle).filter(|_| self.has_conntrackd) else { return };
         if record.expectations().is_empty() {
             return;

@@ -1,28 +1,29 @@
-//! The connections as a session with a conntrackd sees them.
+//! The connections for a session with conntrackd.
 //!
-//! A conntrackd knows neither masters nor versions. Of a connection of its own it always counts; of one of this node's only
-//! where packets do not come here, or where several nodes forward and it has seen more.
+//! Conntrackd has neither owners nor versions. An update of a connection that the peer owns always prevails. One of a
+//! connection of this node prevails only where packets do not come here, or where several nodes forward and it has
+//! newer state.
 
 use flow::netfilter::{Entry, Expectation, Tuple};
 use flow::{Instant, NodeId};
 use replication::conntrackd::Table;
-use replication::representation::kernel::{EXPECTATIONS_MAX, Speaker, Told};
+use replication::representation::kernel::{EXPECTATIONS_MAX, Speaker, Told as Update};
 use replication::{ApplyError, Handle, Resync};
 
 use super::config::{Mode, SyncRole};
 use super::connections::Connections;
 use super::connections::expectation_table::is_same;
-use super::connections::told::is_further;
+use super::connections::updates::is_further;
 use super::mirror::{beyond, flag};
 
-/// The connections, seen by the session with one conntrackd.
-pub(super) struct ForeignTable<'a> {
+/// The connections for the session with one conntrackd.
+pub(super) struct ConntrackdStore<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) resync: &'a mut Resync,
 }
 
-impl ForeignTable<'_> {
-    /// The version that the peer's word would have if it had one; `None`: it does not count.
+impl ConntrackdStore<'_> {
+    /// The version that the peer's update would have; `None`: it does not prevail.
     fn version(&self, from: NodeId, entry: &Entry) -> Option<u32> {
         let Some(handle) = self.connections.mirror.find(&entry.original, entry.zone) else { return Some(1) };
         let record = self.connections.mirror.get(handle)?;
@@ -36,10 +37,10 @@ impl ForeignTable<'_> {
     }
 }
 
-impl Table for ForeignTable<'_> {
+impl Table for ConntrackdStore<'_> {
     fn connection(&mut self, _now: Instant, handle: Handle) -> Option<Entry> {
         let record = self.connections.mirror.get(handle)?;
-        (self.connections.is_own(record) && record.is_any(flag::TOLD)).then(|| record.entry())
+        (self.connections.is_own(record) && record.is_any(flag::REPLICATED)).then(|| record.entry())
     }
 
     fn find(&self, original: &Tuple, zone: u16) -> Option<Handle> {
@@ -49,16 +50,16 @@ impl Table for ForeignTable<'_> {
 
     fn apply(&mut self, now: Instant, from: NodeId, entry: &Entry) -> Result<(), ApplyError> {
         let Some(version) = self.version(from, entry) else {
-            self.connections.counters.words_stale += 1;
+            self.connections.counters.updates_stale += 1;
             return Ok(());
         };
         let handle = self.connections.mirror.find(&entry.original, entry.zone);
         let record = handle.and_then(|handle| self.connections.mirror.get(handle));
-        // It tells of them by themselves.
+        // Conntrackd replicates expectations separately.
         let expectations = record.map_or_else(Default::default, |record| record.expectations().to_vec());
         let speaker = Speaker { version, owner: from, is_unseen: false };
-        let told = Told { entry: entry.clone(), speaker, expectations };
-        let result = self.connections.apply(now, from, self.resync.epoch(), &told);
+        let update = Update { entry: entry.clone(), speaker, expectations };
+        let result = self.connections.apply(now, from, self.resync.epoch(), &update);
         self.resync.lacks_room |= result.is_err();
         result
     }
@@ -75,7 +76,7 @@ impl Table for ForeignTable<'_> {
     }
 
     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
-        self.connections.next_told(from)
+        self.connections.next_replicated(from)
     }
 
     fn expectation(&mut self, _now: Instant, handle: Handle) -> Option<Expectation> {
@@ -97,7 +98,7 @@ impl Table for ForeignTable<'_> {
     }
 }
 
-impl ForeignTable<'_> {
+impl ConntrackdStore<'_> {
     fn change_expectation(&mut self, from: NodeId, expectation: &Expectation, is_there: bool) {
         let connections = &mut *self.connections;
         let handle = connections.mirror.find(&expectation.master, expectation.zone);

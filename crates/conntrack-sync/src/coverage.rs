@@ -1,27 +1,27 @@
-//! Whether the filter leaves out nearly everything that this kernel forwards.
+//! Detects a filter that excludes nearly all connections of this kernel.
 //!
-//! Connections that a filter leaves out reach nobody, so their absence cannot be seen in the table of what is known. The
-//! kernel's own count shows it: where the kernel has many connections and few of them are known here, its table is read, and the
-//! established ones are counted, replicated and left out.
+//! Excluded connections are not in the mirror, so their absence is visible only in the kernel's own count. Where the
+//! kernel has many connections and few of them are known, its table is read, and the established ones are counted:
+//! replicated and excluded.
 
 use flow::netfilter::{Entry, Status, TcpState};
 
-/// A kernel with fewer connections says nothing about a filter.
+/// The minimum number of connections for an assessment of the filter.
 pub const CONNECTIONS_MANY: u32 = 100;
 /// Nearly none: less than one part in so many.
 const NEARLY_NONE: u32 = 20;
 
-/// The established connections of this kernel, as one reading of its table shows them.
+/// The established connections of this kernel in one reading of its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Share {
+pub struct FilterCoverage {
     /// Assured connections of protocols that are replicated; TCP only while it is established.
     pub established: u32,
-    /// Of those, the ones that neither a rule nor a list leaves out.
+    /// Of those, the ones that neither a rule nor a list excludes.
     pub replicated: u32,
 }
 
-impl Share {
-    /// Counts a connection of the kernel's table. `is_replicated`: nothing leaves it out.
+impl FilterCoverage {
+    /// Counts a connection of the kernel's table. `is_replicated`: no rule excludes it.
     pub fn note(&mut self, entry: &Entry, is_replicated: bool) {
         let is_assured = entry.status.is_some_and(|status| status.contains(Status::ASSURED));
         if is_assured && entry.tcp().is_none_or(|info| info.state == TcpState::Established) {
@@ -30,7 +30,7 @@ impl Share {
         }
     }
 
-    /// Many connections are there, and nearly none is replicated.
+    /// Whether there are many connections, and nearly none is replicated.
     #[must_use]
     pub const fn is_nearly_none(self) -> bool {
         is_nearly_none(self.replicated, self.established)
