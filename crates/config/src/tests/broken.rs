@@ -200,7 +200,7 @@ pub(super) const BROKEN: &[(&str, &str, &str)] = &[
     (
         "[node]",
         "[limits]\nconnections_per_source_max = 0\nsource_prefix_ipv6_bits = 129\nfragment_timeout = \"2m\"\n[node]",
-        "mainstay.toml:3:30: limits.connections_per_source_max: 0 is out of range: choose a number from 1 to 2147483648\nmainstay.toml:4:27: limits.source_prefix_ipv6_bits: 129 is out of range: choose a number from 0 to 128\nmainstay.toml:5:20: limits.fragment_timeout: \"2m\" is out of range: write a duration from \"100ms\" to \"60s\"\n",
+        "mainstay.toml:3:30: limits.connections_per_source_max: 0 is out of range: choose a number from 1 to 2147483648\nmainstay.toml:4:27: limits.source_prefix_ipv6_bits: 129 is out of range: choose a number from 0 to 128\nmainstay.toml:5:20: limits.fragment_timeout: \"2m\" is out of range: choose a duration from \"100ms\" to \"1m\"\n",
     ),
     (
         "interface = \"eth1\"",
