@@ -35,7 +35,7 @@ pub enum ShapeError {
     /// A parameter is out of its range.
     #[error("{what}: {value}, allowed are {least} to {most}")]
     OutOfRange {
-        /// Which figure.
+        /// The name of the parameter.
         what: &'static str,
         /// The rejected value.
         value: u64,

@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours of the namespace that the calling thread is in (rtnetlink(7)).
+//! Links, addresses, routes and neighbours of the calling thread's namespace (rtnetlink(7)).
 //!
 //! Each call is one request to the kernel, acknowledged before the call returns.
 
@@ -27,7 +27,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub struct Prefix {
     /// The address.
     pub address: IpAddr,
-    /// Bits of it that name the network: at most 32 for IPv4, 128 for IPv6.
+    /// The length of the prefix: at most 32 for IPv4, 128 for IPv6.
     pub length_bits: u8,
 }
 
@@ -38,7 +38,7 @@ impl Prefix {
         Self { address: address.into(), length_bits }
     }
 
-    /// All of IPv4: what a default route leads to.
+    /// All of IPv4: the destination of a default route.
     pub const DEFAULT_V4: Self = Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), length_bits: 0 };
     /// All of IPv6.
     pub const DEFAULT_V6: Self = Self { address: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), length_bits: 0 };

@@ -1,4 +1,4 @@
-//! Random loss inside the kernel: a socket filter that throws received datagrams away by chance.
+//! Random loss inside the kernel: a socket filter that drops received datagrams at random.
 
 /// A filter's result that keeps a whole packet: more than any packet's length.
 const KEEP_ALL: u32 = u32::MAX;
@@ -7,8 +7,8 @@ const fn instruction(code: u32, jump_true: u8, jump_false: u8, operand: u32) -> 
     libc::sock_filter { code: code as u16, jt: jump_true, jf: jump_false, k: operand }
 }
 
-/// The classic BPF program that drops the given share: loads a random number of 32 bits (the ancillary word
-/// `SKF_AD_RANDOM`) and keeps the datagram when it reaches the share's part of the range.
+/// The classic BPF program that drops the given share: it loads a random number of 32 bits (the ancillary word
+/// `SKF_AD_RANDOM`) and keeps the datagram when the number is not below the threshold.
 pub(super) fn program(probability: f64) -> Vec<libc::sock_filter> {
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     // A float as integer saturates: 1 or more would leave a chance of 2^-32, hence the special case.
