@@ -67,7 +67,7 @@ impl Ring {
     }
 }
 
-/// Where a block goes.
+/// The position of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     /// Its number: the granule that it begins at, since the encoder's first.

@@ -9,7 +9,7 @@ use flow::Instant;
 
 use crate::fingerprint::Period;
 
-/// When to change.
+/// The thresholds of the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PeriodControlConfig {
     /// The period at low load.

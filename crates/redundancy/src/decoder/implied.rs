@@ -29,7 +29,7 @@ pub(super) struct Implied {
 
 impl Implied {
     /// Whether the data at this number is unconfirmed.
-    pub(super) fn is_unsure(&self, number: u64) -> bool {
+    pub(super) fn is_unconfirmed(&self, number: u64) -> bool {
         self.run.contains(&number)
     }
 }
@@ -101,10 +101,10 @@ impl Decoder {
     }
 
     /// The unconfirmed numbers of the range.
-    pub(super) fn count_unsure(&self, of: &Range<u64>) -> u64 {
+    pub(super) fn count_unconfirmed(&self, of: &Range<u64>) -> u64 {
         let run = &self.implied.run;
-        let unsure = run.start.max(of.start)..run.end.min(of.end);
-        unsure.filter(|number| self.store.holds(*number)).count() as u64
+        let unconfirmed = run.start.max(of.start)..run.end.min(of.end);
+        unconfirmed.filter(|number| self.store.holds(*number)).count() as u64
     }
 
     /// A block of the present stream carried its number.

@@ -18,7 +18,7 @@ pub enum Trust {
 #[derive(Clone, Debug)]
 pub(super) struct DecoderView {
     granules: u64,
-    /// May be pointed to.
+    /// Granules that blocks may reference.
     pub(super) usable: GranuleSet,
     /// Granules that the decoder reported as held: a retransmission may point to them.
     pub(super) held: GranuleSet,

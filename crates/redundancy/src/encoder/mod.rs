@@ -297,7 +297,7 @@ impl Encoder {
         self.placement.next()
     }
 
-    /// What it did so far.
+    /// The counters since the last reset.
     #[must_use]
     pub const fn counters(&self) -> EncoderCounters {
         self.counters

@@ -37,7 +37,7 @@ impl MaxMatch {
 
     /// The first pass: prefetches the slots.
     #[inline(always)]
-    pub(crate) fn ask_slots(&self, marks: &Marks) {
+    pub(crate) fn prefetch_slots(&self, marks: &Marks) {
         for fingerprint in marks.fingerprints() {
             self.index.prefetch(self.index.slot_key(*fingerprint));
         }
