@@ -130,7 +130,7 @@ fn an_external_cache_is_injected_when_the_node_becomes_primary() {
         Pair::ready(Options { config: |config| config.injection = Injection::ExternalCache, ..Options::default() });
     (0..300).for_each(|number| pair.connect(0, number));
     pair.settle();
-    assert_eq!((pair.hosts[1].kernel.len(), pair.status(1).copies), (0, 300));
+    assert_eq!((pair.hosts[1].kernel.len(), pair.status(1).replicas), (0, 300));
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
     assert!(!pair.hosts[1].node.readiness(pair.now).is_usable);
     pair.until("all is in the kernel", |pair| pair.hosts[1].node.readiness(pair.now).is_usable);
