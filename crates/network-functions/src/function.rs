@@ -1,4 +1,4 @@
-//! The interface of a network function ([TRIPOD], section III-A2).
+//! The interface of a network function (TRIPOD, section III-A2).
 
 use alloc::string::String;
 use alloc::vec::Vec;
