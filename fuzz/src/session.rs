@@ -16,15 +16,6 @@ pub(crate) struct Numbers {
     copies: Vec<Option<u8>>,
 }
 
-impl Numbers {
-    /// A side with a connection and no copies.
-    pub(crate) fn with_one() -> Self {
-        let mut own = vec![None; SLOTS as usize];
-        own[3] = Some(7);
-        Self { own, copies: vec![None; SLOTS as usize] }
-    }
-}
-
 impl Store for Numbers {
     fn encode(&mut self, _: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let Some(number) = self.own[handle.0 as usize] else { return false };

@@ -6,9 +6,9 @@
 //!
 //! Limits:
 //! * Segmentation and checksum offload are unavailable. Frames are [`flow::Checksum::Unverified`] and never exceed the
-//! MTU; bulk TCP over virtual links is faster with [`crate::af_packet`].
+//!   MTU; bulk TCP over virtual links is faster with [`crate::af_packet`].
 //! * Checksums must be complete on the wire. On a virtual cable (veth), switch off the transmit checksum offload of the
-//! *other* end ([`crate::interface::set_offload`]); otherwise ping works and TCP does not.
+//!   *other* end ([`crate::interface::set_offload`]); otherwise ping works and TCP does not.
 //! * The kernel sees none of the frames: the node uses such an interface exclusively, for local addresses, too.
 //! * VLAN tags that the hardware strips are lost: switch stripping off where frames are tagged.
 
