@@ -54,7 +54,7 @@ fn entry(number: u32, state: TcpState) -> Entry {
     }
 }
 
-/// Where the time goes.
+/// The durations of the stages.
 #[derive(Default)]
 struct Spent {
     events: Duration,
@@ -161,7 +161,7 @@ fn main() {
     }
     (0..20).for_each(|_| pair.exchange());
     let now = Instant::from_millis(pair.now_ms);
-    assert_eq!(pair.nodes[1].status(now).copies, HELD);
+    assert_eq!(pair.nodes[1].status(now).replicas, HELD);
     println!("memory a connection     {:7.0} bytes a node", (resident_bytes() - empty) as f64 / f64::from(HELD) / 2.0);
     let began = Clock::now();
     pair.nodes[1].set_role(now, SyncRole::Primary);

@@ -133,17 +133,17 @@ pub enum ConfigError {
     /// A session cannot be created.
     #[error("replication with node {}: {error}", .peer.0)]
     Session {
-        /// With whom.
+        /// The peer.
         peer: NodeId,
-        /// Why.
+        /// The error.
         error: replication::ConfigError,
     },
     /// A session with conntrackd cannot be created.
     #[error("replication with conntrackd (node {}): {error}", .peer.0)]
     Conntrackd {
-        /// With whom.
+        /// The peer.
         peer: NodeId,
-        /// Why.
+        /// The error.
         error: FtfwConfigError,
     },
     /// A channel cannot be created.

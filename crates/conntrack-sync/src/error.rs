@@ -26,7 +26,7 @@ pub enum SyncError {
     NotItsOwn {
         /// The sender.
         peer: NodeId,
-        /// For whom.
+        /// The node named in the heartbeat.
         named: NodeId,
     },
     /// The secure channel rejected it.

@@ -64,7 +64,7 @@ pub enum SyncEvent {
     Claimed {
         /// The peer.
         peer: NodeId,
-        /// How many.
+        /// The number of connections.
         connections: u32,
     },
     /// This node and the peer are both primary, contrary to the configuration: check the manager of the addresses.

@@ -34,7 +34,7 @@ pub enum Obstacle {
     SplitBrain(NodeId),
     /// The peer cannot hold the addresses: it is at fault.
     PeerAtFault(NodeId),
-    /// This node cannot.
+    /// This node is at fault and cannot hold the addresses.
     Fault,
     /// The filter excludes nearly all of this kernel's connections.
     FewReplicated(FilterCoverage),

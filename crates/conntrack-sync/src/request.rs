@@ -29,7 +29,7 @@ pub enum KernelAction {
     },
     /// Expect a connection.
     CreateExpectation(Box<Expectation>),
-    /// Expect it no more.
+    /// Delete an expectation.
     DeleteExpectation(Box<Expectation>),
 }
 
@@ -48,10 +48,10 @@ pub enum KernelRefusal {
     /// A connection with one of the tuples exists.
     #[error("another connection has one of its tuples")]
     Exists,
-    /// There is none.
+    /// The connection does not exist.
     #[error("it does not exist")]
     Missing,
-    /// There is no room.
+    /// The table is full.
     #[error("its table is full: raise net.netfilter.nf_conntrack_max to that of the other nodes")]
     Full,
     /// This kernel does not support the request.
@@ -107,6 +107,6 @@ pub struct InjectionCounters {
     pub expectations: u64,
     /// Unexpected refusals, by kind.
     pub refused: [u64; KernelRefusal::KINDS],
-    /// Deletions given up.
+    /// Abandoned deletions.
     pub deletions_given_up: u64,
 }

@@ -73,7 +73,7 @@ impl SyncSession {
                 | ConnectionChange::ExpectationChanged(_)
                 | ConnectionChange::ExpectationEnded(_) => {}
             },
-            Self::Conntrackd { session, .. } => carry_to_conntrackd(session, details),
+            Self::Conntrackd { session, .. } => distribute_to_conntrackd(session, details),
         }
     }
 
@@ -199,7 +199,7 @@ impl SyncSession {
     }
 }
 
-fn carry_to_conntrackd(session: &mut FtfwSession, details: &ChangeDetails<'_>) {
+fn distribute_to_conntrackd(session: &mut FtfwSession, details: &ChangeDetails<'_>) {
     match (details.changes, &details.entry, &details.expectation) {
         (ConnectionChange::Changed(handle) | ConnectionChange::TakenOver(handle), ..) => session.mark_changed(handle),
         (ConnectionChange::ReplicaChanged(handle) | ConnectionChange::NeverReplicated(handle), ..) => {

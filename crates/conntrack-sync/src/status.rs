@@ -116,7 +116,7 @@ pub struct SyncStatus {
     /// Of those held, the ones that this node owns.
     pub own: u32,
     /// And the peers'.
-    pub copies: u32,
+    pub replicas: u32,
     /// Peers' connections that wait to be injected into the kernel.
     pub pending: usize,
     /// Peers' connections that the kernel refused and lacks.

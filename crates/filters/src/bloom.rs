@@ -34,7 +34,7 @@ impl Bloom {
         }
     }
 
-    /// Sets or clears one bit. A counting filter calls it when a counter becomes one or zero ("Flow Digest", [MLCBF]
+    /// Sets or clears one bit. A counting filter calls it when a counter becomes one or zero ("Flow Digest", MLCBF
     /// section 2.1). An unchanged bit marks no word as changed.
     pub(crate) fn set(&mut self, bit: usize, is_set: bool) {
         let word = self.memory.word(bit / 32);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn false_positives_match_the_formula() {
-        // Ten bits a key and four hashes: 1.2 % in [MLCBF], section 1.1.3.
+        // Ten bits a key and four hashes: 1.2 % in MLCBF, section 1.1.3.
         let (items, tests) = (10_000, 400_000);
         let mut filter = Bloom::new(BloomShape { bits: 10 * items, hashes: 4 }).expect("a shape");
         (0..items).for_each(|number| filter.insert(key(number)));

@@ -32,7 +32,7 @@ impl CountingBloom {
     }
 
     /// An empty filter with a plain Bloom filter beside it that marks the counters above zero. This is the Flow Digest
-    /// ([MLCBF] section 2.1): the primary counts, its backups hold bits only.
+    /// (MLCBF section 2.1): the primary counts, its backups hold bits only.
     ///
     /// # Errors
     /// The shape is invalid.

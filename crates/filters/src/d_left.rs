@@ -1,5 +1,5 @@
 //! The d-left counting Bloom filter (DLCBF; Bonomi et al., "An improved construction for counting Bloom filters",
-//! 2006), a comparator in [MLCBF]: subtables of one size, and a new item goes to the least loaded of its buckets, the
+//! 2006), a comparator in MLCBF: subtables of one size, and a new item goes to the least loaded of its buckets, the
 //! leftmost among equals.
 //!
 //! It is a [multi-level](crate::multi_level) filter whose levels have the same size, so it shares that code. Unlike

@@ -36,7 +36,7 @@ pub enum ExchangeError {
     Beyond {
         /// The index of the word.
         index: u64,
-        /// How many there are.
+        /// The number of words of the filter.
         words: usize,
     },
     /// The value cannot occur in this structure.
@@ -58,7 +58,7 @@ pub trait Exchange: Sized {
     /// The shape is invalid, or of another kind than this type.
     fn empty(shape: Shape) -> Result<Self, ShapeError>;
 
-    /// What it looks like.
+    /// Its shape.
     fn shape(&self) -> Shape;
 
     /// Its words.

@@ -1,7 +1,7 @@
 //! Approximate sets and maps of a few bits an item, and the mathematics of their error rates.
 //!
 //! A backup that holds the fingerprint and the state of each connection instead of its record needs five bytes for it
-//! instead of hundreds. The structures are the multi-level filter of [MLCBF] and its comparators:
+//! instead of hundreds. The structures are the multi-level filter of MLCBF and its comparators:
 //!
 //! | module | holds | error |
 //! |---|---|---|

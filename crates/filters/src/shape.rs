@@ -35,7 +35,7 @@ pub enum ShapeError {
     /// A parameter is out of its range.
     #[error("{what}: {value}, allowed are {least} to {most}")]
     OutOfRange {
-        /// Which figure.
+        /// The name of the parameter.
         what: &'static str,
         /// The rejected value.
         value: u64,
@@ -156,7 +156,7 @@ pub struct MultiLevelShape {
 }
 
 impl MultiLevelShape {
-    /// The default of [MLCBF], FA(4,8) with R = 0.5, for `items` items at a load of 85 %, where insertions practically
+    /// The default of MLCBF, FA(4,8) with R = 0.5, for `items` items at a load of 85 %, where insertions practically
     /// never fail. The fingerprint has the bits of a 32-bit cell beyond the content.
     #[must_use]
     pub const fn for_items(items: u64, content_bits: u8) -> Self {

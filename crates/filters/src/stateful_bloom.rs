@@ -1,7 +1,7 @@
 //! States in the cells of a counting Bloom filter (Bonomi et al., "Beyond Bloom filters: from approximate membership checks
 //! to approximate state machines", 2006: the "stateful Bloom filter").
 //!
-//! A cell has a four-bit counter and the state that all its items share, or "several". It is a comparator in [MLCBF]: a
+//! A cell has a four-bit counter and the state that all its items share, or "several". It is a comparator in MLCBF: a
 //! change of state changes each of the key's cells, and the state of an item is unknown if it shares all its cells with
 //! items in other states.
 

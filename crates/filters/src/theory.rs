@@ -1,4 +1,4 @@
-//! Expected cost and error rates of the structures, by the equations of [MLCBF] and of the structures' inventors. Tests
+//! Expected cost and error rates of the structures, by the equations of MLCBF and of the structures' inventors. Tests
 //! beside the structures verify them.
 //!
 //! The equations assume uniform and independent hashes, and no removals.
@@ -7,7 +7,7 @@ use crate::shape::{LEVELS_MAX, MultiLevelShape, ShapeError};
 
 const LEVELS: usize = LEVELS_MAX as usize;
 
-/// The false positive rate of a Bloom filter of `bits` bits (or counters): (1 − (1 − 1/m)^kn)^k, which [MLCBF]
+/// The false positive rate of a Bloom filter of `bits` bits (or counters): (1 − (1 − 1/m)^kn)^k, which MLCBF
 /// approximates by e (section 1.1.3).
 #[must_use]
 pub fn bloom_false_positive(bits: u64, hashes: u8, items: u64) -> f64 {
@@ -22,7 +22,7 @@ pub fn bloom_hashes(bits: u64, items: u64) -> u8 {
     (best + 0.5).clamp(1.0, 255.0) as u8
 }
 
-/// Changed bits per item of the digest beside a counting Bloom filter, by equations 2 and 3 of [MLCBF] (P01 and P10),
+/// Changed bits per item of the digest beside a counting Bloom filter, by equations 2 and 3 of MLCBF (P01 and P10),
 /// over all bits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DigestEvents {
@@ -45,7 +45,7 @@ impl DigestEvents {
     }
 }
 
-/// The expected result of inserting items into a multi-level filter by first available ([MLCBF] section 3.1, equations
+/// The expected result of inserting items into a multi-level filter by first available (MLCBF section 3.1, equations
 /// 3 to 5).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FirstAvailable {
@@ -170,7 +170,7 @@ impl Fill {
 }
 
 /// The load over all cells at which a multi-level filter filled by first available is expected to reject its first
-/// item: the maximum load estimated in [MLCBF].
+/// item: the maximum load estimated in MLCBF.
 ///
 /// # Errors
 /// The shape is invalid.

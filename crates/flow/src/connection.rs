@@ -43,7 +43,7 @@ impl Direction {
     }
 }
 
-/// The node's role for a connection ([TRIPOD], section III-B).
+/// The node's role for a connection (TRIPOD, section III-B).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConnectionRole {
     /// It processes the connection's packets and replicates its state.

@@ -52,7 +52,7 @@ pub enum SegmentationKind {
 /// Segmentation offload state: one frame that represents several packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segmentation {
-    /// How it is cut.
+    /// The kind of segmentation.
     pub kind: SegmentationKind,
     /// Payload bytes of each packet.
     pub size_bytes: u16,
@@ -85,7 +85,7 @@ pub struct Frame<'a> {
     pub ingress: PortId,
     /// The state of its transport checksum.
     pub checksum: Checksum,
-    /// How it is to be cut.
+    /// Its segmentation offload.
     pub segmentation: Segmentation,
     /// Its disposition.
     pub disposition: Disposition,

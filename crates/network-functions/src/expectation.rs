@@ -48,7 +48,7 @@ pub struct Expectation {
     pub outgoing: Tuple,
     /// The function that expects it, by its [`crate::function::FlowState::ATTRIBUTE`].
     pub function: u16,
-    /// When it is given up.
+    /// When it expires.
     pub expires_at: Instant,
     /// It remains when its connection has begun, for further ones.
     pub is_permanent: bool,

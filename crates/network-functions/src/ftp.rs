@@ -163,7 +163,7 @@ impl Ftp {
         if segment.has(tcp_flags::SYN) && next.next(Direction::Reply).is_none() {
             next.begin(direction, segment.sequence.wrapping_add(1));
         }
-        leave_room(context, packet, segment);
+        lower_maximum_segment(context, packet, segment);
         let (own, other) = (next.sides[own], next.sides[other]);
         if !own.is_plain() || !other.is_plain() {
             let acknowledgement = other.backwards(segment.acknowledgement);
@@ -180,7 +180,7 @@ impl Ftp {
 }
 
 /// Segments of a translated connection may grow: its SYNs announce a smaller maximum.
-fn leave_room(context: &Context<'_>, packet: &mut Packet<'_, '_>, segment: &TcpSegment) {
+fn lower_maximum_segment(context: &Context<'_>, packet: &mut Packet<'_, '_>, segment: &TcpSegment) {
     if let Some(bytes) = segment.maximum_segment_bytes
         && context.original != context.reply.inverse()
         && bytes > 2 * GROWTH_BYTES_MAX

@@ -1,4 +1,4 @@
-//! The interface of a network function ([TRIPOD], section III-A2).
+//! The interface of a network function (TRIPOD, section III-A2).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ pub trait TupleUse {
 
     /// Whether packets with `tuple` would reach another of the node's workers: functions prefer tuples whose packets
     /// reach this one. Cheaper than [`TupleUse::is_used`].
-    fn is_elsewhere(&self, tuple: &Tuple) -> bool {
+    fn belongs_to_other_worker(&self, tuple: &Tuple) -> bool {
         let _ = tuple;
         false
     }
@@ -143,7 +143,7 @@ impl Context<'_> {
 
     /// Removes the expectations that the function (by its [`FlowState::ATTRIBUTE`]) created on behalf of this
     /// connection.
-    pub fn forget_expected(&mut self, function: u16) {
+    pub fn remove_expected(&mut self, function: u16) {
         if self.expectations.has(&self.original) {
             self.expectations.forget_function(&self.original, function);
             self.has_expected = true;

@@ -106,7 +106,7 @@ struct Source {
 }
 
 impl Source {
-    fn is_forgettable(&self, now: Instant) -> bool {
+    fn is_evictable(&self, now: Instant) -> bool {
         self.suppressed == 0 && self.bucket.is_full(now)
     }
 }
@@ -151,7 +151,7 @@ impl LogLimits {
         if !is_known {
             if self.sources.values().map(BTreeMap::len).sum::<usize>() >= SOURCES_MAX {
                 for sources in self.sources.values_mut() {
-                    sources.retain(|_, source| !source.is_forgettable(now));
+                    sources.retain(|_, source| !source.is_evictable(now));
                 }
             }
             if self.sources.values().map(BTreeMap::len).sum::<usize>() >= SOURCES_MAX {

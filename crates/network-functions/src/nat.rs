@@ -251,7 +251,7 @@ impl Nat {
             translated
         };
         let tuples = context.tuples;
-        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
+        let is_here = |tuple: &Tuple| !tuples.belongs_to_other_worker(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         if self.ports.contains(outgoing.source_port) {
             let preserved = with_port(outgoing.source_port);
@@ -293,7 +293,7 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Result<Tuple, DropReason> {
         let tuples = context.tuples;
-        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
+        let is_here = |tuple: &Tuple| !tuples.belongs_to_other_worker(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
         candidates.find(|candidate| is_free(candidate) && !self.is_forwarded(candidate)).ok_or_else(|| {
@@ -319,7 +319,7 @@ impl Nat {
         }
         if outgoing.source != incoming.source
             && has_ports(outgoing.protocol)
-            && (context.tuples.is_elsewhere(&outgoing.inverse())
+            && (context.tuples.belongs_to_other_worker(&outgoing.inverse())
                 || context.tuples.is_used(&outgoing.inverse())
                 || self.is_forwarded(&outgoing))
         {

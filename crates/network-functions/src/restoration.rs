@@ -37,7 +37,7 @@ pub struct Unrestorable {
 pub struct ChainUnrestorable {
     /// The function.
     pub function: &'static str,
-    /// Why.
+    /// The reason and the remedy.
     pub why: Unrestorable,
 }
 

@@ -1,4 +1,4 @@
-//! How fast frames pass from one namespace to another: through the kernel, and through packet sockets and one thread.
+//! The speed of frames between two namespaces: through the kernel, and through packet sockets and one thread.
 //!
 //! `cargo bench -p packet-io --bench forwarding` prints TCP throughput and the forwarder's processor time for each
 //! small UDP datagram.
@@ -20,9 +20,9 @@ use packet_io::poller::{Poller, Token};
 use packet_io::sysctl;
 use packet_io::usage::thread_cpu_time;
 
-/// How long each measurement lasts.
+/// The duration of each measurement.
 const DURATION: Duration = Duration::from_secs(2);
-/// Rounds, of which all figures are printed: the machine is noisy.
+/// Rounds, all of whose figures are printed: the machine is noisy.
 const ROUNDS: usize = 3;
 /// Payload of a small datagram, in bytes.
 const DATAGRAM_BYTES: usize = 18;

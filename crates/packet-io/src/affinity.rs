@@ -1,12 +1,12 @@
-//! Which processors a thread runs on.
+//! The processors that a thread runs on.
 
 use std::mem;
 
 use crate::IoError;
 use crate::system::{check, zeroed};
 
-/// Keeps the calling thread on one processor: the `number`th of those that it may run on, counted from 0 and beginning
-/// anew behind the last. Returns the processor.
+/// Binds the calling thread to one processor: the `number`th of those that it may run on, counted from 0 and wrapping
+/// behind the last. Returns the processor.
 ///
 /// # Errors
 /// The system refuses it.

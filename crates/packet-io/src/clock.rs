@@ -1,4 +1,4 @@
-//! The clock, where time comes from.
+//! The system's clocks.
 
 use flow::Instant;
 

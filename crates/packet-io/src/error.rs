@@ -11,25 +11,25 @@ pub enum TransmitFailure {
     /// The node has no such port (a defect of the node).
     #[error("the node has no such port")]
     NoSuchPort,
-    /// The interface is down or gone.
+    /// The interface is down or deleted.
     #[error("the interface is down")]
     Down,
     /// The socket's or the interface's queue is full; the frame is dropped, as a router drops at a full queue.
     #[error("the queue is full")]
     QueueFull,
-    /// The frame is larger than the interface takes.
+    /// The frame exceeds the interface's MTU.
     #[error("the frame is larger than the interface takes")]
     TooLarge,
     /// The kernel found the frame's checksum or segmentation fields contradictory.
     #[error("the kernel refused the frame as invalid")]
     Invalid,
-    /// Anything else.
+    /// Another error of the system.
     #[error("the system refused the frame")]
     Other,
 }
 
 impl TransmitFailure {
-    /// The failure that a system error of a send stands for.
+    /// The failure for a system error of a send.
     #[must_use]
     pub fn from_errno(errno: i32) -> Self {
         match errno {
@@ -45,7 +45,7 @@ impl TransmitFailure {
 /// An operation on ports, namespaces, links or sockets failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
-    /// The operator named an interface that is not there.
+    /// The operator named an interface that does not exist.
     #[error("there is no interface \"{interface}\" in this network namespace: check the name, or create it first")]
     NoSuchInterface {
         /// The requested name.
@@ -56,7 +56,7 @@ pub enum IoError {
     NotPermitted {
         /// The attempted operation, with its object.
         operation: String,
-        /// The capability that would allow it (capabilities(7)).
+        /// The capability that would permit it (capabilities(7)).
         capability: &'static str,
     },
     /// No interface has the address that the operator named.
@@ -65,18 +65,18 @@ pub enum IoError {
     /// Another program has the UDP port that the operator named.
     #[error("UDP port {} of {} is taken by another program: stop it, or write another port", .0.port(), .0.ip())]
     AddressTaken(SocketAddr),
-    /// A frame that the node made itself could not be sent.
+    /// A frame that the node created could not be sent.
     #[error("port {}: {cause}", port.0)]
     Transmit {
         /// The port it was for.
         port: PortId,
-        /// Why.
+        /// The cause.
         cause: TransmitFailure,
     },
-    /// An argument that no call can honour; the caller is at fault.
+    /// An argument that is always invalid; the caller is at fault.
     #[error("{0}")]
     Misuse(String),
-    /// The machine does not allow network namespaces to this user.
+    /// The machine forbids network namespaces to this user.
     #[error("network namespaces cannot be made: {0}")]
     NamespacesForbidden(String),
     /// The kernel's reply to a netlink request is unexpected.
@@ -98,7 +98,7 @@ pub enum IoError {
 }
 
 impl IoError {
-    /// `source`, met while trying `operation`.
+    /// `source`, which occurred during `operation`.
     pub(crate) fn from_io(source: io::Error, operation: impl Into<String>) -> Self {
         Self::System { operation: operation.into(), source }
     }

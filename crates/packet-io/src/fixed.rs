@@ -1,4 +1,4 @@
-//! Arrays that the kernel is given pointers into.
+//! Arrays whose addresses are passed to the kernel.
 
 use std::ptr::NonNull;
 
@@ -9,7 +9,7 @@ pub(crate) struct Fixed<T> {
     elements: NonNull<[T]>,
 }
 
-// SAFETY: the elements belong to the value alone.
+// SAFETY: the value owns the elements exclusively.
 unsafe impl<T: Send> Send for Fixed<T> {}
 
 impl<T> Fixed<T> {
@@ -26,10 +26,10 @@ impl<T> Fixed<T> {
     /// kernel may write through it only during a call that borrows the value mutably.
     ///
     /// # Panics
-    /// There is no such element.
+    /// The index is beyond the end.
     pub(crate) const fn pointer(&self, index: usize) -> *mut T {
         assert!(index < self.len());
-        // SAFETY: the element is within the array, as was just made sure.
+        // SAFETY: the element is within the array, as checked above.
         unsafe { self.elements.as_ptr().cast::<T>().add(index) }
     }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_stay_good_while_the_array_is_read_written_and_moved() {
+    fn pointers_stay_valid_while_the_array_is_read_written_and_moved() {
         let mut numbers = Fixed::new(vec![1_u32, 2, 3]);
         let second = numbers.pointer(1);
         numbers.as_mut_slice()[1] = 20;

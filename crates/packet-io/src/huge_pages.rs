@@ -6,9 +6,9 @@ use std::ptr;
 /// The size of a huge page, in bytes (x86-64 and AArch64 with 4 KiB pages).
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The system's allocator, except that an allocation of [`HUGE_PAGE_BYTES`] or more is a mapping of its own that begins
-/// on a huge page's border and is given to `madvise(MADV_HUGEPAGE)`. It is zero and takes memory only when touched.
-/// Whether the kernel has huge pages to give is its own business.
+/// The system's allocator, except that an allocation of [`HUGE_PAGE_BYTES`] or more is a separate mapping, aligned to a
+/// huge page and advised by `madvise(MADV_HUGEPAGE)`. It is zero and uses memory only when touched. The kernel decides
+/// whether it gets huge pages.
 ///
 /// ```
 /// #[global_allocator]
@@ -17,16 +17,16 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HugePages;
 
-/// Whether a block of this layout is a mapping of its own. It depends on the layout alone, so that `dealloc` knows.
+/// Whether a block of this layout is a separate mapping. It depends on the layout alone, so that `dealloc` can decide.
 const fn is_mapped(layout: Layout) -> bool {
     layout.size() >= HUGE_PAGE_BYTES && layout.align() <= HUGE_PAGE_BYTES
 }
 
-/// A fresh mapping of `bytes` on a huge page's border; null when memory is out.
+/// A new mapping of `bytes`, aligned to a huge page; null when out of memory.
 fn map(bytes: usize) -> *mut u8 {
     let Some(mapped_bytes) = bytes.checked_add(HUGE_PAGE_BYTES) else { return ptr::null_mut() };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: an anonymous mapping wherever the kernel likes touches nothing that exists.
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
     let mapping = unsafe {
         libc::mmap(ptr::null_mut(), mapped_bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     };
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for HugePages {
         if is_mapped(layout) {
             return map(layout.size());
         }
-        // SAFETY: the caller's call, passed on.
+        // SAFETY: the caller's call, forwarded.
         unsafe { System.alloc(layout) }
     }
 
@@ -66,16 +66,16 @@ unsafe impl GlobalAlloc for HugePages {
         if is_mapped(layout) {
             return map(layout.size());
         }
-        // SAFETY: the caller's call, passed on.
+        // SAFETY: the caller's call, forwarded.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_mapped(layout) {
-            // SAFETY: the block is a mapping of this size, which the caller is done with.
+            // SAFETY: the block is a mapping of this size, which the caller no longer uses.
             unsafe { libc::munmap(block.cast(), layout.size()) };
         } else {
-            // SAFETY: the caller's call, passed on.
+            // SAFETY: the caller's call, forwarded.
             unsafe { System.dealloc(block, layout) }
         }
     }
@@ -84,7 +84,7 @@ unsafe impl GlobalAlloc for HugePages {
         // SAFETY: the caller guarantees that `new_size` is not 0 and fits a layout of this alignment.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if !is_mapped(layout) && !is_mapped(new_layout) {
-            // SAFETY: the caller's call, passed on.
+            // SAFETY: the caller's call, forwarded.
             return unsafe { System.realloc(block, layout, new_size) };
         }
         // SAFETY: the new layout has a size because the caller's has.

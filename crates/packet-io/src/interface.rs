@@ -12,21 +12,21 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 /// Requests the numbers of queues.
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// Work that an interface can take off the kernel.
+/// An offload of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
     /// Checksums of frames that are sent.
     TransmitChecksum,
-    /// Cutting runs of TCP segments that are sent.
+    /// Segmentation of outgoing TCP runs.
     TcpSegmentation,
-    /// Cutting any run of segments that is sent, in software where the hardware cannot.
+    /// Segmentation of any outgoing run, in software where the hardware cannot.
     GenericSegmentation,
-    /// Joining segments that are received.
+    /// Coalescing of received segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// The request to read it; the one to set it is the next number.
+    /// The request that reads it; the next number sets it.
     const fn request(self) -> u32 {
         match self {
             Self::TransmitChecksum => 0x16,
@@ -77,7 +77,7 @@ impl Inquiry {
         Ok(Self { socket })
     }
 
-    /// The kernel's number for the interface.
+    /// The kernel's index of the interface.
     pub(crate) fn index(&self, interface: &str) -> io::Result<u32> {
         let answer = self.ask(libc::SIOCGIFINDEX as _, request(interface)?)?;
         // SAFETY: SIOCGIFINDEX fills in this member of the union.
@@ -85,7 +85,7 @@ impl Inquiry {
         u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
-    /// The largest packet that the interface takes, in bytes of IP packet.
+    /// The interface's MTU, in bytes of IP packet.
     pub(crate) fn mtu_bytes(&self, interface: &str) -> io::Result<u32> {
         let answer = self.ask(libc::SIOCGIFMTU as _, request(interface)?)?;
         // SAFETY: SIOCGIFMTU fills in this member of the union.
@@ -93,7 +93,7 @@ impl Inquiry {
         u32::try_from(mtu_bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
     }
 
-    /// Whether the interface is there and switched on.
+    /// Whether the interface exists and is up.
     pub(crate) fn is_up(&self, interface: &str) -> bool {
         let flags = request(interface).and_then(|request| self.ask(libc::SIOCGIFFLAGS as _, request));
         // SAFETY: SIOCGIFFLAGS fills in this member of the union.
@@ -154,7 +154,7 @@ pub fn received_packets(interface: &str) -> Option<u64> {
     of_interface.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether the interface does `offload` at the moment; `None` when it is not there.
+/// Whether the interface's `offload` is on; `None` when the interface is missing.
 #[must_use]
 pub fn offload(interface: &str, offload: Offload) -> Option<bool> {
     let mut value = Value { command: offload.request(), data: 0 };
@@ -165,7 +165,7 @@ pub fn offload(interface: &str, offload: Offload) -> Option<bool> {
 /// Switches `offload` of the interface on or off.
 ///
 /// # Errors
-/// The interface does not exist, its driver cannot, or the process may not.
+/// The interface does not exist, its driver lacks the offload, or permission is missing.
 pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<(), IoError> {
     let mut value = Value { command: offload.request() + 1, data: on.into() };
     let set = Inquiry::open().and_then(|inquiry| inquiry.ask_driver(interface, &mut value));
@@ -186,7 +186,7 @@ mod tests {
     use crate::netlink::Netlink;
 
     #[test]
-    fn a_cable_is_asked_about_and_its_offloads_switched() {
+    fn a_cable_is_queried_and_its_offloads_are_switched() {
         let Some(()) = crate::namespace::for_tests() else { return };
         let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         here.run(|| {

@@ -1,9 +1,12 @@
-//! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
+//! The only crate with system access: packet sockets, namespaces, links, clocks, signals and memory.
 //!
-//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
-//! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
-//! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
-//! [`ctnetlink`] for the connections that the kernel tracks, [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
+//! A node uses its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
+//! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing).
+//!
+//! The other modules provide Linux interfaces for daemons and their tests: [`namespace`] and [`netlink`] to build
+//! networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait, [`ctnetlink`] for the kernel's
+//! connection tracking, [`service_manager`] for supervision, [`clock`], [`random`], [`usage`], [`affinity`] and
+//! [`huge_pages`].
 //!
 //! The crate knows no packets beyond a frame's boundaries and the work that its sender left to hardware. It parses no
 //! header (except [`tun`], which answers neighbour requests on an emulated link) and decides nothing.

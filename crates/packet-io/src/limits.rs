@@ -1,12 +1,12 @@
-//! Limits that the system sets on the process.
+//! The system's limits on the process.
 
 use std::io;
 
 use crate::IoError;
 use crate::system::{check, zeroed};
 
-/// Lets the process hold at least `wanted` open descriptors, as far as it may: up to the hard limit, and beyond it
-/// with the privilege to. Returns how many it may hold now.
+/// Raises the limit of open descriptors to at least `wanted` if permitted: up to the hard limit, or beyond it with
+/// privilege. Returns the resulting limit.
 ///
 /// # Errors
 /// The limit can neither be read nor raised far enough: the error states the shortfall and the remedy.
@@ -36,7 +36,7 @@ pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
 /// The capabilities (capabilities(7), by name) that this process lacks; all of them where `/proc` is unreadable.
 #[must_use]
 pub fn missing_capabilities<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
-    /// The capabilities that this project has a use for, with their numbers.
+    /// The capabilities that this project uses, with their numbers.
     const NUMBERS: [(&str, u32); 4] =
         [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_NICE", 23), ("CAP_BPF", 39)];
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_that_is_high_enough_stays_as_it_is() {
+    fn a_sufficient_limit_is_unchanged() {
         let now = raise_open_files(0).unwrap();
         assert_eq!(raise_open_files(now).unwrap(), now);
     }

@@ -8,11 +8,11 @@ use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, Frame, PacketBatch, PortId, 
 
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
-/// The most frames that wait in a queue; further ones are dropped and counted, as at a full ring.
+/// The maximum number of frames in a queue; further ones are dropped and counted, as at a full ring.
 pub const QUEUE_FRAMES_MAX: usize = 65_536;
-/// Room before a frame put in by [`MemoryIo::inject`], in bytes.
+/// Headroom of a frame from [`MemoryIo::inject`], in bytes.
 const HEADROOM_BYTES: usize = 64;
-/// Room behind it, in bytes.
+/// Tailroom of such a frame, in bytes.
 const TAILROOM_BYTES: usize = 64;
 
 /// A frame that owns its buffer.
@@ -23,7 +23,7 @@ pub struct MemoryFrame {
     length_bytes: usize,
     /// The state of its transport checksum.
     pub checksum: Checksum,
-    /// How it is to be cut.
+    /// Its segmentation offload.
     pub segmentation: Segmentation,
 }
 
@@ -103,15 +103,15 @@ impl MemoryIo {
     /// Queues a copy of `frame` for reception on `port`.
     ///
     /// # Errors
-    /// There is no such port.
+    /// The port does not exist.
     pub fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError> {
         self.inject_frame(port, MemoryFrame::new(frame))
     }
 
-    /// Puts `frame` where `port` receives. Dropped and counted when the port is down or its queue is full.
+    /// Queues `frame` for reception on `port`. It is dropped and counted when the port is down or its queue is full.
     ///
     /// # Errors
-    /// There is no such port.
+    /// The port does not exist.
     pub fn inject_frame(&mut self, port: PortId, frame: MemoryFrame) -> Result<(), IoError> {
         let port = self.port_mut(port)?;
         if !port.up {
@@ -134,7 +134,7 @@ impl MemoryIo {
     /// Takes `port` down (frames waiting for reception are lost, transmissions fail) or up again.
     ///
     /// # Errors
-    /// There is no such port.
+    /// The port does not exist.
     pub fn set_up(&mut self, port: PortId, up: bool) -> Result<(), IoError> {
         let port = self.port_mut(port)?;
         if port.up && !up {

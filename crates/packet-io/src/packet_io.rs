@@ -9,7 +9,7 @@ use crate::{IoError, TransmitFailure};
 /// The counters of a port since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortCounters {
-    /// Frames received and handed to the node. A frame that stands for several packets counts once.
+    /// Frames received and passed to the node. A frame that represents several packets counts once.
     pub received_frames: u64,
     /// Their bytes, from the link header on.
     pub received_bytes: u64,
@@ -17,13 +17,13 @@ pub struct PortCounters {
     pub sent_frames: u64,
     /// Their bytes, from the link header on.
     pub sent_bytes: u64,
-    /// Frames that came but found the port's receive queue full.
+    /// Frames that arrived at a full receive queue.
     pub receive_queue_full: u64,
-    /// Frames that came larger than a buffer.
+    /// Frames larger than a buffer.
     pub received_oversized: u64,
     /// Frames with an offload that the virtio-net header cannot express (tunnel segmentation, say).
     pub received_unsupported_offload: u64,
-    /// How often the port was found down or gone.
+    /// How often the port was found down or deleted.
     pub went_down: u64,
     /// Frames that the node left undecided (a defect of the node).
     pub undecided: u64,
@@ -34,7 +34,7 @@ pub struct PortCounters {
 /// Frames that were not sent, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransmitFailureCounters {
-    /// [`TransmitFailure::NoSuchPort`], counted on the port that the frame came in on.
+    /// [`TransmitFailure::NoSuchPort`], counted on the ingress port.
     pub no_such_port: u64,
     /// [`TransmitFailure::Down`].
     pub down: u64,
@@ -82,7 +82,7 @@ pub trait PacketIo {
     /// Sends one frame that the node created, with its checksum and segmentation state.
     ///
     /// # Errors
-    /// [`IoError::Transmit`]; the failure has been counted, and the caller may well ignore it.
+    /// [`IoError::Transmit`]; the failure has been counted, and the caller may ignore it.
     fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError>;
 
     /// Sends the frames with disposition `Transmit` of a batch that did not come from [`PacketIo::poll`]. The frames
@@ -96,7 +96,7 @@ pub trait PacketIo {
         }
     }
 
-    /// Descriptors that become readable when frames wait. None when the backend is polled only.
+    /// Descriptors that become readable when frames are pending. None when the backend can only be polled.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// The counters of `port`; all zero for an unknown port.

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, with timeouts to the nanosecond.
+//! Waits for descriptors, with timeouts in nanoseconds.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,11 +10,11 @@ use crate::system::{check, own, zeroed};
 /// The most descriptors reported by one call; the next call reports the others.
 pub const EVENTS_MAX: usize = 64;
 
-/// The caller's name for a descriptor.
+/// The caller's identifier of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub u64);
 
-/// A set of descriptors that are waited for (epoll(7), level-triggered).
+/// A set of descriptors (epoll(7), level-triggered).
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -36,7 +36,7 @@ impl Poller {
     /// removed automatically.
     ///
     /// # Errors
-    /// It is in the set already, or cannot be waited for (a plain file).
+    /// It is in the set already, or is no pollable descriptor (a plain file).
     pub fn add(&self, descriptor: impl AsFd, token: Token) -> Result<(), IoError> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: token.0 };
         self.control(libc::EPOLL_CTL_ADD, descriptor.as_fd(), &raw mut event)
@@ -57,8 +57,8 @@ impl Poller {
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor.as_raw_fd(), event) }).map(drop)
     }
 
-    /// Waits until a descriptor is ready or `timeout` has passed (`None`: without end). `ready` then holds the tokens
-    /// of the ready descriptors; none when time ran out or a signal handler ran.
+    /// Waits until a descriptor is ready or `timeout` has passed (`None`: forever). `ready` then holds the tokens of
+    /// the ready descriptors; none after a timeout or a signal handler.
     ///
     /// # Errors
     /// Only for defects of the program; see epoll_wait(2).
@@ -101,7 +101,7 @@ impl Poller {
         if error.raw_os_error() == Some(libc::ENOSYS) { self.wait_in_millis(events, timeout) } else { Err(error) }
     }
 
-    /// For kernels before 5.11, which wait in milliseconds: rounded up, so as not to turn in circles.
+    /// For kernels before 5.11, which wait in milliseconds: rounded up, to avoid a busy loop.
     fn wait_in_millis(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> io::Result<usize> {
         let millis =
             timeout.map_or(-1, |timeout| i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
@@ -112,7 +112,7 @@ impl Poller {
     }
 }
 
-/// A set is readable while one of its descriptors is ready, so that it can be a member of another set.
+/// A set is readable while one of its descriptors is ready, so it can be a member of another set.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
@@ -126,7 +126,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that is not awake.
+    /// A waker in the cleared state.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -189,7 +189,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         let timeout = Duration::from_micros(50);
         let mut ready = Vec::new();
-        // The best of several: the machine may be busy with other things.
+        // The best of several: the machine may be busy.
         let shortest = (0..200)
             .map(|_| {
                 let begin = Instant::now();

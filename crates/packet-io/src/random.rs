@@ -1,9 +1,9 @@
-//! Randomness from the kernel: seeds, keys, initial sequence numbers.
+//! Randomness from the kernel: RNG seeds, keys, initial sequence numbers.
 
 /// Fills `bytes` with bytes fit for keys (getrandom(2)).
 ///
 /// # Panics
-/// If the kernel has no random numbers to give, which Linux since 3.17 always has.
+/// The kernel supplies no random numbers, which never happens on Linux since 3.17.
 pub fn fill(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,5 +1,5 @@
-//! Word to the service manager that started the process, in the protocol of sd_notify(3): a datagram of `KEY=value`
-//! lines to the Unix socket that `NOTIFY_SOCKET` names.
+//! Notifications to the service manager that started the process, in the protocol of sd_notify(3): a datagram of
+//! `KEY=value` lines to the Unix socket in `NOTIFY_SOCKET`.
 //!
 //! No call blocks: the caller retries a notification that the manager does not accept now.
 
@@ -25,7 +25,7 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The manager that the environment names; `None` when the process was started by something else.
+    /// The manager of the environment; `None` when the process was started by another program.
     ///
     /// # Errors
     /// The environment names a socket that cannot be reached.
@@ -79,7 +79,7 @@ pub fn watchdog_timeout() -> Option<Duration> {
 }
 
 fn watchdog_timeout_of(micros: Option<&str>, process: Option<&str>) -> Option<Duration> {
-    // A process started by the one that is watched inherits the variables, but they are not for it.
+    // A child of the supervised process inherits the variables, but they do not apply to it.
     if process.is_some_and(|process| process.parse() != Ok(process::id())) {
         return None;
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_takes_nothing_is_not_waited_for() {
+    fn a_manager_that_accepts_nothing_does_not_block() {
         let name = format!("mainstay-notify-full-{}", process::id());
         let _manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let connected = ServiceManager::connect(&OsString::from(format!("@{name}"))).unwrap();

@@ -1,4 +1,4 @@
-//! Signals as something to wait for, and children that do not outlive their parent.
+//! Signals as pollable events, and children that do not outlive their parent.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -12,11 +12,11 @@ use crate::system::{check, own, zeroed};
 /// A signal that a daemon handles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Signal {
-    /// SIGTERM: the service manager wants the process to end.
+    /// SIGTERM: the service manager stops the process.
     Terminate,
-    /// SIGINT: the operator at the terminal wants it to end.
+    /// SIGINT: the operator at the terminal stops it.
     Interrupt,
-    /// SIGHUP: the configuration is to be read again.
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
@@ -32,7 +32,7 @@ impl Signal {
     }
 }
 
-/// Receives signals through a descriptor (signalfd(2)) instead of being interrupted by them.
+/// Receives signals through a descriptor (signalfd(2)) instead of interrupts.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
@@ -62,7 +62,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that has come; `None` when none waits.
+    /// The next pending signal; `None` when none is pending.
     #[must_use]
     pub fn receive(&self) -> Option<Signal> {
         // SAFETY: all-zero bytes are a valid signalfd_siginfo.
@@ -86,7 +86,7 @@ impl AsFd for Signals {
 /// Sends a signal to a process that this process started, or has permission to signal.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// The process does not exist, or belongs to another user.
 pub fn send(process: u32, signal: Signal) -> Result<(), IoError> {
     send_number(process, signal.number())
 }
@@ -99,7 +99,7 @@ pub fn kill(process: u32) -> Result<(), IoError> {
     send_number(process, libc::SIGKILL)
 }
 
-/// Has a process stand still until [`resume`] (SIGSTOP).
+/// Pauses a process until [`resume`] (SIGSTOP).
 ///
 /// # Errors
 /// As [`send`].
@@ -107,7 +107,7 @@ pub fn pause(process: u32) -> Result<(), IoError> {
     send_number(process, libc::SIGSTOP)
 }
 
-/// Has a process go on that [`pause`] stopped (SIGCONT).
+/// Resumes a process that [`pause`] stopped (SIGCONT).
 ///
 /// # Errors
 /// As [`send`].
@@ -117,7 +117,7 @@ pub fn resume(process: u32) -> Result<(), IoError> {
 
 fn send_number(process: u32, signal: libc::c_int) -> Result<(), IoError> {
     let explain = |error| IoError::from_io(error, format!("sending a signal to process {process}"));
-    // Numbers below 1 would mean whole groups of processes.
+    // Numbers below 1 would mean process groups.
     let number = libc::pid_t::try_from(process).ok().filter(|number| *number > 0);
     let number = number.ok_or_else(|| explain(io::Error::from_raw_os_error(libc::ESRCH)))?;
     // SAFETY: kill takes no pointers.
@@ -132,7 +132,7 @@ pub fn die_with_parent(command: &mut Command) {
     let in_child = move || -> io::Result<()> {
         // SAFETY: prctl with these arguments takes no pointers.
         check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
-        // A parent that died before the call above would never be noticed.
+        // A parent that died before the call above would not be detected.
         // SAFETY: getppid takes nothing and cannot fail.
         if unsafe { libc::getppid() } != parent {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn signals_come_one_by_one() {
-        // In a thread of its own, and sent to that thread alone, so that no other test is disturbed.
+        // In a separate thread, and sent to that thread alone, so that other tests are undisturbed.
         std::thread::spawn(|| {
             let signals = Signals::new().unwrap();
             assert_eq!(signals.receive(), None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_stands_still_ends_when_it_goes_on_or_is_killed() {
+    fn a_paused_child_ends_when_it_is_resumed_or_killed() {
         let start = || Command::new("sleep").arg("600").spawn().unwrap();
         let mut paused = start();
         pause(paused.id()).unwrap();

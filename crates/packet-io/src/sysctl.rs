@@ -1,4 +1,4 @@
-//! Kernel parameters under `/proc/sys`, of the namespace that the calling thread is in.
+//! Kernel parameters under `/proc/sys`, of the calling thread's namespace.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,25 +24,25 @@ fn explain(error: std::io::Error, operation: String) -> IoError {
 /// contain dots).
 ///
 /// # Errors
-/// The parameter does not exist, the value is not valid or the process may not.
+/// The parameter does not exist, the value is invalid, or permission is missing.
 pub fn write(name: &str, value: &str) -> Result<(), IoError> {
     fs::write(path(name)?, value).map_err(|error| explain(error, format!("setting sysctl {name} to {value}")))
 }
 
-/// A parameter's value without the line's end.
+/// A parameter's value without the newline.
 ///
 /// # Errors
-/// The parameter does not exist or the process may not read it.
+/// The parameter does not exist, or permission is missing.
 pub fn read(name: &str) -> Result<String, IoError> {
     let value = fs::read_to_string(path(name)?).map_err(|error| explain(error, format!("reading sysctl {name}")))?;
     Ok(value.trim_end().to_owned())
 }
 
-/// Keeps IPv6 quiet in a test network: no duplicate address detection (addresses serve at once) and no router
-/// solicitations, on links that exist and on links to come. A kernel without IPv6 is as quiet as can be.
+/// Silences IPv6 in a test network: no duplicate address detection (addresses are usable at once) and no router
+/// solicitations, on existing and future links. It has no effect on a kernel without IPv6.
 ///
 /// # Errors
-/// The process may not.
+/// Permission is missing.
 pub fn quieten_ipv6() -> Result<(), IoError> {
     if !Path::new("/proc/sys/net/ipv6").exists() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Thin safe dress for system calls that several modules share.
+//! Safe wrappers of system calls that several modules share.
 
 use std::io;
 use std::mem;
@@ -9,7 +9,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Takes over the descriptor that a system call returned.
+/// Takes ownership of the descriptor that a system call returned.
 pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     let descriptor = check(result)?;
     // SAFETY: the call succeeded, so `descriptor` is open, and the caller passes it to no other owner.
@@ -23,8 +23,8 @@ pub(crate) fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32,
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) }).map(drop)
 }
 
-/// Makes the socket's receive and send buffers `bytes` large: beyond the system's limit where the process may
-/// (CAP_NET_ADMIN), up to it otherwise.
+/// Sets the socket's receive and send buffers to `bytes`: beyond the system's limit where permitted (CAP_NET_ADMIN), up
+/// to it otherwise.
 pub(crate) fn set_buffers(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     for (forced, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
         if set_option(socket, libc::SOL_SOCKET, forced, &bytes).is_err() {
@@ -34,7 +34,7 @@ pub(crate) fn set_buffers(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> 
     Ok(())
 }
 
-/// Attaches a classic BPF program to a socket as its filter, in place of any other (`SO_ATTACH_FILTER`, socket(7)).
+/// Attaches a classic BPF program to a socket as its filter, replacing any other (`SO_ATTACH_FILTER`, socket(7)).
 pub(crate) fn attach_filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let description = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
@@ -56,6 +56,6 @@ pub(crate) fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// # Safety
 /// All-zero bytes must be a valid `T`.
 pub(crate) unsafe fn zeroed<T>() -> T {
-    // SAFETY: the caller vouches for all-zero bytes being a valid `T`.
+    // SAFETY: the caller guarantees that all-zero bytes are a valid `T`.
     unsafe { mem::zeroed() }
 }

@@ -1,4 +1,4 @@
-//! What the process costs: processor time and memory.
+//! Resource usage of processes: processor time and memory.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub fn thread_wanted_time() -> Duration {
 /// Processor time of the process `pid` so far, user and system, of all its threads; `None` when there is no such process.
 #[must_use]
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
-    // A larger number would lose its upper bits in the clock's and mean another process.
+    // A larger number would lose its upper bits in the clock's number and refer to another process.
     if pid > PID_MAX {
         return None;
     }
@@ -74,13 +74,13 @@ pub fn machine_cpu_time() -> Option<Duration> {
     Some(Duration::from_secs_f64((there_was_s - idle_s).max(0.0)))
 }
 
-/// Memory of the process that is in RAM, in bytes; 0 where `/proc` is not mounted.
+/// Resident memory of the process, in bytes; 0 where `/proc` is not mounted.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     resident_bytes_in("/proc/self").unwrap_or_default()
 }
 
-/// Memory of the process `pid` that is in RAM, in bytes; `None` when there is no such process.
+/// Resident memory of the process `pid`, in bytes; `None` when there is no such process.
 #[must_use]
 pub fn resident_bytes_of(pid: u32) -> Option<u64> {
     resident_bytes_in(&format!("/proc/{pid}"))
@@ -94,11 +94,11 @@ fn resident_bytes_in(process: &str) -> Option<u64> {
     Some(pages * u64::try_from(page_bytes).unwrap_or(0))
 }
 
-/// Lets this process run before ordinary ones when the processors are short: a node that gets no processor for the
-/// detection time is taken for dead. Needs `CAP_SYS_NICE`; false, and nothing changed, without it.
+/// Gives this process priority over ordinary ones: a node without a processor for the detection time counts as dead.
+/// Needs `CAP_SYS_NICE`; without it returns false and changes nothing.
 #[must_use]
 pub fn prefer_this_process() -> bool {
-    /// Between the ordinary (0) and the most preferred (-20).
+    /// Between the default (0) and the highest priority (-20).
     const NICE: libc::c_int = -15;
     // SAFETY: setpriority takes no pointers; process 0 is the calling one.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
@@ -114,8 +114,8 @@ pub fn run_in_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters) == 0 }
 }
 
-/// Keeps all threads that the process `pid` has (0: the calling thread alone) on one processor of the machine. False, and
-/// nothing changed, where there is no such process or processor, or it is not permitted.
+/// Binds all threads of the process `pid` (0: the calling thread alone) to one processor of the machine. Returns false,
+/// without changes, where there is no such process or processor, or permission is missing.
 #[must_use]
 pub fn keep_on_processor(pid: u32, processor: usize) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
@@ -124,7 +124,7 @@ pub fn keep_on_processor(pid: u32, processor: usize) -> bool {
     }
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set: libc::cpu_set_t = unsafe { crate::system::zeroed() };
-    // SAFETY: the processor's number is within the set, as was just made sure.
+    // SAFETY: the processor's number is within the set, as checked above.
     unsafe { libc::CPU_SET(processor, &mut set) };
     // SAFETY: `set` is readable for the stated length.
     let keep = |thread| unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set) == 0 };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_of_a_process_is_known_by_its_number() {
+    fn processor_time_of_a_process_is_read_by_its_number() {
         let before = process_cpu_time();
         let of_this_process = cpu_time_of(std::process::id()).unwrap();
         assert!(before <= of_this_process && of_this_process <= process_cpu_time());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_at_work_while_this_process_is() {
+    fn the_machine_is_busy_while_this_process_is() {
         let (machine, process) = (machine_cpu_time().unwrap(), process_cpu_time());
         let mut sum = 0_u64;
         while process_cpu_time() < process + Duration::from_millis(100) {

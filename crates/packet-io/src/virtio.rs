@@ -1,4 +1,4 @@
-//! The virtio-net header that travels before each frame: what its sender left to hardware (virtio 1.2, section 5.1.6).
+//! The virtio-net header before each frame: the sender's offload requests (virtio 1.2, section 5.1.6).
 //!
 //! ```text
 //! 0        1        2                 4                 6                 8                 10
@@ -24,11 +24,11 @@ const GSO_ECN: u8 = 0x80;
 
 /// Bytes of a UDP header (RFC 768).
 const UDP_HEADER_BYTES: usize = 8;
-/// Where a TCP header states its own length, from its start, in bytes (RFC 9293 section 3.1).
+/// The offset of a TCP header's own length, from its start, in bytes (RFC 9293 section 3.1).
 const TCP_DATA_OFFSET_AT: usize = 12;
 
-/// Reads a header. `shift_bytes` is by how much the frame has grown at its front since the header was written. `None`
-/// for an offload that frames cannot express.
+/// Decodes a header. `shift_bytes` is the growth of the frame at its front since the header was written. `None` for an
+/// unsupported offload.
 pub(crate) fn parse(header: [u8; HEADER_BYTES], shift_bytes: u16) -> Option<(Checksum, Segmentation)> {
     let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let checksum = if header[0] & FLAG_NEEDS_CHECKSUM != 0 {
@@ -132,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_on_any_frame_is_survived(
+        fn any_header_on_any_frame_is_decoded_without_panic(
             header: [u8; HEADER_BYTES],
             shift_bytes in 0..8_u16,
             frame in prop::collection::vec(any::<u8>(), 0..100),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_length_is_the_frames_own_not_the_senders() {
+    fn the_header_length_derives_from_the_frame() {
         let mut frame = [0; 3000];
         frame[34 + TCP_DATA_OFFSET_AT] = 0x80;
         let checksum = Checksum::Partial { start: 34, offset: 16 };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_move_with_a_tag_put_in_before_them() {
+    fn offsets_move_with_an_inserted_tag() {
         let checksum = Checksum::Partial { start: 34, offset: 16 };
         let (moved, _) = parse(emit(checksum, Segmentation::default(), &[]), 4).unwrap();
         assert_eq!(moved, Checksum::Partial { start: 38, offset: 16 });

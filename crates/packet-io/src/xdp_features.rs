@@ -1,11 +1,12 @@
-//! What an interface's driver offers to XDP, without trying it (the generic netlink family `netdev`, Linux 6.3).
+//! The XDP features of an interface's driver, queried without an attempt (the generic netlink family `netdev`, Linux
+//! 6.3).
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
 
 use crate::interface::Inquiry;
 
-/// The generic netlink family that knows the families (`linux/genetlink.h`).
+/// The generic netlink family that resolves families (`linux/genetlink.h`).
 const CONTROL_FAMILY: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
@@ -21,10 +22,10 @@ const FEATURE_ZERO_COPY: u64 = 1 << 3;
 const HEADERS_BYTES: usize = 16 + 4;
 const REQUEST: u16 = 1;
 
-/// What a driver offers.
+/// The features of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct XdpFeatures {
-    /// Programs in the driver that can hand frames to `AF_XDP` sockets.
+    /// Native programs that can redirect frames to `AF_XDP` sockets.
     pub native: bool,
     /// `AF_XDP` with zero-copy.
     pub zero_copy: bool,
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_found_and_damaged_ones_survived() {
+    fn attributes_are_found_and_damaged_ones_ignored() {
         let attributes =
             [[6_u16.to_ne_bytes(), 2_u16.to_ne_bytes()].concat(), vec![7, 8, 0, 0], vec![0xff; 3]].concat();
         assert_eq!(attribute(&attributes, 2), Some(&[7, 8][..]));
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_has_no_features() {
+    fn a_missing_interface_has_no_features() {
         assert_eq!(xdp_features("nowhere0"), None);
     }
 

@@ -19,9 +19,9 @@ use packet_io::signal::die_with_parent;
 use packet_io::{IoError, PacketIo};
 use transfer::{PATIENCE, TRANSFER_BYTES, transfer_to, while_forwarding};
 
-/// Set in the environment of a child that is to hold the queues until it is killed.
+/// Set in the environment of a child that holds the queues until it is killed.
 const HOLD: &str = "MAINSTAY_TEST_HOLD_QUEUES";
-/// What the child prints when it holds them.
+/// The child's output when it holds them.
 const HELD: &str = "the queues are held";
 
 /// The gateway's addresses towards client and server.
@@ -87,7 +87,7 @@ fn tcp_passes_unchanged_in_the_driver() {
 #[test]
 fn tcp_passes_unchanged_behind_the_driver() {
     let Some(network) = network() else { return };
-    // The hosts would join segments to frames longer than a chunk: see the test below.
+    // The hosts would coalesce segments to frames longer than a chunk: see the test below.
     let io = open(&network, &generic_configs());
     assert_eq!(io.attach_mode(PortId(1)), Some(AttachMode::Generic));
     assert_tcp_passes(&network, io);
@@ -111,7 +111,7 @@ fn unavailable_features_are_reported_as_fallbacks() {
 }
 
 #[test]
-fn a_port_that_goes_down_and_comes_back_is_survived() {
+fn a_port_recovers_after_going_down() {
     let Some(network) = network() else { return };
     let switch = |up| network.gateway.run(|| Netlink::open().unwrap().set_up("port1", up).unwrap()).unwrap();
     let mut io = open(&network, &configs());
@@ -127,7 +127,7 @@ fn a_port_that_goes_down_and_comes_back_is_survived() {
     assert_eq!(io.counters(PortId(1)).transmit_failures.down, 1);
     switch(true);
     while io.transmit(PortId(1), &frame).is_err() {
-        assert!(begin.elapsed() < PATIENCE, "the port did not come back");
+        assert!(begin.elapsed() < PATIENCE, "the port did not recover");
         io.poll(&mut |_| {}).unwrap();
     }
     assert_eq!(io.counters(PortId(1)).went_down, 1);
@@ -164,7 +164,7 @@ fn the_queues_of_a_killed_process_can_be_reopened() {
 }
 
 #[test]
-fn queues_can_be_shared_out_and_a_port_without_queues_takes_nothing() {
+fn queues_can_be_divided_and_a_port_without_queues_is_unusable() {
     let Some(network) = network() else { return };
     network
         .gateway
@@ -196,7 +196,7 @@ fn frames_longer_than_a_chunk_are_counted_and_not_truncated() {
     let mut client = network.client.run(|| AfPacketIo::open(&client).unwrap()).unwrap();
     let tuple = Tuple::new(6, (Ipv4Addr::new(10, 1, 0, 2), 7).into(), (SERVER[0], 7).into());
     let mut bytes = build::tcp(&tuple, build::Tcp::default(), &[1; 20_000]);
-    let checksum = build::leave_checksum_to_hardware(&mut bytes);
+    let checksum = build::offload_checksum(&mut bytes);
     let length_bytes = bytes.len();
     let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
     frame.checksum = checksum;
@@ -216,7 +216,7 @@ fn frames_longer_than_a_chunk_are_counted_and_not_truncated() {
 }
 
 #[test]
-fn too_large_an_mtu_is_refused_with_the_largest_there_is() {
+fn too_large_an_mtu_is_refused_with_the_maximum() {
     let Some(network) = network() else { return };
     let mtu_bytes = MTU_BYTES_MAX + 1;
     network.gateway.run(|| Netlink::open().unwrap().set_mtu("port0", mtu_bytes).unwrap()).unwrap();

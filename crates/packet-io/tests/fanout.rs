@@ -15,9 +15,9 @@ use packet_io::af_packet::{AfPacketIo, Fanout, PortConfig};
 use packet_io::netlink::Netlink;
 
 const WORKERS: u8 = 3;
-/// The longest that anything here may take.
+/// The time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What marks this test's packets among those of the kernels.
+/// The mark that distinguishes this test's packets from those of the kernels.
 const MARK: &[u8] = b"mainstay fanout";
 
 /// Ports of the same interface, one for each worker.
@@ -34,7 +34,7 @@ fn end(address: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(address, port)
 }
 
-/// Packets of every kind that the program can follow, in both directions, tagged and with options.
+/// Packets of every kind that the program supports, in both directions, tagged and with options.
 fn packets(round: u8) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let v4 = |host: u8| IpAddr::from(Ipv4Addr::new(198, 18, round, host));
@@ -93,7 +93,7 @@ fn is_marked(frame: &Frame<'_>) -> bool {
     frame.bytes().windows(MARK.len()).any(|part| part == MARK)
 }
 
-/// Receives until as many marked frames have come as were sent; each worker's.
+/// Receives until as many marked frames have arrived as were sent; returns each worker's.
 fn receive(workers: &mut [AfPacketIo], number: usize) -> Vec<Vec<Vec<u8>>> {
     let mut received = vec![Vec::new(); workers.len()];
     let deadline = Instant::now() + PATIENCE;
@@ -110,7 +110,7 @@ fn receive(workers: &mut [AfPacketIo], number: usize) -> Vec<Vec<Vec<u8>>> {
     received
 }
 
-/// Sends a round of packets and sees each arrive once, at the worker that it belongs to.
+/// Sends a round of packets and checks that each arrives once, at its worker.
 fn expect_steered(sender: &mut AfPacketIo, workers: &mut [AfPacketIo], round: u8) {
     let frames = packets(round);
     send(sender, &frames);
@@ -123,11 +123,11 @@ fn expect_steered(sender: &mut AfPacketIo, workers: &mut [AfPacketIo], round: u8
     }
     let mut sent_and_received = [frames, received.concat()];
     sent_and_received.iter_mut().for_each(|frames| frames.sort());
-    assert_eq!(sent_and_received[0], sent_and_received[1], "each came once and unchanged");
+    assert_eq!(sent_and_received[0], sent_and_received[1], "each arrived once and unchanged");
 }
 
 #[test]
-fn the_kernel_gives_each_worker_its_packets_also_after_the_interface_was_away() {
+fn the_kernel_steers_packets_to_their_workers_also_after_the_interface_was_recreated() {
     let Some(network) = Network::new() else { return };
     let mut workers = open_workers(&network);
     let open_sender = || network.client.run(|| AfPacketIo::open(&[PortConfig::new("host")]).unwrap()).unwrap();
@@ -142,7 +142,7 @@ fn the_kernel_gives_each_worker_its_packets_also_after_the_interface_was_away() 
     wait_until_received(&network, &mut sender, &mut workers);
     expect_steered(&mut sender, &mut workers, 2);
 
-    // Removed and made again: another interface of the same name, found in whatever order.
+    // Deleted and recreated: another interface of the same name, detected in any order.
     drop(sender);
     network.gateway.run(|| Netlink::open().unwrap().delete("port0").unwrap()).unwrap();
     workers.iter_mut().rev().for_each(|worker| assert_eq!(worker.poll(&mut |_| ()).unwrap(), 0));
@@ -160,7 +160,7 @@ fn the_kernel_gives_each_worker_its_packets_also_after_the_interface_was_away() 
     expect_steered(&mut sender, &mut workers, 3);
 }
 
-/// Waits until every worker gets frames again. Sockets that must be opened again are opened where the interface is.
+/// Waits until every worker receives frames again. Sockets are reopened in the interface's namespace.
 fn wait_until_received(network: &Network, sender: &mut AfPacketIo, workers: &mut [AfPacketIo]) {
     let deadline = Instant::now() + PATIENCE;
     let frames: Vec<Vec<u8>> = packets(99).into_iter().take(200).collect();

@@ -32,7 +32,7 @@ fn tcp_passes_unchanged_and_in_frames_of_many_segments() {
 }
 
 #[test]
-fn a_port_that_goes_down_and_comes_back_is_survived() {
+fn a_port_recovers_after_going_down() {
     let Some(network) = Network::new() else { return };
     let switch = |up| network.gateway.run(|| Netlink::open().unwrap().set_up("port1", up).unwrap()).unwrap();
     let (_, counters) = while_forwarding(network.open_gateway(), || {
@@ -64,14 +64,14 @@ fn a_recreated_interface_is_reopened() {
     });
     let begin = Instant::now();
     while io.transmit(PortId(1), &frame).is_err() {
-        assert!(begin.elapsed() < PATIENCE, "the port did not come back: {:?}", io.counters(PortId(1)));
+        assert!(begin.elapsed() < PATIENCE, "the port did not recover: {:?}", io.counters(PortId(1)));
         io.poll(&mut |_| {}).unwrap();
     }
     assert_eq!(io.counters(PortId(1)).went_down, 1);
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn a_missing_interface_is_reported() {
     let Some(network) = Network::new() else { return };
     let configs = [packet_io::af_packet::PortConfig::new("nowhere0")];
     let error = network.gateway.run(|| AfPacketIo::open(&configs).err().unwrap()).unwrap();

@@ -27,7 +27,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 2);
 const OTHER6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 0x99);
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 2);
-/// So long may the kernel take for a packet, however busy the machine is.
+/// The time limit for the kernel's processing of a packet on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The DSCP that the rules write.
 const VALID: u8 = 1;
@@ -76,7 +76,7 @@ impl Router {
         Envelope { source, destination, ..Envelope::default() }
     }
 
-    /// Whether the kernel holds the frame, sent by the end from which packets of `direction` come, to be valid.
+    /// The kernel's verdict on the frame, sent by the end that sends packets of `direction`.
     fn is_valid(&mut self, direction: Direction, frame: &[u8]) -> bool {
         let mut bytes = frame.to_vec();
         let port = PortId(direction.index() as u8);
@@ -232,7 +232,7 @@ fn kernel_and_flow_pass_and_refuse_the_same_packets_of_sctp_associations() {
     };
     let after = |rest: Vec<(Direction, u32, Vec<u8>)>| opened().into_iter().chain(rest).collect::<Vec<_>>();
     let scripts = [
-        // From beginning to end, with strangers' packets in between.
+        // From beginning to end, with forged packets in between.
         after(vec![
             (Original, TO_SERVER, data.clone()),
             (Reply, TO_CLIENT, data.clone()),

@@ -20,7 +20,7 @@ use packet_io::{IoError, PacketIo};
 const AS_ORDINARY_USER: &str = "as-ordinary-user";
 /// The user and group "nobody" of every distribution.
 const NOBODY: u32 = 65_534;
-/// How long a frame may take over a cable that has just been laid.
+/// The time limit for a frame over a new cable.
 const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 fn as_ordinary_user() {

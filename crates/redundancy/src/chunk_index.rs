@@ -1,4 +1,4 @@
-//! The last position of each chunk, by its hash alone ([RE], section 4.3, Chunk-Match). The encoder keeps no payload,
+//! The last position of each chunk, by its hash alone (RE, section 4.3, Chunk-Match). The encoder keeps no payload,
 //! so a hash stands for the bytes: 128 bits of SipHash-2-4 under a secret key, without which no collision can be
 //! constructed. (The paper uses SHA-1, for which collisions can be constructed today.)
 

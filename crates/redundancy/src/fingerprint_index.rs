@@ -1,4 +1,4 @@
-//! The last position of each fingerprint ([RE], table 4.1): a table of four-byte slots, indexed by the fingerprint.
+//! The last position of each fingerprint (RE, table 4.1): a table of four-byte slots, indexed by the fingerprint.
 //!
 //! A slot contains a marker's position in the ring, and in the remaining bits a tag: more of the fingerprint. The tag
 //! rejects most slots of other fingerprints without a read of the cache. Slots are never deleted: comparing the bytes

@@ -1,4 +1,4 @@
-//! Redundancy elimination: bytes that the far end already holds are replaced by references ([RE], chapters 2 to 4).
+//! Redundancy elimination: bytes that the far end already holds are replaced by references (RE, chapters 2 to 4).
 //!
 //! An [`Encoder`] and a [`Decoder`] keep equal caches of transmitted blocks. The encoder selects markers of a block
 //! ([`fingerprint`]), looks up their last positions, and replaces known runs by references ([`wire::shim`]). The

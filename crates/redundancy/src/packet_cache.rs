@@ -1,4 +1,4 @@
-//! The packet cache: a ring of fixed size, first in, first out ([RE], section 3.4).
+//! The packet cache: a ring of fixed size, first in, first out (RE, section 3.4).
 //!
 //! A block's number is that of its first granule, counted from the encoder's first block on and never reused. It
 //! determines the position: number modulo the cache's granules.
@@ -67,7 +67,7 @@ impl Ring {
     }
 }
 
-/// Where a block goes.
+/// The position of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     /// Its number: the granule that it begins at, since the encoder's first.

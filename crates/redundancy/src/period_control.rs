@@ -1,4 +1,4 @@
-//! Reducing CPU load: the sampling period follows the load ([RE], section 4.2: fast and adaptive encoding).
+//! Reducing CPU load: the sampling period follows the load (RE, section 4.2: fast and adaptive encoding).
 //!
 //! Above the upper bound the period doubles, below the lower it is halved, one step at a time and not before the last
 //! one has taken effect. Between them it stays.
@@ -9,7 +9,7 @@ use flow::Instant;
 
 use crate::fingerprint::Period;
 
-/// When to change.
+/// The thresholds of the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PeriodControlConfig {
     /// The period at low load.
@@ -25,7 +25,7 @@ pub struct PeriodControlConfig {
 }
 
 impl Default for PeriodControlConfig {
-    /// From 32 to 512, as measured in [RE]; between 50 % and 80 % load it stays.
+    /// From 32 to 512, as measured in RE; between 50 % and 80 % load it stays.
     fn default() -> Self {
         let longest = Period::DEFAULT.longer().longer().longer().longer();
         let (shortest, settle) = (Period::DEFAULT, Duration::from_millis(200));

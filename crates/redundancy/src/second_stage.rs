@@ -1,7 +1,7 @@
-//! The second stage: the remaining bytes are compressed, packet by packet or several together ([RE], section 2.3: the
+//! The second stage: the remaining bytes are compressed, packet by packet or several together (RE, section 2.3: the
 //! gains add).
 //!
-//! A [`Bundler`] gathers packets for a time, 10 ms in [RE], or not at all, and passes them to a [`Compressor`], which a
+//! A [`Bundler`] gathers packets for a time, 10 ms in RE, or not at all, and passes them to a [`Compressor`], which a
 //! library outside this crate implements.
 //!
 //! ```text
@@ -24,7 +24,7 @@ pub const BUNDLE_VERSION: u8 = 1;
 pub const BUNDLE_HEADER_BYTES: usize = 4;
 /// The maximum bytes of the packets in a bundle, each with its length. More packets begin another one.
 pub const BUNDLE_BYTES_MAX: usize = u16::MAX as usize;
-/// The gathering time of [RE].
+/// The gathering time of RE.
 pub const GATHER_DEFAULT: Duration = Duration::from_millis(10);
 
 /// A compression library.

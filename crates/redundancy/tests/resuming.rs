@@ -113,10 +113,10 @@ impl World {
         }
         let mut message = Vec::new();
         for side in 0..2 {
-            let mut lacking = Vec::new();
+            let mut missing = Vec::new();
             let next = self.replicas[side].next_number();
-            let _ = self.replicas[side].look_back(next, [u64::MAX, GIVEN_MAX], &mut lacking);
-            for mut range in lacking {
+            let _ = self.replicas[side].find_missing(next, [u64::MAX, GIVEN_MAX], &mut missing);
+            for mut range in missing {
                 while !range.is_empty() {
                     let count = match side {
                         0 => self.encoder.write_reply(&range, &mut message),
@@ -259,9 +259,9 @@ fn a_late_replica_receives_missing_data_newest_first() {
     world.replicas = [decoder(), decoder()];
     world.replica();
     let of_use = world.replicas[0].numbers_of_use();
-    assert_eq!(world.replicas[0].count(&of_use).sure, GIVEN_MAX, "so much in one step");
+    assert_eq!(world.replicas[0].count(&of_use).confirmed, GIVEN_MAX, "so much in one step");
     let newest = of_use.end - GIVEN_MAX..of_use.end;
-    assert_eq!(world.replicas[0].count(&newest).sure, GIVEN_MAX, "and that is the newest");
+    assert_eq!(world.replicas[0].count(&newest).confirmed, GIVEN_MAX, "and that is the newest");
     (0..5).for_each(|_| world.replica());
     world.fail_over_encoder();
     assert!(world.transfer(&object) > 0.97);
@@ -363,15 +363,15 @@ fn a_repeated_open_confirms_plain_blocks_unless_one_was_lost() {
             }
         }
         let of_use = decoder.numbers_of_use();
-        assert_eq!(decoder.count(&of_use).sure, 0, "no number came");
+        assert_eq!(decoder.count(&of_use).confirmed, 0, "no number came");
         assert!(encoder.is_unconfirmed());
         encoder.confirm();
         assert!(encoder.poll_transmit(Instant::ZERO, &mut wire) && !encoder.is_unconfirmed());
         decoder.handle_control(Instant::ZERO, &wire).expect("it is a message");
         let count = decoder.count(&(0..encoder.next_number()));
         let all = BLOCKS as u64 * BLOCK_BYTES.div_ceil(64) as u64;
-        let [sure, lacking] = if lost.is_none() { [all, 0] } else { [0, all] };
-        assert_eq!((count.sure, count.unsure, count.lacking), (sure, 0, lacking), "{lost:?}");
+        let [confirmed, missing] = if lost.is_none() { [all, 0] } else { [0, all] };
+        assert_eq!((count.confirmed, count.unconfirmed, count.missing), (confirmed, 0, missing), "{lost:?}");
         // The next block carries its number.
         decoder.handle_plain(&random.bytes(BLOCK_BYTES));
         assert_eq!(decoder.next_number(), encoder.next_number() + BLOCK_BYTES.div_ceil(64) as u64);
@@ -398,7 +398,7 @@ fn an_encoder_with_gaps_sends_the_data_around_them() {
     world.fail_over_encoder();
     (0..5).for_each(|_| world.replica());
     let count = world.replicas[0].count(&world.replicas[0].numbers_of_use());
-    assert_eq!((count.lacking, count.unsure), (1, 0), "the granule, and none of its neighbours");
+    assert_eq!((count.missing, count.unconfirmed), (1, 0), "the granule, and none of its neighbours");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use replication::compact::Representation;
 use crate::sabotage::Sabotage;
 use crate::scenario::FaultSet;
 
-/// How a run is made.
+/// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Keep a line for every event, in [`crate::report::Outcome::trace`].

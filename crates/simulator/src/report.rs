@@ -64,7 +64,7 @@ pub enum Problem {
 /// A violated guarantee.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// When.
+    /// The time of the violation.
     pub at: Instant,
     /// The guarantee.
     pub problem: Problem,
@@ -97,7 +97,7 @@ impl Filtered {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its RNG seed.

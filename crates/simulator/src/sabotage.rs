@@ -52,18 +52,18 @@ impl Sabotage {
 /// Corrupts one in three of a node's replicas, as the sabotage defines. Returns their number.
 pub(crate) fn corrupt_replicas(node: NodeId, value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
     let table = value.pipeline_mut().table_to_break();
-    let is_copy = |connection: &flow::Connection| connection.owner != node;
-    let copies: Vec<_> = table.iter().filter(|(_, connection)| is_copy(connection)).collect();
-    let victims: Vec<_> = copies.iter().step_by(3).map(|(slot, connection)| (*slot, **connection)).collect();
+    let is_replica = |connection: &flow::Connection| connection.owner != node;
+    let replicas: Vec<_> = table.iter().filter(|(_, connection)| is_replica(connection)).collect();
+    let victims: Vec<_> = replicas.iter().step_by(3).map(|(slot, connection)| (*slot, **connection)).collect();
     let mut broken = 0;
-    for (slot, copy) in victims {
+    for (slot, replica) in victims {
         let is_done = match sabotage {
             Sabotage::LostReplicas => table.remove(slot).is_some(),
             Sabotage::AlteredReplicas => {
-                table.get_mut(slot).map(|copy| copy.version = copy.version.wrapping_sub(1)).is_some()
+                table.get_mut(slot).map(|replica| replica.version = replica.version.wrapping_sub(1)).is_some()
             }
             _ => {
-                let mut spurious = copy;
+                let mut spurious = replica;
                 spurious.original.source_port ^= 0x4000;
                 spurious.reply = spurious.original.inverse();
                 table.insert(spurious, now).is_ok()
@@ -83,8 +83,10 @@ pub(crate) fn apply_stale_replica(node: usize, value: &mut Node, order: &Order, 
 
 /// Makes a node drop a replica.
 pub(crate) fn drop_replica(value: &mut Node) {
-    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::REPLICA != 0);
-    if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
+    let replica = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::REPLICA != 0);
+    if let Some((owner, original, version)) =
+        replica.map(|(_, replica)| (replica.owner, replica.original, replica.version))
+    {
         value.pipeline_mut().replicas().delete(owner, &original, version);
     }
 }

@@ -58,16 +58,16 @@ impl Search {
             self.shorten(index);
         }
         self.quieten();
-        size(&self.best) < before && self.may_go_on()
+        size(&self.best) < before && self.has_budget()
     }
 
-    fn may_go_on(&self) -> bool {
+    fn has_budget(&self) -> bool {
         self.runs < RUNS_MAX && WallInstant::now() < self.until
     }
 
     /// Accepts a candidate that violates the same guarantee.
     fn attempt(&mut self, mut candidate: Scenario) -> bool {
-        if !self.may_go_on() {
+        if !self.has_budget() {
             return false;
         }
         settle_end(&mut candidate, &self.best);
@@ -85,7 +85,7 @@ impl Search {
         let mut chunk = list(&mut self.best).len().div_ceil(2);
         while chunk > 0 {
             let mut at = 0;
-            while at < list(&mut self.best).len() && self.may_go_on() {
+            while at < list(&mut self.best).len() && self.has_budget() {
                 let mut candidate = self.best.clone();
                 let parts = list(&mut candidate);
                 let end = (at + chunk).min(parts.len());
@@ -201,7 +201,7 @@ pub fn describe(scenario: &Scenario) -> String {
         (conversation.begins_at, text)
     });
     let faults = scenario.schedule().into_iter().map(|(at, fault)| (at, fault.to_string()));
-    let calm = (scenario.calm_at, String::from("calm: links are sound, everything goes on"));
+    let calm = (scenario.calm_at, String::from("calm: links are reliable, everything resumes"));
     let mut events: Vec<_> = begins.chain(faults).chain([calm]).collect();
     events.sort_by_key(|(at, _)| *at);
     lines.extend(events.iter().map(|(at, text)| format!("{:>10.3} s  {text}", at.as_nanos() as f64 / 1e9)));

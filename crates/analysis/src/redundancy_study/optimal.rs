@@ -1,4 +1,4 @@
-//! The maximum saving: the estimate of [RE] by a Bloom filter (section 2.2, "Optimal").
+//! The maximum saving: the estimate of RE by a Bloom filter (section 2.2, "Optimal").
 //!
 //! A counting Bloom filter contains every window of every cached block, so every repeated run of w bytes is found. The
 //! filter has no positions, so the estimate assumes that runs that overlap here overlapped there; it is an upper bound.

@@ -172,7 +172,7 @@ fn frames_cut_by_the_capture_are_packets_as_long_as_their_headers_are_there() {
 #[test]
 fn what_a_sending_host_left_to_its_hardware_is_put_up_with() {
     let mut offloaded = segment(b"to be finished");
-    let state = build::leave_checksum_to_hardware(&mut offloaded);
+    let state = build::offload_checksum(&mut offloaded);
     assert_ne!(state, flow::Checksum::Unverified);
     let mut without_ip_checksum = segment(b"to be finished");
     without_ip_checksum[24..26].fill(0);
@@ -208,7 +208,7 @@ fn packets_between_loopback_addresses_are_studied_if_that_is_asked_for() {
     let v6 = Tuple::v6(ip_protocol::UDP, (Ipv6Addr::LOCALHOST, 4000), (Ipv6Addr::LOCALHOST, 53));
     let reply = build::Tcp { flags: tcp_flags::ACK, ..Default::default() };
     let mut unfinished = build::tcp(&v4, reply, b"hello");
-    let _ = build::leave_checksum_to_hardware(&mut unfinished);
+    let _ = build::offload_checksum(&mut unfinished);
     let mut wrong = build::tcp(&v4, reply, b"hello");
     wrong[56] ^= 0x55;
     let nobody = build::udp(&Tuple::v4(ip_protocol::UDP, (Ipv4Addr::UNSPECIFIED, 68), SERVER), b"");

@@ -321,7 +321,7 @@ fn a_packet_that_may_be_cut_leaves_in_pieces_with_its_checksum_done_also_when_it
         let tuple = Tuple::v4(ip_protocol::UDP, (HOST, 4000), (to, 53));
         let mut whole = envelope.udp(&tuple, &[7; 3000]);
         let expected = whole[34..].to_vec();
-        let checksum = build::leave_checksum_to_hardware(&mut whole);
+        let checksum = build::offload_checksum(&mut whole);
         whole.extend_from_slice(&[0xee; 3]);
         let fed = bench.feed_with(INSIDE, whole, |frame| frame.checksum = checksum);
         assert_eq!(fed.disposition, Disposition::Consumed);

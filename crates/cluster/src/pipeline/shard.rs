@@ -160,13 +160,13 @@ impl Shard {
 
     /// Hands a frame to a worker, unless it is this one.
     pub(super) fn hands_over(&mut self, to: WorkerId, frame: &mut Frame<'_>) -> bool {
-        let is_elsewhere = to != self.place.worker;
-        if is_elsewhere {
+        let belongs_to_other_worker = to != self.place.worker;
+        if belongs_to_other_worker {
             self.handed.push_back(HandedFrame::copy(to, frame));
             self.counters.handed_over += 1;
             frame.disposition = Disposition::Consumed;
         }
-        is_elsewhere
+        belongs_to_other_worker
     }
 
     /// The worker that a packet, or without headers an ARP frame, was handed to before it was looked up, if it was.
@@ -282,7 +282,7 @@ impl TupleUse for ShardTuples<'_> {
         self.table.is_used(tuple) || (!self.shard.redirects.is_empty() && self.shard.redirects.contains_key(tuple))
     }
 
-    fn is_elsewhere(&self, tuple: &Tuple) -> bool {
+    fn belongs_to_other_worker(&self, tuple: &Tuple) -> bool {
         let place = self.shard.place;
         !place.is_alone() && place.steering.worker_of_tuple(tuple) != place.worker
     }

@@ -48,12 +48,12 @@ impl Connections {
     pub(crate) fn note_room(&mut self) {
         if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / FREE_SHARE_MIN {
             self.lacks_room = false;
-            self.want_dump(Instant::ZERO);
+            self.request_dump(Instant::ZERO);
         }
     }
 
     /// Requests a dump, whether changes were missed or not.
-    pub(crate) fn want_dump(&mut self, now: Instant) {
+    pub(crate) fn request_dump(&mut self, now: Instant) {
         if !self.dump.is_due() {
             (self.dump.is_wanted, self.dump.wanted_at) = (true, now);
             self.dump.repaired_before = self.counters.repaired;

@@ -37,12 +37,12 @@ impl Connections {
             self.counters.taken_over += 1;
             self.take_over(handle, false);
         } else if is_own {
-            self.tell_expectation(expectation, is_there);
+            self.replicate_expectation(expectation, is_there);
             self.replicate(handle);
         }
     }
 
-    fn tell_expectation(&mut self, expectation: &Expectation, is_there: bool) {
+    fn replicate_expectation(&mut self, expectation: &Expectation, is_there: bool) {
         if !self.has_conntrackd {
             return;
         }
@@ -65,7 +65,7 @@ impl Connections {
             return;
         }
         for expectation in record.expectations().to_vec() {
-            self.tell_expectation(&expectation, is_own);
+            self.replicate_expectation(&expectation, is_own);
         }
     }
 }

@@ -297,10 +297,10 @@ impl Connections {
             return self.queue(handle, flag::DIRTY);
         }
         self.queue.counters.refused[refusal.kind()] += 1;
-        self.give_way_to_refusal(now, handle, asked, refusal);
+        self.back_off(now, handle, asked, refusal);
     }
 
-    fn give_way_to_refusal(&mut self, now: Instant, handle: Handle, asked: RequestKind, refusal: KernelRefusal) {
+    fn back_off(&mut self, now: Instant, handle: Handle, asked: RequestKind, refusal: KernelRefusal) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         match asked {
             RequestKind::Expectation => return,

@@ -74,15 +74,15 @@ impl Connections {
         }
         // Two nodes that each saw packets become owners concurrently; neither's update may hide the other's state. A
         // later connection with the same tuple is ahead by more than one owner, or follows a different owner.
-        let masters_between = (update.speaker.version >> 16).wrapping_sub(record.version >> 16) as u16;
-        let is_same = owner == node && !record.is_any(flag::UNSEEN) && masters_between <= 1;
+        let owners_between = (update.speaker.version >> 16).wrapping_sub(record.version >> 16) as u16;
+        let is_same = owner == node && !record.is_any(flag::UNSEEN) && owners_between <= 1;
         let is_ahead_of_update = is_same && has_newer_state(record, &update.entry);
-        let is_otherwise = self.replace(handle, from, round, update, is_ahead_of_update);
+        let has_changed = self.replace(handle, from, round, update, is_ahead_of_update);
         self.counters.replicas_stored += 1;
         // The kernel continues to check segments against its windows, which are outdated if segments come here again.
         // So it must be set to pass them, even if nothing else has changed.
         let has_windows = owner == node && self.mirror.get(handle).is_some_and(|record| record.tcp_state().is_some());
-        if is_otherwise || has_windows {
+        if has_changed || has_windows {
             self.queue(handle, flag::DIRTY);
         }
         let is_sole_primary = is_primary && self.mode == Mode::PrimaryBackup && !self.primaries.contains(from);
@@ -100,17 +100,17 @@ impl Connections {
         let Some(record) = self.mirror.get_mut(handle) else { return false };
         let (status, state) = (record.status(), record.tcp_state());
         let was_going = record.is_any(flag::GONE | flag::ENDING);
-        let mut is_otherwise = record.set_reply(&update.entry.reply);
-        let needs_replacing = is_otherwise;
+        let mut has_changed = record.set_reply(&update.entry.reply);
+        let needs_replacing = has_changed;
         if keeps_state {
             let mut entry = update.entry.clone();
             entry.status = entry.status.map(|update| update.union(status));
             if is_further(record.protocol(), state, entry.tcp().map(|info| info.state)) {
                 entry.protocol_info = None;
             }
-            is_otherwise |= record.merge(&entry);
+            has_changed |= record.merge(&entry);
         } else {
-            is_otherwise |= record.merge(&update.entry);
+            has_changed |= record.merge(&update.entry);
         }
         // Permanent status bits cannot be cleared: this is another connection with the same tuple.
         let lasting = Status::SEEN_REPLY.union(Status::ASSURED);
@@ -119,10 +119,10 @@ impl Connections {
         if (needs_replacing || is_another) && record.is_any(flag::IN_KERNEL) {
             record.set(flag::REPLACE, true);
         }
-        is_otherwise |= record.expectations() != update.expectations.as_slice();
+        has_changed |= record.expectations() != update.expectations.as_slice();
         let is_missing = !record.is_any(flag::IN_KERNEL);
         self.store_update(handle, from, round, update);
-        is_otherwise || is_missing || was_going
+        has_changed || is_missing || was_going
     }
 
     fn store_update(&mut self, handle: Handle, from: NodeId, round: bool, update: &Update) {

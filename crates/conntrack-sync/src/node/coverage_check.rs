@@ -20,7 +20,7 @@ impl SyncNode {
         let is_suspect = is_nearly_none(known, connections) || self.coverage.coverage.is_nearly_none();
         if is_suspect && now >= self.coverage.count_at {
             self.coverage.count_at = now + COUNT_INTERVAL;
-            self.connections.want_dump(now);
+            self.connections.request_dump(now);
         }
     }
 

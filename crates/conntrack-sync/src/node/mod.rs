@@ -189,7 +189,7 @@ impl SyncNode {
 
     /// Requests a full resynchronisation from the peers, and a dump of the kernel's table.
     pub fn request_resync(&mut self, now: Instant) {
-        self.connections.want_dump(now);
+        self.connections.request_dump(now);
         self.peers.iter_mut().for_each(Peer::request_resync);
     }
 

@@ -52,7 +52,7 @@ impl SyncNode {
             connections: connections.mirror.len(),
             connections_max: self.connections_max,
             own: connections.own,
-            copies: connections.mirror.len() - connections.own,
+            replicas: connections.mirror.len() - connections.own,
             pending: queue.pending(),
             not_in_kernel: queue.refused_now,
             retries: queue.retries(),

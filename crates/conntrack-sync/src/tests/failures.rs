@@ -81,7 +81,7 @@ fn a_take_over_needs_no_kernel_requests() {
     let before = pair.status(1).injected;
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
     let status = pair.status(1);
-    assert_eq!((status.own, status.copies, status.pending), (CONNECTIONS, 0, 0));
+    assert_eq!((status.own, status.replicas, status.pending), (CONNECTIONS, 0, 0));
     assert!(status.readiness.is_usable);
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.status(1).injected, before);
@@ -90,7 +90,7 @@ fn a_take_over_needs_no_kernel_requests() {
     pair.reboot(0, SyncRole::Backup);
     pair.settle();
     pair.assert_kernels_agree();
-    assert_eq!(pair.status(0).copies, CONNECTIONS);
+    assert_eq!(pair.status(0).replicas, CONNECTIONS);
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn a_connection_that_closes_within_the_request_delay_is_created_when_the_backup_
     pair.packet(0, 3, TcpState::Close);
     pair.settle();
     assert_eq!([1, 2, 3, 4].map(|number| pair.state(1, number).is_some()), [true, false, false, true]);
-    assert_eq!(pair.status(1).copies, 4);
+    assert_eq!(pair.status(1).replicas, 4);
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
     pair.settle();
     assert_eq!((pair.state(1, 2), pair.state(1, 3)), (Some(TcpState::TimeWait), Some(TcpState::Close)));
@@ -176,7 +176,7 @@ fn an_external_cache_is_injected_when_the_node_becomes_primary() {
         Pair::ready(Options { config: |config| config.injection = Injection::ExternalCache, ..Options::default() });
     (0..300).for_each(|number| pair.connect(0, number));
     pair.settle();
-    assert_eq!((pair.hosts[1].kernel.len(), pair.status(1).copies), (0, 300));
+    assert_eq!((pair.hosts[1].kernel.len(), pair.status(1).replicas), (0, 300));
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
     assert!(!pair.hosts[1].node.readiness(pair.now).is_usable);
     pair.until("all is in the kernel", |pair| pair.hosts[1].node.readiness(pair.now).is_usable);

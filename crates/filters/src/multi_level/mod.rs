@@ -1,5 +1,5 @@
 //! Fingerprints with a counter or a state, in levels of decreasing size: the multi-level counting Bloom filter (MLCBF)
-//! of [MLCBF], chapter 3.
+//! of MLCBF, chapter 3.
 //!
 //! A key has one bucket in each level; each bucket has a few cells. With first available (FA), a new item goes to the
 //! first of its buckets with a free cell, so most items are in the first and largest level. With least load (LL), it
@@ -13,7 +13,7 @@
 //! taken  zero         content (state, count)   fingerprint
 //! ```
 //!
-//! The "taken" bits of a bucket are the load bitmap (LB) of [MLCBF]: one instruction gathers them, and one comparison
+//! The "taken" bits of a bucket are the load bitmap (LB) of MLCBF: one instruction gathers them, and one comparison
 //! finds all cells with the key's fingerprint. A lookup reads all buckets of a key without a branch on the first one:
 //! the level is unpredictable, and a mispredicted branch costs more than a further bucket.
 //!
@@ -78,7 +78,7 @@ pub struct MultiLevel<H> {
     holding: PhantomData<H>,
 }
 
-/// The cost of a sequential search as [MLCBF] counts it: cells that are read one after the other.
+/// The cost of a sequential search as MLCBF counts it: cells that are read one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SearchCost {
     /// Cells that were compared.

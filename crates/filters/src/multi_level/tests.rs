@@ -1,4 +1,4 @@
-//! Multi-level filters keep their items, and match the load, cost and error rates of [MLCBF].
+//! Multi-level filters keep their items, and match the load, cost and error rates of MLCBF.
 
 use super::*;
 use crate::{Full, Inserted, Insertion, Secret, d_left, theory};
@@ -238,7 +238,7 @@ fn colliding_items_with_distinct_cells_remain_until_both_are_removed() {
         assert!(!filter.remove_state(key(number), number as u16));
     }
     assert!(filter.is_empty());
-    // The insertion of [MLCBF] matches the second item with the first.
+    // The insertion of MLCBF matches the second item with the first.
     let matched = (0..120).filter(|number| matches!(filter.insert(key(*number), 1), Ok(Inserted::Matched(_))));
     assert!(matched.count() > 10);
 }

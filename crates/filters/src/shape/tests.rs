@@ -23,7 +23,7 @@ fn encoded_shapes_decode_to_the_same_shape() {
 }
 
 #[test]
-fn levels_become_smaller_by_the_ratio() {
+fn sizes_of_levels_decrease_by_the_ratio() {
     let shape = MultiLevelShape { cells: 10_000, ..MultiLevelShape::for_items(0, 8) };
     assert_eq!(shape.buckets().map(|buckets| buckets[..5].to_vec()), Ok(std::vec![666, 333, 166, 83, 0]));
     let even = MultiLevelShape { ratio_per_mille: 1000, ..shape };

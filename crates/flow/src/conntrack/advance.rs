@@ -20,7 +20,7 @@ pub enum Change {
 /// The treatment of a connection after a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It goes on.
+    /// It continues.
     Keep,
     /// It has ended: remove it now.
     Close,
@@ -33,7 +33,7 @@ pub enum Next {
 pub struct Advance {
     /// Whether the packet may pass.
     pub verdict: Result<(), DropReason>,
-    /// How much changed.
+    /// The extent of the change.
     pub change: Change,
     /// The treatment of the connection.
     pub next: Next,

@@ -28,13 +28,13 @@ pub enum SctpState {
     /// Unknown: the association was picked up in the middle, or taken over from a node that does not replicate SCTP
     /// states.
     None = 0,
-    /// It is over.
+    /// The association has ended.
     Closed = 1,
     /// INIT seen.
     CookieWait = 2,
     /// COOKIE ECHO seen.
     CookieEchoed = 3,
-    /// It stands.
+    /// The association is established.
     Established = 4,
     /// The initiator sent SHUTDOWN.
     ShutdownSent = 5,

@@ -236,7 +236,7 @@ impl FragmentTable {
             if self.slots.get(slot).is_some_and(|datagram| datagram.expires_at > now) {
                 break;
             }
-            self.give_up(slot, DropReason::FragmentTimeout);
+            self.discard(slot, DropReason::FragmentTimeout);
         }
     }
 
@@ -253,7 +253,7 @@ impl FragmentTable {
         if self.slots.len() >= self.limits.datagrams_max.max(1) as usize
             && let Some(oldest) = self.slots.oldest()
         {
-            self.give_up(oldest, DropReason::FragmentTableFull);
+            self.discard(oldest, DropReason::FragmentTableFull);
         }
         self.datagrams_by_source.add(name, 1);
         Ok(self.slots.insert(Datagram {
@@ -307,7 +307,7 @@ impl FragmentTable {
     }
 
     /// Removes an incomplete packet.
-    fn give_up(&mut self, slot: u32, reason: DropReason) {
+    fn discard(&mut self, slot: u32, reason: DropReason) {
         let dropped = self.take_held(slot).len();
         self.count_lost(reason, dropped);
         self.remove(slot);

@@ -74,7 +74,7 @@ pub struct Extra {
 pub enum ZoneDirection {
     /// That of the first packet.
     Original,
-    /// That against it.
+    /// The opposite direction.
     Reply,
 }
 

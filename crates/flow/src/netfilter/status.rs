@@ -23,7 +23,7 @@ impl Status {
     pub const SOURCE_NAT_DONE: Self = Self(1 << 7);
     /// Translation of the destination has been decided.
     pub const DESTINATION_NAT_DONE: Self = Self(1 << 8);
-    /// It is ending.
+    /// It is being deleted.
     pub const DYING: Self = Self(1 << 9);
     /// Its timeout is fixed.
     pub const FIXED_TIMEOUT: Self = Self(1 << 10);

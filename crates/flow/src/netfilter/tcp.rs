@@ -11,7 +11,7 @@ impl TcpFlags {
     pub const WINDOW_SCALE: Self = Self(0x01);
     /// It offered selective acknowledgement.
     pub const SACK: Self = Self(0x02);
-    /// It began to close.
+    /// It initiated the close.
     pub const CLOSE_INITIATED: Self = Self(0x04);
     /// Its segments pass without window check.
     pub const BE_LIBERAL: Self = Self(0x08);

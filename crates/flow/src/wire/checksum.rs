@@ -1,8 +1,8 @@
 //! The internet checksum (RFC 1071) and its incremental update (RFC 1624).
 //!
-//! A [`Sum`] is a ones-complement sum in progress. It is kept as 64 bits of little-endian words, for the sum does not
-//! care about byte order until it is folded (RFC 1071 section 2, B), and 2^64 - 1 is a multiple of 2^16 - 1, so that
-//! four words can be added at once with an end-around carry.
+//! A [`Sum`] is a ones-complement sum in progress, kept as 64 bits of little-endian words. Byte order matters only when
+//! it is folded (RFC 1071 section 2, B). As 2^64 - 1 is a multiple of 2^16 - 1, four words can be added at once with an
+//! end-around carry.
 //!
 //! The IPv4-mapped form in which tuples hold IPv4 addresses adds `0xffff` for its prefix, which is zero in this
 //! arithmetic: sums over tuples are right for both families.

@@ -242,7 +242,7 @@ mod tests {
             let mut buffer = make(7, b"PORT 1");
             let length_bytes = buffer.len();
             buffer.resize(length_bytes + 20, 0);
-            let checksum = build::leave_checksum_to_hardware(&mut buffer[..length_bytes]);
+            let checksum = build::offload_checksum(&mut buffer[..length_bytes]);
             let mut frame = Frame::new(&mut buffer, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
             let mut headers = headers(&frame);

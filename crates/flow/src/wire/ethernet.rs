@@ -71,14 +71,14 @@ impl<'a> EthernetView<'a> {
         Ok(Self { header, payload })
     }
 
-    /// To whom it goes.
+    /// The destination's link address.
     #[must_use]
     pub const fn destination(&self) -> MacAddress {
         let h = self.header;
         MacAddress([h[0], h[1], h[2], h[3], h[4], h[5]])
     }
 
-    /// From whom it comes.
+    /// The source's link address.
     #[must_use]
     pub const fn source(&self) -> MacAddress {
         let h = self.header;

@@ -118,7 +118,7 @@ pub(super) enum Class {
     Query { request: u8, is_reply: bool },
     /// An error that quotes a packet.
     Error,
-    /// Anything else.
+    /// Another kind.
     Other,
 }
 

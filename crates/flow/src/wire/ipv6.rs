@@ -102,7 +102,7 @@ impl<'a> Ipv6View<'a> {
                 fragment: None,
                 fragmentable_offset_bytes: 0,
             }),
-            first => walk_extensions(first, self.payload),
+            first => skip_extensions(first, self.payload),
         }
     }
 }
@@ -141,7 +141,7 @@ impl FragmentHeader {
 }
 
 #[cold]
-fn walk_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> {
+fn skip_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> {
     let mut upper = UpperLayer { protocol: first, offset_bytes: 0, fragment: None, fragmentable_offset_bytes: 0 };
     for index in 0..=IPV6_EXTENSION_HEADERS_MAX {
         // Data that a whole packet must contain may be in the next fragment here.

@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), is_whole: bool) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), is_whole: bool) {
             if let Ok(view) = SctpView::new_checked(&bytes) {
                 let _ = (view.packet(is_whole), view.checksum_is_right());
             }

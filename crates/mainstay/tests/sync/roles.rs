@@ -35,8 +35,8 @@ fn the_other_node_goes_on_when_one_is_killed() {
     });
     wait_until("the silence is seen", || {
         let sync = right.client().status().expect("it answers").sync.expect("it is mainstay sync");
-        let is_named = sync.failover.contains("nothing is heard of node 0")
-            && sync.troubles.iter().any(|trouble| trouble.contains("nothing is heard of node 0"));
+        let is_named = sync.failover.contains("node 0 is unreachable")
+            && sync.troubles.iter().any(|trouble| trouble.contains("node 0 is unreachable"));
         if is_named { Ok(()) } else { Err(format!("{sync:?}")) }
     });
     assert!(right.hook("ready", "").0, "a silent peer does not keep it from carrying connections");

@@ -8,7 +8,7 @@ use crate::rule_set::Conditions;
 /// The action on a matching connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// It may begin.
+    /// It is permitted.
     Accept,
     /// Its first packet is dropped silently.
     Drop,

@@ -71,7 +71,7 @@ pub(super) enum Command {
     Announces(Announcement),
     /// `PASV` or `EPSV`.
     AsksToListen,
-    /// Anything else.
+    /// Another command.
     Other,
 }
 

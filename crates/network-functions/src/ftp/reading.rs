@@ -170,7 +170,7 @@ impl Ftp {
         if ends.is_translated && side.has_pending_line() {
             return Err(DropReason::PayloadUnchangeable);
         }
-        context.forget_expected(FtpState::ATTRIBUTE);
+        context.remove_expected(FtpState::ATTRIBUTE);
         let port = self.expect(context, data.direction, &mut ends)?;
         context.count(match data.direction {
             Direction::Original => Counter::ActiveExpected as usize,

@@ -96,7 +96,7 @@ pub enum NatError {
     /// The rules' conditions are invalid.
     #[error("{kind} rules: {error}")]
     Conditions {
-        /// Which rules.
+        /// The kind of rules.
         kind: RuleKind,
         /// The mistake.
         error: RuleSetError,
@@ -113,7 +113,7 @@ pub enum NatError {
     /// The mapping cannot be computed.
     #[error("source NAT rule {rule}: {error}")]
     Mapping {
-        /// Which rule.
+        /// The index of the rule.
         rule: usize,
         /// The mistake.
         error: MappingError,

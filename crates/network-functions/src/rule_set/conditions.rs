@@ -90,7 +90,7 @@ pub enum RuleSetError {
     /// A rule's conditions are invalid.
     #[error("rule {index}: {error}")]
     Rule {
-        /// Which one, from 0.
+        /// The index of the rule, from 0.
         index: usize,
         /// The mistake.
         error: ConditionError,

@@ -57,7 +57,7 @@ pub(super) struct RowShape {
 }
 
 impl RowShape {
-    /// For so many rules.
+    /// The shape for this number of rules.
     pub(super) const fn of(rules: usize) -> Self {
         let rule_words = rules.div_ceil(WORD_BITS);
         Self { summary_words: rule_words.div_ceil(WORD_BITS), rule_words }

@@ -19,7 +19,7 @@ const PACKET_FANOUT_DATA: libc::c_int = 22;
 const FANOUT_CBPF: u32 = 6;
 /// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel chooses a group number that is unique in the namespace.
 const FLAG_UNIQUE_ID: u32 = 0x2000;
-/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: frames that this host sends stay out (since Linux 5.17).
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: excludes frames that this host sends (since Linux 5.17).
 const FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 
 /// One member's place in a group of sockets on one interface.
@@ -39,7 +39,7 @@ struct Group {
 /// The members that have joined.
 #[derive(Clone, Copy, Default, Debug)]
 struct State {
-    /// The interface that the group is on now: one that went and came back has another number, and another group.
+    /// The index of the group's interface: a recreated interface has another index, and another group.
     interface: libc::c_int,
     /// The group's number.
     id: u16,
@@ -61,16 +61,16 @@ impl Fanout {
         (0..members).map(|member| Self { group: Arc::clone(&group), member }).collect()
     }
 
-    /// Keeps a socket from receiving anything until [`Fanout::join`] let it into the group: bound and not a member, it would
-    /// receive every frame beside the members.
+    /// Blocks reception on a socket until [`Fanout::join`] adds it to the group: a bound socket outside of the group
+    /// would receive every frame beside the members.
     pub(super) fn hold_back(socket: BorrowedFd<'_>) -> io::Result<()> {
         const KEEP_NOTHING: libc::sock_filter =
             libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
         attach_filter(socket, &mut [KEEP_NOTHING])
     }
 
-    /// Makes the socket, which is bound to `interface`, a member. False when those before it have not joined yet: a new
-    /// socket may try again later.
+    /// Adds the socket, which is bound to `interface`, to the group. Returns false when those before it have not joined
+    /// yet: a new socket may try again later.
     pub(super) fn join(&self, socket: BorrowedFd<'_>, interface: libc::c_int) -> io::Result<bool> {
         let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
         if self.member == 0 {

@@ -1,7 +1,7 @@
-//! Real interfaces, by packet sockets (packet(7)).
+//! Real interfaces through packet sockets (packet(7)).
 //!
-//! Frames come and go with a virtio-net header (`PACKET_VNET_HDR`): a 64 KB run of TCP segments passes as one frame
-//! and its checksum is never summed, which is what decides throughput on virtual links.
+//! Frames carry a virtio-net header (`PACKET_VNET_HDR`): a 64 KB run of TCP segments passes as one frame without
+//! checksum computation, which determines throughput on virtual links.
 //!
 //! The kernel sees every frame, too. The interfaces of a gateway should therefore have `ip_forward` off, or no
 //! addresses.
@@ -21,12 +21,13 @@ pub use fanout::Fanout;
 use port::Port;
 use ring::{ReceiveRing, TransmitRing};
 
-/// The most ports of a node: a port's number is a byte.
+/// The maximum number of ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
 /// Default size of a socket's buffers, in bytes: about 50 frames of 64 KB, or some thousands of small ones. With larger
 /// buffers, waiting frames leave the cache before they are received (`mainstay bench bulk`).
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
-/// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
+/// The maximum number of transient receive errors skipped in one call, so that a flood of unusable frames does not
+/// delay the rest.
 const RECEIVE_RETRIES_MAX: usize = 64;
 
 /// Bytes before a frame that [`AfPacketIo::transmit_batch`] needs for its own header.
@@ -35,7 +36,7 @@ pub const TRANSMIT_HEADROOM_BYTES: usize = crate::virtio::HEADER_BYTES;
 /// How to open a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// The interface's name, in the namespace of the thread that opens it.
+    /// The interface's name, in the namespace of the opening thread.
     pub interface: String,
     /// Receive frames for other link addresses than the interface's own, too.
     pub promiscuous: bool,
@@ -80,7 +81,7 @@ impl AfPacketIo {
     /// Opens the ports, numbered in the order given.
     ///
     /// # Errors
-    /// An interface does not exist or is not Ethernet, the process may not, or there are more than [`PORTS_MAX`].
+    /// An interface does not exist or is not Ethernet, permission is missing, or there are more than [`PORTS_MAX`].
     pub fn open(configs: &[PortConfig]) -> Result<Self, IoError> {
         if configs.len() > PORTS_MAX {
             return Err(IoError::Misuse(format!("{} ports are too many: at most {PORTS_MAX}", configs.len())));
@@ -105,7 +106,7 @@ impl AfPacketIo {
         sent
     }
 
-    /// Receives on a port, past frames that cannot be had. 0 when nothing waits.
+    /// Receives on a port, skipping unusable frames. 0 when no frame is pending.
     fn receive_on(&mut self, number: usize) -> usize {
         let port = &mut self.ports[number];
         port.recover();
@@ -120,7 +121,7 @@ impl AfPacketIo {
     }
 }
 
-/// Sends each frame of the batch where it is to go, a port at a time.
+/// Sends each frame of the batch to its port, a port at a time.
 fn settle(ports: &mut [Port], ring: &mut TransmitRing, ingress: usize, batch: &mut PacketBatch<'_>) {
     let mut served = [false; PORTS_MAX];
     for at in 0..batch.len() {

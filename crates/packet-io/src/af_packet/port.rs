@@ -1,4 +1,4 @@
-//! One interface's packet socket: open, bind, notice when the interface goes and comes back.
+//! One interface's packet socket: opening, binding, and detection of a lost and restored interface.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::poller::{Poller, Token};
 use crate::system::{check, own, set_buffers, set_option, zeroed};
 use crate::{IoError, clock};
 
-/// How often a port that is down is looked at.
+/// The interval of checks of a port that is down.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
 
 fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
@@ -60,7 +60,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Binds the socket to the interface and lets it into its group, if it is to be in one.
+    /// Binds the socket to the interface and adds it to its group, if configured.
     fn attach(&mut self) -> Result<(), IoError> {
         let interface = &self.config.interface;
         let Some(fanout) = &self.config.fanout else {
@@ -79,15 +79,15 @@ impl Port {
             poller.add(self.socket(), Token(0))?;
         }
         if !is_member {
-            // Those before it in the group have not found the interface yet.
+            // Earlier members of the group have not found the interface yet.
             self.index = 0;
             self.recovery_at = Some(clock::now() + RECOVERY_INTERVAL);
         }
         Ok(())
     }
 
-    /// A member of a group cannot be bound anew: another socket takes its place. It is opened in the namespace of the calling
-    /// thread.
+    /// A member of a group cannot be bound again: a new socket replaces it. It is opened in the namespace of the
+    /// calling thread.
     fn replace_socket(&mut self, index: libc::c_int) -> Result<(), IoError> {
         self.socket = open_socket(&self.config.interface)?;
         self.set_options().map_err(|error| IoError::from_io(error, "setting the options of a packet socket"))?;
@@ -95,7 +95,7 @@ impl Port {
         self.attach()
     }
 
-    /// What becomes readable when frames wait.
+    /// The descriptor that becomes readable when frames are pending.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.poller.as_ref().map_or(self.socket.as_fd(), Poller::as_fd)
     }
@@ -196,7 +196,7 @@ impl Port {
         }
     }
 
-    /// Sees whether an interface that went away is back, perhaps under another number.
+    /// Checks whether a lost interface is back, possibly with another index.
     pub(super) fn recover(&mut self) {
         let Some(recovery_at) = self.recovery_at else { return };
         let now = clock::now();
@@ -206,7 +206,7 @@ impl Port {
         self.recovery_at = Some(now + RECOVERY_INTERVAL);
         let Ok(index) = self.interface_index() else { return };
         if index != self.index {
-            // Left and made again: the old number means nothing any more.
+            // Recreated: the old index is invalid.
             let is_bound = if self.config.fanout.is_some() {
                 self.replace_socket(index).is_ok()
             } else {

@@ -1,4 +1,4 @@
-//! The arrays behind a batch of receives or sends, built once and used for every batch.
+//! The arrays for a batch of receives or sends, built once and reused.
 //!
 //! Each frame's buffer begins with the virtio-net header, so that one I/O vector a frame does:
 //!
@@ -20,9 +20,9 @@ use crate::system::zeroed;
 use crate::virtio::{self, HEADER_BYTES};
 use crate::{IoError, TransmitFailure};
 
-/// Bytes before a received frame: room for a tag or tunnel header to be put on.
+/// Bytes before a received frame: headroom for a tag or tunnel header.
 const HEADROOM_BYTES: usize = 128;
-/// The largest frame received: 64 KB of segments, their headers and some more.
+/// The largest frame received: 64 KB of segments with their headers.
 const FRAME_BYTES_MAX: usize = 70_000;
 /// A frame's buffer. Not a multiple of the page, so that the headers of a batch do not all fall on the same cache sets.
 const BUFFER_BYTES: usize = 70_208;
@@ -30,13 +30,13 @@ const BUFFER_BYTES: usize = 70_208;
 const VLAN_TAG_BYTES: usize = 4;
 /// Bytes of the two link addresses before the tag.
 const LINK_ADDRESSES_BYTES: usize = 12;
-/// The EtherType of a VLAN tag where the kernel does not name one.
+/// The EtherType of a VLAN tag where the kernel states none.
 const ETHERTYPE_VLAN: u16 = 0x8100;
 
 /// Frames from this mean size on are received [`BATCH_LARGE_FRAMES_MAX`] at a time.
 const LARGE_FRAME_BYTES: usize = 8192;
-/// A single 64 KB frame, always in the same buffer, is still in the second-level cache when it is sent: that costs less
-/// than the system calls that a larger batch would save (`mainstay bench bulk`).
+/// A single 64 KB frame in a fixed buffer is still in the second-level cache when it is sent: this costs less than the
+/// system calls that a larger batch would save (`mainstay bench bulk`).
 const BATCH_LARGE_FRAMES_MAX: usize = 1;
 
 const _: () = assert!(HEADROOM_BYTES + FRAME_BYTES_MAX <= BUFFER_BYTES);
@@ -52,7 +52,7 @@ struct Control([u8; 64]);
 pub(super) struct ReceiveRing {
     buffers: Fixed<u8>,
     control: Fixed<Control>,
-    /// Keeps what the messages point to.
+    /// Owns the memory that the messages point to.
     _vectors: Fixed<libc::iovec>,
     messages: Fixed<libc::mmsghdr>,
     limit: usize,
@@ -64,7 +64,7 @@ unsafe impl Send for ReceiveRing {}
 
 impl ReceiveRing {
     pub(super) fn new() -> Self {
-        // Memory is taken only as frames of that size come: zeroed allocations of this size are fresh mappings.
+        // Memory is used only as frames of that size arrive: zeroed allocations of this size are fresh mappings.
         let buffers = Fixed::new(vec![0_u8; BUFFER_BYTES * BATCH_FRAMES_MAX]);
         let control = Fixed::new(vec![Control([0; 64]); BATCH_FRAMES_MAX]);
         let vector = |index| libc::iovec {
@@ -137,7 +137,7 @@ fn message_of(vectors: &Fixed<libc::iovec>, index: usize) -> libc::mmsghdr {
     message
 }
 
-/// The `PACKET_AUXDATA` control message, where the kernel gave one.
+/// The `PACKET_AUXDATA` control message, if the kernel supplied one.
 fn auxiliary_data(header: &libc::msghdr, control: &Control) -> Option<libc::tpacket_auxdata> {
     let length_bytes = size_of::<libc::cmsghdr>() + size_of::<libc::tpacket_auxdata>();
     if header.msg_controllen < length_bytes {
@@ -152,8 +152,8 @@ fn auxiliary_data(header: &libc::msghdr, control: &Control) -> Option<libc::tpac
         .then(|| unsafe { control.0[at..].as_ptr().cast::<libc::tpacket_auxdata>().read_unaligned() })
 }
 
-/// The frame of `length_bytes` in `buffer`, its VLAN tag, which the kernel takes out, put in again. `None` for an
-/// offload that frames cannot express.
+/// The frame of `length_bytes` in `buffer`, with its VLAN tag, which the kernel strips, inserted again. `None` for an
+/// unsupported offload.
 fn received_frame<'a>(
     buffer: &'a mut [u8],
     mut length_bytes: usize,
@@ -181,7 +181,7 @@ fn received_frame<'a>(
     frame.segmentation = segmentation;
     frame.checksum = match checksum {
         Checksum::Unverified if status & libc::TP_STATUS_CSUM_VALID != 0 => Checksum::Valid,
-        // The header that goes before a frame can ask for sums only: a CRC32c is made here, once and for all.
+        // The virtio-net header supports sums only: a CRC32c is computed here, once.
         Checksum::Partial { start, offset }
             if usize::from(offset) == SCTP_CHECKSUM_OFFSET && complete_partial(frame.bytes_mut(), start, offset) =>
         {
@@ -269,7 +269,7 @@ impl TransmitRing {
     }
 }
 
-/// Sends one frame that lies in memory of somebody else.
+/// Sends one frame from memory of the caller.
 pub(super) fn send_one(socket: BorrowedFd<'_>, port: PortId, frame: &Frame<'_>) -> Result<(), IoError> {
     let bytes = frame.bytes();
     let mut header = virtio::emit(frame.checksum, frame.segmentation, bytes);
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_sctp_checksum_that_was_left_to_hardware_is_made_on_reception() {
+    fn an_offloaded_sctp_checksum_is_completed_on_reception() {
         use flow::Tuple;
         use flow::wire::build::Envelope;
         let end = |last: u8| (std::net::Ipv4Addr::new(10, 0, 0, last), 2905);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_tag_is_put_back_between_addresses_and_type() {
+    fn a_vlan_tag_is_restored_between_addresses_and_type() {
         let mut buffer = vec![0; 300];
         let untagged: Vec<u8> = (1..=20).collect();
         buffer[HEADROOM_BYTES..HEADROOM_BYTES + 20].copy_from_slice(&untagged);

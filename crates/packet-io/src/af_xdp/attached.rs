@@ -32,11 +32,11 @@ impl std::fmt::Display for Fallback {
 /// How to open a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// The interface's name, in the namespace of the thread that opens it.
+    /// The interface's name, in the namespace of the opening thread.
     pub interface: String,
     /// Receive frames for other link addresses than the interface's own, too.
     pub promiscuous: bool,
-    /// Let the program run in the driver where that can be had.
+    /// Run the program in the driver where supported.
     pub allow_native: bool,
     /// Use zero-copy where available.
     pub allow_zero_copy: bool,
@@ -63,10 +63,10 @@ pub struct AttachedPort {
 }
 
 impl AttachedPort {
-    /// Puts the program on the interface. Frames go to the kernel until sockets are opened.
+    /// Attaches the program to the interface. Frames go to the kernel until sockets are opened.
     ///
     /// # Errors
-    /// The interface does not exist, has too large an MTU or another XDP program, or the process may not.
+    /// The interface does not exist, has too large an MTU or another XDP program, or permission is missing.
     pub fn attach(config: &PortConfig) -> Result<Arc<Self>, IoError> {
         let name = config.interface.as_str();
         let missing = |_| IoError::NoSuchInterface { interface: name.into() };
@@ -80,7 +80,7 @@ impl AttachedPort {
         }
         let queues = interface::receive_queues(name);
         let promiscuous = config.promiscuous.then(|| hold_promiscuous(index)).transpose().map_err(|error| {
-            let operation = format!("asking {name} for frames to everybody");
+            let operation = format!("making {name} promiscuous");
             match error.raw_os_error() {
                 Some(libc::EPERM) => IoError::NotPermitted { operation, capability: "CAP_NET_RAW" },
                 _ => IoError::from_io(error, operation),
@@ -91,19 +91,19 @@ impl AttachedPort {
         Ok(Arc::new(Self { config, inquiry, index, mtu_bytes, queues, attachment, _promiscuous: promiscuous }))
     }
 
-    /// How many queues the interface has.
+    /// The number of queues of the interface.
     #[must_use]
     pub const fn queues(&self) -> u32 {
         self.queues
     }
 
-    /// Whether the interface is still there and switched on.
+    /// Whether the interface exists and is up.
     pub(super) fn is_up(&self) -> bool {
         let name = self.config.interface.as_str();
         self.inquiry.index(name).is_ok_and(|index| index == self.index) && self.inquiry.is_up(name)
     }
 
-    /// Where the program runs, and why not elsewhere.
+    /// The mode of the program, and the reason if it is not the fastest.
     #[must_use]
     pub const fn attachment(&self) -> &Attachment {
         &self.attachment

@@ -7,7 +7,7 @@ use crate::clock;
 
 /// A killed process occupies its queues and programs for some 50 ms; opening is retried for this time.
 pub(super) const EBUSY_RETRY: Duration = Duration::from_secs(2);
-/// How long is waited between two attempts.
+/// The interval of attempts.
 const EBUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Repeats `attempt` while it fails as busy, for at most `limit`.

@@ -25,9 +25,9 @@ use flow::{Frame, PacketBatch, PortId};
 
 /// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`): headroom to grow.
 pub(super) const HEADROOM_BYTES: usize = 256;
-/// The largest chunk that the kernel takes: a page.
+/// The largest chunk that the kernel accepts: a page.
 pub(super) const CHUNK_BYTES_MAX: usize = 4096;
-/// The chunk that frames of an ordinary Ethernet fit into.
+/// The chunk for frames of ordinary Ethernet.
 const CHUNK_BYTES_ORDINARY: usize = 2048;
 /// Link header and a VLAN tag, in bytes.
 pub(super) const LINK_BYTES_MAX: usize = 18;
@@ -47,7 +47,7 @@ pub(super) struct Mapping {
     length_bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the value alone and is not tied to a thread.
+// SAFETY: the value owns the mapping exclusively, and it is not tied to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -58,7 +58,7 @@ impl Mapping {
             _ => libc::MAP_SHARED | libc::MAP_POPULATE,
         };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a mapping wherever the kernel likes touches nothing that exists.
+        // SAFETY: a mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length_bytes, protection, flags, descriptor, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -78,7 +78,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the pages were mapped by `new`, and nothing that the value lent out outlives it.
+        // SAFETY: the pages were mapped by `new`, and no borrow of the value outlives it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length_bytes) };
     }
 }
@@ -91,15 +91,15 @@ enum ChunkOwner {
     Free,
     /// This program.
     Program,
-    /// The kernel: it is on a ring, waits for a frame or is being sent.
+    /// The kernel: it is on a ring, awaits a frame or is being sent.
     Kernel,
 }
 
-/// The chunks. Addresses are offsets from the beginning of the memory, as the rings have them.
+/// The chunks. Addresses are offsets from the beginning of the memory, as in the rings.
 pub(super) struct Memory {
     mapping: Mapping,
     chunk_bytes: usize,
-    /// Chunks that are in no other place. The one freed last is taken first: it is the likeliest to be in the cache.
+    /// Free chunks. The one freed last is taken first: it is the likeliest to be in the cache.
     free: Vec<u64>,
     /// The owner of each chunk.
     owners: Vec<ChunkOwner>,
@@ -129,30 +129,30 @@ impl Memory {
         self.chunk_bytes
     }
 
-    /// A free chunk, which is in the program's hand from then on; `None` when there is none.
+    /// A free chunk, which the program then owns; `None` when there is none.
     pub(super) fn take(&mut self) -> Option<u64> {
         let chunk = self.free.pop()?;
         *self.place(chunk) = ChunkOwner::Program;
         Some(chunk)
     }
 
-    /// The chunk that holds `address`, until now in the program's hand, is on a ring.
+    /// Passes the chunk at `address` from the program to a ring.
     ///
     /// # Panics
-    /// It is not in the program's hand.
+    /// The program does not own it.
     pub(super) fn hand_over(&mut self, address: u64) {
         let place = self.place(address);
-        assert!(*place == ChunkOwner::Program, "a chunk goes onto a ring that is not in hand: {place:?}");
+        assert!(*place == ChunkOwner::Program, "a chunk goes onto a ring that the program does not own: {place:?}");
         *place = ChunkOwner::Kernel;
     }
 
-    /// The chunk that holds `address` is free again.
+    /// Frees the chunk at `address`.
     ///
     /// # Panics
     /// It is free already.
     pub(super) fn give_back(&mut self, address: u64) {
         let place = self.place(address);
-        assert!(*place != ChunkOwner::Free, "a chunk is given back twice");
+        assert!(*place != ChunkOwner::Free, "a chunk is freed twice");
         *place = ChunkOwner::Free;
         self.free.push(self.chunk_of(address) as u64);
     }
@@ -160,7 +160,7 @@ impl Memory {
     /// The owner of the chunk at `address`.
     fn place(&mut self, address: u64) -> &mut ChunkOwner {
         let chunk = address as usize / self.chunk_bytes;
-        self.owners.get_mut(chunk).expect("the kernel named memory that it does not have")
+        self.owners.get_mut(chunk).expect("the kernel named memory beyond the mapping")
     }
 
     #[cfg(test)]
@@ -173,34 +173,34 @@ impl Memory {
         address - address % self.chunk_bytes
     }
 
-    /// Writes `bytes` into the chunk at `address`, behind the room to grow. Returns the frame's address.
+    /// Writes `bytes` into the chunk at `address`, behind the headroom. Returns the frame's address.
     ///
     /// # Panics
-    /// The chunk is not in the program's hand ([`Memory::take`]), or `bytes` do not fit.
+    /// The program does not own the chunk ([`Memory::take`]), or `bytes` do not fit.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> (u64, &mut [u8]) {
         let place = *self.place(address);
-        assert!(place == ChunkOwner::Program, "a chunk is written that is not in hand: {place:?}");
+        assert!(place == ChunkOwner::Program, "a chunk is written that the program does not own: {place:?}");
         let start = HEADROOM_BYTES;
-        // SAFETY: the chunk is in the program's hand, as was just made sure, and no batch is lent while `self` is borrowed.
+        // SAFETY: the program owns the chunk, as checked above, and no batch is lent while `self` is borrowed.
         let chunk = unsafe { self.chunk_mut(address) };
         let frame = &mut chunk[start..start + bytes.len()];
         frame.copy_from_slice(bytes);
         (address + start as u64, frame)
     }
 
-    /// The frames that the kernel has just handed over in `descriptors`. Their chunks are in the program's hand from then on.
+    /// The frames that the kernel has just passed in `descriptors`. The program then owns their chunks.
     ///
     /// # Panics
-    /// The kernel did not have one of the chunks, names one twice, or names a frame that is not within its chunk.
+    /// The kernel did not own one of the chunks, names one twice, or names a frame beyond its chunk.
     pub(super) fn lend(&mut self, descriptors: &[libc::xdp_desc], ingress: PortId) -> PacketBatch<'_> {
         let mut batch = PacketBatch::new();
         for descriptor in descriptors {
             let place = self.place(descriptor.addr);
-            assert!(*place == ChunkOwner::Kernel, "the kernel hands over a chunk that it does not have: {place:?}");
+            assert!(*place == ChunkOwner::Kernel, "the kernel passes a chunk that it does not own: {place:?}");
             *place = ChunkOwner::Program;
             let start = descriptor.addr as usize - self.chunk_of(descriptor.addr);
-            // SAFETY: the kernel had the chunk until now, so that no frame of the batch lies in it, and has it no longer; the
-            // batch borrows the memory, so that nothing else reaches the chunk while it lives.
+            // SAFETY: the kernel owned the chunk until now, so no other frame of the batch lies in it. The batch
+            // borrows the memory, so nothing else accesses the chunk meanwhile.
             let chunk = unsafe { self.chunk_mut(descriptor.addr) };
             let frame = Frame::new(chunk, start, descriptor.len as usize, ingress);
             batch.push(frame.expect("the kernel keeps frames within their chunks"));
@@ -208,15 +208,15 @@ impl Memory {
         batch
     }
 
-    /// The chunk that holds `address`, with a lifetime of the caller's choice.
+    /// The chunk at `address`, with a lifetime that the caller chooses.
     ///
     /// # Safety
     /// The program owns the chunk, no other slice of it exists while this one does, and the slice does not outlive
     /// `self`.
     unsafe fn chunk_mut<'a>(&mut self, address: u64) -> &'a mut [u8] {
         let at = self.chunk_of(address);
-        assert!(at + self.chunk_bytes <= self.mapping.length_bytes(), "the kernel named memory that it does not have");
-        // SAFETY: the chunk lies within the mapping, as was just made sure; the caller vouches for the rest.
+        assert!(at + self.chunk_bytes <= self.mapping.length_bytes(), "the kernel named memory beyond the mapping");
+        // SAFETY: the chunk lies within the mapping, as checked above; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.start().as_ptr().add(at), self.chunk_bytes) }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_as_large_as_the_mtu_needs_and_no_larger_than_a_page() {
+    fn chunks_fit_the_mtu_and_are_at_most_a_page() {
         assert_eq!(chunk_bytes_for(1500), Some(2048));
         assert_eq!(chunk_bytes_for(1774), Some(2048));
         assert_eq!(chunk_bytes_for(1775), Some(4096));
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(chunk_bytes_for(MTU_BYTES_MAX + 1), None);
     }
 
-    /// What the kernel would name once it had received a frame of 60 bytes into `chunk`.
+    /// The kernel's descriptor after receiving a frame of 60 bytes into `chunk`.
     fn received(memory: &mut Memory, chunk: u64, filled_with: u8) -> libc::xdp_desc {
         let (addr, _) = memory.write(chunk, &[filled_with; 60]);
         memory.hand_over(chunk);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_goes_round_between_the_program_and_the_kernel() {
+    fn a_chunk_circulates_between_the_program_and_the_kernel() {
         let mut memory = Memory::new(2048, 1).unwrap();
         for round in 1..=3 {
             let chunk = memory.take().unwrap();
@@ -256,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the kernel hands over a chunk that it does not have: Program")]
-    fn a_descriptor_that_comes_twice_is_never_two_frames() {
+    #[should_panic(expected = "the kernel passes a chunk that it does not own: Program")]
+    fn a_duplicate_descriptor_is_refused() {
         let mut memory = Memory::new(2048, 2).unwrap();
         let chunk = memory.take().unwrap();
         let descriptor = received(&mut memory, chunk, 1);
@@ -265,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the kernel hands over a chunk that it does not have: Free")]
+    #[should_panic(expected = "the kernel passes a chunk that it does not own: Free")]
     fn a_free_chunk_is_not_lent() {
         let mut memory = Memory::new(2048, 2).unwrap();
         let _ = memory.lend(&[libc::xdp_desc { addr: 256, len: 60, options: 0 }], PortId(0));
     }
 
     #[test]
-    #[should_panic(expected = "a chunk is written that is not in hand: Kernel")]
-    fn a_chunk_that_the_kernel_has_is_not_written() {
+    #[should_panic(expected = "a chunk is written that the program does not own: Kernel")]
+    fn a_chunk_of_the_kernel_is_not_written() {
         let mut memory = Memory::new(2048, 2).unwrap();
         let chunk = memory.take().unwrap();
         memory.hand_over(chunk);
@@ -281,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a chunk is given back twice")]
-    fn a_chunk_is_not_given_back_twice() {
+    #[should_panic(expected = "a chunk is freed twice")]
+    fn a_chunk_is_not_freed_twice() {
         let mut memory = Memory::new(2048, 2).unwrap();
         let chunk = memory.take().unwrap();
         memory.give_back(chunk);
@@ -290,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the kernel named memory that it does not have")]
+    #[should_panic(expected = "the kernel named memory beyond the mapping")]
     fn a_descriptor_behind_the_memory_is_refused() {
         let mut memory = Memory::new(2048, 2).unwrap();
         let _ = memory.lend(&[libc::xdp_desc { addr: 2 * 2048, len: 60, options: 0 }], PortId(0));
     }
 
     #[test]
-    fn frames_are_lent_where_they_lie_with_room_before_and_behind() {
+    fn frames_are_lent_in_place_with_room_before_and_behind() {
         let mut memory = Memory::new(2048, 4).unwrap();
         let chunks = [memory.take().unwrap(), memory.take().unwrap()];
         let descriptors = chunks.map(|chunk| received(&mut memory, chunk, chunk as u8 + 1));

@@ -1,4 +1,4 @@
-//! Real interfaces, by `AF_XDP` sockets (Documentation/networking/af_xdp.rst): frames by-pass the kernel.
+//! Real interfaces through `AF_XDP` sockets (Documentation/networking/af_xdp.rst): frames bypass the kernel.
 //!
 //! A program of six instructions in the driver passes every frame of the interface to a socket, one for each queue. All
 //! queues of all ports share one memory, so a forwarded frame moves as a number from one ring to another, without a
@@ -38,11 +38,11 @@ pub use program::{AttachMode, Attachment};
 use memory::{LINK_BYTES_MAX, Memory, chunk_bytes_for};
 use socket::{Binding, CHUNKS_PER_QUEUE, Queue};
 
-/// The most ports of a node: a port's number is a byte.
+/// The maximum number of ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
-/// The most queues of all ports together: with chunks of a page, half a gigabyte of memory.
+/// The maximum number of queues of all ports together: with chunks of a page, half a gigabyte of memory.
 pub const QUEUES_MAX: usize = 32;
-/// How often interfaces are looked at, whether they are up.
+/// The interval of checks whether interfaces are up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A port: the interface, its opened queues, and its counters.
@@ -63,10 +63,10 @@ struct Settled {
     is_segmented: bool,
 }
 
-/// Real interfaces as a node's ports, each queue with a socket of its own.
+/// Real interfaces as a node's ports, each queue with a separate socket.
 ///
-/// An interface that goes down is noticed and waited for. One that is deleted takes its sockets with it for good: the
-/// port stays down until the ports are opened anew.
+/// An interface that goes down is detected and reused when it is up. A deleted one loses its sockets permanently: the
+/// port stays down until the ports are opened again.
 pub struct AfXdpIo {
     // Before the memory, so that the sockets are closed before it is unmapped.
     queues: Vec<Queue>,
@@ -82,8 +82,8 @@ impl AfXdpIo {
     /// Opens the ports, numbered in the order given, with all their queues.
     ///
     /// # Errors
-    /// An interface cannot be had (see [`AttachedPort::attach`]), a queue is another program's, there are more than
-    /// [`PORTS_MAX`] ports or [`QUEUES_MAX`] queues, or memory is short.
+    /// An interface cannot be opened (see [`AttachedPort::attach`]), a queue belongs to another program, there are more
+    /// than [`PORTS_MAX`] ports or [`QUEUES_MAX`] queues, or memory is short.
     pub fn open(configs: &[PortConfig]) -> Result<Self, IoError> {
         let attached = configs.iter().map(AttachedPort::attach).collect::<Result<Vec<_>, _>>()?;
         let shares: Vec<_> = attached.into_iter().map(|port| (Arc::clone(&port), 0..port.queues())).collect();
@@ -123,14 +123,14 @@ impl AfXdpIo {
         Ok(io)
     }
 
-    /// An error is that of the port and queue named.
+    /// An error of the named port and queue.
     fn open_sharing(
         shares: &[(Arc<AttachedPort>, Range<u32>)],
         count: usize,
         copy: bool,
     ) -> Result<Self, (String, io::Error)> {
         let mtu_bytes = shares.iter().map(|(port, _)| port.mtu_bytes).max().unwrap_or_default();
-        let chunk_bytes = chunk_bytes_for(mtu_bytes).expect("no port is attached that has a larger MTU");
+        let chunk_bytes = chunk_bytes_for(mtu_bytes).expect("no attached port has a larger MTU");
         let memory = Memory::new(chunk_bytes, count.max(1) * CHUNKS_PER_QUEUE);
         let mut memory = memory.map_err(|error| ("making memory for frames".into(), error))?;
         let (mut queues, mut ports_of_queues, mut ports) = (Vec::<Queue>::new(), Vec::new(), Vec::new());
@@ -158,28 +158,28 @@ impl AfXdpIo {
         Ok(Self { queues, ports_of_queues, memory, ports, copy_fallback: None, look_at: Instant::ZERO })
     }
 
-    /// What could not be had of `port`, and why.
+    /// The unavailable features of `port`, with reasons.
     pub fn fallbacks(&self, port: PortId) -> impl Iterator<Item = &Fallback> {
         let port = self.ports.get(usize::from(port.0));
         let generic = port.and_then(|port| port.attached.attachment.fallback());
         generic.into_iter().chain(port.and(self.copy_fallback.as_ref()))
     }
 
-    /// Where the program of `port` runs; `None` for a port that the node does not have.
+    /// The mode of the program of `port`; `None` for an unknown port.
     #[must_use]
     pub fn attach_mode(&self, port: PortId) -> Option<AttachMode> {
         self.ports.get(usize::from(port.0)).map(|port| port.attached.attachment.mode())
     }
 
-    /// Whether frames of `port` are not copied.
+    /// Whether `port` uses zero-copy.
     #[must_use]
     pub fn is_zero_copy(&self, port: PortId) -> bool {
         let port = self.ports.get(usize::from(port.0));
         port.is_some_and(|port| self.queues[port.queues.clone()].iter().all(Queue::is_zero_copy))
     }
 
-    /// Sees from time to time which interfaces are up.
-    fn look_at_interfaces(&mut self) {
+    /// Checks periodically which interfaces are up.
+    fn check_interfaces(&mut self) {
         let now = clock::now();
         if now < self.look_at {
             return;
@@ -189,7 +189,7 @@ impl AfXdpIo {
             let is_down = !port.attached.is_up();
             note_down(port, is_down);
         }
-        // What the kernel did not take earlier.
+        // Frames that the kernel did not accept earlier.
         self.flush();
     }
 
@@ -247,7 +247,7 @@ impl AfXdpIo {
             let (disposition, checksum) = (frame.disposition, frame.checksum);
             let is_segmented = frame.segmentation.kind != SegmentationKind::None;
             if let (Disposition::Transmit(_), Checksum::Partial { start, offset }) = (disposition, checksum) {
-                // Nothing here sums in hardware. A field beyond the frame is found out when it is put on a ring.
+                // No hardware computes checksums here. A field beyond the frame is detected when it is put on a ring.
                 let _ = complete_partial(frame.bytes_mut(), start, offset);
             }
             let (_, start, length_bytes) = frame.buffer_parts();
@@ -257,7 +257,7 @@ impl AfXdpIo {
         batch.iter_mut().zip(descriptors).map(settle).collect()
     }
 
-    /// Puts a frame on a ring of `egress`. A failure has been counted, but for a port that is not there.
+    /// Puts a frame on a ring of `egress`. Failures are counted, except for an unknown port.
     fn enqueue(&mut self, egress: PortId, queue_of_port: usize, frame: &Settled) -> Result<(), TransmitFailure> {
         let port = self.ports.get_mut(usize::from(egress.0)).ok_or(TransmitFailure::NoSuchPort)?;
         let outcome = if port.is_down || port.queues.is_empty() {
@@ -281,7 +281,7 @@ impl AfXdpIo {
         outcome
     }
 
-    /// Sends a frame that lies elsewhere. A failure has been counted, but for a port that is not there.
+    /// Sends a frame from other memory. Failures are counted, except for an unknown port.
     fn copy_and_enqueue(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), TransmitFailure> {
         let opened = self.ports.get_mut(usize::from(port.0)).ok_or(TransmitFailure::NoSuchPort)?;
         let bytes = frame.bytes();
@@ -293,7 +293,7 @@ impl AfXdpIo {
         })?;
         let (address, written) = self.memory.write(chunk, bytes);
         if let Checksum::Partial { start, offset } = frame.checksum {
-            // A field beyond the frame is found out when it is put on a ring.
+            // A field beyond the frame is detected when it is put on a ring.
             let _ = complete_partial(written, start, offset);
         }
         let settled = Settled {
@@ -321,7 +321,7 @@ impl AfXdpIo {
     }
 }
 
-/// Whether the checksum that is to be completed lies beyond the frame.
+/// Whether the checksum to be completed lies beyond the frame.
 fn is_beyond(checksum: Checksum, length_bytes: usize) -> bool {
     match checksum {
         Checksum::Partial { start, offset } => usize::from(start) + usize::from(offset) + 2 > length_bytes,
@@ -350,7 +350,7 @@ fn explain(shares: &[(Arc<AttachedPort>, Range<u32>)], (operation, error): (Stri
 
 impl PacketIo for AfXdpIo {
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError> {
-        self.look_at_interfaces();
+        self.check_interfaces();
         let mut total = 0;
         for number in 0..self.queues.len() {
             self.queues[number].reap(&mut self.memory);

@@ -1,8 +1,8 @@
 //! The program that runs in the driver for each frame, and its attachment to an interface (bpf(2)).
 //!
-//! It hands every frame of a queue to the socket that is in the map for this queue; frames of a queue without a socket
-//! go to the kernel. The attachment is a link: it goes with its descriptor, so that nothing is left behind by a process
-//! that is killed.
+//! It passes every frame of a queue to the socket that the map holds for this queue; frames of a queue without a socket
+//! go to the kernel. The attachment is a link, which ends with its descriptor, so a killed process leaves nothing
+//! behind.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ const BPF_PSEUDO_MAP_FD: u8 = 1;
 const BPF_FUNC_REDIRECT_MAP: i32 = 51;
 /// The result for a frame whose queue has no socket: the kernel processes it.
 const XDP_PASS: i32 = 2;
-/// Where the context of an XDP program has the queue's number (`struct xdp_md`).
+/// The offset of the queue's number in the context of an XDP program (`struct xdp_md`).
 const QUEUE_NUMBER_OFFSET: i16 = 16;
 
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -35,9 +35,9 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttachMode {
-    /// In the driver, before the kernel has made anything of the frame.
+    /// In the driver, before the kernel builds a packet buffer.
     Native,
-    /// After the kernel has made a buffer of it (`skb`): any driver, but slower.
+    /// After the kernel has built a packet buffer (`skb`): any driver, but slower.
     Generic,
 }
 
@@ -140,10 +140,10 @@ struct LinkCreate {
 }
 
 /// # Safety
-/// `attributes` must be the head of `union bpf_attr` that `command` reads, and its pointers must lead to what the
-/// command expects there.
+/// `attributes` must be the head of `union bpf_attr` that `command` reads, and its pointers must be valid for the
+/// command.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes are readable for their length; the caller vouches for what they hold.
+    // SAFETY: the attributes are readable for their length; the caller guarantees their content.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }
@@ -152,14 +152,14 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::
 #[derive(Debug)]
 pub struct Attachment {
     map: OwnedFd,
-    /// Holds the program on the interface.
+    /// Keeps the program attached.
     _link: OwnedFd,
     mode: AttachMode,
     fallback: Option<Fallback>,
 }
 
 impl Attachment {
-    /// Puts the program on the interface: in the driver if it can, else behind it.
+    /// Attaches the program to the interface: in the driver if possible, else behind it.
     pub(super) fn new(interface: &str, index: u32, queues: u32, allow_native: bool) -> Result<Self, IoError> {
         let explain = |error: io::Error, operation: &str| explain(error, format!("{operation} for {interface}"));
         let map = create_map(queues).map_err(|error| explain(error, "making a map of AF_XDP sockets"))?;
@@ -184,19 +184,19 @@ impl Attachment {
         Ok(Self { map, _link: link, mode, fallback })
     }
 
-    /// Where the program runs.
+    /// The mode of the program.
     #[must_use]
     pub const fn mode(&self) -> AttachMode {
         self.mode
     }
 
-    /// What could not be had and why, where something could not.
+    /// The unavailable feature with its reason, if any.
     #[must_use]
     pub const fn fallback(&self) -> Option<&Fallback> {
         self.fallback.as_ref()
     }
 
-    /// From now on the frames of `queue` go to `socket`.
+    /// Directs the frames of `queue` to `socket`.
     pub(super) fn redirect(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd() as u32;
         let mut attributes = MapUpdate {
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_are_as_the_machine_has_them() {
+    fn instructions_have_the_encoding_of_the_machine() {
         // r2 = *(u32 *)(r1 + 16); then the map in two halves, the number 2, the call and the end.
         let bytes: Vec<[u8; 8]> = redirect_program(0x0403_0201)
             .iter()

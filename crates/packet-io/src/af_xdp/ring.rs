@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::Mapping;
 
-/// What both kinds of ring have.
+/// The common part of both kinds of ring.
 struct Shared<T> {
-    /// Keeps the pages that the pointers lead into.
+    /// Keeps the mapping of the pointers alive.
     _mapping: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -85,7 +85,8 @@ impl<T: Copy> Producer<T> {
         Ok(Self { shared: Shared::map(socket, offsets, size, page_offset)?, written: 0, consumed: 0 })
     }
 
-    /// Writes an entry, which the kernel sees from [`Producer::publish`] on. False, and nothing done, when the ring is full.
+    /// Writes an entry, which the kernel sees after [`Producer::publish`]. Returns false, without changes, when the
+    /// ring is full.
     pub(super) fn push(&mut self, value: T) -> bool {
         if self.written.wrapping_sub(self.consumed) > self.shared.mask {
             self.consumed = self.shared.consumer().load(Ordering::Acquire);
@@ -93,7 +94,7 @@ impl<T: Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the entry is within the mapping, and the consumer is done with it.
+        // SAFETY: the entry is within the mapping, and the consumer has released it.
         unsafe { self.shared.entry(self.written).write(value) };
         self.written = self.written.wrapping_add(1);
         true
@@ -115,7 +116,7 @@ impl<T: Copy> Producer<T> {
     }
 }
 
-/// A ring that the program reads: received, or sent and done with.
+/// A ring that the program reads: received, or completed.
 pub(super) struct Consumer<T> {
     shared: Shared<T>,
     /// Entries read so far, released or not.
@@ -134,7 +135,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Self { shared: Shared::map(socket, offsets, size, page_offset)?, read: 0, produced: 0 })
     }
 
-    /// Reads the next entry, which the kernel gets back with [`Consumer::release`].
+    /// Reads the next entry, which [`Consumer::release`] returns to the kernel.
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.read == self.produced {
             self.produced = self.shared.producer().load(Ordering::Acquire);

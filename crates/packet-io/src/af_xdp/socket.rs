@@ -10,7 +10,7 @@ use crate::system::{check, own, set_buffers, set_option, zeroed};
 
 /// The number of entries of each ring of a socket. Frames beyond it are dropped and counted.
 pub(super) const RING_FRAMES_MAX: u32 = 2048;
-/// Chunks that a queue can have on its rings: as many as can be received and as can be sent.
+/// The maximum number of chunks on a queue's rings: those for reception and those for transmission.
 pub(super) const CHUNKS_PER_QUEUE: usize = 2 * RING_FRAMES_MAX as usize;
 /// Bytes of buffers that the kernel may hold for frames being sent in copy mode: the whole ring.
 const SOCKET_BUFFER_BYTES: i32 = RING_FRAMES_MAX as i32 * 4096;
@@ -26,20 +26,20 @@ pub(super) enum Binding<'a> {
         /// Disables zero-copy.
         copy: bool,
     },
-    /// It shares the memory of a socket that is bound already, and with it how frames get there.
+    /// It shares the memory of a bound socket, and thereby its mode.
     Sharing(BorrowedFd<'a>),
 }
 
-/// A queue of an interface, and the chunks that are with the kernel.
+/// A queue of an interface, and the chunks that the kernel owns.
 pub(super) struct Queue {
     socket: OwnedFd,
     fill: Producer<u64>,
     completion: Consumer<u64>,
     receive: Consumer<libc::xdp_desc>,
     transmit: Producer<libc::xdp_desc>,
-    /// Chunks that wait for frames or hold received ones.
+    /// Chunks that await frames or hold received ones.
     receiving: u32,
-    /// Chunks that are being sent and have not come back.
+    /// Chunks that are being sent.
     sending: u32,
     /// Whether the ring has frames that the kernel has not been notified of.
     is_unsent: bool,
@@ -47,7 +47,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Opens a socket for `queue` of the interface and gives the kernel chunks to fill.
+    /// Opens a socket for `queue` of the interface and supplies the kernel with chunks.
     pub(super) fn open(
         memory: &mut Memory,
         interface_index: u32,
@@ -139,7 +139,7 @@ impl Queue {
         self.completion.release();
     }
 
-    /// Puts a frame on the ring; the chunk is the kernel's from then on. False, and nothing done, when there is no room.
+    /// Puts a frame on the ring; the kernel then owns the chunk. Returns false, without changes, when there is no room.
     pub(super) fn push(&mut self, memory: &mut Memory, address: u64, length_bytes: u32) -> bool {
         let has_room = self.sending < RING_FRAMES_MAX
             && self.transmit.push(libc::xdp_desc { addr: address, len: length_bytes, options: 0 });
@@ -154,7 +154,7 @@ impl Queue {
     /// Makes the kernel send the frames on the ring. The next call retries those that it does not accept.
     ///
     /// # Errors
-    /// The interface is down or gone.
+    /// The interface is down or deleted.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.is_unsent {
             return Ok(());
@@ -176,7 +176,7 @@ impl Queue {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // The kernel has taken as many as it does at a time, or has no room for more.
+                // The kernel has taken its maximum for one call, or has no room for more.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) if self.transmit.waiting() < waiting => {}
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => return Ok(()),
                 Some(libc::EINTR) => {}

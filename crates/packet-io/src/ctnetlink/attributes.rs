@@ -8,8 +8,11 @@ const HEADER_BYTES: usize = 4;
 const ALIGNMENT_BYTES: usize = 4;
 
 /// Calls `handle` with each attribute of `bytes`: its type without flags, and its value. `None` where the bytes are no
-/// attributes, or `handle` found a value that cannot be.
-pub(super) fn walk<'a>(mut bytes: &'a [u8], mut handle: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
+/// attributes, or `handle` found an invalid value.
+pub(super) fn for_each_attribute<'a>(
+    mut bytes: &'a [u8],
+    mut handle: impl FnMut(u16, &'a [u8]) -> Option<()>,
+) -> Option<()> {
     while !bytes.is_empty() {
         let length_bytes = usize::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
         let kind = u16::from_ne_bytes([*bytes.get(2)?, *bytes.get(3)?]) & !ATTRIBUTE_FLAGS;
@@ -44,14 +47,14 @@ pub(super) struct Header {
     pub(super) kind: u8,
     /// `NLM_F_*`.
     pub(super) flags: u16,
-    /// The sender's number for it.
+    /// The sender's number of the message.
     pub(super) sequence: u32,
     /// The netlink port of the program that it answers, or whose request caused the event.
     pub(super) port: u32,
 }
 
 impl Header {
-    /// The type, as netlink numbers it.
+    /// The type, in netlink's numbering.
     pub(super) const fn message_type(self) -> u16 {
         (self.subsystem as u16) << 8 | self.kind as u16
     }

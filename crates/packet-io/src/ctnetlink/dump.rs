@@ -1,4 +1,4 @@
-//! Reading the whole table.
+//! Reads the whole table.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,19 +20,19 @@ const PART_BYTES_MAX: usize = 32 << 10;
 
 const OPERATION: &str = "reading the table of connections";
 
-/// Which connections to read. Each kernel knows to choose by more of it; the rest is chosen here.
+/// The connections to read. Kernels support different parts of it; the rest is applied here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DumpFilter {
     /// Only of this zone.
     pub zone: Option<u16>,
     /// Only connections whose mark has this value in the bits of the mask: value and mask.
     pub mark: Option<(u32, u32)>,
-    /// Only those that have these bits of status.
+    /// Only connections with these status bits.
     pub status: Option<Status>,
 }
 
 impl DumpFilter {
-    /// Whether a connection is one of them.
+    /// Whether a connection matches.
     #[must_use]
     pub fn admits(&self, entry: &Entry) -> bool {
         let of_zone = self.zone.is_none_or(|zone| zone == entry.zone);
@@ -41,14 +41,14 @@ impl DumpFilter {
     }
 }
 
-/// How far a dump is.
+/// The progress of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DumpProgress {
-    /// There is more.
+    /// More parts follow.
     More,
-    /// That was all.
+    /// The dump is complete.
     Ended {
-        /// The kernel rebuilt the table meanwhile: some may be missing, or have come twice.
+        /// The kernel resized the table meanwhile: entries may be missing or duplicate.
         was_interrupted: bool,
     },
 }
@@ -88,7 +88,7 @@ impl Dumped for Expectation {
 #[derive(Debug)]
 pub struct Dump<T = Entry> {
     socket: Socket,
-    piece: Vec<u8>,
+    part: Vec<u8>,
     filter: DumpFilter,
     was_interrupted: bool,
     malformed: usize,
@@ -99,7 +99,7 @@ impl Dump<Entry> {
     /// Begins to read the connections of the calling thread's namespace.
     ///
     /// # Errors
-    /// The kernel has no connection tracking, or the process may not.
+    /// The kernel lacks connection tracking, or permission is missing.
     pub fn connections(filter: DumpFilter) -> Result<Self, IoError> {
         Self::begin(CONNECTIONS, filter)
     }
@@ -134,20 +134,20 @@ impl<T: Dumped> Dump<T> {
         }
         writer.end();
         socket.send(&request).map_err(|error| explain(error, OPERATION))?;
-        let piece = vec![0; PART_BYTES_MAX];
-        Ok(Self { socket, piece, filter, was_interrupted: false, malformed: 0, of: PhantomData })
+        let part = vec![0; PART_BYTES_MAX];
+        Ok(Self { socket, part, filter, was_interrupted: false, malformed: 0, of: PhantomData })
     }
 
     /// Receives the next part.
     ///
     /// # Errors
-    /// The kernel has no connection tracking, or the process may not.
+    /// The kernel lacks connection tracking, or permission is missing.
     pub fn receive(&mut self, handle: &mut dyn FnMut(T)) -> Result<DumpProgress, IoError> {
-        let received = self.socket.receive(&mut self.piece).map_err(|error| explain(error, OPERATION))?;
+        let received = self.socket.receive(&mut self.part).map_err(|error| explain(error, OPERATION))?;
         let Some(length_bytes) = received else { return Ok(DumpProgress::More) };
         let (mut is_over, mut refused) = (false, None);
         let Self { filter, malformed, was_interrupted, .. } = self;
-        let walked = messages(&self.piece[..length_bytes], |header, rest| {
+        let parsed = messages(&self.part[..length_bytes], |header, rest| {
             *was_interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
             if header.message_type() == NLMSG_DONE {
                 is_over = true;
@@ -161,7 +161,7 @@ impl<T: Dumped> Dump<T> {
                 *malformed += 1;
             }
         });
-        *malformed += usize::from(walked.is_none());
+        *malformed += usize::from(parsed.is_none());
         match refused {
             Some(errno @ 1..) => Err(explain(std::io::Error::from_raw_os_error(errno), OPERATION)),
             _ if is_over => Ok(DumpProgress::Ended { was_interrupted: self.was_interrupted }),
@@ -169,7 +169,7 @@ impl<T: Dumped> Dump<T> {
         }
     }
 
-    /// Messages so far that were not what they should be.
+    /// The number of malformed messages so far.
     #[must_use]
     pub const fn malformed(&self) -> usize {
         self.malformed

@@ -2,24 +2,24 @@
 
 use flow::netfilter::{Entry, HelperName, LABELS_BYTES, SequenceAdjustment, Status, SynProxy, ZoneDirection};
 
-use super::attributes::{Writer, u16_of, u32_of, walk};
+use super::attributes::{Writer, for_each_attribute, u16_of, u32_of};
 use super::numbers::{connection, helper, sequence_adjust, syn_proxy};
 use super::{nat, protocol_info, tuple};
 
 /// The purpose of an encoded connection: the kernel does not accept every attribute that it reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// To be put in the kernel's table.
+    /// To be created in the kernel's table.
     Create,
-    /// To change one that is there.
+    /// To change an existing connection.
     Update,
-    /// As [`Purpose::Update`], with a status that has been made to agree with the kernel's.
+    /// As [`Purpose::Update`], with a status adjusted to the kernel's.
     RetryUpdate,
     /// To be read, as the kernel reports it.
     Describe,
 }
 
-/// Bits that the kernel keeps to itself: naming them in a request is of no avail, or refused.
+/// Bits that only the kernel sets: in a request they have no effect, or are refused.
 const KERNEL_STATUS: Status = Status::SOURCE_NAT
     .union(Status::DESTINATION_NAT)
     .union(Status::SEQUENCE_ADJUST)
@@ -34,12 +34,12 @@ const KERNEL_STATUS: Status = Status::SOURCE_NAT
 /// The SYN proxy attributes of a connection without SYN proxy.
 const NO_SYN_PROXY: SynProxy = SynProxy { initial_sequence: 0, server_initial_sequence: 0, timestamp_offset: 0 };
 
-/// A connection from the attributes of a message; `None` where they make none.
+/// A connection from the attributes of a message; `None` where they are invalid.
 pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
     let (mut original, mut reply, mut zone) = (None, None, None);
     let mut entry = Entry::new(super::NO_TUPLE, super::NO_TUPLE);
     let mut adjustments = [None; 2];
-    walk(attributes, |kind, value| {
+    for_each_attribute(attributes, |kind, value| {
         match kind {
             connection::TUPLE_ORIGINAL => original = Some(tuple::decode(value)?),
             connection::TUPLE_REPLY => reply = Some(tuple::decode(value)?),
@@ -72,7 +72,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
         return None;
     }
     (entry.original, entry.reply) = (original, reply);
-    // A zone of one direction only stands in its tuple.
+    // A zone of one direction is only in its tuple.
     let directed = original_zone.map(|zone| (zone, ZoneDirection::Original));
     let directed = directed.or(reply_zone.map(|zone| (zone, ZoneDirection::Reply)));
     match (zone, directed) {
@@ -93,7 +93,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
 #[allow(clippy::option_option, reason = "not understood and malformed are two things")]
 fn decode_helper(value: &[u8]) -> Option<Option<HelperName>> {
     let mut name = None;
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         if kind == helper::NAME {
             name = decode_name(value);
         }
@@ -115,7 +115,7 @@ fn decode_labels(value: &[u8]) -> Option<[u8; LABELS_BYTES]> {
 
 fn decode_adjustment(value: &[u8]) -> Option<SequenceAdjustment> {
     let mut adjustment = SequenceAdjustment::default();
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             sequence_adjust::CORRECTION_POSITION => adjustment.correction_position = u32_of(value)?,
             sequence_adjust::OFFSET_BEFORE => adjustment.offset_before = u32_of(value)?,
@@ -129,7 +129,7 @@ fn decode_adjustment(value: &[u8]) -> Option<SequenceAdjustment> {
 
 fn decode_syn_proxy(value: &[u8]) -> Option<SynProxy> {
     let mut proxy = SynProxy::default();
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             syn_proxy::INITIAL_SEQUENCE => proxy.initial_sequence = u32_of(value)?,
             syn_proxy::SERVER_INITIAL_SEQUENCE => proxy.server_initial_sequence = u32_of(value)?,
@@ -141,7 +141,7 @@ fn decode_syn_proxy(value: &[u8]) -> Option<SynProxy> {
     Some(proxy)
 }
 
-/// Adds the attributes of a connection.
+/// Appends the attributes of a connection.
 pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     encode_name(writer, entry, purpose);
     if let Some(status) = entry.status {
@@ -149,7 +149,7 @@ pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     }
     let is_fixed = entry.status.is_some_and(|status| status.contains(Status::FIXED_TIMEOUT));
     let is_update = matches!(purpose, Purpose::Update | Purpose::RetryUpdate);
-    // A fixed timeout is refused with whatever else is to be changed.
+    // With a fixed timeout the kernel refuses the whole update.
     if let Some(timeout_s) = entry.timeout_s.filter(|_| !(is_fixed && is_update)) {
         writer.put_u32(connection::TIMEOUT, timeout_s);
     }

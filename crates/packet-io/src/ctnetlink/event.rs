@@ -12,17 +12,17 @@ use super::{Cause, Event};
 use crate::IoError;
 use crate::system::attach_filter;
 
-/// The receive buffer of a socket unless configured otherwise, in bytes.
+/// The default receive buffer of a socket, in bytes.
 pub const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
 
-/// What to listen to, and how.
+/// The options of an event socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventOptions {
-    /// Connections that are new in the table.
+    /// Subscribe to new connections.
     pub began: bool,
-    /// Connections of which something has changed.
+    /// Subscribe to changed connections.
     pub changed: bool,
-    /// Connections that left the table.
+    /// Subscribe to ended connections.
     pub ended: bool,
     /// Subscribe to expectations: created and deleted ones.
     pub expectations: bool,
@@ -45,18 +45,18 @@ impl Default for EventOptions {
     }
 }
 
-/// What one call of [`EventSocket::receive`] brought.
+/// The result of one call of [`EventSocket::receive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Messages that came, whether or not they were understood.
+    /// Messages received, including malformed ones.
     pub messages: usize,
-    /// Those that were not what they should be.
+    /// Malformed messages.
     pub malformed: usize,
     /// Events were lost because the receive buffer was full (`ENOBUFS`): only the table shows the changes. It is
     /// reported once, when the buffer is empty again. Until then the kernel may drop further events silently, so a dump
     /// must begin afterwards to be complete.
     pub overrun: bool,
-    /// Nothing waits any more.
+    /// Whether the queue is empty.
     pub is_drained: bool,
 }
 
@@ -73,10 +73,10 @@ pub struct EventSocket {
 }
 
 impl EventSocket {
-    /// Listens in the calling thread's namespace from now on.
+    /// Subscribes in the calling thread's namespace.
     ///
     /// # Errors
-    /// The kernel has no netfilter, or the process may not.
+    /// The kernel lacks netfilter, or permission is missing.
     pub fn open(options: &EventOptions) -> Result<Self, IoError> {
         let mut socket = Self {
             socket: Socket::open()?,
@@ -101,20 +101,20 @@ impl EventSocket {
         Ok(socket)
     }
 
-    /// From now on events that the requests of the program with this netlink port cause (see
-    /// [`super::TableSocket::port`]) do not arrive. The kernel throws them away before they take up room.
+    /// Filters out events that the requests of the program with this netlink port cause (see
+    /// [`super::TableSocket::port`]). The kernel drops them before they use the buffer.
     pub fn ignore_program(&mut self, port: u32) {
         if !self.ignored_programs.contains(&port) {
             self.ignored_programs.push(port);
-            // Should the kernel not take the program, `receive` does the same, at a higher price.
+            // If the kernel rejects the filter, `receive` does the same at a higher cost.
             let _ = self.attach();
         }
     }
 
-    /// Replaces the filter; programs to ignore stay ignored. Events that wait already have passed the old one.
+    /// Replaces the filter; ignored programs stay ignored. Pending events have passed the old one.
     ///
     /// # Errors
-    /// The kernel does not take the filter's program, which is a defect of this one or of memory.
+    /// The kernel rejects the filter's program, which is a defect of this one or a lack of memory.
     pub fn set_filter(&mut self, filter: &EventFilter) -> Result<(), IoError> {
         self.filter.clone_from(filter);
         self.attach().map_err(|error| IoError::from_io(error, "attaching a filter to the socket of events"))
@@ -144,7 +144,7 @@ impl EventSocket {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => received.is_drained = true,
-                    // What came before the loss still waits.
+                    // Messages from before the loss are still pending.
                     Some(libc::ENOBUFS) => self.has_lost = true,
                     Some(libc::EINTR) => {}
                     _ => return Err(IoError::from_io(error, "receiving events of connection tracking")),

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use flow::netfilter::{Discriminator, Expectation, ExpectationNat, Tuple};
 
-use super::attributes::{Writer, u16_of, u32_of, walk};
+use super::attributes::{Writer, for_each_attribute, u16_of, u32_of};
 use super::entry::decode_name;
 use super::numbers::expectation as numbers;
 use super::tuple;
 
-/// An expectation from the attributes of a message; `None` where they make none.
+/// An expectation from the attributes of a message; `None` where they are invalid.
 pub(super) fn decode(attributes: &[u8]) -> Option<Expectation> {
     let (mut master, mut expected, mut mask) = (None, None, None);
     let mut expectation = Expectation {
@@ -24,7 +24,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Expectation> {
         function: None,
         nat: None,
     };
-    walk(attributes, |kind, value| {
+    for_each_attribute(attributes, |kind, value| {
         match kind {
             numbers::MASTER => master = Some(tuple::decode(value)?.0),
             numbers::TUPLE => expected = Some(tuple::decode(value)?.0),
@@ -46,7 +46,7 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Expectation> {
 
 fn decode_nat(value: &[u8]) -> Option<ExpectationNat> {
     let (mut direction, mut translated) = (None, None);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             numbers::NAT_DIRECTION => direction = Some(u32_of(value)?),
             numbers::NAT_TUPLE => translated = Some(tuple::decode(value)?.0),
@@ -91,7 +91,7 @@ pub(super) fn encode_name(writer: &mut Writer<'_>, expectation: &Expectation) {
     }
 }
 
-/// Only the source of it counts.
+/// Only its source is significant.
 fn nat_tuple(nat: &ExpectationNat) -> Tuple {
     let nowhere = match nat.address {
         IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),

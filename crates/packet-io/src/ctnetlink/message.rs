@@ -25,7 +25,7 @@ const fn cause(header: Header) -> Cause {
 fn decode(header: Header, rest: &[u8]) -> Option<Event> {
     let attributes = rest.get(NETFILTER_HEADER_BYTES..)?;
     Some(match (header.subsystem, header.kind) {
-        // A new connection and a changed one have the same type; only the flags differ.
+        // New and changed connections have the same type; only the flags differ.
         (CONNECTIONS, NEW) if header.flags & NLM_F_CREATE != 0 => Event::Began(entry::decode(attributes)?),
         (CONNECTIONS, NEW) => Event::Changed(entry::decode(attributes)?),
         (CONNECTIONS, DELETE) => Event::Ended(entry::decode(attributes)?),

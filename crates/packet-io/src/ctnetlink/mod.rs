@@ -44,7 +44,7 @@ pub use support::{Lack, Support, support};
 /// The cause of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The packets themselves, or their absence: a timeout.
+    /// Packets, or a timeout.
     Packets,
     /// A request of the program with this netlink port, possibly of another process (conntrack(8), say).
     Program(u32),
@@ -53,19 +53,19 @@ pub enum Cause {
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A connection is in the table that was not there.
+    /// A connection was created.
     Began(Entry),
     /// Fields of a connection changed; the entry contains them. It may be the first event of a connection.
     Changed(Entry),
-    /// A connection is in the table no more.
+    /// A connection ended.
     Ended(Entry),
-    /// A helper expects a connection.
+    /// A helper created an expectation.
     Expected(Expectation),
-    /// It does no more: the connection came, or the time ran out.
+    /// An expectation ended: its connection began, or it expired.
     ExpectationEnded(Expectation),
 }
 
-/// Stands where a tuple is still to be read.
+/// A placeholder for a tuple that is read later.
 const NO_TUPLE: Tuple = Tuple {
     source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),

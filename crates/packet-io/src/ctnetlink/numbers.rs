@@ -31,7 +31,7 @@ pub(super) const EXPECTATIONS: u8 = 2;
 pub(super) const NEW: u8 = 0;
 pub(super) const GET: u8 = 1;
 pub(super) const DELETE: u8 = 2;
-/// Of connections: how many there are.
+/// The number of connections.
 pub(super) const GET_STATISTICS: u8 = 5;
 
 /// Multicast groups.
@@ -98,7 +98,7 @@ pub(super) mod protocol {
     pub(in super::super) const ICMP_V6_CODE: u16 = 9;
 }
 
-/// Where a protocol's automaton stands.
+/// The state of a protocol's automaton.
 pub(super) mod protocol_info {
     pub(in super::super) const TCP: u16 = 1;
     pub(in super::super) const DCCP: u16 = 2;
@@ -120,7 +120,7 @@ pub(super) mod helper {
     pub(in super::super) const NAME: u16 = 1;
 }
 
-/// How one side of a connection is translated.
+/// The translation of one side of a connection.
 pub(super) mod nat {
     pub(in super::super) const V4_MINIMUM: u16 = 1;
     pub(in super::super) const V4_MAXIMUM: u16 = 2;
@@ -131,14 +131,14 @@ pub(super) mod nat {
     pub(in super::super) const PORT_MAXIMUM: u16 = 2;
 }
 
-/// How TCP's numbers are shifted.
+/// The shift of TCP's numbers.
 pub(super) mod sequence_adjust {
     pub(in super::super) const CORRECTION_POSITION: u16 = 1;
     pub(in super::super) const OFFSET_BEFORE: u16 = 2;
     pub(in super::super) const OFFSET_AFTER: u16 = 3;
 }
 
-/// What a SYN proxy chose.
+/// The parameters of a SYN proxy.
 pub(super) mod syn_proxy {
     pub(in super::super) const INITIAL_SEQUENCE: u16 = 1;
     pub(in super::super) const SERVER_INITIAL_SEQUENCE: u16 = 2;

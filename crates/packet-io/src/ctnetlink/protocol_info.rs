@@ -1,18 +1,18 @@
-//! Where protocols' automata stand, as attributes.
+//! The states of protocols' automata, as attributes.
 
 use flow::netfilter::{ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 
-use super::attributes::{Writer, u8_of, u32_of, walk};
+use super::attributes::{Writer, for_each_attribute, u8_of, u32_of};
 use super::numbers::protocol_info as numbers;
 
 /// Mask of all flags of a TCP side: given flags are set, the others cleared.
 const ALL_FLAGS: u8 = 0xff;
 
-/// `Some(None)` where it is of a protocol or a state that this program does not know.
+/// `Some(None)` for an unknown protocol or state.
 #[allow(clippy::option_option, reason = "not understood and malformed are two things")]
 pub(super) fn decode(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     let mut info = None;
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             numbers::TCP => info = decode_tcp(value)?,
             numbers::SCTP => info = decode_sctp(value)?,
@@ -27,7 +27,7 @@ pub(super) fn decode(value: &[u8]) -> Option<Option<ProtocolInfo>> {
 #[allow(clippy::option_option, reason = "as for `decode`")]
 fn decode_tcp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     let (mut state, mut scales, mut flags) = (None, [None; 2], [None; 2]);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             numbers::TCP_STATE => state = Some(u8_of(value)?),
             numbers::TCP_WINDOW_SCALE_ORIGINAL => scales[0] = Some(u8_of(value)?),
@@ -47,7 +47,7 @@ fn decode_tcp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
 #[allow(clippy::option_option, reason = "as for `decode`")]
 fn decode_sctp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     let (mut state, mut tags) = (None, [None; 2]);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             numbers::SCTP_STATE => state = Some(u8_of(value)?),
             numbers::SCTP_TAG_ORIGINAL => tags[0] = Some(u32_of(value)?),
@@ -65,7 +65,7 @@ fn decode_sctp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
 #[allow(clippy::option_option, reason = "as for `decode`")]
 fn decode_dccp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     let (mut state, mut role) = (None, None);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             numbers::DCCP_STATE => state = Some(u8_of(value)?),
             numbers::DCCP_ROLE => role = Some(u8_of(value)?),
@@ -76,7 +76,7 @@ fn decode_dccp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     Some(state.zip(role).map(|(state, role)| ProtocolInfo::Dccp { state, role }))
 }
 
-/// Adds where the automaton stands.
+/// Appends the automaton's state.
 pub(super) fn encode(writer: &mut Writer<'_>, kind: u16, info: &ProtocolInfo) {
     writer.nest(kind, |writer| match info {
         ProtocolInfo::Tcp(info) => writer.nest(numbers::TCP, |writer| encode_tcp(writer, info)),

@@ -1,4 +1,4 @@
-//! Changes to the table.
+//! Changes of the table.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -46,7 +46,7 @@ pub enum Request<'a> {
 /// Why the kernel refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum RequestError {
-    /// To be created, but there: either tuple, as it is or as translation makes it, is in use.
+    /// A connection with either tuple, original or translated, exists.
     #[error("a connection with one of its tuples is in the table already")]
     Exists,
     /// The connection to change or delete, or the master, does not exist.
@@ -58,19 +58,19 @@ pub enum RequestError {
     /// The kernel lacks a required feature (a helper, labels), or forbids the change.
     #[error("the kernel does not support it, or a module is missing")]
     Unsupported,
-    /// The process may not.
+    /// Permission is missing.
     #[error("it is not permitted: run as root, or give the program CAP_NET_ADMIN")]
     NotPermitted,
-    /// The kernel finds the request wrong.
+    /// The kernel considers the request invalid.
     #[error("the kernel considers it invalid")]
     Invalid,
-    /// Something else, as error number of the system.
+    /// Another error of the system.
     #[error("the kernel refused it: {}", std::io::Error::from_raw_os_error(*.0))]
     Other(i32),
 }
 
 impl RequestError {
-    /// What an error number means here.
+    /// Converts an error number of a request.
     #[must_use]
     pub const fn from_errno(errno: i32) -> Self {
         match errno {
@@ -99,7 +99,7 @@ impl TableSocket {
     /// Opens a socket in the calling thread's namespace.
     ///
     /// # Errors
-    /// The kernel has no netfilter, or the process may not.
+    /// The kernel lacks netfilter, or permission is missing.
     pub fn open() -> Result<Self, IoError> {
         let socket = Socket::open()?;
         socket.set_receive_buffer(RECEIVE_BUFFER_BYTES)?;
@@ -163,7 +163,7 @@ impl TableSocket {
         for (place, errno) in refused {
             let refusal = match (batch[place], errno) {
                 (Request::Update(entry), libc::EBUSY | libc::EPERM) => self.retry_update(entry)?,
-                // No rule of the namespace knows labels.
+                // No rule of the namespace uses labels.
                 (Request::Update(_), libc::ENOSPC) => Some(RequestError::Unsupported),
                 _ => Some(RequestError::from_errno(errno)),
             };
@@ -218,11 +218,10 @@ impl TableSocket {
         }
     }
 
-    /// The connection with the tuple, original or reply, and the zone that this tuple is of, as it is now; `None` if there is
-    /// none.
+    /// The current connection with the tuple, original or reply, and that tuple's zone; `None` if there is none.
     ///
     /// # Errors
-    /// The process may not.
+    /// Permission is missing.
     pub fn get(&mut self, of: &Tuple, zone: u16) -> Result<Option<Entry>, IoError> {
         const OPERATION: &str = "asking for a connection";
         let header = self.next_header(CONNECTIONS, GET, 0);
@@ -243,7 +242,7 @@ impl TableSocket {
             }
         })?;
         match refused {
-            // A tuple that cannot be is not there, either.
+            // An impossible tuple has no connection, either.
             None | Some(0 | libc::ENOENT | libc::EINVAL) => Ok(found),
             Some(errno) => Err(explain(std::io::Error::from_raw_os_error(errno), OPERATION)),
         }
@@ -252,7 +251,7 @@ impl TableSocket {
     /// Deletes all connections of the namespace.
     ///
     /// # Errors
-    /// The process may not.
+    /// Permission is missing.
     pub fn flush(&mut self) -> Result<(), IoError> {
         self.request_simple(CONNECTIONS, "deleting all connections")
     }
@@ -260,12 +259,12 @@ impl TableSocket {
     /// Deletes all expectations of the namespace.
     ///
     /// # Errors
-    /// The process may not.
+    /// Permission is missing.
     pub fn flush_expectations(&mut self) -> Result<(), IoError> {
         self.request_simple(EXPECTATIONS, "deleting all expectations")
     }
 
-    /// Deletes everything of a subsystem.
+    /// Deletes all entries of a subsystem.
     fn request_simple(&mut self, subsystem: u8, operation: &str) -> Result<(), IoError> {
         let header = self.next_header(subsystem, DELETE, NLM_F_ACK);
         Writer::begin(&mut self.requests, header, libc::AF_UNSPEC).end();

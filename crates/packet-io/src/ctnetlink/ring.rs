@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::system::zeroed;
 
-/// Datagrams that one system call takes.
+/// The maximum number of datagrams of one system call.
 pub(super) const DATAGRAMS_MAX: usize = 64;
-/// The longest datagram that is taken, in bytes. Events are of at most some hundred bytes each, one a datagram.
+/// The maximum length of a datagram, in bytes. Events have a few hundred bytes at most, one in a datagram.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
 
 /// The buffers, made once.
@@ -16,10 +16,10 @@ pub(super) struct Ring {
     bytes: Vec<u8>,
 }
 
-/// What one system call brought.
+/// The result of one system call.
 pub(super) struct Batch<'a> {
     bytes: &'a [u8],
-    /// The length of each datagram; `None` where its end was cut off.
+    /// The length of each datagram; `None` if it was truncated.
     lengths: [Option<usize>; DATAGRAMS_MAX],
     count: usize,
 }

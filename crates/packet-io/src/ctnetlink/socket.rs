@@ -10,7 +10,7 @@ use crate::system::{check, own, set_option, zeroed};
 /// The capability that connection tracking requires.
 pub(super) const CAPABILITY: &str = "CAP_NET_ADMIN";
 
-/// A socket to netfilter, in the namespace of the thread that opened it. It never waits.
+/// A non-blocking socket to netfilter, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub(super) struct Socket {
     descriptor: OwnedFd,
@@ -30,7 +30,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Takes a port of the kernel's choice.
+    /// Binds to a port that the kernel chooses.
     fn bind(&mut self) -> io::Result<()> {
         // SAFETY: all-zero bytes are a valid sockaddr_nl.
         let mut address: libc::sockaddr_nl = unsafe { zeroed() };
@@ -79,7 +79,7 @@ impl Socket {
         Ok(usize::try_from(now).unwrap_or_default())
     }
 
-    /// Sends messages. The kernel has worked on all of them when the call returns.
+    /// Sends messages. The kernel has processed all of them when the call returns.
     pub(super) fn send(&self, messages: &[u8]) -> io::Result<()> {
         loop {
             // SAFETY: the messages are readable for their length. The socket is bound and has no other peer than the kernel.
@@ -130,7 +130,7 @@ impl AsFd for Socket {
     }
 }
 
-/// What the system's refusal means to the operator.
+/// Converts the system's error to one for the operator.
 pub(super) fn explain(error: io::Error, operation: &str) -> IoError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {

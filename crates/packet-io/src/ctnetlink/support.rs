@@ -8,9 +8,9 @@ use super::request::errno;
 use super::socket::{CAPABILITY, Socket};
 use crate::{IoError, sysctl};
 
-/// From this share of the table on it is nearly full, in percent.
+/// The share of the table in percent from which it counts as nearly full.
 const NEARLY_FULL_PERCENT: u64 = 90;
-/// A table with room for fewer connections is small for a gateway.
+/// The minimum size of a table that is adequate for a gateway.
 const CONNECTIONS_SMALL: u64 = 65_536;
 
 /// The capabilities of connection tracking in the calling thread's namespace. `None` where a value could not be read.
@@ -18,13 +18,13 @@ const CONNECTIONS_SMALL: u64 = 65_536;
 pub struct Support {
     /// Connections in the table (`nf_conntrack_count`).
     pub connections: Option<u64>,
-    /// Room for connections (`nf_conntrack_max`); 0 is without limit.
+    /// The maximum number of connections (`nf_conntrack_max`); 0 is unlimited.
     pub connections_max: Option<u64>,
     /// The table's buckets (`nf_conntrack_buckets`).
     pub buckets: Option<u64>,
-    /// Expectations that it has room for (`nf_conntrack_expect_max`).
+    /// The maximum number of expectations (`nf_conntrack_expect_max`).
     pub expectations_max: Option<u64>,
-    /// Which connections make events (`nf_conntrack_events`): 0 none, 1 all, 2 those that began while somebody listened.
+    /// The connections with events (`nf_conntrack_events`): 0 none, 1 all, 2 those that began with a listener.
     pub events: Option<u64>,
     /// Packets and bytes are counted (`nf_conntrack_acct`); not needed.
     pub accounting: Option<bool>,
@@ -37,22 +37,22 @@ pub struct Support {
 /// A missing capability. Its text names the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lack {
-    /// The kernel has no netlink interface to netfilter, or none to connection tracking.
+    /// The kernel lacks a netlink interface to netfilter, or to connection tracking.
     Netfilter(String),
-    /// The process may not.
+    /// Permission is missing.
     Permission,
     /// No events are made.
     Events,
-    /// Connections that began before the program did make no events.
+    /// Connections that began before the program did cause no events.
     EventsOfOlder,
-    /// The table is nearly full: how many are there, and room for how many.
+    /// The table is nearly full: the number of connections, and the maximum.
     NearlyFull(u64, u64),
-    /// The table is small: room for how many.
+    /// The table is small: the maximum.
     Small(u64),
 }
 
 impl Lack {
-    /// Whether replication cannot work at all without it.
+    /// Whether replication is impossible without it.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
         matches!(self, Self::Netfilter(_) | Self::Permission | Self::Events)

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use flow::netfilter::{Discriminator, Tuple};
 
-use super::attributes::{Writer, u8_of, u16_of, walk};
+use super::attributes::{Writer, for_each_attribute, u8_of, u16_of};
 use super::numbers::{ip, protocol, tuple};
 
 /// The number of ICMPv6.
@@ -13,7 +13,7 @@ const ICMP_V6: u8 = 58;
 /// A tuple, and the zone where it is of this direction only (a zone of both directions is the connection's).
 pub(super) fn decode(value: &[u8]) -> Option<(Tuple, Option<u16>)> {
     let (mut addresses, mut of_protocol, mut zone) = (None, None, None);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             tuple::IP => addresses = Some(decode_addresses(value)?),
             tuple::PROTOCOL => of_protocol = Some(decode_protocol(value)?),
@@ -28,7 +28,7 @@ pub(super) fn decode(value: &[u8]) -> Option<(Tuple, Option<u16>)> {
 
 fn decode_addresses(value: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (mut source, mut destination) = (None, None);
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             ip::V4_SOURCE => source = Some(v4(value)?),
             ip::V4_DESTINATION => destination = Some(v4(value)?),
@@ -52,7 +52,7 @@ fn v6(value: &[u8]) -> Option<IpAddr> {
 
 fn decode_protocol(value: &[u8]) -> Option<(u8, Discriminator)> {
     let (mut number, mut ports, mut icmp) = (None, [None; 2], (None, None, None));
-    walk(value, |kind, value| {
+    for_each_attribute(value, |kind, value| {
         match kind {
             protocol::NUMBER => number = Some(u8_of(value)?),
             protocol::SOURCE_PORT => ports[0] = Some(u16_of(value)?),
@@ -72,7 +72,7 @@ fn decode_protocol(value: &[u8]) -> Option<(u8, Discriminator)> {
     Some((number?, discriminator))
 }
 
-/// Adds a tuple as the attribute `kind`.
+/// Appends a tuple as the attribute `kind`.
 pub(super) fn encode(writer: &mut Writer<'_>, kind: u16, tuple: &Tuple) {
     encode_in_zone(writer, kind, tuple, None);
 }
@@ -89,7 +89,7 @@ pub(super) fn encode_in_zone(writer: &mut Writer<'_>, kind: u16, tuple: &Tuple, 
     });
 }
 
-/// Adds an address as the first attribute of `kinds` if it is of IPv4, else as the second.
+/// Appends an address as the first attribute of `kinds` for IPv4, else as the second.
 pub(super) fn encode_address(writer: &mut Writer<'_>, kinds: [u16; 2], address: IpAddr) {
     match address {
         IpAddr::V4(address) => writer.put(kinds[0], &address.octets()),

@@ -1,7 +1,6 @@
-//! Network namespaces, each a private network stack: made without any tool and gone with the last descriptor.
+//! Network namespaces, each a private network stack: created without any tool, deleted with the last descriptor.
 //!
-//! A [`Namespace`] is held by a descriptor alone, never by a mount, so that nothing is left behind even when the
-//! process is killed.
+//! Only a descriptor keeps a [`Namespace`] alive, never a mount, so that a killed process leaves nothing behind.
 
 mod user;
 
@@ -20,7 +19,7 @@ pub use user::{NamespaceSupport, enter_user_namespace, for_tests, probe, skip};
 
 const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace of its own. The loopback interface is up.
+/// A separate network namespace. The loopback interface is up.
 #[derive(Debug)]
 pub struct Namespace {
     descriptor: OwnedFd,
@@ -32,12 +31,12 @@ impl Namespace {
     /// # Errors
     /// The process lacks permission (see [`probe`] for the remedy), or the system is out of namespaces.
     pub fn new() -> Result<Self, IoError> {
-        // A thread of its own makes the namespace, so that the caller stays where it is.
+        // A separate thread creates the namespace, so that the caller's does not change.
         let made = thread::scope(|scope| scope.spawn(Self::make).join());
         made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The namespace that the calling thread is in.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -47,11 +46,10 @@ impl Namespace {
         Ok(Self { descriptor: file.into() })
     }
 
-    /// The namespace that a file stands for: `/run/netns/NAME` for those that `ip netns` made, `/proc/PID/ns/net` for a
-    /// process's.
+    /// The namespace of a file: `/run/netns/NAME` for those of `ip netns`, `/proc/PID/ns/net` for a process's.
     ///
     /// # Errors
-    /// There is no such file, or it may not be opened.
+    /// The file does not exist, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, IoError> {
         let file = File::open(path)
             .map_err(|error| IoError::from_io(error, format!("opening the network namespace {}", path.display())))?;
@@ -86,8 +84,8 @@ impl Namespace {
         Self::current()
     }
 
-    /// Runs `work` in a thread inside the namespace and returns its value. Sockets it opens stay in the namespace for
-    /// good; threads it starts begin there, too.
+    /// Runs `work` in a thread inside the namespace and returns its value. Sockets that it opens stay in the namespace;
+    /// threads that it starts begin there, too.
     ///
     /// # Errors
     /// The namespace cannot be entered.

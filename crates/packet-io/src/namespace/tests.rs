@@ -1,4 +1,4 @@
-//! Namespaces, and what runs in them.
+//! Namespaces, and code inside them.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn available() -> bool {
 }
 
 #[test]
-fn a_new_namespace_has_a_loopback_of_its_own_that_works() {
+fn a_new_namespace_has_a_working_loopback() {
     if !available() {
         return;
     }
@@ -59,7 +59,7 @@ fn a_command_starts_inside() {
 }
 
 #[test]
-fn a_panic_inside_comes_out() {
+fn a_panic_inside_is_propagated() {
     if !available() {
         return;
     }
@@ -70,13 +70,13 @@ fn a_panic_inside_comes_out() {
 
 #[test]
 fn a_process_with_threads_gets_an_error() {
-    // The test harness runs threads, so that this must fail whatever the machine allows.
+    // The test harness runs threads, so this must fail on any machine.
     let error = enter_user_namespace().unwrap_err();
     assert!(matches!(error, IoError::NamespacesForbidden(_)), "{error}");
 }
 
 #[test]
-fn a_child_finds_a_namespace_that_was_passed_to_it() {
+fn a_child_opens_a_namespace_that_was_passed_to_it() {
     if !available() {
         return;
     }
@@ -85,7 +85,7 @@ fn a_child_finds_a_namespace_that_was_passed_to_it() {
     let path = namespace.pass_to(&mut command);
     let child = command.arg(&path).stdout(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
-    // The kernel names a namespace by its number.
+    // The kernel identifies a namespace by its number.
     let here = std::fs::read_link(&path).unwrap();
     assert!(here.to_string_lossy().starts_with("net:["), "{here:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), here.to_string_lossy());

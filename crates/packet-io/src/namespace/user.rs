@@ -6,12 +6,12 @@ use std::{fs, io, thread};
 use crate::IoError;
 use crate::system::check;
 
-/// Whether and how network namespaces can be made here.
+/// Whether and how network namespaces can be created here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NamespaceSupport {
-    /// [`super::Namespace::new`] works as things are.
+    /// [`super::Namespace::new`] works directly.
     Available,
-    /// It works once [`enter_user_namespace`] has been called.
+    /// It works after a call of [`enter_user_namespace`].
     AfterUserNamespace,
     /// They cannot; the text gives the reason and the remedy.
     Forbidden(String),
@@ -32,12 +32,12 @@ pub fn probe() -> NamespaceSupport {
     }
 }
 
-/// Moves the whole process into a user namespace in which it is root, so that it may make network namespaces. To be
-/// called first thing: the kernel refuses it once a second thread runs.
+/// Moves the whole process into a user namespace in which it is root, so that it may create network namespaces. It must
+/// be called first: the kernel refuses it once a second thread runs.
 ///
 /// # Errors
-/// [`IoError::NamespacesForbidden`] with the reason and the remedy; the process may then be in a user namespace
-/// without capabilities and had better end.
+/// [`IoError::NamespacesForbidden`] with the reason and the remedy; the process may then be in a user namespace without
+/// capabilities and should exit.
 pub fn enter_user_namespace() -> Result<(), IoError> {
     let maps = IdentityMaps::of_this_process();
     // SAFETY: unshare takes no pointers.
@@ -56,7 +56,7 @@ pub fn enter_user_namespace() -> Result<(), IoError> {
     }
 }
 
-/// The files that make the process's user and group root within a fresh user namespace (user_namespaces(7)).
+/// The files that map the process's user and group to root in a new user namespace (user_namespaces(7)).
 struct IdentityMaps {
     files: [(CString, CString); 3],
 }
@@ -68,7 +68,7 @@ impl IdentityMaps {
         let text = |text: String| CString::new(text).expect("numbers hold no zero byte");
         Self {
             files: [
-                // Without setgroups denied an ordinary user may not map its group.
+                // An ordinary user must deny setgroups before mapping its group.
                 (text("/proc/self/setgroups".into()), text("deny".into())),
                 (text("/proc/self/uid_map".into()), text(format!("0 {user} 1"))),
                 (text("/proc/self/gid_map".into()), text(format!("0 {group} 1"))),

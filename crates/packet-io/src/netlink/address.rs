@@ -10,11 +10,11 @@ use super::{Netlink, Prefix, family};
 use crate::IoError;
 
 impl Netlink {
-    /// Gives the interface an address, which serves at once: IPv6 skips duplicate address detection. An address that
-    /// it has already is no error.
+    /// Adds an address to the interface, usable at once: IPv6 skips duplicate address detection. An existing address is
+    /// no error.
     ///
     /// # Errors
-    /// The interface does not exist, the address is not valid, or the process may not.
+    /// The interface does not exist, the address is invalid, or permission is missing.
     pub fn add_address(&mut self, name: &str, address: Prefix) -> Result<(), IoError> {
         let mut message = self.address_message(name, address)?;
         if address.address.is_ipv6() {
@@ -24,10 +24,10 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE, &operation)
     }
 
-    /// Takes an address from the interface.
+    /// Removes an address from the interface.
     ///
     /// # Errors
-    /// The interface does not exist or does not have it, or the process may not.
+    /// The interface does not exist or lacks it, or permission is missing.
     pub fn delete_address(&mut self, name: &str, address: Prefix) -> Result<(), IoError> {
         let message = self.address_message(name, address)?;
         self.change(RouteNetlinkMessage::DelAddress(message), 0, &format!("taking {address} from {name}"))

@@ -1,4 +1,4 @@
-//! Interfaces: make, list, set, delete.
+//! Interfaces: creating, listing, changing, deleting.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -23,17 +23,17 @@ pub type InterfaceAddress = Prefix;
 /// An interface as the kernel describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interface {
-    /// The kernel's number for it, within its namespace.
+    /// Its index in its namespace.
     pub index: u32,
     /// Its name.
     pub name: String,
     /// Its link-layer address; all zero where it has none (loopback).
     pub mac: [u8; 6],
-    /// The largest packet it takes, in bytes of IP packet.
+    /// Its MTU, in bytes of IP packet.
     pub mtu_bytes: u32,
-    /// Switched on by the operator.
+    /// Administratively up.
     pub up: bool,
-    /// Able to pass packets: on, and with carrier.
+    /// Operational: up, and with carrier.
     pub running: bool,
     /// A loopback interface.
     pub loopback: bool,
@@ -103,11 +103,11 @@ impl Netlink {
         found.ok_or_else(|| IoError::NoSuchInterface { interface: name.into() })
     }
 
-    /// Makes a virtual cable: `name` here, its other end `peer_name` in `peer_namespace`. Both ends are down and
+    /// Creates a virtual cable: `name` here, its other end `peer_name` in `peer_namespace`. Both ends are down and
     /// offload checksums and segmentation to each other.
     ///
     /// # Errors
-    /// A name is taken or not valid, or the process may not.
+    /// A name is in use or invalid, or permission is missing.
     pub fn create_veth(&mut self, name: &str, peer_name: &str, peer_namespace: impl AsFd) -> Result<(), IoError> {
         self.create_veth_between(name, peer_name, peer_namespace.as_fd())
     }
@@ -126,10 +126,10 @@ impl Netlink {
         self.create(message, &format!("making the veth pair {name} and {peer_name}"))
     }
 
-    /// Makes a bridge, down and without ports.
+    /// Creates a bridge, down and without ports.
     ///
     /// # Errors
-    /// The name is taken or not valid, or the process may not.
+    /// The name is in use or invalid, or permission is missing.
     pub fn create_bridge(&mut self, name: &str) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.attributes = vec![checked_name(name)?, LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
@@ -143,17 +143,17 @@ impl Netlink {
     /// Makes the interface a port of the bridge.
     ///
     /// # Errors
-    /// Either does not exist, or the process may not.
+    /// Either does not exist, or permission is missing.
     pub fn attach_to_bridge(&mut self, name: &str, bridge: &str) -> Result<(), IoError> {
         let bridge_index = self.interface(bridge)?.index;
         self.set(name, LinkAttribute::Controller(bridge_index), &format!("attaching {name} to {bridge}"))
     }
 
-    /// Isolates a bridge's port, or ends that: isolated ports exchange no frames with each other, but with the bridge itself and
-    /// with its other ports. Carrier stays.
+    /// Isolates a bridge's port, or ends that: isolated ports exchange frames only with the bridge itself and with its
+    /// other ports. Carrier stays.
     ///
     /// # Errors
-    /// It does not exist, is no port of a bridge, or the process may not.
+    /// It does not exist, is no port of a bridge, or permission is missing.
     pub fn set_isolated(&mut self, name: &str, isolated: bool) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.header.index = self.interface(name)?.index;
@@ -161,14 +161,14 @@ impl Netlink {
             LinkInfo::PortKind(InfoPortKind::Bridge),
             LinkInfo::PortData(InfoPortData::BridgePort(vec![InfoBridgePort::Isolated(isolated)])),
         ])];
-        // The kernel takes settings of a bridge's port with this message, not with SetLink.
+        // The kernel accepts settings of a bridge's port in this message, not in SetLink.
         self.change(RouteNetlinkMessage::NewLink(message), 0, &format!("isolating {name}"))
     }
 
-    /// Switches the interface on or off.
+    /// Switches the interface up or down.
     ///
     /// # Errors
-    /// It does not exist, or the process may not.
+    /// It does not exist, or permission is missing.
     pub fn set_up(&mut self, name: &str, up: bool) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.header.index = self.interface(name)?.index;
@@ -187,18 +187,18 @@ impl Netlink {
         self.set(name, LinkAttribute::Address(mac.to_vec()), &format!("setting the link address of {name}"))
     }
 
-    /// Sets the largest packet that the interface takes, in bytes of IP packet.
+    /// Sets the interface's MTU, in bytes of IP packet.
     ///
     /// # Errors
-    /// It does not exist, cannot take such packets, or the process may not.
+    /// It does not exist, does not support the MTU, or permission is missing.
     pub fn set_mtu(&mut self, name: &str, mtu_bytes: u32) -> Result<(), IoError> {
         self.set(name, LinkAttribute::Mtu(mtu_bytes), &format!("setting the MTU of {name} to {mtu_bytes}"))
     }
 
-    /// Sets how many packets wait at most to be sent by the interface.
+    /// Sets the length of the interface's transmit queue, in packets.
     ///
     /// # Errors
-    /// It does not exist, or the process may not.
+    /// It does not exist, or permission is missing.
     pub fn set_transmit_queue(&mut self, name: &str, packets: u32) -> Result<(), IoError> {
         let operation = format!("setting the transmit queue of {name} to {packets} packets");
         self.set(name, LinkAttribute::TxQueueLen(packets), &operation)
@@ -211,10 +211,10 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(message), 0, operation)
     }
 
-    /// Deletes the interface; of a veth pair the other end goes with it.
+    /// Deletes the interface; deleting an end of a veth pair deletes the other end.
     ///
     /// # Errors
-    /// It does not exist, is not one that can be deleted, or the process may not.
+    /// It does not exist, cannot be deleted, or permission is missing.
     pub fn delete(&mut self, name: &str) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.header.index = self.interface(name)?.index;

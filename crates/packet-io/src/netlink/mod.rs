@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours of the namespace that the calling thread is in (rtnetlink(7)).
+//! Links, addresses, routes and neighbours of the calling thread's namespace (rtnetlink(7)).
 //!
 //! Each call is one request to the kernel, acknowledged before the call returns.
 

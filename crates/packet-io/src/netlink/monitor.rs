@@ -1,4 +1,4 @@
-//! Changes of interfaces, as the kernel announces them (rtnetlink(7), group `RTMGRP_LINK`).
+//! Changes of interfaces, as the kernel reports them (rtnetlink(7), group `RTMGRP_LINK`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,27 +17,27 @@ const LINK_GROUP: u32 = 1;
 /// The maximum number of datagrams read by one call of [`LinkMonitor::poll`]; the next call reads the others.
 const DATAGRAMS_PER_POLL_MAX: usize = 256;
 
-/// The state of an interface that is watched.
+/// The state of a monitored interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkState {
-    /// The kernel's number for the interface; `None`: there is no interface of this name.
+    /// The interface's index; `None`: there is no interface of this name.
     pub index: Option<u32>,
-    /// The interface is switched on and has carrier: its operational state lets packets pass (RFC 2863 section 3.1.12).
+    /// The interface is up and has carrier: its operational state permits packets (RFC 2863 section 3.1.12).
     pub is_up: bool,
-    /// The link's speed in Mbit/s; `None` where the driver gives none.
+    /// The link's speed in Mbit/s; `None` where the driver reports none.
     pub speed_mbps: Option<u32>,
 }
 
-/// A change of a watched interface.
+/// A change of a monitored interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkChange {
-    /// Its position among the names given to [`LinkMonitor::open`].
+    /// Its index among the names given to [`LinkMonitor::open`].
     pub watched: usize,
-    /// Its state from now on.
+    /// Its new state.
     pub state: LinkState,
 }
 
-/// Watches interfaces by name, in the namespace that it was opened in. It never waits: see [`LinkMonitor::poll`].
+/// Monitors interfaces by name, in the namespace in which it was opened. It never blocks: see [`LinkMonitor::poll`].
 #[derive(Debug)]
 pub struct LinkMonitor {
     socket: Socket,
@@ -61,7 +61,7 @@ impl LinkMonitor {
         Ok(monitor)
     }
 
-    /// The states of the watched interfaces, in the order of the names.
+    /// The states of the monitored interfaces, in the order of the names.
     pub fn states(&self) -> impl Iterator<Item = LinkState> + '_ {
         self.states.iter().copied()
     }
@@ -70,14 +70,14 @@ impl LinkMonitor {
     /// When the kernel's buffer overflows, the interfaces are listed anew.
     ///
     /// # Errors
-    /// The socket is of no more use, or the interfaces cannot be listed.
+    /// The socket is unusable, or the interfaces cannot be listed.
     pub fn poll(&mut self) -> Result<Vec<LinkChange>, IoError> {
         let mut changes = Vec::new();
         for _ in 0..DATAGRAMS_PER_POLL_MAX {
             let mut bytes = Vec::with_capacity(ANSWER_BYTES_MAX);
             match self.socket.recv(&mut bytes, 0) {
                 Ok(_) if self.take(&bytes, &mut changes) => {}
-                // A message that cannot be read may have been about a watched interface.
+                // A malformed message may have concerned a monitored interface.
                 Ok(_) => self.list(&mut changes)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -88,7 +88,7 @@ impl LinkMonitor {
         Ok(changes)
     }
 
-    /// Takes the messages of a datagram. False if one of them cannot be read.
+    /// Processes the messages of a datagram. Returns false if one of them is malformed.
     fn take(&mut self, mut rest: &[u8], changes: &mut Vec<LinkChange>) -> bool {
         while !rest.is_empty() {
             let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) else { return false };
@@ -120,7 +120,7 @@ impl LinkMonitor {
 
     fn note(&mut self, interface: &Interface, changes: &mut Vec<LinkChange>) {
         let watched = self.names.iter().position(|name| *name == interface.name);
-        // An interface that was given another name is gone under the one that is watched.
+        // A renamed interface counts as deleted under its old name.
         let renamed = self.states.iter().position(|state| state.index == Some(interface.index));
         if let Some(renamed) = renamed.filter(|renamed| Some(*renamed) != watched) {
             self.set(renamed, LinkState::default(), changes);
@@ -160,14 +160,14 @@ fn is_of_interface(link: &LinkMessage) -> bool {
     link.header.interface_family == AddressFamily::Unspec
 }
 
-/// The speed that the driver gives, from sysfs. Where sysfs shows another namespace, its interface of the same name is
-/// another: number and link address must be those of `interface`.
+/// The driver's speed from sysfs. Where sysfs shows another namespace, an interface of the same name is another one:
+/// index and link address must equal those of `interface`.
 fn speed_mbps(interface: &Interface) -> Option<u32> {
     let read = |file: &str| std::fs::read_to_string(format!("/sys/class/net/{}/{file}", interface.name)).ok();
     let [a, b, c, d, e, f] = interface.mac;
     let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
     let is_it = read("ifindex")?.trim() == interface.index.to_string() && read("address")?.trim() == mac;
-    // A driver that does not know the speed gives -1.
+    // -1 means that the driver does not know the speed.
     let speed = if is_it { read("speed")?.trim().parse().ok() } else { None };
     speed.filter(|speed| (1..u32::MAX).contains(speed))
 }

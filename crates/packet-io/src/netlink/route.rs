@@ -15,7 +15,7 @@ impl Netlink {
     /// [`Prefix::DEFAULT_V4`] or [`Prefix::DEFAULT_V6`].
     ///
     /// # Errors
-    /// No interface leads to `gateway`, the families differ, or the process may not.
+    /// No interface reaches `gateway`, the families differ, or permission is missing.
     pub fn add_route(&mut self, destination: Prefix, gateway: IpAddr) -> Result<(), IoError> {
         let message = route_message(destination, gateway)?;
         let operation = format!("adding a route to {destination} via {gateway}");
@@ -25,7 +25,7 @@ impl Netlink {
     /// Deletes the route to `destination` through `gateway`.
     ///
     /// # Errors
-    /// There is none, or the process may not.
+    /// The route does not exist, or permission is missing.
     pub fn delete_route(&mut self, destination: Prefix, gateway: IpAddr) -> Result<(), IoError> {
         let message = route_message(destination, gateway)?;
         let operation = format!("deleting the route to {destination} via {gateway}");
@@ -36,7 +36,7 @@ impl Netlink {
     /// solicitation.
     ///
     /// # Errors
-    /// The interface does not exist, or the process may not.
+    /// The interface does not exist, or permission is missing.
     pub fn add_neighbour(&mut self, name: &str, address: IpAddr, mac: [u8; 6]) -> Result<(), IoError> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);

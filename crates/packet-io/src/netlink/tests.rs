@@ -1,4 +1,4 @@
-//! Interfaces made and changed in namespaces.
+//! Interfaces created and changed in namespaces.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn joined_namespaces() -> Option<(Namespace, Namespace)> {
 }
 
 #[test]
-fn both_ends_of_a_cable_take_settings_and_addresses() {
+fn both_ends_of_a_cable_accept_settings_and_addresses() {
     let Some((here, there)) = joined_namespaces() else { return };
     here.run(|| {
         let mut netlink = Netlink::open().unwrap();
@@ -49,7 +49,7 @@ fn both_ends_of_a_cable_take_settings_and_addresses() {
         .unwrap();
 
     let look = || here.run(|| Netlink::open().unwrap().interface("left").unwrap()).unwrap();
-    // The kernel notices a moment later that the other end is up.
+    // The kernel detects the other end's state a moment later.
     let (begin, mut left) = (Instant::now(), look());
     while !left.running && begin.elapsed() < Duration::from_secs(10) {
         left = look();
@@ -125,11 +125,11 @@ fn isolated_ports_of_a_bridge_exchange_nothing_until_the_isolation_ends() {
     while buffer == [1] {
         receiver.recv(&mut buffer).unwrap();
     }
-    assert_eq!(buffer, [3], "what was sent while the ports were isolated is lost");
+    assert_eq!(buffer, [3], "frames sent during the isolation are lost");
 }
 
 #[test]
-fn routes_and_neighbours_lead_somewhere() {
+fn routes_and_neighbours_are_used() {
     let Some((here, _there)) = joined_namespaces() else { return };
     here.run(|| {
         let mut netlink = Netlink::open().unwrap();
@@ -149,7 +149,7 @@ fn routes_and_neighbours_lead_somewhere() {
 }
 
 #[test]
-fn deleting_one_end_takes_the_other_along() {
+fn deleting_one_end_deletes_the_other() {
     let Some((here, there)) = joined_namespaces() else { return };
     here.run(|| Netlink::open().unwrap().delete("left")).unwrap().unwrap();
     let error = there.run(|| Netlink::open().unwrap().interface("right")).unwrap().unwrap_err();
@@ -160,7 +160,7 @@ fn deleting_one_end_takes_the_other_along() {
 }
 
 #[test]
-fn a_name_that_cannot_be_is_refused_and_a_taken_one_named() {
+fn an_invalid_name_is_refused_and_a_name_in_use_is_reported() {
     let Some((here, there)) = joined_namespaces() else { return };
     here.run(|| {
         let mut netlink = Netlink::open().unwrap();
@@ -189,7 +189,7 @@ fn monitor_reports_switch_carrier_and_a_recreated_interface() {
     let switch = |namespace: &Namespace, name: &'static str, up| {
         namespace.run(move || Netlink::open().unwrap().set_up(name, up)).unwrap().unwrap();
     };
-    // The cable's end is the second that is watched; the first does not exist.
+    // The cable's end is monitored as the second name; the first does not exist.
     let names = vec!["none".to_owned(), "left".to_owned()];
     let mut monitor = here.run(move || LinkMonitor::open(names)).unwrap().unwrap();
     let listed: Vec<LinkState> = monitor.states().collect();
@@ -200,7 +200,7 @@ fn monitor_reports_switch_carrier_and_a_recreated_interface() {
         switch(&here, "left", true);
         switch(&there, "right", true);
         changes_until(&mut monitor, |state| state.is_up);
-        // The other end goes down: this end is switched on and has no carrier.
+        // The other end goes down: this end is up without carrier.
         switch(&there, "right", false);
         let changes = changes_until(&mut monitor, |state| !state.is_up);
         assert!(changes.iter().all(|change| change.watched == 1), "{changes:?}");

@@ -5,7 +5,7 @@ use std::io::{Chain, Cursor, Read};
 use super::format::{PcapError, PcapReader, fill};
 use super::pcapng::{CaptureInterface, CaptureRecord, PcapngReader, SECTION_HEADER};
 
-/// A file's first bytes, put back before the rest.
+/// A file's first bytes, replayed before the rest.
 type Whole<R> = Chain<Cursor<[u8; 4]>, R>;
 
 /// First bytes of compressed files, the compressor, and the command that decompresses to standard output. Captures are
@@ -45,7 +45,7 @@ impl<R: Read> CaptureReader<R> {
             return Err(PcapError::Compressed(compressor, decompressor));
         }
         let whole = Cursor::new(magic).chain(reader);
-        // The number of this block reads alike in both byte orders.
+        // This block's number is equal in both byte orders.
         let format = if u32::from_le_bytes(magic) == SECTION_HEADER {
             Format::Pcapng(PcapngReader::new(whole)?)
         } else {
@@ -56,10 +56,10 @@ impl<R: Read> CaptureReader<R> {
         Ok(Self { format })
     }
 
-    /// Reads the next frame into `frame`, in place of what it held. `None` at the end of the file.
+    /// Reads the next frame into `frame`, replacing its content. `None` at the end of the file.
     ///
     /// # Errors
-    /// The file is damaged, cut off or cannot be read; no more frames can be had.
+    /// The file is damaged, truncated or unreadable; no more frames can be read.
     pub fn read(&mut self, frame: &mut Vec<u8>) -> Result<Option<CaptureRecord>, PcapError> {
         match &mut self.format {
             Format::Pcapng(reader) => reader.read(frame),

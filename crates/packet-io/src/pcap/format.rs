@@ -11,7 +11,7 @@ use flow::Instant;
 
 use super::link_type::LinkType;
 
-/// The most bytes of a frame in a file, as tcpdump has it; a file that claims more is damaged.
+/// The maximum bytes of a frame in a file, as in tcpdump; a file that states more is damaged.
 pub const SNAPSHOT_BYTES_MAX: u32 = 262_144;
 
 const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
@@ -25,13 +25,13 @@ const LINK_TYPE_MASK: u32 = 0x0fff_ffff;
 /// A capture file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// The file is something else.
+    /// The file has another format.
     #[error("not a capture (first four bytes {0:#010x}): pcap or pcapng is needed")]
     BadMagic(u32),
-    /// The file is a compressed one.
+    /// The file is compressed.
     #[error("compressed by {0}, which this program cannot read: decompress it ({1} FILE | mainstay … -)")]
     Compressed(&'static str, &'static str),
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("the file is empty: not even the header of a capture is in it")]
     Empty,
     /// The file has an unknown version (pcap is always 2, pcapng always 1).
@@ -40,16 +40,16 @@ pub enum PcapError {
     /// The frames are not Ethernet.
     #[error("link type {0} instead of Ethernet (1)")]
     NotEthernet(u32),
-    /// A record is longer than any.
-    #[error("a record claims {0} bytes, more than {SNAPSHOT_BYTES_MAX}: the file is damaged")]
+    /// A record exceeds the maximum length.
+    #[error("a record states {0} bytes, more than {SNAPSHOT_BYTES_MAX}: the file is damaged")]
     OversizedRecord(u32),
-    /// A block of a pcapng file contradicts itself or the file.
+    /// A block of a pcapng file is inconsistent.
     #[error("{0}: the file is damaged")]
     DamagedBlock(&'static str),
-    /// The file ends within a record: it was cut off, or is still being written.
+    /// The file ends within a record: it was truncated, or is still being written.
     #[error("the file ends within a record")]
     CutOff,
-    /// The frame to be written is longer than a record may be.
+    /// The frame to be written exceeds the maximum length.
     #[error("a frame of {0} bytes does not fit a record of at most {SNAPSHOT_BYTES_MAX}")]
     OversizedFrame(usize),
     /// An error of the system.
@@ -62,7 +62,7 @@ pub enum PcapError {
 pub struct Record {
     /// When it was captured, from the Unix epoch on.
     pub timestamp: Instant,
-    /// Its bytes on the wire, of which the file may hold fewer.
+    /// Its length on the wire; the file may contain fewer bytes.
     pub wire_bytes: u32,
 }
 
@@ -124,10 +124,10 @@ impl<R: Read> PcapReader<R> {
         if self.big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) }
     }
 
-    /// Reads the next frame into `frame`, in place of what it held. `None` at the end of the file.
+    /// Reads the next frame into `frame`, replacing its content. `None` at the end of the file.
     ///
     /// # Errors
-    /// The file is damaged, cut off or cannot be read; no more frames can be had.
+    /// The file is damaged, truncated or unreadable; no more frames can be read.
     pub fn read(&mut self, frame: &mut Vec<u8>) -> Result<Option<Record>, PcapError> {
         let mut header = [0; RECORD_HEADER_BYTES];
         if !fill(&mut self.reader, &mut header)? {
@@ -147,7 +147,7 @@ impl<R: Read> PcapReader<R> {
     }
 }
 
-/// Fills `bytes`. False when the end comes before the first byte of them (and there is one).
+/// Fills `bytes`. Returns false at the end of the file before the first byte.
 pub(super) fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool, PcapError> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,6 +1,6 @@
 //! Link headers of captured frames, and their conversion to Ethernet.
 
-/// An Ethernet header that a frame of another link type is given, in bytes.
+/// The Ethernet header for a converted frame, in bytes.
 const ETHERNET_HEADER_BYTES: usize = 14;
 const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
@@ -13,12 +13,12 @@ const LOOPBACK_HEADER_BYTES: usize = 4;
 const TO_BROADCAST: u8 = 1;
 const TO_MULTICAST: u8 = 2;
 
-/// What a capture's frames begin with (the registry of link types at tcpdump.org).
+/// The type of a capture's link headers (the registry of link types at tcpdump.org).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// An Ethernet header (1).
     Ethernet,
-    /// The IP header itself (101; 228 and 229 for one version alone; 12 and 14 as some systems write it).
+    /// No link header (101; 228 and 229 for one version alone; 12 and 14 on some systems).
     RawIp,
     /// Four bytes of protocol family, then the IP header (0, and 108 in network byte order).
     Loopback,
@@ -75,7 +75,7 @@ impl LinkType {
     }
 }
 
-/// How many bytes to take off the front, and the Ethernet header to put there.
+/// The number of bytes to remove from the front, and the Ethernet header that replaces them.
 type NewHeader = Option<(usize, [u8; ETHERNET_HEADER_BYTES])>;
 
 fn ethernet(destination: [u8; 6], source: [u8; 6], ether_type: [u8; 2]) -> [u8; ETHERNET_HEADER_BYTES] {
@@ -96,13 +96,13 @@ fn ip_header(frame: &[u8], link_bytes: usize) -> NewHeader {
     Some((link_bytes, ethernet([0; 6], [0; 6], ether_type)))
 }
 
-/// `at`: where the low byte of the packet's kind, the sender's address and the ether type are.
+/// `at`: the offsets of the low byte of the packet's kind, the sender's address and the ether type.
 fn cooked_header(frame: &[u8], link_bytes: usize, at: (usize, usize, usize)) -> NewHeader {
     let header = frame.get(..link_bytes)?;
     let (kind, address, ether_type) = at;
     let destination = match header[kind] {
         TO_BROADCAST => [0xff; 6],
-        // Which group it was is not recorded; that it was one decides what becomes of the packet.
+        // The group's address is not recorded; the kind of address decides the packet's treatment.
         TO_MULTICAST => [0x01, 0x00, 0x5e, 0, 0, 0],
         _ => [0; 6],
     };

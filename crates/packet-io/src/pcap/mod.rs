@@ -22,12 +22,12 @@ pub use format::{PcapError, PcapReader, PcapWriter, Record, SNAPSHOT_BYTES_MAX};
 pub use link_type::LinkType;
 pub use pcapng::{CAPTURE_INTERFACES_MAX, CaptureInterface, CaptureRecord, PcapngWriter};
 
-/// Room before a frame, in bytes.
+/// Headroom of a frame, in bytes.
 const HEADROOM_BYTES: usize = 64;
-/// A frame's buffer at first; it grows with the largest frame of the capture.
+/// The initial size of a frame's buffer; it grows with the largest frame of the capture.
 const BUFFER_BYTES: usize = 2048;
 
-/// One port: where its frames come from and where those sent on it go.
+/// One port: the source of its frames and the sink of sent ones.
 struct Port {
     source: Option<PcapReader<Box<dyn Read + Send>>>,
     sink: Option<PcapWriter<Box<dyn Write + Send>>>,
@@ -38,7 +38,7 @@ struct Port {
 }
 
 impl Port {
-    /// Reads ahead, so that the next record's time is known.
+    /// Reads ahead, so that the next record's time is available.
     fn look_ahead(&mut self) -> Result<Option<Record>, PcapError> {
         if self.ahead.is_none()
             && let Some(source) = &mut self.source
@@ -67,9 +67,9 @@ impl Port {
     }
 }
 
-/// Captures as a node's ports. [`PacketIo::poll`] plays the frames of all ports in the order of their timestamps.
+/// Captures as a node's ports. [`PacketIo::poll`] replays the frames of all ports in the order of their timestamps.
 ///
-/// Frames cut short by the capture come as they are; captured checksums are unverified.
+/// Truncated frames are passed as captured; captured checksums are unverified.
 #[derive(Default)]
 pub struct PcapIo {
     ports: Vec<Port>,
@@ -79,7 +79,7 @@ pub struct PcapIo {
 }
 
 impl PcapIo {
-    /// Without ports, playing as fast as it is polled.
+    /// Without ports; replays as fast as it is polled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -100,13 +100,13 @@ impl PcapIo {
         Ok(PortId(number))
     }
 
-    /// The timestamp of the last frame played, with which frames sent are written.
+    /// The timestamp of the last frame replayed, with which sent frames are written.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Holds frames back that are stamped later than `until`.
+    /// Holds back frames with later timestamps than `until`.
     pub fn play_until(&mut self, until: Instant) {
         self.until = Some(until);
     }
@@ -135,7 +135,7 @@ impl PcapIo {
         Ok(earliest)
     }
 
-    /// Takes the earliest frames, up to a batch, as long as they are of one port and time.
+    /// Takes the earliest frames, up to a batch, with the same port and time.
     fn take_batch(&mut self) -> Result<(usize, ArrayVec<usize, BATCH_FRAMES_MAX>), IoError> {
         let mut lengths = ArrayVec::new();
         let mut ingress = None;
@@ -166,7 +166,7 @@ impl PcapIo {
 }
 
 impl PacketIo for PcapIo {
-    /// Plays the next frames of one port and one timestamp, so that [`PcapIo::now`] is right for each of them.
+    /// Replays the next frames of one port and one timestamp, so that [`PcapIo::now`] is right for each of them.
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError> {
         let (number, lengths) = self.take_batch()?;
         if lengths.is_empty() {

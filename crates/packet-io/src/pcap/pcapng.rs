@@ -16,9 +16,9 @@ use flow::Instant;
 use super::format::{PcapError, SNAPSHOT_BYTES_MAX, fill};
 use super::link_type::LinkType;
 
-/// Interfaces of a section that are read; a file that claims more is damaged.
+/// The maximum number of interfaces of a section; a file that states more is damaged.
 pub const CAPTURE_INTERFACES_MAX: usize = 256;
-/// The largest description of an interface that is read, in bytes.
+/// The maximum size of an interface's description, in bytes.
 const INTERFACE_BLOCK_BYTES_MAX: u32 = 64 << 10;
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -41,18 +41,18 @@ mod option {
     pub(super) const TIMESTAMP_OFFSET: u16 = 14;
 }
 
-/// An interface that a capture was taken on.
+/// An interface of a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaptureInterface {
     /// The interface's name on the capturing system, if present.
     pub name: Option<String>,
-    /// What its frames begin with.
+    /// The type of its link headers.
     pub link_type: LinkType,
-    /// Bytes of a frame that were kept at most; 0: all.
+    /// The maximum number of captured bytes of a frame; 0: all.
     snapshot_bytes: u32,
     /// Units of its timestamps in a second.
     units_per_s: u64,
-    /// Seconds to add to its timestamps.
+    /// The offset of its timestamps in seconds.
     offset_s: i64,
 }
 
@@ -73,11 +73,11 @@ impl CaptureInterface {
 /// The metadata of a frame in a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureRecord {
-    /// When it was captured, from the Unix epoch on. A simple packet has no time and is given that of the one before.
+    /// When it was captured, from the Unix epoch on. A simple packet has no time and gets that of the one before.
     pub timestamp: Instant,
-    /// Its bytes on the wire, of which the file may hold fewer.
+    /// Its length on the wire; the file may contain fewer bytes.
     pub wire_bytes: u32,
-    /// The interface it was captured on: an index of the reader's interfaces at this point of the file.
+    /// The index of its interface among the reader's interfaces at this position of the file.
     pub interface: usize,
 }
 
@@ -192,7 +192,7 @@ impl<R: Read> PcapngReader<R> {
         let rest_bytes = body_bytes.checked_sub(PACKET_FIELDS_BYTES).ok_or(damaged("a packet block is too short"))?;
         let fields = self.bytes::<{ PACKET_FIELDS_BYTES as usize }>()?;
         let interface = match kind {
-            // The block's former shape: two bytes of interface and two of a count of drops.
+            // The block's former format: two bytes of interface and two of a drop count.
             OBSOLETE_PACKET => u32::from(self.u16_at(&fields, 0)),
             _ => self.u32_at(&fields, 0),
         };
@@ -230,7 +230,7 @@ impl<R: Read> PcapngReader<R> {
         self.interfaces.get(number as usize).ok_or(damaged("a packet is of an interface that was not described"))
     }
 
-    /// The length stands behind each block once more, so that files can be read backwards.
+    /// The length is repeated behind each block, so that files can be read backwards.
     fn end_block(&mut self, body_bytes: u32) -> Result<(), PcapError> {
         let trailer = self.bytes::<4>()?;
         let agrees = self.u32_at(&trailer, 0) == body_bytes + BLOCK_OVERHEAD_BYTES;
@@ -293,7 +293,7 @@ impl<W: Write> PcapngWriter<W> {
         body.extend_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend_from_slice(&1_u16.to_le_bytes());
         body.extend_from_slice(&0_u16.to_le_bytes());
-        // The section's length is not known beforehand.
+        // The section's length is not known yet.
         body.extend_from_slice(&u64::MAX.to_le_bytes());
         new.block(SECTION_HEADER, &[&body])?;
         for name in interfaces {
@@ -308,8 +308,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(new)
     }
 
-    /// Appends a frame of which `frame` holds the beginning, and `wire_bytes` passed on `interface`, an index of the
-    /// names that the writer was made with.
+    /// Appends a frame of `wire_bytes` on `interface`, an index of the writer's names; `frame` holds its beginning.
     ///
     /// # Errors
     /// The frame is larger than [`SNAPSHOT_BYTES_MAX`], or the file cannot be written.

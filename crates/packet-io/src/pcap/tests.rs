@@ -1,4 +1,4 @@
-//! Captures written and read again.
+//! Captures written and read back.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_bring_the_reader_down(mut bytes in prop::collection::vec(any::<u8>(), 0..200), keep_header: bool) {
+    fn no_bytes_make_the_reader_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), keep_header: bool) {
         if keep_header && bytes.len() >= 24 {
             bytes[..24].copy_from_slice(&capture(0xa1b2_c3d4, 0, false)[..24]);
         }
@@ -103,7 +103,7 @@ fn source(frames: &[(u64, &str)]) -> PcapReader<Box<dyn Read + Send>> {
 }
 
 #[test]
-fn captures_of_two_ports_are_played_in_the_order_of_time() {
+fn captures_of_two_ports_are_replayed_in_the_order_of_time() {
     let sent = Shared::default();
     let mut io = PcapIo::new();
     io.add_port(Some(source(&[(1, "a"), (1, "b"), (4, "d")])), None).unwrap();

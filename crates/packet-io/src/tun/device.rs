@@ -1,4 +1,4 @@
-//! One tunnel device: open or make, read, write.
+//! One tunnel device: opening or creating, reading, writing.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -10,7 +10,7 @@ use crate::netlink::Netlink;
 use crate::poller::Waker;
 use crate::system::{check, zeroed};
 
-/// The device that makes tunnel devices.
+/// The control device of tunnel devices.
 const CLONE_DEVICE: &str = "/dev/net/tun";
 /// Offloads of packets that are read from the device; those of UDP since Linux 6.2.
 const OFFLOADS: [libc::c_uint; 2] = [TCP_OFFLOADS | libc::TUN_F_USO4 | libc::TUN_F_USO6, TCP_OFFLOADS];
@@ -30,7 +30,7 @@ pub enum DeviceKind {
 #[derive(Debug)]
 pub(super) struct Device {
     device: OwnedFd,
-    /// Makes the port readable when something waits that does not come from the device.
+    /// Makes the port readable for frames that do not come from the device.
     waker: Waker,
     is_awake: bool,
 }
@@ -102,7 +102,7 @@ impl AsFd for Device {
     }
 }
 
-/// Takes the tunnel device of this name, or makes it.
+/// Opens or creates the tunnel device of this name.
 fn attach(device: BorrowedFd<'_>, interface: &str, kind: DeviceKind) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { zeroed() };

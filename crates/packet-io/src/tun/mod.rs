@@ -33,18 +33,18 @@ pub const NODE_MAC: MacAddress = MacAddress([0x02, 0x74, 0x75, 0x6e, 0, 1]);
 /// The kernel's.
 pub const KERNEL_MAC: MacAddress = MacAddress([0x02, 0x74, 0x75, 0x6e, 0, 2]);
 
-/// The most ports of a node: a port's number is a byte.
+/// The maximum number of ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
 /// The maximum number of pending replies to the node's neighbour requests. Beyond it the newest is dropped: the node
 /// retries.
 const ANSWERS_MAX: usize = 256;
-/// Bytes before a received packet: room for a tunnel header, and for the link header that is put on.
+/// Bytes before a received packet: headroom for a tunnel header, and for the link header that is added.
 const HEADROOM_BYTES: usize = 128;
 /// The largest packet: 64 KB of segments and their headers.
 const PACKET_BYTES_MAX: usize = 70_000;
 /// A frame's buffer. Not a multiple of the page, so that the headers of a batch do not all fall on the same cache sets.
 const BUFFER_BYTES: usize = 70_208;
-/// Behind a packet of this size a batch ends: it is sent while it is still in the cache.
+/// The packet size that ends a batch, which is then sent while still in the cache.
 const LARGE_PACKET_BYTES: usize = 8192;
 
 const _: () = assert!(HEADROOM_BYTES + PACKET_BYTES_MAX <= BUFFER_BYTES);
@@ -53,7 +53,7 @@ const _: () = assert!(HEADROOM_BYTES >= ETHERNET_HEADER_BYTES && ETHERNET_HEADER
 /// How to open a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// The device's name. It is made if it is not there, and then goes with the process.
+    /// The device's name. A missing device is created, and deleted with the process.
     pub interface: String,
     /// Let the kernel pass runs of segments as one packet and leave checksums incomplete. Disable it where the node's
     /// other ports cannot send such packets.
@@ -85,18 +85,18 @@ impl Port {
 
 /// Tunnel devices as a node's ports.
 ///
-/// A device that is switched off is noticed when it is used, and works again when it is switched on.
+/// A device that is switched off is detected when it is used, and works again when it is switched on.
 pub struct TunIo {
     ports: Vec<Port>,
     buffers: Vec<u8>,
 }
 
 impl TunIo {
-    /// Opens the devices, numbered in the order given, makes those that are not there, and switches them on.
+    /// Opens the devices, numbered in the order given, creates missing ones, and switches them on.
     ///
     /// # Errors
-    /// The process may not, the kernel has no tunnel devices, a name is that of another kind of interface or of a device
-    /// that another program has open, or there are more than [`PORTS_MAX`].
+    /// Permission is missing, the kernel lacks tunnel devices, a name belongs to another kind of interface or to a
+    /// device that another program has open, or there are more than [`PORTS_MAX`].
     pub fn open(configs: &[PortConfig]) -> Result<Self, IoError> {
         if configs.len() > PORTS_MAX {
             return Err(IoError::Misuse(format!("{} ports are too many: at most {PORTS_MAX}", configs.len())));
@@ -106,7 +106,7 @@ impl TunIo {
             Ok(Port { device, answers: VecDeque::new(), is_down: false, counters: PortCounters::default() })
         };
         let ports = configs.iter().map(open).collect::<Result<Vec<_>, IoError>>()?;
-        // Memory is taken only as packets of that size come: zeroed allocations of this size are fresh mappings.
+        // Memory is used only as packets of that size arrive: zeroed allocations of this size are fresh mappings.
         Ok(Self { ports, buffers: vec![0; BUFFER_BYTES * BATCH_FRAMES_MAX] })
     }
 
@@ -136,8 +136,7 @@ impl TunIo {
         batch
     }
 
-    /// Receives one packet and puts a link header on it. `None` for one that the node cannot have; an error when there is
-    /// nothing to receive.
+    /// Receives one packet and adds a link header. `None` for an unsupported one; an error when none is pending.
     fn receive_packet<'a>(port: &mut Port, buffer: &'a mut [u8], ingress: PortId) -> Result<Option<Frame<'a>>, ()> {
         let message = &mut buffer[HEADROOM_BYTES - HEADER_BYTES..HEADROOM_BYTES + PACKET_BYTES_MAX];
         let length_bytes = match port.device.read(message) {

@@ -10,7 +10,7 @@ use super::KERNEL_MAC;
 
 /// The offset of the next-header field in an IPv6 frame.
 const NEXT_HEADER_AT: usize = ETHERNET_HEADER_BYTES + 6;
-/// Where an IPv6 frame without extension headers has the ICMPv6 message.
+/// The offset of the ICMPv6 message in an IPv6 frame without extension headers.
 const MESSAGE_AT: usize = ETHERNET_HEADER_BYTES + 40;
 
 /// The treatment of a frame that the node sends.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_go_nowhere_and_packets_go_on() {
+    fn announcements_are_discarded_and_packets_forwarded() {
         let own = Ipv4Addr::new(10, 0, 0, 1);
         let announcement = build::gratuitous_arp(ArpOperation::Request, NODE_MAC, own);
         assert_eq!(answer(&announcement), NeighbourAction::Discard);

@@ -10,11 +10,12 @@ use super::{HEADER_BYTES, PACKET_BYTES_MAX};
 use crate::virtio;
 use crate::{IoError, TransmitFailure};
 
-/// The longest message of such a device, in bytes: a virtio-net header, and 64 KB of segments with their headers.
+/// The maximum length of a message of such a device, in bytes: a virtio-net header, and 64 KB of segments with their
+/// headers.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + PACKET_BYTES_MAX;
 
-/// One tunnel device. A message is a packet (or frame) behind its virtio-net header; what one such device gives, another
-/// takes.
+/// One tunnel device. A message is a packet (or frame) behind its virtio-net header; a message from one such device is
+/// valid for another.
 #[derive(Debug)]
 pub struct RawTunnel {
     device: Device,
@@ -30,21 +31,21 @@ impl RawTunnel {
         Ok(Self { device: Device::open(interface, kind, offload)? })
     }
 
-    /// Reads a message into `message`, which has room for [`MESSAGE_BYTES_MAX`]. Returns its length in bytes; `None` when
-    /// nothing waits, or the device is off.
+    /// Reads a message into `message`, which has room for [`MESSAGE_BYTES_MAX`]. Returns its length in bytes; `None`
+    /// when none is pending, or the device is down.
     pub fn receive(&mut self, message: &mut [u8]) -> Option<usize> {
         self.device.read(message).ok().filter(|length_bytes| *length_bytes > HEADER_BYTES)
     }
 
-    /// Gives a message to the kernel as a packet that the device has received.
+    /// Passes a message to the kernel as a packet that the device received.
     ///
     /// # Errors
-    /// The device is off, or the kernel does not take the message for a packet.
+    /// The device is down, or the kernel rejects the packet.
     pub fn send(&self, message: &[u8]) -> Result<(), TransmitFailure> {
         let (header, packet) = message.split_at_checked(HEADER_BYTES).ok_or(TransmitFailure::Invalid)?;
         let header = header.try_into().ok().and_then(|header| virtio::parse(header, 0));
         let (checksum, segmentation) = header.ok_or(TransmitFailure::Invalid)?;
-        // Written anew: the kernel is to put nothing but headers into the linear part of its buffer.
+        // Rewritten: the kernel shall copy only headers into the linear part of its buffer.
         let header = virtio::emit(checksum, segmentation, packet);
         self.device.write(&header, packet).map_err(|error: io::Error| {
             if device::is_down_error(&error) {
@@ -61,8 +62,8 @@ impl AsFd for RawTunnel {
     }
 }
 
-/// How many bytes a message's packet would have on a wire: a run of segments is sent as packets of their own, each with
-/// its headers.
+/// The number of bytes of a message's packets on a wire: a run of segments is sent as separate packets, each with its
+/// headers.
 #[must_use]
 pub fn wire_length_bytes(message: &[u8]) -> u64 {
     let Some((header, packet)) = message.split_at_checked(HEADER_BYTES) else { return 0 };

@@ -12,7 +12,7 @@ use crate::system::{check, own, set_buffers, set_option, zeroed};
 
 /// The time to live that single-hop BFD sends and requires (RFC 5881 section 5, RFC 5082).
 pub const TTL_MAX: u8 = 255;
-/// Size of a socket's buffers unless configured otherwise, in bytes.
+/// The default size of a socket's buffers, in bytes.
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
 /// The maximum number of errors of earlier datagrams (ICMP "port unreachable" of a restarting peer, say) that one call
 /// skips.
@@ -42,7 +42,7 @@ impl Default for UdpOptions {
 pub struct Received {
     /// Its payload, in bytes.
     pub length_bytes: usize,
-    /// It was longer than the buffer and lost its end.
+    /// Whether it exceeded the buffer and was truncated.
     pub truncated: bool,
     /// The sender's address.
     pub from: SocketAddr,
@@ -55,11 +55,11 @@ pub struct Received {
 pub enum Sent {
     /// The kernel has it.
     Queued,
-    /// Lost for want of room, of a route or of a peer, as datagrams may be: for the protocol above to make good.
+    /// Lost for lack of room, of a route or of a peer, as datagrams may be: the protocol above must handle it.
     Lost,
 }
 
-/// A UDP socket that never waits.
+/// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: OwnedFd,
@@ -69,7 +69,7 @@ impl UdpSocket {
     /// Opens a socket bound to `address` in the calling thread's namespace.
     ///
     /// # Errors
-    /// The address is not the host's or is taken, the interface does not exist, or the process may not.
+    /// The address is not the host's or is in use, the interface does not exist, or permission is missing.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<Self, IoError> {
         let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // SAFETY: socket takes no pointers.
@@ -154,8 +154,8 @@ impl UdpSocket {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// Only where sending again cannot help: the datagram is too large, the address is of the other family, or the
-    /// process may not. A peer that is away is not an error but [`Sent::Lost`].
+    /// Only where a repetition cannot help: the datagram is too large, the address has the other family, or permission
+    /// is missing. An unreachable peer is not an error but [`Sent::Lost`].
     pub fn send_to(&self, datagram: &[u8], to: SocketAddr) -> Result<Sent, IoError> {
         let (raw, length) = raw_address(to);
         for _ in 0..STALE_ERRORS_MAX {
@@ -175,7 +175,7 @@ impl UdpSocket {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // The error of an earlier datagram, or none at all: this one was not looked at yet.
+                // The error of an earlier datagram, or none at all: this one was not processed yet.
                 Some(libc::ECONNREFUSED | libc::EINTR) => {}
                 Some(
                     libc::EAGAIN
@@ -195,7 +195,7 @@ impl UdpSocket {
         Ok(Sent::Lost)
     }
 
-    /// Receives a datagram into `buffer`; `None` when none waits.
+    /// Receives a datagram into `buffer`; `None` when none is pending.
     ///
     /// # Errors
     /// Only for defects of the program: ICMP errors of earlier datagrams are skipped.
@@ -265,7 +265,7 @@ fn time_to_live(message: &libc::msghdr) -> Option<u8> {
     None
 }
 
-/// An address as the system calls want it, and its length.
+/// An address in the form for system calls, and its length.
 pub(crate) fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all-zero bytes are a valid sockaddr_storage.
     let mut raw: libc::sockaddr_storage = unsafe { zeroed() };

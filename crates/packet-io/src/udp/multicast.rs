@@ -15,7 +15,7 @@ impl UdpSocket {
     /// group as well. Without [`UdpOptions::ttl`], its datagrams stay on the link.
     ///
     /// # Errors
-    /// The address is no group's, the interface does not exist or does not do multicast, or the process may not.
+    /// The address is no group's, the interface does not exist or does not support multicast, or permission is missing.
     pub fn bind_multicast(group: SocketAddr, interface: &str, options: &UdpOptions) -> Result<Self, IoError> {
         if !group.ip().is_multicast() {
             let range = if group.is_ipv4() { "224.0.0.0/4" } else { "ff00::/8" };

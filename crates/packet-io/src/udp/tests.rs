@@ -23,12 +23,12 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
             return received;
         }
         poller.wait(&mut ready, Some(PATIENCE)).unwrap();
-        assert!(!ready.is_empty(), "no datagram came");
+        assert!(!ready.is_empty(), "no datagram arrived");
     }
 }
 
 #[test]
-fn a_datagram_comes_with_its_sender_and_its_time_to_live() {
+fn a_datagram_is_received_with_its_sender_and_time_to_live() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let bfd = open(address, &UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() });
         let distant = open(address, &UdpOptions { ttl: Some(254), ..UdpOptions::default() });
@@ -45,7 +45,7 @@ fn a_datagram_comes_with_its_sender_and_its_time_to_live() {
 }
 
 #[test]
-fn a_datagram_longer_than_the_buffer_says_so() {
+fn a_datagram_longer_than_the_buffer_is_marked() {
     let (sender, receiver) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
     sender.send_to(&[7; 100], receiver.local_address().unwrap()).unwrap();
     let received = receive(&receiver, &mut [0; 10]);
@@ -53,7 +53,7 @@ fn a_datagram_longer_than_the_buffer_says_so() {
 }
 
 #[test]
-fn a_peer_that_is_away_stops_nothing() {
+fn an_unreachable_peer_is_no_error() {
     let (socket, peer) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
     let away = open("127.0.0.1:0", &UdpOptions::default()).local_address().unwrap();
     for _ in 0..20 {
@@ -72,7 +72,7 @@ fn a_datagram_too_large_for_udp_is_an_error() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn a_missing_interface_is_reported() {
     let options = UdpOptions { interface: Some("nowhere0".into()), ..UdpOptions::default() };
     let error = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap_err();
     assert!(error.to_string().contains("nowhere0"), "{error}");
@@ -98,7 +98,7 @@ fn group_at_both_ends(group: &str) -> [(Namespace, UdpSocket); 2] {
 }
 
 #[test]
-fn members_of_a_group_hear_each_other_and_not_themselves() {
+fn members_of_a_group_receive_from_each_other_and_not_from_themselves() {
     let Some(()) = crate::namespace::for_tests() else { return };
     for group in ["225.0.0.50:3780", "[ff02::50]:3780", "[ff15::50]:3780"] {
         let [(_left, speaker), (_right, listener)] = group_at_both_ends(group);
@@ -111,9 +111,9 @@ fn members_of_a_group_hear_each_other_and_not_themselves() {
             poller.wait(&mut ready, Some(Duration::from_millis(10))).unwrap();
             listener.receive(&mut buffer).unwrap()
         });
-        let received = received.unwrap_or_else(|| panic!("nothing came by {group}"));
+        let received = received.unwrap_or_else(|| panic!("nothing arrived through {group}"));
         assert_eq!(&buffer[..received.length_bytes], b"all");
-        // Of IPv6 the sender is known by the address that fits the group, which may be the link's own.
+        // For IPv6 the sender is identified by the address of the group's scope, possibly link-local.
         assert!(received.from.is_ipv6() || received.from.ip().to_string() == "10.9.0.1", "{received:?}");
         assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it receives its own datagrams");
     }

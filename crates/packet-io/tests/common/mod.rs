@@ -16,7 +16,7 @@ use packet_io::sysctl;
 pub(crate) const SERVER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 2, 0, 2)), IpAddr::V6(Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 2))];
 
-/// How long a new cable may take.
+/// The time limit for a new cable.
 const IN_SERVICE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Client, gateway and server, joined by cables, with addresses and routes. The gateway's kernel
@@ -86,7 +86,7 @@ impl Network {
         Some(Self { client, gateway, server })
     }
 
-    /// The gateway's two interfaces as ports by packet sockets, and what forwards between them.
+    /// The gateway's two interfaces as ports through packet sockets, and the forwarder between them.
     #[allow(dead_code, reason = "not every test is about packet sockets")]
     pub(crate) fn open_gateway(&self) -> (AfPacketIo, Forwarder) {
         let configs = [PortConfig::new("port0"), PortConfig::new("port1")];
@@ -94,7 +94,7 @@ impl Network {
         (io, self.forwarder())
     }
 
-    /// What forwards between the gateway's two interfaces.
+    /// The forwarder between the gateway's two interfaces.
     pub(crate) fn forwarder(&self) -> Forwarder {
         let mac = |namespace: &Namespace, name: &'static str| {
             namespace.run(|| Netlink::open().unwrap().interface(name).unwrap().mac).unwrap()
@@ -115,7 +115,7 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Between two ports, each with its own link address and that of its only neighbour.
+    /// Forwards between two ports, each with its own link address and that of its only neighbour.
     pub(crate) const fn new(own: [[u8; 6]; 2], peer: [[u8; 6]; 2]) -> Self {
         Self { own, peer, largest_bytes: [0; 2] }
     }
@@ -146,7 +146,7 @@ fn lower_time_to_live(frame: &mut [u8]) -> bool {
     match (frame.get(12..14), frame.len()) {
         (Some([0x08, 0x00]), 34..) if matches!(frame[23], 6 | 17) => {
             frame[22] -= 1;
-            // The sum of the header falls by 0x0100, so that its complement rises by as much (RFC 1624).
+            // The sum of the header decreases by 0x0100, so its complement increases by as much (RFC 1624).
             let sum = u16::from_be_bytes([frame[24], frame[25]]);
             let (raised, carry) = sum.overflowing_add(0x0100);
             frame[24..26].copy_from_slice(&(raised + u16::from(carry)).to_be_bytes());

@@ -15,10 +15,10 @@ use crate::common::{Forwarder, Network};
 
 /// Bytes sent in each direction over a connection.
 pub(crate) const TRANSFER_BYTES: usize = 8 << 20;
-/// The longest that anything here may take.
+/// The time limit of every step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The byte that stands at `position` of a transfer.
+/// The byte at `position` of a transfer.
 fn pattern(position: usize) -> u8 {
     (position.wrapping_mul(2_654_435_761) >> 11) as u8
 }

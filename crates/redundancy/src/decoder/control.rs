@@ -127,7 +127,7 @@ impl Decoder {
         self.request_missing(now);
     }
 
-    pub(super) fn forget_stream(&mut self) {
+    pub(super) fn reset_stream(&mut self) {
         self.stream = None;
         self.lose_order();
         self.stale_in_a_row = 0;

@@ -15,7 +15,7 @@ pub(super) struct Implied {
 
 impl Implied {
     /// Whether the data at this number is unconfirmed.
-    pub(super) fn is_unsure(&self, number: u64) -> bool {
+    pub(super) fn is_unconfirmed(&self, number: u64) -> bool {
         self.run.contains(&number)
     }
 }

@@ -319,7 +319,7 @@ impl Decoder {
         self.stale_in_a_row += 1;
         if self.stale_in_a_row > STALE_BLOCKS_MAX {
             // The decoder's number must be wrong: restarting is better than never caching again.
-            self.forget_stream();
+            self.reset_stream();
         }
     }
 
@@ -453,7 +453,7 @@ impl Decoder {
         }
     }
 
-    /// What it did so far.
+    /// The counters since the last reset.
     #[must_use]
     pub const fn counters(&self) -> DecoderCounters {
         self.counters

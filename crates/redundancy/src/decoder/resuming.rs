@@ -37,12 +37,12 @@ impl StreamPosition {
 /// The number of held granules in a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Held {
-    /// Held for sure.
-    pub sure: u64,
+    /// Held and confirmed.
+    pub confirmed: u64,
     /// Held, but not confirmed by a later number: neither taken over nor sent.
-    pub unsure: u64,
+    pub unconfirmed: u64,
     /// Not held.
-    pub lacking: u64,
+    pub missing: u64,
 }
 
 impl Decoder {
@@ -124,31 +124,36 @@ impl Decoder {
         if range.is_empty() {
             return Held::default();
         }
-        let (held, unsure) = (self.store.count_held(range.clone()), self.count_unsure(&range));
-        Held { sure: held.saturating_sub(unsure), unsure, lacking: range.end - range.start - held }
+        let (held, unconfirmed) = (self.store.count_held(range.clone()), self.count_unconfirmed(&range));
+        Held { confirmed: held.saturating_sub(unconfirmed), unconfirmed, missing: range.end - range.start - held }
     }
 
-    /// Searches for missing data, the newest first. Appends ranges of missing numbers before `before` to `lacking`,
-    /// until these are `lacking_max` or `looked_at_max` numbers were examined. A range is no longer than a Fill.
+    /// Searches for missing data, the newest first. Appends ranges of missing numbers before `before` to `missing`,
+    /// until these are `missing_max` or `looked_at_max` numbers were examined. A range is no longer than a Fill.
     /// Returns the number before which the next search starts.
     #[must_use]
-    pub fn look_back(&self, before: u64, [looked_at_max, lacking_max]: [u64; 2], lacking: &mut Vec<Range<u64>>) -> u64 {
+    pub fn find_missing(
+        &self,
+        before: u64,
+        [looked_at_max, missing_max]: [u64; 2],
+        missing: &mut Vec<Range<u64>>,
+    ) -> u64 {
         let of_use = self.numbers_of_use();
         let mut reached = before.min(of_use.end);
         let end = reached.saturating_sub(looked_at_max).max(of_use.start);
         let mut found = 0;
-        while reached > end && found < lacking_max {
+        while reached > end && found < missing_max {
             reached -= 1;
             let number = reached;
             if self.store.holds(number) {
                 continue;
             }
             found += 1;
-            match lacking.last_mut() {
+            match missing.last_mut() {
                 Some(last) if last.start == number + 1 && last.end - number <= FILL_GRANULES_MAX as u64 => {
                     last.start = number;
                 }
-                _ => lacking.push(number..number + 1),
+                _ => missing.push(number..number + 1),
             }
         }
         reached
@@ -162,7 +167,7 @@ impl Decoder {
         let (epoch, count) = (stream.epoch, range.end.saturating_sub(range.start).min(FILL_GRANULES_MAX as u64));
         let (wanted, granules) = (range.start..range.start + count, self.store.granules());
         let is_held = |number: &u64| {
-            self.store.holds(*number) && !self.store.is_stale(*number) && !self.implied.is_unsure(*number)
+            self.store.holds(*number) && !self.store.is_stale(*number) && !self.implied.is_unconfirmed(*number)
         };
         // A Fill does not wrap around the ring's end.
         let room = granules - range.start % granules;
@@ -174,8 +179,8 @@ impl Decoder {
                 return held;
             }
         }
-        let is_unsure = |number: &u64| self.store.holds(*number) && self.implied.is_unsure(*number);
-        let gone = wanted.take_while(|number| !is_held(number) && !is_unsure(number)).count() as u64;
+        let is_unconfirmed = |number: &u64| self.store.holds(*number) && self.implied.is_unconfirmed(*number);
+        let gone = wanted.take_while(|number| !is_held(number) && !is_unconfirmed(number)).count() as u64;
         if gone > 0 {
             Control::Gone { epoch, ranges: core::iter::once(range.start..range.start + gone).collect() }.write(out);
         }

@@ -65,13 +65,13 @@ impl Encoder {
 
     fn encode_turn(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>]) -> [Encoding; BATCH_BLOCKS_MAX] {
         for (lane, segment) in segments.iter().enumerate() {
-            self.give_place(lane, segment);
+            self.assign_place(lane, segment);
             self.mark(lane, segment.bytes);
         }
         self.scan.run(Turn { encoder: self, segments, outs })
     }
 
-    fn give_place(&mut self, lane: usize, segment: &Segment<'_>) {
+    fn assign_place(&mut self, lane: usize, segment: &Segment<'_>) {
         let block = segment.bytes;
         let is_cautious = segment.at.is_some_and(|at| !self.flows.is_new(at, block.len()));
         self.counters.blocks_cautious += u64::from(is_cautious);
@@ -91,7 +91,7 @@ impl Encoder {
         let Lane { place: Some(_), marks, .. } = &mut self.lanes[lane] else { return };
         self.fingerprinter.mark(block, marks);
         if let Finder::Max { finder, .. } = &self.finder {
-            finder.ask_slots(marks);
+            finder.prefetch_slots(marks);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::packet_cache::GranuleSet;
 /// The data that blocks may point to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trust {
-    /// All data that was sent and is not known to be lost. The decoder requests lost data ([RE], section 4.3:
+    /// All data that was sent and is not known to be lost. The decoder requests lost data (RE, section 4.3:
     /// optimistic).
     Sent,
     /// Only data that the decoder has reported as held (pessimistic).
@@ -18,7 +18,7 @@ pub enum Trust {
 #[derive(Clone, Debug)]
 pub(super) struct DecoderView {
     granules: u64,
-    /// May be pointed to.
+    /// Granules that blocks may reference.
     pub(super) usable: GranuleSet,
     /// Granules that the decoder reported as held: a retransmission may point to them.
     pub(super) held: GranuleSet,

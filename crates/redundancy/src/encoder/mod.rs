@@ -73,7 +73,7 @@ pub struct EncoderConfig {
 }
 
 impl Default for EncoderConfig {
-    /// The defaults of [RE]: SAMPLEBYTE and Max-Match, w = p = 32, 10 MB. The epoch and the key are zero.
+    /// The defaults of RE: SAMPLEBYTE and Max-Match, w = p = 32, 10 MB. The epoch and the key are zero.
     fn default() -> Self {
         Self {
             cache_bytes: 10 << 20,
@@ -241,7 +241,7 @@ impl Encoder {
     }
 
     /// Encodes a segment of a flow. A possible retransmission points only to data that the decoder is known to hold. If
-    /// it pointed to its own first copy, which was lost, it would be lost, too ([RE], section 3.4).
+    /// it pointed to its own first copy, which was lost, it would be lost, too (RE, section 3.4).
     pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
         self.encode_alone(Segment { bytes: segment, at: Some(at) }, out)
     }
@@ -300,7 +300,7 @@ impl Encoder {
         self.placement.next()
     }
 
-    /// What it did so far.
+    /// The counters since the last reset.
     #[must_use]
     pub const fn counters(&self) -> EncoderCounters {
         self.counters

@@ -1,4 +1,4 @@
-//! Selects the markers of a block, and computes fingerprints of the bytes that begin there ([RE], sections 2.2 and
+//! Selects the markers of a block, and computes fingerprints of the bytes that begin there (RE, sections 2.2 and
 //! 4.3).
 //!
 //! | method | a place is a marker if | costs |

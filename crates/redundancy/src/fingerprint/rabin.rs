@@ -1,4 +1,4 @@
-//! MODP: Rabin fingerprints of all windows of a block (Rabin 1981; [RE], figure 4.2).
+//! MODP: Rabin fingerprints of all windows of a block (Rabin 1981; RE, figure 4.2).
 
 use super::Marks;
 

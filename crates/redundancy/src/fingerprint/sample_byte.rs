@@ -1,4 +1,4 @@
-//! SAMPLEBYTE: bytes of a table ([RE], figure 4.3).
+//! SAMPLEBYTE: bytes of a table (RE, figure 4.3).
 
 use super::Marks;
 

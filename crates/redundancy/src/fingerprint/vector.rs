@@ -55,7 +55,7 @@ impl Marking<'_> {
         let offsets = &mut marks.offsets;
         // The inner steps are unrolled.
         match STRIDE_BYTES.div_ceil(self.skip_bytes + 1) {
-            0 | 1 => search.walk_far(offsets, self.skip_bytes, &classify),
+            0 | 1 => search.search_far(offsets, self.skip_bytes, &classify),
             2 => search.search_near::<2>(offsets, self.skip_bytes, &classify),
             3 | 4 => search.search_near::<4>(offsets, self.skip_bytes, &classify),
             5..=8 => search.search_near::<8>(offsets, self.skip_bytes, &classify),
@@ -160,7 +160,12 @@ impl<'a> MarkerSearch<'a> {
 
     /// Searches for markers further apart than 64 bytes.
     #[inline(always)]
-    fn walk_far(&mut self, offsets: &mut Vec<u32>, skip_bytes: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) {
+    fn search_far(
+        &mut self,
+        offsets: &mut Vec<u32>,
+        skip_bytes: usize,
+        classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+    ) {
         offsets.clear();
         let mut at = 0;
         while at < self.candidates {

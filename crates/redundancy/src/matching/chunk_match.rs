@@ -1,4 +1,4 @@
-//! Chunk-Match: the chunk between two markers is looked up by its hash ([RE], figure 4.4).
+//! Chunk-Match: the chunk between two markers is looked up by its hash (RE, figure 4.4).
 
 use alloc::vec::Vec;
 

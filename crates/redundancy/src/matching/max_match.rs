@@ -1,4 +1,4 @@
-//! Max-Match: a fingerprint is an anchor, around which bytes are compared in both directions ([RE], figure 4.5).
+//! Max-Match: a fingerprint is an anchor, around which bytes are compared in both directions (RE, figure 4.5).
 //!
 //! Three passes over a block's markers prefetch memory long before its use: the slots, then the candidates of the
 //! slots, then the comparisons. The passes of several blocks are interleaved.
@@ -37,7 +37,7 @@ impl MaxMatch {
 
     /// The first pass: prefetches the slots.
     #[inline(always)]
-    pub(crate) fn ask_slots(&self, marks: &Marks) {
+    pub(crate) fn prefetch_slots(&self, marks: &Marks) {
         for fingerprint in marks.fingerprints() {
             self.index.prefetch(self.index.slot_key(*fingerprint));
         }

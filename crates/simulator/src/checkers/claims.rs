@@ -59,7 +59,7 @@ impl Claims {
         self.paused_at[node] = now;
     }
 
-    pub(super) fn went_on(&mut self, now: Instant, node: usize) {
+    pub(super) fn resumed(&mut self, now: Instant, node: usize) {
         if self.paused_at[node] + SHORT_PAUSE <= now {
             self.returned_at[node] = now;
         }

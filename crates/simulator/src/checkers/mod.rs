@@ -124,9 +124,9 @@ impl Checkers {
     }
 
     /// A paused node resumes.
-    pub(crate) fn went_on(&mut self, now: Instant, node: usize) {
-        self.roles.went_on(now);
-        self.claims.went_on(now, node);
+    pub(crate) fn resumed(&mut self, now: Instant, node: usize) {
+        self.roles.resumed(now);
+        self.claims.resumed(now, node);
     }
 
     /// The nodes work under these conditions from now on.
@@ -137,7 +137,7 @@ impl Checkers {
         self.versions.conditions(now, conditions);
     }
 
-    /// The run is over.
+    /// Runs the final checks.
     pub(crate) fn finish(&mut self, now: Instant, view: &View<'_>, outcome: &mut Outcome) {
         self.survival.finish(now, view, outcome);
         self.versions.finish(now, outcome);

@@ -65,10 +65,10 @@ impl Order {
     /// A replica on the node that is newer than the first version it received. A node that applies late messages would
     /// return to that version.
     pub(crate) fn stale_replica(&self, node: usize, value: &Node) -> Option<(NodeId, Connection)> {
-        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::REPLICA != 0);
-        let mut stale = copies.filter_map(|(_, copy)| {
-            let first = self.first[node].get(&name(copy))?;
-            (first.is_older_than(copy.version) && first.owner == copy.owner).then_some((copy.owner, *first))
+        let replicas = value.pipeline().table().iter().filter(|(_, replica)| replica.flags & flags::REPLICA != 0);
+        let mut stale = replicas.filter_map(|(_, replica)| {
+            let first = self.first[node].get(&name(replica))?;
+            (first.is_older_than(replica.version) && first.owner == replica.owner).then_some((replica.owner, *first))
         });
         stale.next()
     }

@@ -35,7 +35,7 @@ pub(super) struct Roles {
     stranded_since: Option<Instant>,
 }
 
-/// What a node reaches.
+/// The tracked objects that a node reaches.
 #[derive(Clone, Copy, Default)]
 struct Reach {
     unreached: u16,
@@ -64,7 +64,7 @@ impl Roles {
         self.disturbed(now);
     }
 
-    pub(super) fn went_on(&mut self, now: Instant) {
+    pub(super) fn resumed(&mut self, now: Instant) {
         self.disturbed(now);
         self.resumed_at = Some(now);
     }
@@ -72,7 +72,7 @@ impl Roles {
     pub(super) fn after_step(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
         self.states[node] = Some(value.role());
         let Some(conditions) = self.conditions else { return };
-        self.judge_reach(now, node, value, conditions, outcome);
+        self.check_reach(now, node, value, conditions, outcome);
         let serves = |node: usize| {
             conditions.works[node] && self.states[node].is_some_and(|state: State| state.holds_addresses())
         };
@@ -108,7 +108,7 @@ impl Roles {
     }
 
     /// Addresses do not stay with a node that reaches less than one that could take them over.
-    fn judge_reach(&mut self, now: Instant, node: usize, value: &Node, conditions: Conditions, outcome: &mut Outcome) {
+    fn check_reach(&mut self, now: Instant, node: usize, value: &Node, conditions: Conditions, outcome: &mut Outcome) {
         let could_take_over = value.role() == State::Standby && value.could_serve() && conditions.works[node];
         self.reach[node] = Reach { unreached: value.unreached(GroupId::FIRST), could_take_over };
         let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
@@ -118,8 +118,8 @@ impl Roles {
             let could_take_over = other.could_take_over && conditions.works[1 - node];
             holds(node) && could_take_over && holder.unreached > other.unreached
         });
-        let judged = is_stranded && conditions.can_detect && conditions.prompt;
-        self.stranded_since = judged.then(|| self.stranded_since.unwrap_or(now));
+        let is_violation = is_stranded && conditions.can_detect && conditions.prompt;
+        self.stranded_since = is_violation.then(|| self.stranded_since.unwrap_or(now));
         if let Some(since) = self.stranded_since.filter(|since| now.saturating_since(*since) > ELECTION_MAX) {
             let text = format!("the holder of the addresses has reached less than its peer since {since:?}");
             outcome.problem(now, Problem::Stranded, text);

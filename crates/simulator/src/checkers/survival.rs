@@ -37,7 +37,7 @@ pub(crate) struct Survival {
     started_at: [Instant; NODES],
     /// Since when replication works in both directions, if it does.
     replicating_since: Option<Instant>,
-    /// Whether they can.
+    /// Whether replication works in both directions.
     can_replicate: bool,
     /// Nodes without room for received updates.
     pub(crate) full: [bool; NODES],
@@ -200,13 +200,13 @@ impl Survival {
     /// The dying node took connections over from the other one, which could not receive its updates and owns them as
     /// well. The other node continues from its last state, which packets through the dying node may have left behind.
     fn excuse_split_ownership(&mut self, node: usize, view: &View<'_>) {
-        let is_master = |node: usize, tuple: &Tuple| {
+        let is_owner = |node: usize, tuple: &Tuple| {
             let value = view.nodes[node].as_ref()?.pipeline();
             value.connection(value.lookup(tuple)?.0).map(|known| known.owner == NodeId(node as u8))
         };
         for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
-            let have_both = is_master(node, &tuple) == Some(true) && is_master(1 - node, &tuple) == Some(true);
+            let have_both = is_owner(node, &tuple) == Some(true) && is_owner(1 - node, &tuple) == Some(true);
             if have_both && !is_finished(conversation, view.hosts) {
                 self.excused.insert(conversation.number);
             }

@@ -182,7 +182,7 @@ impl Endpoint {
     pub(crate) fn handle_segment(&mut self, now: Instant, segment: &TcpSegment, payload: &[u8]) {
         match self.state {
             State::SynSent => return self.handle_in_syn_sent(now, segment),
-            State::Reset => return self.handle_when_gone(segment),
+            State::Reset => return self.handle_closed(segment),
             State::SynReceived | State::Established | State::Closed => {}
         }
         if segment.has(tcp_flags::RST) {
@@ -231,7 +231,7 @@ impl Endpoint {
     }
 
     /// RFC 9293 section 3.10.7.1: the reset has the number that the other end expects.
-    fn handle_when_gone(&mut self, segment: &TcpSegment) {
+    fn handle_closed(&mut self, segment: &TcpSegment) {
         let answers = !segment.has(tcp_flags::RST);
         self.refusal_due = (answers && segment.has(tcp_flags::ACK)).then_some(segment.acknowledgement);
         self.reset_due = answers && !segment.has(tcp_flags::ACK);

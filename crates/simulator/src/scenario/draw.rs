@@ -1,6 +1,6 @@
 //! Draws faults at random: their start, duration and target.
 
-use super::{Channels, Dialect, Episode, Family, Fault, FaultSet, Room, Step, Who};
+use super::{Capacity, Channels, Dialect, Episode, Family, Fault, FaultSet, Step, Who};
 use crate::random::Random;
 
 /// The maximum number of episodes in a run, without additional cut links.
@@ -233,7 +233,7 @@ fn long_partition(random: &mut Random) -> Vec<Step> {
 /// A node is replaced by one with less capacity, which must take over later.
 fn small_memory(random: &mut Random) -> Vec<Step> {
     let who = one_node(random);
-    let room = Room {
+    let room = Capacity {
         connections_max: random.pick(&[12, 24, 48, 1024]),
         changes_queued_max: random.between(1, 16) as u32,
         deletions_max: random.between(1, 8) as u32,

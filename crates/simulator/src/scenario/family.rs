@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of trouble.
+/// A family of faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// The active node fails and restarts empty.
     Kill,
-    /// The standby does.
+    /// The standby fails and restarts empty.
     KillStandby,
     /// The active node shuts down, and starts again.
     Leave,

@@ -47,7 +47,7 @@ impl Channels {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
-    /// Not at all.
+    /// No difference.
     #[default]
     Same,
     /// It adds attributes and messages that this release does not define.
@@ -58,7 +58,7 @@ pub enum Dialect {
 
 /// The capacity of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Room {
+pub struct Capacity {
     /// Connections.
     pub connections_max: u32,
     /// Changed connections waiting for replication.
@@ -83,7 +83,7 @@ pub enum Fault {
     Silence {
         /// The node.
         who: Who,
-        /// On which channels.
+        /// The affected channels.
         channels: Channels,
         /// Lost, else restored.
         is_cut: bool,
@@ -110,7 +110,7 @@ pub enum Fault {
     Jump {
         /// The node.
         who: Who,
-        /// How far.
+        /// The distance of the leap.
         by_ms: u64,
     },
     /// A node's clock runs at another speed from now on.
@@ -124,19 +124,19 @@ pub enum Fault {
     Speak {
         /// The node.
         who: Who,
-        /// How.
+        /// The protocol.
         dialect: Dialect,
     },
     /// A node has another capacity from its next start on.
     Room {
         /// The node.
         who: Who,
-        /// For what.
-        room: Room,
+        /// The capacity.
+        room: Capacity,
     },
     /// The link of a host is cut, or restored.
     HostLink {
-        /// Which host.
+        /// The host.
         host: usize,
         /// Cut, else restored.
         is_cut: bool,
@@ -157,7 +157,7 @@ pub enum Fault {
     },
     /// A host claims the shared addresses of its link.
     Claim {
-        /// Which host.
+        /// The host.
         host: usize,
     },
 }
@@ -165,9 +165,9 @@ pub enum Fault {
 /// Faults of one family, from beginning to end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Episode {
-    /// Of what kind.
+    /// The family of the faults.
     pub family: Family,
-    /// When it begins.
+    /// The time of its beginning.
     pub at_ms: u64,
     /// The steps, with their delays.
     pub steps: Vec<Step>,
@@ -178,12 +178,12 @@ pub struct Episode {
 pub struct Step {
     /// The delay from the episode's beginning.
     pub after_ms: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
 impl Episode {
-    /// When it is over.
+    /// The time of its end.
     #[must_use]
     pub fn ends_at_ms(&self) -> u64 {
         self.at_ms + self.steps.iter().map(|step| step.after_ms).max().unwrap_or(0)
@@ -222,17 +222,17 @@ impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Kill(who) => write!(formatter, "{who}: dies"),
-            Self::Restart(who) => write!(formatter, "{who}: starts again, if dead or gone"),
-            Self::Leave(who) => write!(formatter, "{who}: leaves"),
+            Self::Restart(who) => write!(formatter, "{who}: restarts, if dead or stopped"),
+            Self::Leave(who) => write!(formatter, "{who}: shuts down"),
             Self::Silence { who, channels, is_cut: true } => write!(formatter, "{who}: {channels} sent is lost"),
-            Self::Silence { who, channels, is_cut: false } => write!(formatter, "{who}: {channels} sent comes through"),
+            Self::Silence { who, channels, is_cut: false } => write!(formatter, "{who}: {channels} sent passes"),
             Self::Rate { bytes_per_second: 0, .. } => write!(formatter, "the link between the nodes is fast again"),
             Self::Rate { bytes_per_second, queue_bytes } => write!(
                 formatter,
                 "the link between the nodes carries {bytes_per_second} bytes a second, {queue_bytes} bytes wait"
             ),
-            Self::Pause(who) => write!(formatter, "{who}: stands still"),
-            Self::Continue(who) => write!(formatter, "{who}: goes on, if standing still"),
+            Self::Pause(who) => write!(formatter, "{who}: is paused"),
+            Self::Continue(who) => write!(formatter, "{who}: resumes, if paused"),
             Self::Lag { who, lag_ms: 0 } => write!(formatter, "{who}: prompt again"),
             Self::Lag { who, lag_ms } => write!(formatter, "{who}: up to {lag_ms} ms late in everything"),
             Self::Jump { who, by_ms } => write!(formatter, "{who}: the clock leaps {by_ms} ms"),
@@ -240,7 +240,7 @@ impl fmt::Display for Fault {
             Self::Speak { who, dialect } => write!(formatter, "{who}: uses {dialect:?} from the next start on"),
             Self::Room { who, room } => write!(
                 formatter,
-                "{who}: room for {} connections, {} changes, {} deletions, {} messages in flight from the next start on",
+                "{who}: capacity of {} connections, {} changes, {} deletions, {} messages in flight from the next start on",
                 room.connections_max, room.changes_queued_max, room.deletions_max, room.in_flight_messages_max
             ),
             Self::HostLink { host, is_cut } => write!(formatter, "host {host}: link {}", cut_or_whole(is_cut)),

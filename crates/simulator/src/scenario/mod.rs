@@ -21,7 +21,7 @@ use crate::topology;
 
 pub use compact::{NAMES, UnknownRepresentation, representation_named};
 pub use family::{Family, FaultSet, UnknownFault};
-pub use fault::{Channels, Dialect, Episode, Fault, Room, Step, Who};
+pub use fault::{Capacity, Channels, Dialect, Episode, Fault, Step, Who};
 
 /// The delay of the first conversations, until a node has become active.
 const TRAFFIC_BEGINS_MS: u64 = 1000;
@@ -69,7 +69,7 @@ pub struct Conversation {
     pub client: usize,
     /// The target of the client.
     pub target: SocketAddr,
-    /// When it begins.
+    /// The time of its beginning.
     pub begins_at: Instant,
     /// Bytes from the client, and from the server.
     pub bytes: [u64; 2],
@@ -79,7 +79,7 @@ pub struct Conversation {
     pub interval: Duration,
     /// The number of requests to be answered, except for TCP.
     pub requests: u32,
-    /// How it ends.
+    /// The kind of close.
     pub closing: Closing,
     /// The window that the client offers.
     pub window_bytes: u32,

@@ -69,7 +69,7 @@ impl World<'_> {
     }
 
     /// In a quiet state, no node holds connections as open that both ends have closed.
-    pub(super) fn look_for_zombies(&mut self) {
+    pub(super) fn find_zombies(&mut self) {
         for node in 0..NODES {
             if self.options.sabotage == Some(Sabotage::Zombies)
                 && let Some(value) = &mut self.machines[node].node

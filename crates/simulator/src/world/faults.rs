@@ -14,7 +14,7 @@ use crate::checkers::Conditions;
 use crate::dialect::Interpreter;
 use crate::link::{Link, LinkConfig, Rate};
 use crate::node_config::{self, CONNECTIONS_MAX};
-use crate::scenario::{Channels, Fault, Room, Who};
+use crate::scenario::{Capacity, Channels, Fault, Who};
 use crate::schedule::Event;
 use crate::topology::{self, NODES, Side};
 
@@ -88,7 +88,7 @@ impl World<'_> {
             Fault::Leave(who) => self.each(who, Self::leave),
             Fault::Restart(who) => self.each(who, Self::restart),
             Fault::Pause(who) => self.each(who, Self::pause),
-            Fault::Continue(who) => self.each(who, Self::go_on),
+            Fault::Continue(who) => self.each(who, Self::resume),
             Fault::Silence { who, channels, is_cut } => self.each(who, |world, node| {
                 silence(&mut world.machines[node].muted, channels, is_cut);
             }),
@@ -186,9 +186,9 @@ impl World<'_> {
         }
     }
 
-    fn go_on(&mut self, node: usize) {
+    fn resume(&mut self, node: usize) {
         if std::mem::take(&mut self.machines[node].is_paused) {
-            self.checkers.went_on(self.now, node);
+            self.checkers.resumed(self.now, node);
             self.note_conditions();
             if self.options.sabotage == Some(Sabotage::EarlySilenceCheck) {
                 self.machines[node].inbox.clear();
@@ -224,7 +224,7 @@ impl World<'_> {
             machine.lag = Duration::ZERO;
         }
         for node in 0..NODES {
-            self.go_on(node);
+            self.resume(node);
             self.restart(node);
             self.notice_carrier(node);
             self.wake(node);
@@ -279,7 +279,7 @@ const fn silence(muted: &mut Channels, channels: Channels, is_cut: bool) {
 }
 
 /// The session configuration of a node with this capacity.
-fn session(room: Option<Room>) -> SessionConfig {
+fn session(room: Option<Capacity>) -> SessionConfig {
     let usual = SessionConfig::default();
     room.map_or(usual, |room| {
         let in_flight = room.in_flight_messages_max;

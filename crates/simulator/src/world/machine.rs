@@ -9,7 +9,7 @@ use flow::{Instant, PortId};
 use crate::dialect::Interpreter;
 use crate::link::Link;
 use crate::random::Random;
-use crate::scenario::{Channels, Dialect, Room, Scenario};
+use crate::scenario::{Capacity, Channels, Dialect, Scenario};
 
 /// The maximum number of datagrams in a socket's buffer (Linux's default of 212992 bytes, with its overhead for small
 /// datagrams); more are lost.
@@ -113,7 +113,7 @@ pub(super) struct Machine {
     /// The protocol of its next node.
     pub(super) next_dialect: Dialect,
     /// The capacity of its next node, if not the default.
-    pub(super) room: Option<Room>,
+    pub(super) room: Option<Capacity>,
     /// Whether its node held the addresses at the last check.
     pub(super) holds: bool,
 }

@@ -81,7 +81,7 @@ impl<'a> World<'a> {
         self.compare_replicas();
         self.corrupt_and_compare();
         if self.options.expects_no_zombies {
-            self.look_for_zombies();
+            self.find_zombies();
         }
         // A node of another version cannot report an end: its replicas stay until they expire.
         if self.scenario.waits_for_expiry && self.outcome.is_sound() && self.have_same_version() {

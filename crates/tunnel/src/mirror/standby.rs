@@ -116,8 +116,8 @@ impl Standby {
 
     /// Bytes held now that a take-over would keep, and bytes that there are to hold: without what the leader lacks too.
     pub(super) fn held_bytes(&self, side: Side) -> [u64; 2] {
-        let Held { sure, unsure, lacking } = self.count(side).unwrap_or_default();
-        [sure, sure + unsure + lacking].map(|granules| granules * GRANULE_BYTES as u64)
+        let Held { confirmed, unconfirmed, missing } = self.count(side).unwrap_or_default();
+        [confirmed, confirmed + unconfirmed + missing].map(|granules| granules * GRANULE_BYTES as u64)
     }
 
     /// Whether this node is to leave the addresses with a healthy one: its mirror is still being filled.
@@ -130,7 +130,7 @@ impl Standby {
         let waited = self.began_at.map_or(Duration::ZERO, |began_at| now.saturating_since(began_at));
         let limit = if self.leader.is_some() { FILLING_MAX } else { LEADER_WAIT };
         let mut counts = Side::ALL.into_iter().filter_map(|side| self.count(side)).peekable();
-        waited >= limit || self.leader.is_some() && counts.peek().is_some() && counts.all(|count| count.lacking == 0)
+        waited >= limit || self.leader.is_some() && counts.peek().is_some() && counts.all(|count| count.missing == 0)
     }
 
     /// Blocks that it could not follow.

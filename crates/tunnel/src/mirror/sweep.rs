@@ -29,9 +29,9 @@ pub(super) struct Sweep {
 impl Sweep {
     /// The numbers of use as they are now. What the leader did not have in the last whole round is not counted as lacking.
     pub(super) fn count(&self, decoder: &Decoder) -> Held {
-        let gone = self.gone.iter().map(|range| decoder.count(range).lacking).sum::<u64>();
+        let gone = self.gone.iter().map(|range| decoder.count(range).missing).sum::<u64>();
         let of_use = decoder.count(&decoder.numbers_of_use());
-        Held { lacking: of_use.lacking.saturating_sub(gone), ..of_use }
+        Held { missing: of_use.missing.saturating_sub(gone), ..of_use }
     }
 
     pub(super) const fn poll_timeout(&self) -> Instant {
@@ -79,7 +79,7 @@ impl Sweep {
             self.finding_gone.clear();
             decoder.next_number()
         });
-        let reached = decoder.look_back(before, [LOOKED_AT_MAX, ASKED_GRANULES_MAX], &mut self.asked);
+        let reached = decoder.find_missing(before, [LOOKED_AT_MAX, ASKED_GRANULES_MAX], &mut self.asked);
         self.before = Some(reached);
         self.is_over = reached <= decoder.numbers_of_use().start;
         for ranges in self.asked.chunks(RANGES_MAX) {

@@ -343,7 +343,7 @@ fn a_frame_that_stands_for_several_segments_comes_out_as_it_went_in() {
     let envelope = build::Envelope { source: HOST_MAC, destination: mac(0, INSIDE), ..build::Envelope::default() };
     let payload = &content()[..20_000];
     let mut frame = envelope.tcp(&tuple, segment(tcp_flags::ACK, 5001 + 1448, 1001), payload);
-    let checksum = build::leave_checksum_to_hardware(&mut frame);
+    let checksum = build::offload_checksum(&mut frame);
     let kind = flow::SegmentationKind::TcpIpv4;
     let segmentation = flow::Segmentation { kind, size_bytes: 1448, header_bytes: 54, ecn: false };
     world.hand_in(0, INSIDE, (frame.clone(), checksum, segmentation));

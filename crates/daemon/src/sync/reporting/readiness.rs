@@ -53,7 +53,7 @@ pub(super) fn troubles(status: &conntrack_sync::SyncStatus, host: &Support) -> V
         }
         if !peer.is_up {
             troubles.push(format!(
-                "nothing is heard of node {}: is it running, and the link between the nodes whole?",
+                "node {} is unreachable: is it running, and the link between the nodes intact?",
                 peer.id.0
             ));
         }
@@ -102,7 +102,7 @@ mod tests {
         node.handle_dump_ended(now, DumpResult::Complete);
         let alone = readiness(&node.status(now), &host);
         assert!(alone.may_take_over && alone.usable && !alone.failover_safe, "{alone:?}");
-        assert_eq!(alone.not_safe_because, ["nothing is heard of node 1"]);
+        assert_eq!(alone.not_safe_because, ["node 1 is unreachable"]);
         assert!(troubles(&node.status(now), &host)[0].contains("is it running"));
 
         node.set_role(now, SyncRole::Fault);

@@ -31,7 +31,7 @@ pub use neighbour::{
     arp, arp_reply, arp_request, gratuitous_arp, neighbour_advertisement, neighbour_solicitation,
     unsolicited_neighbour_advertisement,
 };
-pub use transport::{Echo, Tcp, leave_checksum_to_hardware};
+pub use transport::{Echo, Tcp, offload_checksum};
 
 /// An ICMP error about an IPv4 packet, from its IP header on, is at most this long (RFC 1812 section 4.3.2.3).
 pub const ICMP_ERROR_BYTES_MAX: usize = 576;

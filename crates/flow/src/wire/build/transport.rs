@@ -169,7 +169,7 @@ impl Envelope<'_> {
 /// pseudo-header. Frames without such a checksum, and those that [`parse`] refuses, stay unchanged and
 /// [`Checksum::Unverified`].
 #[must_use]
-pub fn leave_checksum_to_hardware(frame: &mut [u8]) -> Checksum {
+pub fn offload_checksum(frame: &mut [u8]) -> Checksum {
     let length_bytes = frame.len();
     let parsed = Frame::new(frame, 0, length_bytes, PortId(0)).map(|frame| parse(&frame));
     let Some(Ok(Parsed::Ip(headers))) = parsed else { return Checksum::Unverified };

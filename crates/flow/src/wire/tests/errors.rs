@@ -52,7 +52,7 @@ proptest! {
     fn an_error_with_offloaded_checksum_is_translated((sample, other) in sample_and_other_tuple()) {
         let sample = Sample { vlans: Vec::new(), payload: vec![7; 100], ..sample };
         let mut frame = error_about(&sample.build(), sample.tuple.version);
-        let checksum = build::leave_checksum_to_hardware(&mut frame);
+        let checksum = build::offload_checksum(&mut frame);
         change(&mut frame, checksum, |packet| packet.rewrite_icmp_error(&other, &other.destination, &other.source));
         let Checksum::Partial { start, offset } = checksum else { panic!("{checksum:?}") };
         prop_assert!(crate::wire::checksum::complete_partial(&mut frame, start, offset));

@@ -266,7 +266,7 @@ fn a_frame_that_stands_for_many_segments_may_be_as_long_as_ip_allows() {
 #[test]
 fn a_partial_checksum_must_lie_within_the_frame() {
     let mut frame = build::udp(&udp4(), b"hello");
-    let checksum = build::leave_checksum_to_hardware(&mut frame);
+    let checksum = build::offload_checksum(&mut frame);
     assert_eq!(checksum, Checksum::Partial { start: 34, offset: 6 });
     assert!(read_with(&frame, checksum).is_ok());
     assert_eq!(read(&frame), Err(DropReason::BadTransportChecksum));

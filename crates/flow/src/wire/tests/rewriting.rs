@@ -27,7 +27,7 @@ proptest! {
     #[test]
     fn a_partial_checksum_comes_out_right_after_rewriting((sample, other) in sample_and_other_tuple()) {
         let mut frame = sample.build();
-        let checksum = build::leave_checksum_to_hardware(&mut frame);
+        let checksum = build::offload_checksum(&mut frame);
         change(&mut frame, checksum, |packet| packet.rewrite(&other));
         let Checksum::Partial { start, offset } = checksum else {
             prop_assert_eq!(sample.tuple.protocol, 47, "of those built, this one alone has no checksum");

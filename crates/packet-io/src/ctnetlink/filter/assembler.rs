@@ -1,16 +1,16 @@
 //! Classic BPF programs, written with jumps to labels.
 
-/// The longest program that the kernel takes (`BPF_MAXINSNS`).
+/// The maximum length of a program (`BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
-/// What a filter returns to keep a whole message.
+/// A filter's result that keeps a whole message.
 const KEEP_ALL: u32 = u32::MAX;
 
-/// A place in a program that is jumped to, and fixed later.
+/// A jump target, whose position is set later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Label(usize);
 
-/// A program that grows.
+/// A program under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     instructions: Vec<libc::sock_filter>,
@@ -29,7 +29,7 @@ impl Assembler {
         self.instructions.push(instruction(code, 0, 0, operand));
     }
 
-    /// How long it is.
+    /// The number of instructions.
     pub(super) fn len(&self) -> usize {
         self.instructions.len()
     }
@@ -134,12 +134,12 @@ impl Assembler {
         self.push(libc::BPF_RET | libc::BPF_K, KEEP_ALL);
     }
 
-    /// The message is thrown away.
+    /// Drops the message.
     pub(super) fn ignore(&mut self) {
         self.push(libc::BPF_RET | libc::BPF_K, 0);
     }
 
-    /// The program, each jump with its distance. Labels that are jumped to have been placed.
+    /// The program with resolved jumps. All labels that are jumped to must have positions.
     pub(super) fn finish(mut self) -> Vec<libc::sock_filter> {
         for (at, label) in self.jumps {
             let to = self.places[label.0].expect("a label that is jumped to is placed");

@@ -1,4 +1,4 @@
-//! Which events the kernel is to keep away from a socket, before they take up room in its buffer.
+//! Event filters that the kernel applies before events use the socket's buffer.
 //!
 //! A filter lists the events to ignore. It becomes a classic BPF program that the kernel runs on every event's message
 //! before it queues it.
@@ -62,15 +62,15 @@ pub struct Ignore {
 impl Ignore {
     /// Whether any condition is set.
     #[must_use]
-    pub fn says_something(&self) -> bool {
+    pub fn has_conditions(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// Which events are to be kept away. By default none.
+/// The events to filter out. By default none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventFilter {
-    /// What to ignore: an event to which one of them applies.
+    /// Rules: an event that matches one of them is ignored.
     pub ignore: Vec<Ignore>,
     /// Only events with these TCP states pass; ends always pass. `None`: all.
     pub tcp_states: Option<TcpStates>,
@@ -81,7 +81,7 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// How many of [`EventFilter::ignore`] the kernel's program has no room for: their events pass.
+    /// The number of rules in [`EventFilter::ignore`] that do not fit the kernel's program: their events pass.
     #[must_use]
     pub fn left_out(&self) -> usize {
         Program::new(self, &[]).left_out()
@@ -113,7 +113,7 @@ impl Ignore {
     fn applies(&self, entry: &Entry, state: Option<TcpState>) -> bool {
         let Self { addresses, protocol, tcp_states, mark, zone } = self;
         let ends = [entry.original.source, entry.reply.source];
-        self.says_something()
+        self.has_conditions()
             && (addresses.is_empty() || addresses.iter().any(|prefix| ends.iter().any(|end| prefix.contains(*end))))
             && protocol.is_none_or(|protocol| protocol == entry.original.protocol)
             && tcp_states.is_none_or(|states| state.is_some_and(|state| states.contains(state)))

@@ -39,7 +39,7 @@ mod cell {
     pub(super) const ADDRESSES: u32 = 9;
 }
 
-/// A filter as the kernel takes it.
+/// A compiled filter.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     instructions: Vec<libc::sock_filter>,
@@ -52,7 +52,7 @@ impl Program {
         let (mut assembler, mut left_out) = (Assembler::default(), 0);
         let pass = assembler.label();
         ignore_programs(&mut assembler, filter.programs.iter().chain(ignored_programs));
-        let ignores: Vec<_> = filter.ignore.iter().filter(|ignore| ignore.says_something()).collect();
+        let ignores: Vec<_> = filter.ignore.iter().filter(|ignore| ignore.has_conditions()).collect();
         if !ignores.is_empty() || filter.tcp_states.is_some() || filter.protocols.is_some() {
             assembler.load_byte(SUBSYSTEM_OFFSET);
             assembler.jump_unless(u32::from(CONNECTIONS), pass);
@@ -62,7 +62,7 @@ impl Program {
             for ignore in ignores {
                 let before = assembler.clone();
                 ignore_connections(&mut assembler, ignore);
-                // One more is needed to let the rest pass.
+                // One more is reserved to pass all other events.
                 if assembler.len() >= INSTRUCTIONS_MAX {
                     (assembler, left_out) = (before, left_out + 1);
                 }
@@ -77,7 +77,7 @@ impl Program {
         &mut self.instructions
     }
 
-    /// How many parts of the filter found no room.
+    /// The number of rules that did not fit.
     pub(crate) const fn left_out(&self) -> usize {
         self.left_out
     }
@@ -96,10 +96,10 @@ fn ignore_programs<'a>(assembler: &mut Assembler, ports: impl Iterator<Item = &'
     }
 }
 
-/// Programs that can be ignored: more pass.
+/// The maximum number of ignored programs: events of further ones pass.
 const PROGRAMS_MAX: usize = 64;
 
-/// Looks up all that a filter may ask for. A message without a tuple passes.
+/// Looks up all values that a filter may use. A message without a tuple passes.
 fn look_up(assembler: &mut Assembler, pass: Label) {
     assembler.load(HEADERS_BYTES as u32);
     assembler.find_attribute(connection::TUPLE_ORIGINAL);
@@ -174,7 +174,7 @@ fn look_up_zone(assembler: &mut Assembler) {
     assembler.place(found);
     assembler.keep_as_index();
     assembler.load_half_behind(VALUE_OFFSET);
-    // Not found is 0, and so is the zone.
+    // An absent zone is 0, and so is the default zone.
     assembler.place(done);
     assembler.store(cell::ZONE);
 }

@@ -1,4 +1,4 @@
-//! Filters, run by the kernel: a program is attached to one end of a pair of sockets, and messages are sent from the other.
+//! Filters, run by the kernel: a program is attached to one end of a socket pair, and messages are sent from the other.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixDatagram;
@@ -11,7 +11,7 @@ use super::super::{Cause, Event, encode_event};
 use super::*;
 use crate::system::attach_filter;
 
-/// Whether the kernel lets a message pass.
+/// Whether the kernel passes a message.
 fn passes(program: &mut Program, cause: Cause, event: &Event) -> bool {
     let (here, there) = UnixDatagram::pair().unwrap();
     there.set_nonblocking(true).unwrap();
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn a_program_is_ignored_whatever_its_requests_cause() {
+fn all_events_of_an_ignored_program_are_filtered() {
     let mut program = Program::new(&EventFilter::default(), &[0x0102_0304]);
     let event = Event::Ended(samples::tcp(1));
     assert!(!passes(&mut program, Cause::Program(0x0102_0304), &event));
@@ -125,19 +125,19 @@ fn conditions_beyond_the_program_size_are_ignored() {
 }
 
 #[test]
-fn a_rule_that_says_nothing_ignores_nothing() {
+fn a_rule_without_conditions_ignores_nothing() {
     let filter = EventFilter { ignore: vec![Ignore::default()], ..EventFilter::default() };
     let event = Event::Began(samples::tcp(1));
     assert!(filter.passes(Cause::Packets, &event) && passes(&mut Program::new(&filter, &[]), Cause::Packets, &event));
 }
 
 #[test]
-fn a_message_that_is_none_passes() {
+fn a_malformed_message_passes() {
     let ignore = Ignore { protocol: Some(6), ..Ignore::default() };
     let filter = EventFilter { ignore: vec![ignore], tcp_states: Some(TcpStates::default()), ..EventFilter::default() };
     let (here, there) = UnixDatagram::pair().unwrap();
     attach_filter(there.as_fd(), Program::new(&filter, &[]).instructions_mut()).unwrap();
-    // Subsystem 1, message 0, and nothing behind: the receiver counts it as malformed, and does not miss it.
+    // Subsystem 1, message 0, without content: the receiver counts it as malformed.
     let mut message = [0; 24];
     message[4..6].copy_from_slice(&0x0100_u16.to_ne_bytes());
     here.send(&message).unwrap();

@@ -21,12 +21,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+    fn any_bytes_are_decoded_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
         decode_events(&bytes, &mut |_, _| {});
     }
 
     #[test]
-    fn damaged_messages_are_read_without_harm(
+    fn damaged_messages_are_decoded_without_panic(
         (cause, event) in samples::events(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         length in any::<prop::sample::Index>(),
@@ -39,7 +39,7 @@ proptest! {
         bytes.truncate(length.index(bytes.len() + 1));
         let mut events = Vec::new();
         let malformed = decode_events(&bytes, &mut |cause, event| events.push((cause, event)));
-        prop_assert!(bytes.is_empty() || events.len() + malformed > 0, "nothing is passed over without a word");
+        prop_assert!(bytes.is_empty() || events.len() + malformed > 0, "every malformed message is counted");
         for (cause, event) in events {
             let mut again = Vec::new();
             decode_events(&encoded(cause, &event), &mut |cause, event| again.push((cause, event)));
@@ -49,7 +49,7 @@ proptest! {
 }
 
 #[test]
-fn several_messages_of_a_datagram_are_all_read() {
+fn all_messages_of_a_datagram_are_decoded() {
     let mut datagram = Vec::new();
     let events = [Event::Began(samples::tcp(1)), Event::Changed(samples::tcp(2)), Event::Ended(samples::tcp(3))];
     for event in &events {
@@ -77,7 +77,7 @@ fn bytes(digits: &str) -> Vec<u8> {
 
 #[test]
 #[cfg_attr(target_endian = "big", ignore = "the messages are of a machine with the lowest byte first")]
-fn messages_of_a_kernel_are_read() {
+fn messages_of_a_kernel_are_decoded() {
     let mut events = Vec::new();
     for digits in [ANSWERED, ESTABLISHED] {
         assert_eq!(decode_events(&bytes(digits), &mut |cause, event| events.push((cause, event))), 0);

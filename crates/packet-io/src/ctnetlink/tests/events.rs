@@ -146,7 +146,7 @@ fn events_of_an_ignored_program_do_not_arrive() {
         execute(&mut other, Request::Delete(&entries[99])).unwrap();
         let mut events = Vec::new();
         let received = socket.receive(10, &mut |cause, event| events.push((cause, event))).unwrap();
-        assert_eq!((received.messages, received.is_drained), (1, true), "the kernel kept the others away");
+        assert_eq!((received.messages, received.is_drained), (1, true), "the kernel filtered the others");
         let [(cause, Event::Ended(entry))] = &events[..] else { panic!("{events:?}") };
         assert_eq!((*cause, entry.original), (Cause::Program(other.port()), entries[99].original));
     };
@@ -223,7 +223,7 @@ fn a_zone_of_one_direction_is_reported_and_can_be_filtered() {
             assert_eq!(table.get(&entry.original, zone).unwrap().map(|found| found.id), Some(entry.id));
             execute(&mut table, Request::Update(&Entry { mark: Some(3), ..entry.clone() })).unwrap();
             execute(&mut table, Request::Delete(entry)).unwrap();
-            // Put back, they are of the same zones in the same directions, as packets see them.
+            // Created again, they are in the same zones in the same directions, as packets see them.
             execute(&mut table, Request::Create(entry)).unwrap();
             let back = table.get(&entry.original, zone).unwrap().expect("it was created");
             assert_eq!((back.zone, back.zone_direction()), (entry.zone, entry.zone_direction()));

@@ -8,7 +8,7 @@ use super::{dump_expectations, execute, namespace};
 use crate::sysctl;
 
 #[test]
-fn expectations_come_back_and_go() {
+fn expectations_are_read_back_and_deleted() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -38,12 +38,12 @@ fn expectations_come_back_and_go() {
             nat: Some(ExpectationNat { direction: 1, address, protocol: 6, port: 5555 }),
             ..expected(4001)
         };
-        let anybody = Expectation {
+        let from_anywhere = Expectation {
             expected: tuple("0.0.0.0", "10.0.0.1", 17, ports(0, 4002)),
             mask: tuple("0.0.0.0", "255.255.255.255", 17, ports(0, u16::MAX)),
             ..expected(4002)
         };
-        let all = [expected(4000), translated, anybody];
+        let all = [expected(4000), translated, from_anywhere];
         for expectation in &all {
             assert_eq!(execute(&mut table, Request::CreateExpectation(expectation)), Ok(()), "{expectation:?}");
         }

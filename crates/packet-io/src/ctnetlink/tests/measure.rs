@@ -1,5 +1,5 @@
-//! What a message costs in processor time, the kernel's share included. Run alone, with optimisation:
-//! `cargo test --release -p packet-io ctnetlink::tests::measure -- --ignored --nocapture`.
+//! The processor time of a message, including the kernel's share. Run separately, with optimisation: `cargo test
+//! --release -p packet-io ctnetlink::tests::measure -- --ignored --nocapture`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::usage::thread_cpu_time;
 
 const COUNT: u16 = 50_000;
 
-/// Processor time, as other programs may take the wall clock's.
+/// Processor time, as other programs influence the wall clock.
 fn report(what: &str, begin: Duration, count: usize) {
     println!("{what}: {:.2} us each", (thread_cpu_time() - begin).as_secs_f64() * 1e6 / count as f64);
 }

@@ -1,4 +1,4 @@
-//! The codec against itself, and all of it against the kernel.
+//! The codec against itself, and the module against the kernel.
 
 mod codec;
 mod events;
@@ -53,7 +53,7 @@ fn conntrack_list() -> Option<String> {
     }
 }
 
-/// Carries out one request.
+/// Executes one request.
 fn execute(table: &mut TableSocket, request: Request<'_>) -> Result<(), RequestError> {
     let mut result = Ok(());
     table.execute([request], &mut |_, error| result = Err(error)).unwrap();
@@ -79,7 +79,7 @@ fn dump_expectations() -> Vec<Expectation> {
 fn wait_for(socket: &mut EventSocket, wanted: impl Fn(&Event) -> bool) -> Vec<(Cause, Event)> {
     let (mut events, begin) = (Vec::new(), Instant::now());
     while !events.last().is_some_and(|(_, event)| wanted(event)) {
-        assert!(begin.elapsed() < PATIENCE, "it did not come; these did: {events:#?}");
+        assert!(begin.elapsed() < PATIENCE, "it did not arrive; these did: {events:#?}");
         let received = socket.receive(1, &mut |cause, event| events.push((cause, event))).unwrap();
         assert_eq!((received.malformed, received.overrun), (0, false));
         if received.messages == 0 {

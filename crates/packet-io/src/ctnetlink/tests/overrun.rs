@@ -1,4 +1,4 @@
-//! Events that find no room.
+//! Events beyond the buffer's size.
 
 use super::super::*;
 use super::samples::tcp;
@@ -40,7 +40,7 @@ fn an_overrun_is_reported_once_and_no_event_is_lost_afterwards() {
 }
 
 #[test]
-fn a_larger_buffer_takes_them_all() {
+fn a_larger_buffer_holds_all_events() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut socket = EventSocket::open(&EventOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Connections and expectations to try things with, and strategies that make any of them.
+//! Sample connections and expectations, and strategies for arbitrary ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::super::{Cause, Event};
 
-/// Replies were seen, and it will not be given up for a shortage of room.
+/// Replies were seen, and it is not evicted from a full table.
 pub(in super::super) const ASSURED: Status = Status::SEEN_REPLY.union(Status::ASSURED).union(Status::CONFIRMED);
 
 pub(in super::super) fn tuple(source: &str, destination: &str, protocol: u8, discriminator: Discriminator) -> Tuple {
@@ -150,7 +150,7 @@ pub(in super::super) fn entries() -> impl Strategy<Value = Entry> {
                 let mut entry =
                     Entry { zone, id, status, timeout_s, protocol_info, mark, ..Entry::new(original, reply) };
                 let (labels, helper, master, sequence_adjustment, syn_proxy, zone_direction) = rare;
-                // The default zone is of no direction.
+                // The default zone has no direction.
                 let zone_direction = zone_direction.filter(|_| zone != 0);
                 let extra =
                     flow::netfilter::Extra { labels, helper, master, sequence_adjustment, syn_proxy, zone_direction };

@@ -11,7 +11,7 @@ use super::super::*;
 use super::samples::{self, ASSURED, other, ports, tcp, tuple};
 use super::{conntrack_list, dump, execute, load_rules, namespace};
 
-/// Makes the kernel track in a namespace, and know labels there.
+/// Makes the kernel track in a namespace, and use labels there.
 const RULES: &str = "table inet tracking {
     chain output {
         type filter hook output priority 0
@@ -35,7 +35,7 @@ fn as_reported(entry: &Entry) -> Entry {
         status = status.union(Status::DESTINATION_NAT);
     }
     if status.intersects(Status::SOURCE_NAT.union(Status::DESTINATION_NAT)) {
-        // Whichever side is translated, both are decided.
+        // If either side is translated, the kernel marks both as decided.
         status = status.union(Status::SOURCE_NAT_DONE).union(Status::DESTINATION_NAT_DONE);
     }
     if let Some(extra) = &entry.extra {
@@ -46,7 +46,7 @@ fn as_reported(entry: &Entry) -> Entry {
         ];
         status = bits.into_iter().filter(|(set, _)| *set).fold(status, |status, (_, bit)| status.union(bit));
     }
-    // Scales count where both sides offered them.
+    // Scales apply where both sides offered them.
     if let Some(ProtocolInfo::Tcp(info)) = &mut reported.protocol_info
         && let Some(sides) = &mut info.sides
         && !sides.iter().all(|side| side.flags.contains(TcpFlags::WINDOW_SCALE))
@@ -70,7 +70,7 @@ fn assert_taken(table: &mut TableSocket, entry: &Entry) {
 }
 
 #[test]
-fn connections_of_all_protocols_come_back_as_they_were_put_there() {
+fn connections_of_all_protocols_are_read_back_unchanged() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -111,7 +111,7 @@ fn connections_of_all_protocols_come_back_as_they_were_put_there() {
 }
 
 #[test]
-fn translated_connections_come_back_translated() {
+fn translated_connections_are_read_back() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -183,7 +183,7 @@ fn labels_helpers_masters_and_shifted_numbers_are_read_back() {
         let mut data = tcp(1003);
         data.extra_mut().master = Some(control.original);
         assert_taken(&mut table, &data);
-        assert_eq!(execute(&mut table, Request::Update(&data)), Ok(()), "that it was expected is no change");
+        assert_eq!(execute(&mut table, Request::Update(&data)), Ok(()), "the bit EXPECTED is no change");
         let forgetful = Entry { extra: None, mark: Some(9), ..data.clone() };
         assert_eq!(execute(&mut table, Request::Update(&forgetful)), Ok(()), "also for an update that clears it");
         let mut translated = tcp(1006);
@@ -202,7 +202,7 @@ fn labels_helpers_masters_and_shifted_numbers_are_read_back() {
 }
 
 #[test]
-fn any_connection_that_is_taken_comes_back() {
+fn any_accepted_connection_is_read_back() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
@@ -213,7 +213,7 @@ fn any_connection_that_is_taken_comes_back() {
             (entry.extra, entry.id) = (None, None);
             let settable = ASSURED.union(Status::FIXED_TIMEOUT).union(Status::HELPER);
             entry.status = Some(Status(entry.status.unwrap_or_default().0 & settable.0));
-            // No kernel waits longer than 2^31 of its ticks.
+            // The kernel limits timeouts to 2^31 of its ticks.
             entry.timeout_s = Some(entry.timeout_s.unwrap_or_default() % 1_000_000 + 100);
             // The kernel always reports TCP's sides, with zeros for fields that were not stated.
             if entry.original.protocol == 132 || entry.tcp().is_some_and(|info| info.sides.is_none()) {
@@ -252,7 +252,7 @@ fn an_update_changes_permitted_fields_only() {
         assert!(found.status.unwrap().contains(ASSURED));
         assert_eq!(found.mark, Some(78));
 
-        // Nor change the timeout where it is fixed.
+        // A fixed timeout cannot be changed, either.
         let fixed = Entry { status: Some(ASSURED.union(Status::FIXED_TIMEOUT)), ..tcp(1001) };
         assert_taken(&mut table, &fixed);
         for status in [fixed.status, Some(ASSURED), None] {
@@ -303,14 +303,15 @@ fn each_request_of_a_batch_has_a_separate_result() {
 }
 
 #[test]
-fn a_connection_is_deleted_only_while_it_is_the_one_that_is_meant() {
+fn a_connection_is_deleted_only_if_its_identifier_matches() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
         execute(&mut table, Request::Create(&tcp(1))).unwrap();
         let first = table.get(&tcp(1).original, 0).unwrap().unwrap();
         execute(&mut table, Request::Delete(&first)).unwrap();
-        // The kernel makes the identifier out of where the connection lies: sooner or later another one takes the place.
+        // The kernel derives the identifier from the connection's memory address: sooner or later another connection
+        // reuses it.
         let elsewhere = (2..32).find_map(|number| {
             execute(&mut table, Request::Create(&tcp(number))).unwrap();
             execute(&mut table, Request::Create(&tcp(1))).unwrap();
@@ -321,7 +322,7 @@ fn a_connection_is_deleted_only_while_it_is_the_one_that_is_meant() {
             }
             Some(again)
         });
-        assert!(elsewhere.is_some(), "each time it lay where the first lay");
+        assert!(elsewhere.is_some(), "each time it reused the first one's memory");
         assert_eq!(execute(&mut table, Request::Delete(&first)), Err(RequestError::Missing), "it is another one");
         assert_eq!(execute(&mut table, Request::Delete(&tcp(1))), Ok(()));
     };
@@ -336,16 +337,16 @@ fn a_dump_returns_matching_entries_in_parts() {
         let marked = |port| Entry { mark: Some(u32::from(port) % 10), zone: port % 3, ..tcp(port) };
         let entries: Vec<_> = (1..=3000).map(marked).collect();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
-        let (mut dump_of_all, mut pieces, mut count) = (Dump::connections(DumpFilter::default()).unwrap(), 0, 0);
+        let (mut dump_of_all, mut parts, mut count) = (Dump::connections(DumpFilter::default()).unwrap(), 0, 0);
         let end = loop {
             let progress = dump_of_all.receive(&mut |_| count += 1).unwrap();
-            pieces += 1;
+            parts += 1;
             if progress != DumpProgress::More {
                 break progress;
             }
         };
         assert_eq!((end, count), (DumpProgress::Ended { was_interrupted: false }, 3000));
-        assert!(pieces > 10, "{pieces}");
+        assert!(parts > 10, "{parts}");
 
         let count = |filter| dump(filter).len();
         assert_eq!(count(DumpFilter { zone: Some(0), ..DumpFilter::default() }), 1000);

@@ -1,4 +1,4 @@
-//! Captures of all kinds that are read, sound and damaged.
+//! Captures of all kinds, valid and damaged.
 
 use flow::Instant;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::pcap::{LinkType, PcapWriter, PcapngWriter};
 /// Options of an interface: their numbers and values.
 type Options<'a> = &'a [(u16, &'a [u8])];
 
-/// Writes pcapng blocks in either byte order, right or wrong as a test wants them.
+/// Writes pcapng blocks in either byte order, valid or not.
 struct Blocks {
     bytes: Vec<u8>,
     big_endian: bool,
@@ -127,7 +127,7 @@ fn timestamps_have_the_resolution_and_the_offset_of_their_interface() {
 }
 
 #[test]
-fn simple_packets_are_as_long_as_their_interface_keeps_and_as_late_as_the_one_before() {
+fn simple_packets_have_the_interfaces_snapshot_length_and_the_previous_timestamp() {
     let mut blocks = Blocks::section(false);
     blocks.interface(1, 3, &[]);
     blocks.packet(0, 2_000_000, b"abc", 3);
@@ -139,7 +139,7 @@ fn simple_packets_are_as_long_as_their_interface_keeps_and_as_late_as_the_one_be
 }
 
 #[test]
-fn a_second_section_begins_anew() {
+fn a_second_section_resets_the_interfaces() {
     let mut first = Blocks::section(false);
     first.interface(1, 0, &[]);
     first.interface(1, 0, &[]);
@@ -170,7 +170,7 @@ fn damage_is_distinguished_from_an_early_end() {
         records(&bytes).unwrap_err()
     };
     assert!(matches!(with(packet_at + 4, 1), PcapError::DamagedBlock(_)), "a length that is no multiple of 4");
-    assert!(matches!(with(packet_at + 8, 7), PcapError::DamagedBlock(_)), "an interface that is not there");
+    assert!(matches!(with(packet_at + 8, 7), PcapError::DamagedBlock(_)), "an unknown interface");
     assert!(matches!(with(packet_at + 20, 99), PcapError::DamagedBlock(_)), "a frame longer than its block");
     assert!(matches!(with(packet_at + 23, 99), PcapError::OversizedRecord(_)));
     assert!(matches!(with(good.bytes.len() - 4, 0), PcapError::DamagedBlock(_)), "two lengths that differ");
@@ -225,7 +225,7 @@ fn other_link_types_become_ethernet() {
 }
 
 #[test]
-fn a_comment_stands_behind_its_frame_and_disturbs_no_other() {
+fn a_comment_follows_its_frame_without_effect_on_others() {
     let mut writer = PcapngWriter::new(Vec::new(), ["inside"]).unwrap();
     for frame in [&b"odd"[..], b"even", b""] {
         writer.write_commented(0, Instant::from_millis(1), frame, 60, Some("dropped: no_route")).unwrap();
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_bring_the_reader_down(
+    fn no_bytes_make_the_reader_panic(
         rest in prop::collection::vec(any::<u8>(), 0..300),
         at in 0..200_usize,
         byte: u8,
