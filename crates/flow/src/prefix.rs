@@ -3,17 +3,17 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address and how many of its leading bits name the network.
+/// An IP address and the length of its network's prefix in bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
     /// The address; where a network is meant, only its leading bits count.
     pub address: IpAddr,
-    /// 0–32 for IPv4, 0–128 for IPv6.
+    /// The length of the prefix: at most 32 for IPv4, 128 for IPv6.
     pub length_bits: u8,
 }
 
 impl Prefix {
-    /// All of IPv4: where a default route leads.
+    /// All of IPv4: the destination of a default route.
     pub const DEFAULT_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length_bits: 0 };
     /// All of IPv6.
     pub const DEFAULT_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length_bits: 0 };

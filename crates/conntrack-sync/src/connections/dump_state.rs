@@ -7,7 +7,7 @@ use flow::Instant;
 /// The maximum number of connections recorded as ended during a dump; beyond it, another dump follows.
 const ENDED_MAX: usize = 1 << 16;
 
-/// How a dump ended.
+/// The result of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DumpResult {
     /// The whole table was read.

@@ -88,8 +88,8 @@ impl Decoder {
     /// The unconfirmed numbers of the range.
     pub(super) fn count_unconfirmed(&self, of: &Range<u64>) -> u64 {
         let run = &self.implied.run;
-        let unsure = run.start.max(of.start)..run.end.min(of.end);
-        unsure.filter(|number| self.store.holds(*number)).count() as u64
+        let unconfirmed = run.start.max(of.start)..run.end.min(of.end);
+        unconfirmed.filter(|number| self.store.holds(*number)).count() as u64
     }
 
     /// A block of the present stream carried its number.

@@ -1,4 +1,4 @@
-//! A filter with a counting Bloom filter beside it (the ACBF of [MLCBF], section 3.1), which rejects most absent keys
+//! A filter with a counting Bloom filter beside it (the ACBF of MLCBF, section 3.1), which rejects most absent keys
 //! before any bucket is read.
 
 use ::filters::multi_level::SearchCost;
