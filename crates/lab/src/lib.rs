@@ -37,7 +37,7 @@ pub enum LabError {
     Synthesize(#[from] synthesize::SynthesizeError),
 }
 
-/// Does what `mainstay lab` asks for; [`demo::run`] is a command of its own.
+/// Does what `mainstay lab` asks for; [`demo::run()`] is a command of its own.
 ///
 /// # Errors
 /// There is no result, or it shows a broken promise.

@@ -87,7 +87,7 @@ pub enum RunCommand {
     /// Run one node of a gateway cluster
     Gateway(GatewayArgs),
     /// Replicate the kernel's connection tracking, in place of conntrackd
-    Sync(SyncArgs),
+    Sync(Box<SyncArgs>),
 }
 
 /// What shows a running gateway.

@@ -52,12 +52,12 @@ pub(super) fn current(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsSt
 
 /// What `--color` says, for the help and for what is wrong with the command line itself.
 pub(super) fn color(arguments: &[OsString]) -> ColorChoice {
-    let values = arguments.iter().enumerate().filter_map(|(at, argument)| match split(argument.to_str()?) {
+    let mut values = arguments.iter().enumerate().filter_map(|(at, argument)| match split(argument.to_str()?) {
         (COLOR, Some(value)) => Some(value),
         (COLOR, None) => arguments.get(at + 1)?.to_str(),
         _ => None,
     });
-    values.last().and_then(|value| ColorChoice::from_str(value, false).ok()).unwrap_or(ColorChoice::Auto)
+    values.next_back().and_then(|value| ColorChoice::from_str(value, false).ok()).unwrap_or(ColorChoice::Auto)
 }
 
 /// Where the command's name stands.

@@ -58,7 +58,7 @@ pub struct StudyReplicationArgs {
     /// Connections that are looked up at the backup at a failover, and as many tuples without a connection
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=PROBES_MAX as i64))]
     pub probes: u32,
-    /// Track connections as [MLCBF] did: short timeouts, and none whose beginning is not in the capture
+    /// Track connections as MLCBF did: short timeouts, and none whose beginning is not in the capture
     #[arg(long)]
     pub as_in_the_paper: bool,
     /// Packets with wrong checksums, which captures on end hosts are full of: verify skips them, believe studies them

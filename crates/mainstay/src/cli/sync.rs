@@ -102,7 +102,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<SyncArgs, clap::Error> {
         match read(line)?.command {
-            Command::Run(RunCommand::Sync(args)) => Ok(args),
+            Command::Run(RunCommand::Sync(args)) => Ok(*args),
             _ => panic!("another command was understood"),
         }
     }

@@ -19,7 +19,7 @@ use super::study::StudyError;
 use super::sync::import::SyntaxError;
 use crate::exit::Exit;
 
-/// Why a command failed. Its text is the whole message to the operator; [`Exit`](crate::exit::Exit) is its code.
+/// Why a command failed. Its text is the whole message to the operator; [`Exit`] is its code.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The configuration cannot be used.
