@@ -88,7 +88,7 @@ fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
 
     let output = arguments(&killed).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("going on with what an earlier run left"), "{said}");
+    assert!(said.contains("resuming from an earlier run"), "{said}");
     assert_eq!(json(&output), expected);
     let [whole, killed] = [whole, killed].map(|folder| std::fs::read(folder.join("redundancy.json")));
     assert_eq!(killed.expect("it is written"), whole.expect("it is written"));

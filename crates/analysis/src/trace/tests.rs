@@ -266,7 +266,7 @@ fn a_damaged_capture_is_named_with_the_place_and_the_others_go_on() {
     let [damage] = trace.damages() else { panic!("one is damaged: {:?}", trace.damages()) };
     assert_eq!((damage.frame_number, damage.offset_bytes), (3, third as u64));
     let text = damage.to_string();
-    assert!(text.starts_with("capture-0: read up to frame 3 (byte 172): a record claims"), "{text}");
+    assert!(text.starts_with("capture-0: read up to frame 3 (byte 172): a record states"), "{text}");
 }
 
 #[test]
