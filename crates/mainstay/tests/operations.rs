@@ -126,7 +126,7 @@ fn a_file_that_cannot_be_put_in_force_changes_nothing_and_says_why() {
             "action = \"accept\"",
             "action = \"allow\"",
             "mainstay.toml:19:10: firewall rule \"out\": \"allow\" is not known",
-            "cannot be used",
+            "correct the file and reload it again",
         ),
         (
             "nodes = 2",
