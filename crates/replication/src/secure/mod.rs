@@ -16,7 +16,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
-//! use flow::{Instant, WorkerId};
+//! use flow::{Instant, NodeId, WorkerId};
 //! use replication::secure::{Channel, ChannelConfig, Content, Credentials, PreSharedKey, Rotation, Seed};
 //!
 //! let credentials = Arc::new(Credentials::new(vec![PreSharedKey::new([42; 32])], None)?);
