@@ -2,9 +2,8 @@
 //!
 //! The queue contains a connection at most once, by its slot: a request carries the state at the time of sending.
 //!
-//! A backup delays requests by 20 ms to 40 ms: a connection that opens and closes within that time costs one request
-//! instead of two, or none. A closed connection that the backup's kernel never had is created there only when the backup
-//! becomes primary, after all others. No failover is detected sooner than that, and a change of the role ends the delay.
+//! A backup delays requests by 20 ms to 40 ms while another node is primary: changes within that time cost one request. The
+//! delay ends at once when the backup becomes primary, or when no node is primary any more.
 //!
 //! | refused | reason | reaction |
 //! |---|---|---|
@@ -124,7 +123,7 @@ impl Connections {
     }
 
     fn request(&mut self, now: Instant, handle: Handle, batch: &mut Vec<KernelRequest>) {
-        let (may_create, may_create_closed) = (self.may_create(), !self.delays_requests());
+        let may_create = self.may_create();
         let floor_s = self.timeout_floor_s;
         let Some(record) = self.mirror.get_mut(handle).filter(|record| record.is_any(flag::QUEUED)) else { return };
         record.set(flag::QUEUED, false);
@@ -148,10 +147,6 @@ impl Connections {
             return;
         }
         if !record.is_any(flag::DIRTY) || (!is_in_kernel && !may_create) {
-            return;
-        }
-        if !is_in_kernel && !may_create_closed && is_closed(record) {
-            record.expires_s = ends_s(now, kernel_timeout_s(record, floor_s));
             return;
         }
         let replaces = is_in_kernel && record.is_any(flag::REPLACE);
@@ -363,11 +358,6 @@ fn to_inject(record: &Record, floor_s: u32) -> Entry {
 fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
     let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
     if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
-}
-
-/// Whether both end points have closed the connection: only retransmissions of its last segments may follow.
-pub(crate) fn is_closed(record: &Record) -> bool {
-    matches!(record.tcp_state(), Some(TcpState::TimeWait | TcpState::Close))
 }
 
 /// Whether the end points are closing the connection: it ends by timeout.

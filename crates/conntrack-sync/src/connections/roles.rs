@@ -4,7 +4,6 @@ use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::Handle;
 
-use super::injection::is_closed;
 use super::{Connections, NodeSet};
 use crate::config::{Mode, SyncRole};
 use crate::event::SyncEvent;
@@ -71,18 +70,13 @@ impl Connections {
         self.events.push(now, SyncEvent::RoleChanged { role, claimed });
     }
 
-    /// Queues all connections that the kernel lacks, closed ones after the others.
+    /// Queues all connections that the kernel lacks.
     pub(crate) fn queue_missing(&mut self) {
-        self.queue_missing_if(|record| !is_closed(record));
-        self.queue_missing_if(is_closed);
-    }
-
-    fn queue_missing_if(&mut self, is_selected: impl Fn(&Record) -> bool) {
         let mut from = Handle(0);
         while let Some(handle) = self.mirror.next_occupied(from) {
             from = Handle(handle.0 + 1);
             let is_missing = |record: &Record| !record.is_any(flag::IN_KERNEL | flag::GONE | flag::ENDING);
-            if self.mirror.get(handle).is_some_and(|record| is_missing(record) && is_selected(record)) {
+            if self.mirror.get(handle).is_some_and(is_missing) {
                 self.queue(handle, flag::DIRTY);
             }
         }

@@ -76,8 +76,6 @@ fn changes_within_the_batch_delay_are_one_message() {
     }
     pair.settle();
     assert_eq!(pair.status(0).peers[0].session.unwrap().messages_sent, before + 1);
-    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
-    pair.settle();
     assert_eq!(pair.state(1, 1), Some(TcpState::TimeWait));
 }
 
@@ -95,22 +93,6 @@ fn a_backup_sends_one_request_for_all_changes_within_the_request_delay() {
     pair.settle();
     assert_eq!((requests(&pair), pair.state(1, 1)), ((1, 0), Some(TcpState::FinWait)));
     pair.assert_kernels_agree();
-}
-
-#[test]
-fn a_connection_that_closes_within_the_request_delay_is_created_when_the_backup_becomes_primary() {
-    let mut pair = Pair::ready(Options::default());
-    pair.settle();
-    (1..5).for_each(|number| pair.connect(0, number));
-    pair.run(Duration::from_millis(10));
-    pair.packet(0, 2, TcpState::TimeWait);
-    pair.packet(0, 3, TcpState::Close);
-    pair.settle();
-    assert_eq!([1, 2, 3, 4].map(|number| pair.state(1, number).is_some()), [true, false, false, true]);
-    assert_eq!(pair.status(1).replicas, 4);
-    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
-    pair.settle();
-    assert_eq!((pair.state(1, 2), pair.state(1, 3)), (Some(TcpState::TimeWait), Some(TcpState::Close)));
 }
 
 #[test]
