@@ -77,7 +77,7 @@ fn main() {
     );
     for representation in Representation::ALL {
         let config = CompactConfig {
-            update: UpdateRule::Immediate { batch: Duration::from_millis(10) },
+            update: UpdateRule::Immediate { batch: Duration::from_millis(10), establishment_at_once: false },
             ..CompactConfig::new(representation, connections + rate, [1, 2])
         };
         let mut link = Link {

@@ -283,7 +283,10 @@ fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
         Method::HostAggregate | Method::FlowDigest => {
             UpdateRule::Periodic(Duration::from_secs_f64(config.digest_interval_s))
         }
-        _ => UpdateRule::Immediate { batch: Duration::from_millis(config.batch_ms.into()) },
+        // The paper's rule: every change waits.
+        _ => {
+            UpdateRule::Immediate { batch: Duration::from_millis(config.batch_ms.into()), establishment_at_once: false }
+        }
     };
     if let Some(counters) = config.counters_per_item {
         compact.counters_per_item = counters;

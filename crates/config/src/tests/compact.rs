@@ -29,7 +29,10 @@ fn every_filter_can_be_chosen_and_is_made_for_as_many_connections_as_the_table_h
         assert_eq!(replication.representation, Representation::Compact(filter));
         let compact = replication.compact.unwrap();
         assert_eq!((compact.representation, compact.entries_max), (filter, u64::from(config.connections_max)));
-        assert_eq!(compact.update, UpdateRule::Immediate { batch: Duration::from_millis(10) });
+        assert_eq!(
+            compact.update,
+            UpdateRule::Immediate { batch: Duration::from_millis(10), establishment_at_once: true }
+        );
         assert_eq!((compact.precise_after, compact.budget_bytes_per_second), (None, None));
         assert_eq!(compact.recovery.lasts, RECOVERY_LASTS_DEFAULT);
         assert!(compact.recovery.cold_start.is_empty() && !compact.recovery.block);

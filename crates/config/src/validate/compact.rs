@@ -131,7 +131,9 @@ fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
         setting!("replication.filter", section.interval => ranged(default, range), findings)
     };
     match rule {
-        Rule::Immediate => UpdateRule::Immediate { batch: interval(BATCH_DEFAULT, Duration::ZERO) },
+        Rule::Immediate => {
+            UpdateRule::Immediate { batch: interval(BATCH_DEFAULT, Duration::ZERO), establishment_at_once: true }
+        }
         Rule::Periodic => UpdateRule::Periodic(interval(PERIOD_DEFAULT, Duration::from_millis(10))),
         Rule::Threshold => UpdateRule::Threshold {
             at_most_every: interval(BATCH_DEFAULT, Duration::ZERO),

@@ -88,6 +88,13 @@ impl CellState {
         TcpState::from_u8(self.0 & AUTOMATON).is_some_and(|state| open.contains(&state))
     }
 
+    /// Whether an end may take the connection for established: the other end's first answer has passed.
+    #[must_use]
+    pub fn is_answered(self, protocol: u8) -> bool {
+        let answered = protocol == ip_protocol::TCP && self.0 & AUTOMATON == TcpState::SynRecv as u8;
+        answered || self.is_established(protocol)
+    }
+
     const fn is_replied(self) -> bool {
         self.0 & REPLIED != 0
     }

@@ -98,17 +98,20 @@ impl Representation {
     }
 }
 
-/// When what changed is told (MLCBF, section 2.1.2).
+/// When changes are sent (MLCBF, section 2.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateRule {
-    /// As soon as it changed, with what else changes within this time.
+    /// As soon as something changed, with what else changes within `batch`.
     Immediate {
         /// How long the first change waits for others.
         batch: Duration,
+        /// An establishment does not wait: the peers receive it before the packet that tells an end of it. A connection whose
+        /// end believes it to be established is lost with the node otherwise, if the node fails within `batch`.
+        establishment_at_once: bool,
     },
-    /// Whatever changed, so often.
+    /// Once each period.
     Periodic(Duration),
-    /// When so many changes have come together. Fewer than that wait for more, or for [`super::CompactSender::flush`].
+    /// When enough changes have accumulated. Fewer wait for more, or for [`super::CompactSender::flush`].
     Threshold {
         /// Insertions, changes of state and removals, in thousandths of the entries.
         changes_per_mille: u16,
@@ -182,7 +185,7 @@ impl CompactConfig {
             fingerprint_bits: FINGERPRINT_BITS_MAX,
             counters_per_item: 10,
             hashes: 4,
-            update: UpdateRule::Immediate { batch: Self::BATCH_USUAL },
+            update: UpdateRule::Immediate { batch: Self::BATCH_USUAL, establishment_at_once: true },
             symbols: true,
             secret,
             datagram_bytes_max: 1472,

@@ -72,7 +72,7 @@ impl CompactSender {
             representation,
             symbols,
             secret,
-            update: UpdateRule::Immediate { batch: CompactConfig::BATCH_USUAL },
+            update: UpdateRule::Immediate { batch: CompactConfig::BATCH_USUAL, establishment_at_once: false },
             budget_bytes_per_second: own
                 .budget_bytes_per_second
                 .map(|budget| (budget / BUDGET_PART).max(own.datagram_bytes_max as u64)),

@@ -97,12 +97,26 @@ impl CompactSender {
 
     /// A connection begins. One for which the filter has no room is counted, and inserted once there is room.
     pub fn insert(&mut self, original: &Tuple, state: CellState) {
+        self.note_urgency(original, None, state);
         self.source.insert(original, state);
     }
 
     /// A connection's state changes. `before` is the state that was last given here.
     pub fn modify(&mut self, original: &Tuple, before: CellState, after: CellState) {
+        self.note_urgency(original, Some(before), after);
         self.source.modify(original, before, after);
+    }
+
+    fn note_urgency(&mut self, original: &Tuple, before: Option<CellState>, after: CellState) {
+        if self.source.is_establishment(original.protocol, before, after) {
+            self.schedule.note_establishment();
+        }
+    }
+
+    /// Whether this change of state establishes the connection for the peers.
+    #[must_use]
+    pub fn is_establishment(&self, original: &Tuple, before: CellState, after: CellState) -> bool {
+        self.source.is_establishment(original.protocol, Some(before), after)
     }
 
     /// A connection ends. `state` is the one that was last given here.

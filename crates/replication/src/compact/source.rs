@@ -215,6 +215,14 @@ impl Source {
         }
     }
 
+    /// Whether an entry in the state `after` establishes the connection for the peers. `before`: the state of its entry until now.
+    pub(super) fn is_establishment(&self, protocol: u8, before: Option<CellState>, after: CellState) -> bool {
+        let is_one = |state: CellState| {
+            if self.holds_states() { state.is_answered(protocol) } else { state.is_established(protocol) }
+        };
+        is_one(after) && !before.is_some_and(is_one)
+    }
+
     const fn holds_states(&self) -> bool {
         matches!(self.structure, Structure::Cells(_) | Structure::Counting(_))
     }

@@ -98,6 +98,22 @@ fn every_connection_goes_on_whatever_the_representation() {
     }
 }
 
+/// The client believes the connection to be established from then on.
+#[test]
+fn a_connection_goes_on_whose_node_dies_right_behind_the_servers_answer() {
+    const LAST: u16 = 30_000;
+    for representation in Representation::ALL.into_iter().filter(|it| it.has_states()) {
+        let mut cluster = connected(options(Compactly::of(representation)), 10);
+        cluster.run_until("everything to be acknowledged", |cluster| is_told(cluster.node(0)));
+        cluster.client_sends(LAST, syn(), b"");
+        assert!(cluster.server_receives().is_some());
+        assert!(server_says(&mut cluster, LAST, tcp_flags::SYN | ACK, 5000, 1001));
+        cluster.kill(0);
+        cluster.run_until("the other to take over", |cluster| cluster.node(1).holds_addresses());
+        assert!(client_says(&mut cluster, LAST, ACK, 1001, 5001), "{}", representation.name());
+    }
+}
+
 #[test]
 fn pairs_of_hosts_hold_no_translated_connection_which_are_replicated_as_records_and_go_on() {
     const COUNT: u16 = 200;

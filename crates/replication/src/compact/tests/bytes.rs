@@ -65,7 +65,7 @@ fn a_life_in_each_representation_and_what_it_costs() {
     println!("bytes a connection, {CONNECTIONS} connections with {messages} changes each, 5000 a second");
     println!("precise: {native} by the native protocol, {seed} as MLCBF counts\n");
     println!("{:24} {:>12} {:>12} {:>12} {:>12}", "", "words", "symbols", "every 1 s", "every 5 s");
-    let at_once = UpdateRule::Immediate { batch: Duration::from_millis(10) };
+    let at_once = UpdateRule::Immediate { batch: Duration::from_millis(10), establishment_at_once: false };
     let rules = [
         (at_once, false),
         (at_once, true),

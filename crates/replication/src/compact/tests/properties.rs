@@ -61,8 +61,8 @@ fn happen(pair: &mut Pair, event: Event) {
 
 fn rule(number: u8) -> UpdateRule {
     match number {
-        0 => UpdateRule::Immediate { batch: Duration::ZERO },
-        1 => UpdateRule::Immediate { batch: Duration::from_millis(10) },
+        0 => UpdateRule::Immediate { batch: Duration::ZERO, establishment_at_once: true },
+        1 => UpdateRule::Immediate { batch: Duration::from_millis(10), establishment_at_once: true },
         2 => UpdateRule::Periodic(Duration::from_millis(300)),
         _ => UpdateRule::Threshold { changes_per_mille: 100, at_most_every: Duration::from_millis(100) },
     }

@@ -51,10 +51,10 @@ fn every_representation_comes_to_what_the_sender_has() {
 
 #[test]
 fn whoever_keeps_to_the_timers_misses_nothing() {
-    let at_once = UpdateRule::Immediate { batch: Duration::ZERO };
+    let at_once = UpdateRule::Immediate { batch: Duration::ZERO, establishment_at_once: true };
     let rules = [
         at_once,
-        UpdateRule::Immediate { batch: Duration::from_millis(10) },
+        UpdateRule::Immediate { batch: Duration::from_millis(10), establishment_at_once: true },
         UpdateRule::Periodic(SECOND),
         UpdateRule::Threshold { changes_per_mille: 5, at_most_every: SECOND / 2 },
     ];

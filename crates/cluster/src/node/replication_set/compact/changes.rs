@@ -58,10 +58,14 @@ impl Compact {
         self.cells.set_filtered(slot, name, state);
     }
 
-    /// The connection's state has changed.
-    fn change(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection) {
+    /// The connection's state has changed. `is_worth`: the selection replicates the change. An establishment is sent in any case:
+    /// the connection's first entry may still wait.
+    fn change(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection, is_worth: bool) {
         let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
-        if let Some(before) = self.cells.filtered(slot, name).filter(|before| *before != state) {
+        let is_sent = |before: &CellState| {
+            *before != state && (is_worth || self.sender.is_establishment(&connection.original, *before, state))
+        };
+        if let Some(before) = self.cells.filtered(slot, name).filter(is_sent) {
             self.sender.modify(&connection.original, before, state);
             self.cells.set_filtered(slot, name, state);
         }
@@ -115,12 +119,10 @@ impl Compact {
     ) -> bool {
         let Some(connection) = self.own(pipeline, slot) else { return true };
         let is_precise = self.cells.is_precise_as(slot, name(pipeline, &connection.original));
-        if is_worth {
-            if is_precise {
-                self.spend_precisely(now, PRECISE_BYTES_BESIDE, peers);
-            }
-            self.change(pipeline, slot, connection);
+        if is_worth && is_precise {
+            self.spend_precisely(now, PRECISE_BYTES_BESIDE, peers);
         }
+        self.change(pipeline, slot, connection, is_worth);
         !is_precise
     }
 
