@@ -47,6 +47,18 @@ pub use layout::STATE_ALIGN_BYTES_MAX;
 pub use placement::ChainLayout;
 pub use watch::{Call, CallOutcome, Unwatched, Watch};
 
+/// Gives a packet the outgoing tuple of its direction.
+#[inline]
+fn translate(connection: &Connection, packet: &mut Packet<'_, '_>, direction: Direction) {
+    let outgoing = match direction {
+        Direction::Original => connection.reply.inverse(),
+        Direction::Reply => connection.original.inverse(),
+    };
+    if packet.headers.tuple != outgoing {
+        packet.rewrite(&outgoing);
+    }
+}
+
 /// Collects the functions of a chain.
 #[derive(Default)]
 pub struct ChainBuilder {
@@ -98,8 +110,16 @@ impl ChainBuilder {
             links.push(Link { function, state, counters, handles_packets });
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
-        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names, renumbers })
+        let translator = only_translator(&links);
+        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names, renumbers, translator })
     }
+}
+
+/// The index of the function that translates, if no other one handles packets.
+fn only_translator(links: &[Link]) -> Option<usize> {
+    let mut handling = links.iter().enumerate().filter(|(_, link)| link.handles_packets);
+    let (index, link) = handling.next()?;
+    (link.function.only_translates() && handling.next().is_none()).then_some(index)
 }
 
 fn check_unique(links: &[Link], function: &dyn ErasedFunction) -> Result<(), ChainError> {
@@ -161,6 +181,8 @@ pub struct Chain {
     counter_names: Vec<String>,
     /// Whether a function changes the numbers of TCP segments.
     renumbers: bool,
+    /// The only function that handles packets, if it only translates.
+    translator: Option<usize>,
 }
 
 impl fmt::Debug for Chain {
@@ -277,7 +299,14 @@ impl Chain {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        self.process_watched(runtime, connection, packet, direction, &mut Unwatched)
+        match (self.translator, &packet.headers.transport) {
+            (Some(index), Transport::Tcp(_) | Transport::Udp) => {
+                runtime.counters.functions[index].packets += 1;
+                translate(connection, packet, direction);
+                Processed { verdict: Verdict::Forward, states_changed: false }
+            }
+            _ => self.process_watched(runtime, connection, packet, direction, &mut Unwatched),
+        }
     }
 
     /// As [`Chain::process`]; `watch` observes every call.

@@ -181,6 +181,10 @@ pub trait NetworkFunction {
     /// Whether it translates: later functions see other tuples than earlier ones.
     const TRANSLATES: bool = false;
 
+    /// Whether `on_packet` only translates: it gives TCP and UDP packets the outgoing tuple of their direction (the inverse of
+    /// the connection's other tuple) and forwards them. The chain, or a fast path, may then do so instead of calling it.
+    const ONLY_TRANSLATES: bool = false;
+
     /// Whether `on_packet` uses the connection's state. It is false for a function that needs the connection's tuples
     /// only: it receives a default state, changes to it are lost, and packets do not fetch the state.
     const PACKETS_USE_STATE: bool = true;

@@ -380,7 +380,7 @@ fn may_be_renumbered(packet: &Packet<'_, '_>, outgoing: &Tuple) -> bool {
 impl NetworkFunction for Nat {
     type State = NatState;
     const TRANSLATES: bool = true;
-
+    const ONLY_TRANSLATES: bool = true;
     const PACKETS_USE_STATE: bool = false;
 
     fn name(&self) -> &'static str {

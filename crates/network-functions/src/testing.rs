@@ -11,7 +11,7 @@ use flow::wire::{Headers, IcmpQuery, Packet, SctpPacket, TcpSegment, Transport, 
 use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 
 use crate::address::tuple_bytes;
-use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime};
+use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime, Unwatched};
 use crate::expectation::Expectations;
 use crate::function::{NetworkFunction, TupleUse, Verdict};
 use crate::log::Log;
@@ -219,6 +219,17 @@ impl Gateway {
             packet,
             direction,
         )
+    }
+
+    /// As [`Gateway::process`], with every function called.
+    pub(crate) fn process_by_calls(
+        &mut self,
+        connection: &mut Connection,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Processed {
+        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.expectations);
+        self.chain.process_watched(&mut runtime, connection, packet, direction, &mut Unwatched)
     }
 
     /// The tuple with which a reply of the connection leaves.

@@ -30,6 +30,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn attribute(&self) -> u16;
     fn handles_packets(&self) -> bool;
     fn translates(&self) -> bool;
+    fn only_translates(&self) -> bool;
     fn packets_use_state(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
@@ -88,6 +89,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn translates(&self) -> bool {
         F::TRANSLATES
+    }
+
+    fn only_translates(&self) -> bool {
+        F::ONLY_TRANSLATES
     }
 
     fn packets_use_state(&self) -> bool {

@@ -305,6 +305,33 @@ fn connection() -> impl Strategy<Value = Tuple> {
 
 proptest! {
     #[test]
+    fn a_chain_that_only_translates_does_without_calls_what_it_does_with_them(
+        tuple in connection(),
+        is_udp: bool,
+        is_reply: bool,
+        is_fragment: bool,
+    ) {
+        let tuple = if is_udp && tuple.protocol == TCP { Tuple { protocol: UDP, ..tuple } } else { tuple };
+        let direction = if is_reply { Direction::Reply } else { Direction::Original };
+        let outcome = |is_called: bool| {
+            let mut gateway = gateway(config());
+            let mut begun = gateway.begin(INSIDE, tuple).expect("a rule translates it");
+            let arriving = *begun.connection.tuple(direction);
+            with_packet(&arriving, INSIDE, direction, |packet| {
+                packet.headers.is_fragment = is_fragment;
+                let processed = if is_called {
+                    gateway.process_by_calls(&mut begun.connection, packet, direction)
+                } else {
+                    gateway.process(&mut begun.connection, packet, direction)
+                };
+                let counters = (gateway.counters.values().to_vec(), gateway.counters.functions().to_vec());
+                (processed, packet.headers.tuple, packet.frame.bytes().to_vec(), counters)
+            })
+        };
+        prop_assert_eq!(outcome(false), outcome(true));
+    }
+
+    #[test]
     fn nodes_without_coordination_never_choose_the_same_mapping(
         connections in prop::collection::hash_set(connection(), 1..60),
         nodes in 1u8..5,
