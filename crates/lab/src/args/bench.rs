@@ -144,4 +144,7 @@ pub struct BenchPipelineArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Pass packets of established connections and print nothing: the run whose instructions are counted
+    #[arg(long, hide = true)]
+    pub counted: bool,
 }

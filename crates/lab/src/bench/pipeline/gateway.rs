@@ -133,6 +133,12 @@ impl Gateway {
         if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }
     }
 
+    /// As [`Gateway::handle`]: the function within which instructions are counted.
+    #[inline(never)]
+    pub(super) fn handle_counted(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+        self.handle(ring)
+    }
+
     /// Handles what is in the ring.
     pub(super) fn try_handle(&mut self, ring: &mut Ring) -> Handled {
         self.now = self.now + RING_TIME;

@@ -18,6 +18,7 @@
 
 mod fragments;
 mod gateway;
+mod instructions;
 mod one_at_a_time;
 mod replicated;
 mod report;
@@ -52,7 +53,10 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 /// # Errors
 /// Packets got lost, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchPipelineArgs) -> Result<(), BenchError> {
-    let report = measure(args)?;
+    if args.counted {
+        return instructions::run_counted();
+    }
+    let report = Report { instructions_per_packet: instructions::count(), ..measure(args)? };
     Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Report {
     pub(super) ns_per_packet_one_at_a_time: f64,
     /// The first over the second.
     pub(super) ratio: f64,
+    /// Instructions of a packet of an established connection in user space; `None` where valgrind is not installed.
+    pub(super) instructions_per_packet: Option<f64>,
     /// The node's pipeline, every packet's connection told to a peer.
     pub(super) ns_per_packet_replicated: f64,
     pub(super) replication_bytes_per_packet: f64,
@@ -93,6 +95,7 @@ impl Report {
             ns_per_packet: median(&figures.batched),
             ns_per_packet_one_at_a_time: median(&figures.one_at_a_time),
             ratio: rounded(figures.batched.median() / figures.one_at_a_time.median(), 3),
+            instructions_per_packet: None,
             ns_per_packet_replicated: median(&figures.replicated),
             replication_bytes_per_packet: rounded(figures.replication_bytes_per_packet, 1),
             ns_per_connection: median(&figures.connection),
@@ -125,6 +128,7 @@ impl Report {
             "One core, {} TCP connections behind firewall and source NAT, {} rounds of {} packets of 64 bytes\n\n\
              {}\n\
              Looked up in batches a packet takes {:.3} of what it takes with the map.\n\
+             {}\
              A core opens and closes {} connections a second.\n\
              A connection takes {:.0} bytes in table and session (growth of the resident set).\n\
              Telling every packet takes {:.0} bytes of datagrams each.\n{}",
@@ -133,6 +137,9 @@ impl Report {
             count(self.packets_per_round),
             median_table("NANOSECONDS", 1, rows),
             self.ratio,
+            self.instructions_per_packet
+                .map(|number| format!("It takes {number:.0} instructions (callgrind).\n"))
+                .unwrap_or_default(),
             count(self.open_close_nat_per_s as u64),
             self.bytes_per_connection,
             self.replication_bytes_per_packet,
