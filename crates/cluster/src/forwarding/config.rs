@@ -1,4 +1,4 @@
-//! What a forwarder is told of its surroundings, checked before use.
+//! The configuration of a forwarder, checked before use.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -67,7 +67,7 @@ pub struct Route {
     pub port: PortId,
 }
 
-/// What a forwarder is told of its surroundings.
+/// The configuration of a forwarder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The ports; [`PortId`] is the index.

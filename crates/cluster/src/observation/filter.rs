@@ -45,7 +45,7 @@ impl PacketFilter {
         quoted || self.tuple.matches(&headers.tuple)
     }
 
-    /// Whether what became of it is what is looked for. `dropped` says why, if it was.
+    /// Whether its outcome is what is looked for. `dropped` is the reason, if it was dropped.
     pub(super) fn matches_outcome(&self, dropped: Option<DropReason>) -> bool {
         match self.dropped {
             None => true,

@@ -23,7 +23,7 @@ pub const HISTOGRAM_BOUNDS_NS: [u64; 18] = {
     bounds
 };
 
-/// Tells time that passes.
+/// Measures elapsed time.
 pub trait Stopwatch: Send + Sync {
     /// Nanoseconds since some moment in the past, always the same one.
     fn nanoseconds(&self) -> u64;

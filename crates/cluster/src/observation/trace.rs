@@ -26,7 +26,7 @@ pub struct PacketTrace {
     pub arrival: Arrival,
     /// What was done with it, in order.
     pub steps: Vec<Step>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -87,7 +87,7 @@ pub enum Step {
     Disallowed,
     /// It is the first answer, and is kept back until a backup knows the connection.
     HeldForBackup,
-    /// It can be judged only with what a peer is about to tell, and waits for that.
+    /// It can be decided only with an update that a peer is about to send, and waits for that.
     WaitsForPeer,
     /// With it this node became its connection's master.
     TakenOver {
@@ -116,7 +116,7 @@ pub enum Step {
         name: &'static str,
         /// What it said.
         outcome: CallOutcome,
-        /// What it counted: the rule that matched, say.
+        /// What it counted, for example the rule that matched.
         counted: Vec<String>,
         /// The tuple before: the connection's as it is to leave if the connection begins, else the packet's.
         before: Tuple,

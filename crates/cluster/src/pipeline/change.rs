@@ -5,7 +5,7 @@ use flow::table::Slot;
 use flow::{NodeId, Tuple};
 use replication::representation::precise::Ended;
 
-/// What happened to a connection that the backups may have to be told.
+/// A change of a connection that the backups may have to receive.
 #[derive(Clone, Copy, Debug)]
 pub enum TableChange {
     /// It began.
@@ -13,8 +13,8 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
-    /// This node became its master. The former one and the other backups must learn of it whatever state the connection
-    /// is in: what they say of it themselves no longer counts here.
+    /// This node became its owner. The former one and the other backups must learn of it whatever state the connection is in:
+    /// their own updates no longer count here.
     TakenOver {
         /// Where it lies.
         slot: Slot,
@@ -53,7 +53,7 @@ pub enum TableChange {
         /// Its tuple.
         original: Tuple,
     },
-    /// A peer told of a connection that has ended here: it must learn so.
+    /// A peer replicated a connection that has ended here: the end must be sent to it.
     Refused {
         /// The peer.
         to: NodeId,

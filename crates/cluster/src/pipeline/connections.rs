@@ -191,14 +191,14 @@ impl Connections {
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let tuples = self.shard.tuples(&self.table);
         if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
-            chain.init_watched(&mut runtime, &tuples, connection, packet, &mut onlooker)
+            let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
+            chain.init_watched(&mut runtime, &tuples, connection, packet, &mut function_observer)
         } else {
             chain.init(&mut runtime, &tuples, connection, packet)
         }
     }
 
-    /// What the chain says of a packet, and whether a function changed its state.
+    /// The chain's verdict on a packet, and whether a function changed its state.
     pub(super) fn process(
         &mut self,
         now: Instant,
@@ -211,8 +211,8 @@ impl Connections {
         let Functions { chain, output, .. } = &mut self.functions;
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let processed = if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
-            chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
+            let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
+            chain.process_watched(&mut runtime, connection, packet, direction, &mut function_observer)
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };

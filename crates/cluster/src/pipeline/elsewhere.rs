@@ -7,8 +7,8 @@
 //!
 //! What that weakens is bounded. It concerns a connection of which no packet was seen here for [`QUIET_MIN`], and whose last
 //! packet here lies before the end of such a time. The first packet after that is not held against windows, whoever made it; a
-//! RST among the first does not end the connection. A connection that goes on here without such a pause is judged strictly
-//! throughout, and one that was judged once after the end of such a time is judged strictly ever after.
+//! RST among the first does not end the connection. A connection that goes on here without such a pause is checked strictly
+//! throughout, and one that was checked once after the end of such a time is checked strictly ever after.
 
 use core::time::Duration;
 

@@ -94,7 +94,7 @@ fn advance_peer_owned(
         if waiting.hold(connections, arrival, packet, reason) {
             return Tracked::Waits;
         }
-        // The master may know of a handshake that is over and be unable to say so: then the copy is as old as any.
+        // The owner may know of a handshake that is over without a way to report it: then the replica is as old as any.
         let is_old = is_in_handshake(advanced.original.protocol, &advanced.protocol);
         return if is_old && !is_found_shared { Tracked::Own } else { Tracked::Advanced(advance, false) };
     }
@@ -144,8 +144,8 @@ fn manner(sharing: &Sharing, now: Instant, slot: Slot, connection: &Connection) 
     is_in_handshake(original.protocol, protocol).then_some(false)
 }
 
-/// Whether the master's automaton cannot do without what this packet did to the copy's, which was in state `before`. That a FIN
-/// was acknowledged it can, and of a copy that is behind it need not hear.
+/// Whether the owner's automaton needs what this packet did to the replica's, which was in state `before`. It does not need the
+/// acknowledgement of a FIN, and a replica that is behind it need not report it.
 fn is_news(before: u8, connection: &Connection, advance: &Advance, headers: &Headers) -> bool {
     let state = connection.protocol.state;
     let is_worth_replicating = match &headers.transport {

@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// A frame on its way to another worker: a copy, with what goes with it.
+/// A frame that is handed to another worker: a copy, with what goes with it.
 #[derive(Clone, Debug)]
 pub struct HandedFrame {
     /// The worker that it belongs to.
@@ -201,7 +201,7 @@ impl Shard {
         if belongs_to == self.place.worker {
             return None;
         }
-        // Whoever handed it over has not heard yet that the connection ended, or never will.
+        // The worker that handed it over has not learned yet that the connection ended, or never will.
         self.notes.push_back((belongs_to, Redirect::Ends(*wanted)));
         Some(Err(DropReason::StrayHandOver))
     }

@@ -19,7 +19,7 @@
 //! windows are learnt afresh and held against its segments. It is marked [shared](flags::SHARED) when a packet comes to the node
 //! that has just lost it. Who is alone takes the mark off.
 //!
-//! What could be judged only with a peer's update [waits](super::waiting) a little.
+//! What could be decided only with a peer's update [waits](super::waiting) a little.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,13 +39,13 @@ const SHARED_WITHIN: Duration = Duration::from_secs(10);
 const RENEWALS_PER_TIMEOUT: u32 = 4;
 /// The master is updated at most this often, however short timeouts are.
 const RENEWAL_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// A connection of which a packet was forwarded within this time lives, whatever its master's timer says.
+/// A connection of which a packet was forwarded within this time lives, whatever its owner's timer shows.
 const RECENT_MAX: Duration = Duration::from_secs(30);
 
 /// How connections whose packets reach several nodes are dealt with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharingConfig {
-    /// How long at most a packet that cannot be judged waits for a peer's update; zero: not at all.
+    /// How long at most a packet that cannot be decided waits for a peer's update; zero: not at all.
     pub wait_for_peer: Duration,
 }
 
@@ -58,8 +58,8 @@ impl Default for SharingConfig {
 /// What a pipeline counts of shared connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SharingCounters {
-    /// Packets handled by the copy of a living peer's connection.
-    pub guest_packets: u64,
+    /// Packets handled by the replica of a living peer's connection.
+    pub peer_owned_packets: u64,
     /// Connections found to reach two living nodes.
     pub shared: u64,
     /// Times that this node became master only to show that the connection lives.
@@ -70,7 +70,7 @@ pub struct SharingCounters {
     pub held: u64,
     /// Of those, the ones that went on because a peer replicated their connection.
     pub helped: u64,
-    /// Of those, the ones judged without it because their time was over.
+    /// Of those, the ones decided without it because their time was over.
     pub overdue: u64,
     /// Packets that would have waited, had there been room.
     pub no_room: u64,
@@ -127,7 +127,7 @@ impl Sharing {
     /// A packet of a peer-owned connection is forwarded. True if it is time to show the master that the connection lives, which has
     /// `timeout` in its state.
     pub(super) fn note_forwarded(&mut self, now: Instant, slot: Slot, timeout: Duration) -> bool {
-        self.counters.guest_packets += 1;
+        self.counters.peer_owned_packets += 1;
         let mark = self.mark_mut(slot);
         mark.forwarded_ms = milliseconds(now);
         let interval = (timeout / RENEWALS_PER_TIMEOUT).max(RENEWAL_INTERVAL_MIN);

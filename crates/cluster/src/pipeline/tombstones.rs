@@ -22,7 +22,7 @@ use flow::{Connection, Instant};
 
 /// How long an end is remembered: a peer that comes back later than that may bring back what it knew.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// The most ends remembered, unless the table holds fewer connections; the oldest gives way.
+/// The most tombstones, unless the table holds fewer connections; the oldest is discarded.
 pub const TOMBSTONES_MAX: u32 = 1 << 18;
 /// The most that are forgotten at once, their time being over.
 const FORGOTTEN_AT_ONCE_MAX: usize = 256;
@@ -118,8 +118,7 @@ impl Tombstones {
     }
 
     /// Whether a replica is of a connection that has ended here (see the [module](self)), and then the version that the end
-    /// must have to count more. `known` says of a connection with the
-    /// same original tuple in the table whether it is this node's own.
+    /// must have to count more. `known` is whether a connection with the same original tuple in the table is this node's own.
     pub(super) fn refusal(&mut self, name: u64, copy: &Connection, known: Option<bool>) -> Option<u32> {
         let ended = self.version(name)?;
         let is_of_another = is_first_masters(copy.version) && is_first_masters(ended);
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_are_too_many_the_oldest_gives_way() {
+    fn beyond_the_limit_the_oldest_is_discarded() {
         let mut tombstones = Tombstones::new(4);
         (0..10).for_each(|name| tombstones.add(at(name), name, name as u32));
         let held: std::vec::Vec<_> = (0..10).filter_map(|name| tombstones.version(name)).collect();

@@ -1,7 +1,7 @@
 //! X.509 certificates: what this node shows, and what it expects to be shown.
 //!
-//! A proof is a certificate chain and a signature over the handshake's hash: it says that whoever holds the certificate's
-//! key took part in just this handshake. It travels under the session keys that the handshake made.
+//! A proof is a certificate chain and a signature over the handshake's hash: the owner of the certificate's key took part in
+//! just this handshake. It travels under the session keys that the handshake made.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -119,7 +119,7 @@ pub enum CertificateError {
     NoName,
 }
 
-/// A time as people say it.
+/// A duration for people.
 fn describe(duration: Duration) -> String {
     use alloc::format;
     match duration.as_secs() {

@@ -1,4 +1,4 @@
-//! What a channel tells of itself.
+//! The status of a channel.
 
 use alloc::string::String;
 

@@ -1,4 +1,4 @@
-//! What a session needs of the node whose connections it tells.
+//! What a session needs of the node whose connections it replicates.
 
 use alloc::vec::Vec;
 
@@ -42,15 +42,15 @@ pub enum Holding {
 
 /// Where the connections are: implemented by the node.
 ///
-/// The peer's messages come in the order in which it sent them (some may be left out, none comes late), so whatever
-/// comes replaces what the same peer said of the same connection before, **whatever the versions say**: a tuple may be
-/// used again by a new connection whose versions begin again at 1. Versions decide between *different* masters.
+/// The peer's messages come in the order in which it sent them (some may be left out, none comes late). So whatever comes
+/// replaces what the same peer sent of the same connection before, **whatever the versions are**: a tuple may be used again by
+/// a new connection whose versions begin again at 1. Versions decide between *different* owners.
 pub trait Store {
     /// Appends the attributes of a connection's current state; false, with nothing appended, when `handle` is free.
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool;
 
-    /// Takes a connection's state over. Creates the connection if it is not there, whatever `kind` says. A copy of the
-    /// same peer that shares either tuple with it and is not it gives way.
+    /// Takes a connection's state over. Creates the connection if it is not there, whatever `kind` is. A replica of the same
+    /// peer that shares either tuple with it and is another connection is replaced.
     ///
     /// # Errors
     /// [`ApplyError`]; the session counts it and goes on.
@@ -67,15 +67,15 @@ pub trait Store {
     /// [`super::Session::mark_deleted`] by this node) now.
     fn find(&self, attributes: &[u8]) -> Option<Handle>;
 
-    /// The first connection at or after `from` of which this node must tell the peer (being its master).
+    /// The first connection at or after `from` that this node must send to the peer (being its owner).
     fn next_for_resync(&self, from: Handle) -> Option<Handle>;
 
-    /// The peer `from` begins to tell all its connections: unmark those that are copies of its.
+    /// The full synchronisation of the peer `from` begins: unmark its replicas.
     fn resync_started(&mut self, now: Instant, from: NodeId) {
         let _ = (now, from);
     }
 
-    /// The peer `from` has told all its connections: copies of its that were not told of since
+    /// The full synchronisation of the peer `from` is complete: replicas of its connections that were not sent since
     /// [`Store::resync_started`] are gone there.
     fn resync_completed(&mut self, now: Instant, from: NodeId) {
         let _ = (now, from);

@@ -147,8 +147,8 @@ impl World {
 
     /// The mirror of the site's node that stands by.
     fn mirror(&self, site: usize) -> Option<MirrorStatus> {
-        let standing_by = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
-        standing_by.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
+        let standby = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
+        standby.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
     }
 
     fn run_until_mirrored(&mut self, bytes: u64) {
@@ -378,7 +378,7 @@ fn a_node_that_comes_back_becomes_a_mirror_and_takes_over_with_it() {
 }
 
 #[test]
-fn a_node_whose_peer_has_no_tunnel_is_told_so() {
+fn a_node_whose_peer_has_no_tunnel_reports_it() {
     let mut world = World::start(MIRRORED);
     let config = NodeConfig { peers: node_config(0, Options::default()).peers, ..node_config(0, Options::default()) };
     let mut stranger = Node::new(config, world.now).unwrap();

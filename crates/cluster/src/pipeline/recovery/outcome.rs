@@ -10,7 +10,7 @@ pub(in super::super) enum RecoveryOutcome {
     Known(Slot, Direction),
     /// What becomes of any such packet.
     Unknown,
-    /// It has been made a keep-alive and translated, and the functions say this of it.
+    /// It has been made a keep-alive and translated, and this is the functions' verdict.
     KeepAlive(Verdict),
     /// It is dropped.
     Dropped(DropReason),

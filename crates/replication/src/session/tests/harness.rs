@@ -343,7 +343,7 @@ impl Pair {
         self.run_until(Duration::from_secs(60), Self::is_equal)
     }
 
-    /// Whether each node's copies are the other's connections, and nothing is left to be told.
+    /// Whether each node's replicas are the other's connections, and nothing is left to be sent.
     pub(super) fn is_equal(&self) -> bool {
         (0..2).all(|index| {
             let own: BTreeMap<_, _> =

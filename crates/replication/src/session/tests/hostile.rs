@@ -156,7 +156,7 @@ fn datagrams_of_a_session_that_is_over_change_nothing() {
 }
 
 #[test]
-fn a_session_that_nobody_answers_says_hello_ever_more_seldom() {
+fn a_session_without_an_answer_sends_hello_ever_more_seldom() {
     let mut pair = Pair::new(9);
     let mut session = Session::new(pair.config, NodeId(0), NodeId(1), 1).unwrap();
     let mut buf = Vec::new();

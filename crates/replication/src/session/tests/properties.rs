@@ -80,8 +80,8 @@ fn check(config: SessionConfig, seed: u64, loss_at_the_end: u8, steps: &[Step]) 
     pair.run_for(Duration::from_secs(2));
     assert!(pair.is_equal(), "what is equal stays so");
     for node in &pair.nodes {
-        assert_eq!(node.session.status().agreement.divergent_found, 0, "nothing diverged that was not on its way");
-        assert_eq!(node.session.status().agreement.changed_silently, 0, "every change of a copy was noted");
+        assert_eq!(node.session.status().anti_entropy.divergent_found, 0, "nothing diverged that was not in flight");
+        assert_eq!(node.session.status().anti_entropy.unnoted_changes, 0, "every change of a copy was noted");
     }
 }
 
