@@ -10,7 +10,7 @@
 //! * [`deferral`]: connections that are replicated only once they have lived for a while, and how long that is.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth replicating.
 //! * [`Resync`]: which replicas are removed after a peer's full synchronisation.
-//! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
+//! * [`secure`]: the channel that datagrams travel in between nodes that trust only each other.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
 //! into attributes and attributes into connections.

@@ -1,18 +1,18 @@
-//! Clearing out copies that their master no longer knows.
+//! Clearing out replicas that their owner no longer knows.
 //!
 //! A peer's full synchronisation leaves out the connections that have ended since. Replicas received since its beginning carry
 //! the current epoch's mark. After its end, replicas with the other mark are removed in parts, so that no packet waits for a
 //! scan of the whole table.
 //!
-//! There are two marks only. A round that the peer gives up for another leaves copies with either, so that the next round
+//! There are two marks only. A round that the peer gives up for another leaves replicas with either, so that the next round
 //! cannot have a mark of its own: it keeps the mark of the one that was given up, and what it leaves behind is cleared out
 //! by a further round, for which the peer is asked.
 //!
-//! A node that holds the addresses removes no replica: it is to go on with all connections, whoever owned them. A peer that
+//! A node that holds the addresses removes no replica: it is to go on with all connections, whatever their owner. A peer that
 //! handed over and restarted sends none, possibly before this node has claimed those that it took over. They become this node's
 //! own, and expire when no packet arrives for them.
 //!
-//! Nor does a standby node remove what a restarted peer does not know: nobody has ended that connection, and this node may hold
+//! Nor does a standby node remove what a restarted peer does not know: that connection has not ended, and this node may hold
 //! its only replica. The replica becomes this node's own as well, which sends it to the peer.
 
 use flow::table::Slot;
@@ -20,18 +20,18 @@ use flow::table::Slot;
 /// Slots looked at in one step of the walk.
 const SLOTS_PER_STEP: usize = 256;
 
-/// The marks of one peer's copies.
+/// The marks of one peer's replicas.
 #[derive(Debug, Default)]
 pub struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
-    /// A round has begun and not all copies carry its mark.
+    /// A round has begun and not all replicas carry its mark.
     is_mixed: bool,
     /// Replicas of an earlier round, which was given up, carry the mark as well.
     needs_another: bool,
     /// All replicas of the peer's connections were received since it last came.
     is_settled: bool,
-    /// The peer has started anew, and copies are left of what it was before.
+    /// The peer has started anew, and replicas are left of what it was before.
     has_restarted: bool,
     /// Replicas were refused for want of room since the peer's full synchronisation began.
     pub lacks_room: bool,
@@ -74,7 +74,7 @@ impl Resync {
         self.has_restarted = true;
     }
 
-    /// Whether copies of what the peer was before it last started may be left.
+    /// Whether replicas of what the peer was before it last started may be left.
     #[must_use]
     pub const fn has_restarted(&self) -> bool {
         self.has_restarted

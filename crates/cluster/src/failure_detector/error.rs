@@ -3,7 +3,7 @@
 use super::state::State;
 
 /// Why a packet was discarded. All but [`BfdError::AdministrativelyDown`] are the sender's fault, or that of
-/// somebody who pretends to be the sender.
+/// a host that pretends to be the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BfdError {
     /// The packet came from beyond the link (RFC 5881 section 5).

@@ -254,7 +254,7 @@ impl Session {
         }
     }
 
-    /// The peer is gone, and whoever comes next begins anew (section 6.8.1: bfd.RemoteDiscr). Its demand for
+    /// The peer is gone, and the next session begins anew (section 6.8.1: bfd.RemoteDiscr). Its demand for
     /// silence goes with it, or a peer that restarts would wait for packets that never come.
     fn forget_remote(&mut self) {
         self.remote_discriminator = 0;

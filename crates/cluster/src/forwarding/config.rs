@@ -74,7 +74,7 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The routes. Networks of the ports' own addresses need none.
     pub routes: Vec<Route>,
-    /// Secret that spreads neighbours over their table, so that nobody can choose addresses that collide.
+    /// Secret that spreads neighbours over their table, so that no attacker can choose addresses that collide.
     pub seed: u64,
 }
 

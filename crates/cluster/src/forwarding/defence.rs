@@ -25,7 +25,7 @@ impl Forwarder {
         self.defend(now);
     }
 
-    /// Groups that this node holds until another node has taken them: whoever claims their addresses may.
+    /// Groups that this node holds until another node has taken them: claims of their addresses are accepted.
     pub fn set_leaving(&mut self, groups: GroupSet) {
         if self.leaving != groups {
             self.leaving = groups;
@@ -63,7 +63,7 @@ impl Forwarder {
         }
     }
 
-    /// Addresses of these groups are another node's now: whoever claims them may.
+    /// Addresses of these groups are another node's now: claims of them are accepted.
     pub(super) fn forget_conflicts(&mut self, gone: GroupSet) {
         let addresses = &self.addresses;
         self.conflicts.claims.retain(|claim| {

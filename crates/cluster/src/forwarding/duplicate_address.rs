@@ -54,7 +54,7 @@ impl Forwarder {
     }
 
     /// Another host probes for an address. Two nodes that start together probe for the same addresses: if each gave way to the
-    /// other, nobody would serve. So link addresses decide, and the lowest of the shared addresses alone counts: it is on one
+    /// other, no node would serve. So link addresses decide, and the lowest of the shared addresses alone counts: it is on one
     /// link, whose two ends see the same order.
     pub(super) fn note_probe(&mut self, port: PortId, address: IpAddr, mac: MacAddress) {
         let Some(own) = self.ports.get(usize::from(port.0)).map(|port| port.mac) else { return };

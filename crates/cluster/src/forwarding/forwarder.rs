@@ -24,7 +24,7 @@ use super::route::RouteTable;
 use crate::group::GroupSet;
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
-/// counted: whoever asked will ask again.
+/// counted: their askers will ask again.
 pub const CONTROL_FRAMES_MAX: usize = 512;
 /// Packets of the node's own making that wait to be polled, with those whose neighbour became known; what comes beyond is
 /// dropped.
@@ -91,7 +91,7 @@ pub struct Counters {
 }
 
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
-/// that stands by knows them; of everybody after a take-over.
+/// that is standby knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
@@ -138,7 +138,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder that stands by.
+    /// A standby forwarder.
     ///
     /// # Errors
     /// The configuration cannot be used.
@@ -415,7 +415,7 @@ impl Forwarder {
         }
     }
 
-    /// Neighbours that solicit a shared address of a node that stands by are worth knowing.
+    /// Neighbours that solicit a shared address of a standby node are worth knowing.
     fn admit_while_not_held(&self, packet: &Packet<'_, '_>) -> Admission {
         let is_solicitation =
             matches!(packet.headers.transport, Transport::IcmpOther(icmpv6::kind::NEIGHBOUR_SOLICITATION, _));
@@ -470,7 +470,7 @@ impl Forwarder {
         let source = self.addresses.source_for(entry.port, entry.address, self.held);
         let mut frame = match (entry.address, source) {
             (IpAddr::V4(target), Some(IpAddr::V4(source))) => build::arp_request(mac, source, target),
-            // A node that stands by and has no address of its own must not claim a shared one: it sends a probe
+            // A standby node without an address of its own must not claim a shared one: it sends a probe
             // (RFC 5227 section 1.1), which is answered but not learnt from.
             (IpAddr::V4(target), _) => build::arp_request(mac, core::net::Ipv4Addr::UNSPECIFIED, target),
             (IpAddr::V6(target), Some(IpAddr::V6(source))) => build::neighbour_solicitation(mac, source, target),

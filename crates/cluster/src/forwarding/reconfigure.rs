@@ -33,7 +33,7 @@ impl Forwarder {
     }
 
     /// Takes other addresses, routes and MTUs for its ports. What it knows of neighbours, and packets that wait for one, stay.
-    /// Shared addresses that are new and held are announced (with all the others, which harms nobody). Addresses that are gone
+    /// Shared addresses that are new and held are announced (with all the others, which does no harm). Addresses that are gone
     /// are not announced: the forwarder no longer holds them. True when addresses are announced.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What whoever carries packets to another site needs to know of the edge.
+//! What a tunnel to another site needs to know of the edge.
 
 use core::net::IpAddr;
 

@@ -50,7 +50,7 @@ pub struct NodeConfig {
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Other nodes forward at the same time, so that packets of one connection may come to several of them; `None`: one
-    /// node forwards at a time, and becomes master of whatever packets come to it.
+    /// node forwards at a time, and becomes the owner of whatever packets come to it.
     pub sharing: Option<SharingConfig>,
     /// Compact replication of connections; `None`: precise replication of all.
     pub compact: Option<CompactNodeConfig>,

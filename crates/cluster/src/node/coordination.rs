@@ -124,7 +124,7 @@ impl Node {
         while let Some((group, event)) = self.roles.poll_event() {
             match event {
                 Event::BecomeActive { term } => {
-                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
+                    // Replicas lie in the table that packets are looked up in: there is nothing to commit but to have the other
                     // workers forward.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { group, term });
@@ -204,7 +204,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes part again: stands by, or goes on holding the addresses if no peer has taken them yet.
+    /// Takes part again: is standby, or goes on holding the addresses if no peer has taken them yet.
     pub fn undrain(&mut self, now: Instant) {
         self.departure.give_up_at(None);
         self.departure.end(&mut self.replication);

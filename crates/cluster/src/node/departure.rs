@@ -4,7 +4,7 @@
 //! what changed of its filter, and messages that are in flight or were lost. Until then it goes on as before. Every worker
 //! waits for its own connections, and the lead worker for all workers.
 //!
-//! A drained node holds no addresses and is not chosen to, but keeps copies of its peers' connections: it can be upgraded, or
+//! A drained node holds no addresses and is not chosen to, but keeps replicas of its peers' connections: it can be upgraded, or
 //! come back, without a connection noticing.
 
 use core::time::Duration;
@@ -18,7 +18,7 @@ use crate::pipeline::Pipeline;
 use crate::role::{Roles, State};
 
 /// How long a node that is being drained waits for another to take its addresses, before it goes on as before. Shorter
-/// than the time after which a leaving node gives them up whoever takes them.
+/// than the time after which a leaving node gives them up even if no peer takes them.
 pub const DRAIN_HANDOVER_MAX: Duration = Duration::from_secs(3);
 /// How long a node that is about to leave waits for acknowledgements. A node under load always has messages in flight: what
 /// was lost of earlier ones has been sent again, and acknowledged, in this time. Shorter than it waits for others to take its
@@ -38,7 +38,7 @@ pub enum DrainRefused {
     /// No other node has all connections and may be chosen.
     #[error("no peer could take over without losing connections")]
     NobodyReady,
-    /// This node stands by for nobody: it may be the next that is needed.
+    /// This node is standby for no group: it may be the next that is needed.
     #[error("no peer holds the addresses, so that this node may have to")]
     NobodyHolds,
 }

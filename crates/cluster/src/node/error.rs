@@ -53,7 +53,7 @@ pub enum NodeError {
     /// A compact datagram was refused.
     #[error(transparent)]
     Compact(#[from] CompactError),
-    /// The peer stands by for a tunnel to another site, and this node has none.
+    /// The peer is standby for a tunnel to another site, and this node has none.
     #[error("node {} mirrors the caches of a tunnel to another site, this node has none: give both the same [redundancy]", .0.0)]
     NoTunnel(NodeId),
     /// A datagram about the tunnel's caches was refused.

@@ -45,7 +45,7 @@ pub enum NodeEvent {
         /// The path.
         path: Path,
     },
-    /// The replication path to the peer is down while service paths are up: the peer lives, and nobody takes over, but what
+    /// The replication path to the peer is down while service paths are up: the peer lives, and no node takes over, but what
     /// this node has of the peer's connections grows old.
     Degraded(NodeId),
     /// The peer and this node hold the same addresses, each unaware of the other until now.
@@ -71,7 +71,7 @@ pub enum NodeEvent {
         /// The group.
         group: GroupId,
     },
-    /// The first packet of a connection whose copy this node took over was sent on.
+    /// The first packet of a connection whose replica this node took over was sent on.
     FirstPacketAfterTakeOver,
     /// The peer's full synchronisation began.
     ResyncStarted(NodeId),
@@ -116,7 +116,7 @@ pub enum NodeEvent {
         /// Those that were ended because it does not allow them any more.
         ended: u64,
     },
-    /// Nobody took the addresses of a node that was to be drained: it goes on.
+    /// No peer took the addresses of a node that was to be drained: it goes on.
     DrainGivenUp,
     /// The peer divides its packets among its workers otherwise: replication with it is refused until `workers.count` is the
     /// same on both nodes, and both run releases that steer alike.

@@ -205,7 +205,7 @@ impl Node {
     #[must_use]
     pub fn with_tunnel(mut self, mut config: TunnelEndpointConfig, seed: u64, key: HashKey) -> Self {
         if self.replication.peers.is_empty() {
-            // No node stands by.
+            // No node is standby.
             config.tunnel.mirror = None;
         }
         self.tunnel = Some(Box::new(TunnelEndpoint::new(config, seed, key)));
@@ -292,7 +292,7 @@ impl Node {
         self.replication.compact.as_ref().map(|compact| compact.status(&self.pipeline))
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     fn has_all_copies(&self) -> bool {
         self.replication.peers.have_been_copied() && self.workers.are_synchronised()
     }

@@ -7,6 +7,7 @@
 //! - While it receives packets of a configured peer that it cannot authenticate or accept, it is passive too: that peer lives,
 //!   may hold the addresses, and its heartbeats do not count. As soon as it has accepted a heartbeat of any peer, this counts
 //!   no more: the cluster works, and what a third node's packets hide is found by probing.
+//!
 //! A node stops being a starting one when it first holds addresses. After an accepted heartbeat of a peer that holds the
 //! addresses, defended addresses are as they should be: when that peer dies, nothing waits for probes.
 //!
@@ -83,7 +84,7 @@ impl Passive {
     /// Of a node that starts at `now` and listens for `startup_hold`.
     pub(super) const fn new(startup_hold: Duration, seed: u64, now: Instant) -> Self {
         Self {
-            // A node that does not listen has nobody to listen for.
+            // A node that does not listen waits for no peer.
             is_starting: !startup_hold.is_zero(),
             started_at: now,
             startup_hold,

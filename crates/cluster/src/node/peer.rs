@@ -238,7 +238,7 @@ impl Peer {
         self.is_reachable() && self.refused.is_none()
     }
 
-    /// The peer decides what becomes of its connections: it lives, its session with this node is open, and this node has
+    /// The peer decides its connections: it lives, its session with this node is open, and this node has
     /// received all that it has.
     pub(super) fn is_live_owner(&self) -> bool {
         let is_open = self.session.as_ref().is_some_and(Session::is_open);
@@ -293,7 +293,7 @@ impl Peer {
             self.session.as_ref().is_none_or(|session| session.status().received_all) && self.has_whole_filter();
     }
 
-    /// This node has a copy of all that the peer has, or there is nobody to copy from.
+    /// This node has a copy of all that the peer has, or there is no peer to copy from.
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();

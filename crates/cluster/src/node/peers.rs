@@ -17,7 +17,7 @@ use crate::group::GroupSet;
 use crate::pipeline::{Pipeline, ReplicaExpiry};
 use crate::role::{Division, Heartbeats, Roles};
 
-/// A copy whose own timer runs out while its owner lives is looked at again after this time.
+/// A replica whose own timer runs out while its owner lives is looked at again after this time.
 const REPLICA_RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands in the table of places for a node that is no peer. There are fewer peers than this: [`crate::role::PEERS_MAX`].
 const NO_PLACE: u8 = u8::MAX;
@@ -155,7 +155,7 @@ impl Peers {
         self.list.iter().filter(|peer| peer.is_live_owner()).map(|peer| peer.id)
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     pub(super) fn have_been_copied(&self) -> bool {
         self.list.iter().all(Peer::is_synchronised_or_away)
     }
@@ -165,7 +165,7 @@ impl Peers {
         self.list.iter().all(|peer| peer.has_sent_all)
     }
 
-    /// What becomes of the owner's copies whose own timer runs out.
+    /// The expiry of the owner's replicas whose own timer runs out.
     pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> ReplicaExpiry {
         let lost = self.list.iter().filter_map(|peer| Some((peer.id, peer.orphaned_at?)));
         copy_expiry(lost, owner, roles.holds_any(), roles.claims_all())
@@ -298,7 +298,7 @@ impl<'a> IntoIterator for &'a mut Peers {
     }
 }
 
-/// As [`Peers::copy_expiry`], with the peers that are lost. Copies end with this node if it holds addresses and their owner is
+/// As [`Peers::copy_expiry`], with the peers that are lost. Replicas end with this node if it holds addresses and their owner is
 /// dead; if it holds all addresses, no other node can own any connection, whichever peer died.
 fn copy_expiry(
     lost: impl Iterator<Item = (NodeId, Instant)>,

@@ -1,7 +1,7 @@
 //! Whether a take-over now would keep every connection, and what stands in its way.
 //!
 //! Everything that a take-over needs is checked here and nowhere else: status, metrics, events and [`Node::drain`] use the
-//! same answer. A node that holds a group's addresses checks its peers; a node that stands by checks itself.
+//! same answer. A node that holds a group's addresses checks its peers; a standby node checks itself.
 //!
 //! [`Node::drain`]: super::Node::drain
 
@@ -15,7 +15,7 @@ use super::status::{GroupStatus, NodeStatus, PeerStatus};
 use crate::failure_detector;
 use crate::role::{Heartbeat, State};
 
-/// A copy that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
+/// A replica that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
 /// retransmission takes.
 pub const LAG_MAX: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,7 @@ pub enum Obstacle {
     /// It has not received all connections, or had no room for some.
     #[error("lacks connections (see its events: its table may be too small)")]
     LacksConnections,
-    /// Its copies are older than [`LAG_MAX`].
+    /// Its replicas are older than [`LAG_MAX`].
     #[error("lags {} ms behind", .0.as_millis())]
     Lags(Duration),
     /// Fewer of the tracked ports and next hops can be reached from it.

@@ -50,7 +50,7 @@ pub struct Reconfiguration {
 pub enum Reevaluation {
     /// The rules are what they were: if connections are being held against them, that goes on.
     AsBefore,
-    /// All go on. If they were being held against the rules before, nobody needs to know any more.
+    /// All go on. A re-evaluation by the rules before is stopped.
     Keep,
     /// They are re-evaluated by the new rules, and end where these do not allow them.
     Reevaluate,

@@ -31,11 +31,11 @@ pub struct NodeStatus {
     pub readiness: Readiness,
     /// This is the worker that decides roles and receives heartbeats.
     pub leads: bool,
-    /// This node has a copy of every connection that it is to back up.
+    /// This node has a replica of every connection that it is to back up.
     pub synchronised: bool,
     /// How long the node was not served lately, if that was too long.
     pub served_late: Option<Duration>,
-    /// Connections held, copies included.
+    /// Connections held, replicas included.
     pub connections: u32,
     /// Connections held at most.
     pub connections_max: u32,

@@ -17,15 +17,15 @@ use crate::pipeline::{Applied, Pipeline};
 /// Counters of what peers replicated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplicaCounters {
-    /// Copies entered or renewed.
+    /// Replicas entered or renewed.
     pub taken: u64,
-    /// Copies removed because their master ended them.
+    /// Replicas removed because their owner ended them.
     pub removed: u64,
     /// Word that was older than what is known.
     pub stale: u64,
-    /// Copies that contradict a connection of which this node knows better.
+    /// Replicas that contradict a connection of which this node knows better.
     pub conflicts: u64,
-    /// Copies for which the table had no room.
+    /// Replicas for which the table had no room.
     pub no_room: u64,
     /// Word of connections that have ended here.
     pub ended: u64,

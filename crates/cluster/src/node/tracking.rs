@@ -7,7 +7,7 @@
 //! | | a port | a next hop |
 //! |---|---|---|
 //! | the node holds the group, or begins | counts as not reached while it is down | … once it left `probe_misses` probes unanswered |
-//! | the node stands by | … and for `up_delay` after it came up | … as soon as it left one unanswered, and for `up_delay` after it came back |
+//! | the node is standby | … and for `up_delay` after it came up | … as soon as it left one unanswered, and for `up_delay` after it came back |
 //!
 //! The active node is thus the last to lose what all nodes lose, and the first to have it back: the addresses move only for
 //! what the active node alone has lost, and a port that goes up and down attracts nothing. Next hops behind a port that is down
@@ -39,7 +39,7 @@ pub struct TrackingConfig {
     pub probe_interval: Duration,
     /// Probes in a row without an answer until a next hop counts as lost, at least 1.
     pub probe_misses: u8,
-    /// How long something that came back must stay before a node that stands by counts it as reached.
+    /// How long something that came back must stay before a standby node counts it as reached.
     pub up_delay: Duration,
 }
 
@@ -82,7 +82,7 @@ pub struct PortTrack {
     pub link: LinkState,
     /// Since when it is up, or down.
     pub since: Instant,
-    /// From when on a node that stands by counts it as reached.
+    /// From when on a standby node counts it as reached.
     counts_at: Instant,
 }
 
@@ -108,7 +108,7 @@ pub struct NextHopTrack {
     pub state: NextHopState,
     /// Since when.
     pub since: Instant,
-    /// From when on a node that stands by counts it as reached.
+    /// From when on a standby node counts it as reached.
     counts_at: Instant,
     /// When it was last probed.
     probed_at: Option<Instant>,

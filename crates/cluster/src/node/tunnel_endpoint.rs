@@ -1,4 +1,4 @@
-//! The node as the end of a tunnel to another site: which packets go into it, and what becomes of those that come out.
+//! The node as the end of a tunnel to another site: which packets go into it, and where those that come out go.
 //!
 //! ```text
 //!   packet ─► pipeline ─► chain ─┬─► forwarder ─► the ordinary way

@@ -6,7 +6,7 @@ use network_functions::tuple_filter::TupleFilter;
 
 use super::Arrival;
 
-/// Conditions on a packet as it came in, and on what becomes of it. All must hold.
+/// Conditions on a packet as it came in, and on its outcome. All must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PacketFilter {
     /// Its ends. Of an ICMP error also those of the packet that it quotes, as that one's answers would have them.

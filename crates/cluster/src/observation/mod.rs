@@ -38,7 +38,7 @@ pub const OBSERVED_WAITING_MAX: usize = 1024;
 /// Bytes of captured frames that wait to be polled; what would exceed it is missed.
 pub const OBSERVED_BYTES_WAITING_MAX: usize = 8 << 20;
 
-/// A watch's name, chosen by whoever begins it.
+/// A watch's name, chosen by its creator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WatchId(pub u64);
 
@@ -146,7 +146,7 @@ pub enum ConnectionChange {
     Began,
     /// Its state changed.
     Changed,
-    /// This node became its master.
+    /// This node became its owner.
     TakenOver,
     /// It ended.
     Ended,

@@ -1,4 +1,4 @@
-//! Packets that are watched, from where they come in to what becomes of them.
+//! Packets that are watched, from their arrival to their outcome.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -175,7 +175,7 @@ impl Observation {
         }
     }
 
-    /// Whoever looks on while the chain handles the packet, whose tuple is `before`.
+    /// The observer while the chain handles the packet, whose tuple is `before`.
     #[cold]
     pub(crate) const fn function_observer<'a>(&'a mut self, chain: &'a Chain, before: Tuple) -> FunctionObserver<'a> {
         FunctionObserver { observation: self, chain, before, began_at_ns: None }

@@ -69,9 +69,9 @@ pub enum Step {
         state: &'static str,
         /// The connection's name.
         original: Tuple,
-        /// Its master. If that is another node, this one has a copy.
+        /// Its owner. If that is another node, this one has a replica.
         master: NodeId,
-        /// It is a copy.
+        /// It is a replica.
         is_copy: bool,
     },
     /// No connection has its tuple.
@@ -89,9 +89,9 @@ pub enum Step {
     HeldForBackup,
     /// It can be decided only with an update that a peer is about to send, and waits for that.
     WaitsForPeer,
-    /// With it this node became its connection's master.
+    /// With it this node became its connection's owner.
     TakenOver {
-        /// The master before.
+        /// The owner before.
         from: NodeId,
     },
     /// It moved the automaton on, or was refused by it.
@@ -102,7 +102,7 @@ pub enum Step {
         after: &'static str,
         /// Whether it may pass.
         verdict: Result<(), DropReason>,
-        /// What becomes of the connection.
+        /// The function's effect on the connection.
         next: Next,
     },
     /// It begins a connection, as far as connection tracking is concerned.
@@ -164,7 +164,7 @@ impl Step {
     }
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It is sent.

@@ -41,12 +41,12 @@ pub enum TableChange {
         /// Its name.
         ended: Ended,
     },
-    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
+    /// What lies in the slot has another node for its owner, or had: a replica came, changed or went.
     Copied {
         /// Where it lies or lay.
         slot: Slot,
     },
-    /// A connection that this node was master of gave way to a peer's word of one with the same tuple: it has not ended.
+    /// A connection that this node owned was replaced by a peer's connection with the same tuple: it has not ended.
     Displaced {
         /// Where it lay.
         slot: Slot,

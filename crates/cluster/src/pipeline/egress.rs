@@ -38,7 +38,7 @@ pub(super) fn forward<E: Edge>(
     edge.forward(now, packet)
 }
 
-/// The packet leaves with its batch: nobody has to be informed.
+/// The packet leaves with its batch: no error is due.
 #[inline(always)]
 pub(super) const fn is_transmitted(sent: Result<Disposition, DropReason>) -> bool {
     matches!(sent, Ok(Disposition::Transmit(_)))

@@ -12,9 +12,9 @@ use super::connections::{Connections, record_mut};
 /// lives: the owner ends the connection and sends the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaExpiry {
-    /// Their master is alive: look again after this time.
+    /// Their owner is alive: look again after this time.
     Recheck(Duration),
-    /// Their master is gone since this point: each has its state's whole timeout from there.
+    /// Their owner is gone since this point: each has its state's whole timeout from there.
     Since(Instant),
 }
 
@@ -29,7 +29,7 @@ pub(super) fn expire(
         let Some(slot) = connections.table.poll_expired(now) else { return false };
         let Connections { node, table, tracker, .. } = &mut *connections;
         let connection = record_mut(table, slot);
-        // A copy that this node has become master of ends like a connection of its own: nobody else would end it.
+        // A replica that this node has come to own ends like a connection of its own: no other node would end it.
         if connection.flags & flags::REPLICA != 0 && connection.owner != *node {
             let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
             let recheck_at = match copies(connection.owner) {

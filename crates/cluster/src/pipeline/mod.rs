@@ -316,13 +316,13 @@ impl Pipeline {
         self.connections.sharing.is_some()
     }
 
-    /// What was counted of shared connections; all zero while nobody forwards beside this node.
+    /// Counters of shared connections; all zero while no node forwards beside this one.
     #[must_use]
     pub fn sharing_counters(&self) -> SharingCounters {
         self.connections.sharing.as_ref().map_or_else(SharingCounters::default, |sharing| sharing.counters)
     }
 
-    /// The connection's master is another node, which lives and forwards: nobody else replicates it.
+    /// The connection's owner is another node, which lives and forwards: it alone replicates it.
     #[must_use]
     pub fn has_live_owner(&self, connection: &Connection) -> bool {
         self.connections.sharing.as_ref().is_some_and(|sharing| sharing.live_owners.contains(&connection.owner))
@@ -468,25 +468,25 @@ impl Pipeline {
         }
     }
 
-    /// The copies of other nodes' connections, to be changed as those nodes replicate them.
+    /// The replicas of other nodes' connections, to be changed as those nodes replicate them.
     pub const fn replicas(&mut self) -> Replicas<'_> {
         Replicas { connections: &mut self.connections, waiting: &mut self.waiting }
     }
 
-    /// Another node has the connection that this one was master of: it is removed here, and peers are not informed.
+    /// Another node has the connection that this one owned: it is removed here, and peers are not informed.
     pub fn let_go(&mut self, slot: Slot) {
         let _ = self.connections.remove(slot);
     }
 
-    /// A connection that this node is master of may go on elsewhere: should its packets come here again, its windows are learnt
-    /// afresh, as a copy's.
+    /// A connection that this node owns may go on elsewhere: should its packets come here again, its windows are learnt
+    /// afresh, as a replica's.
     pub fn keep_as_copy(&mut self, slot: Slot) {
         if let Some(connection) = self.connections.table.get_mut(slot) {
             connection.flags |= flags::REPLICA;
         }
     }
 
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
+    /// This node becomes the owner of a connection that it holds a replica of, without having seen a packet of it.
     pub fn claim(&mut self, now: Instant, slot: Slot) {
         self.connections.claim(now, slot);
     }

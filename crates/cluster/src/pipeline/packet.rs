@@ -91,7 +91,7 @@ impl Pipeline {
         send_known(connections, arrival, packet, (slot, direction), verdict, edge)
     }
 
-    /// Handles what is not a plain segment of a connection that this node is master of.
+    /// Handles what is not a plain segment of a connection that this node owns.
     fn handle_any_known<E: Edge>(
         &mut self,
         arrival: &Arrival,

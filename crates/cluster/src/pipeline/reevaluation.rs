@@ -68,7 +68,7 @@ fn reevaluate(connections: &mut Connections, now: Instant, slot: Slot) -> bool {
     let Some(connection) = connections.table.get_mut(slot) else { return false };
     let ends = connections.functions.chain.reevaluate(connection) == ReevaluationOutcome::Denied;
     if ends {
-        // Peers accept the end of a connection only from its master.
+        // Peers accept the end of a connection only from its owner.
         connections.claim(now, slot);
         connections.end(slot, CloseReason::Terminated);
         connections.counters.disallowed += 1;

@@ -1,4 +1,4 @@
-//! Copies of other nodes' connections.
+//! Replicas of other nodes' connections.
 
 use flow::connection::flags;
 use flow::serial::is_before;
@@ -11,12 +11,12 @@ use super::change::TableChange;
 use super::connections::{Connections, record, record_mut};
 use super::waiting::Waiting;
 
-/// What became of a copy that a peer sent.
+/// The outcome of a replica that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// It is in the table now.
     Taken,
-    /// The table has newer word of the connection, from another master.
+    /// The table has a newer version of the connection, from another owner.
     Stale,
     /// The table is full.
     Full,
@@ -29,13 +29,13 @@ pub enum Applied {
 /// What is done with replicas that their owner has not sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StaleReplicas {
-    /// They are removed: their master has ended them.
+    /// They are removed: their owner has ended them.
     Remove,
     /// This node becomes their owner, and replicates them to its backups.
     Claim,
 }
 
-/// The copies of other nodes' connections in a pipeline.
+/// The replicas of other nodes' connections in a pipeline.
 pub struct Replicas<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) waiting: &'a mut Waiting,
@@ -43,8 +43,8 @@ pub struct Replicas<'a> {
 
 impl Replicas<'_> {
     /// Enters a connection as `from` replicates it. What the same node sent earlier is replaced, whatever the versions (its
-    /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
-    /// version. Nodes that could not reach each other may both be master of a connection with the same version: then that of
+    /// messages come in order, and a tuple may have been used again); what another node owns only by a newer
+    /// version. Nodes that could not reach each other may both own a connection with the same version: then that of
     /// the lower number counts, on both, or they would differ for ever.
     pub fn apply(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
         let applied = self.enter(now, from, copy);
@@ -76,7 +76,7 @@ impl Replicas<'_> {
                 return Applied::Taken;
             }
         }
-        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
+        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the replica's tuples, the other way round.
         let by_reply =
             self.connections.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
         for (slot, _) in [known, by_reply].into_iter().flatten() {
@@ -162,8 +162,8 @@ impl Replicas<'_> {
         }
     }
 
-    /// Removes the copy that has ended according to `from`, unless another node has become its master since. A connection of
-    /// this node's ends if `from` became its master and ended it without this node having learnt so: other backups are
+    /// Removes the replica that has ended according to `from`, unless another node has become its owner since. A connection of
+    /// this node's ends if `from` became its owner and ended it without this node having learnt so: other backups are
     /// informed. True if it was there.
     pub fn delete(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
         let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
@@ -213,8 +213,8 @@ impl Replicas<'_> {
         Some(next)
     }
 
-    /// The master's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
-    /// node is its master now. True if so.
+    /// The owner's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
+    /// node is its owner now. True if so.
     pub fn refuse_end(&mut self, now: Instant, from: NodeId, original: &Tuple) -> bool {
         let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
         let connection = record(&self.connections.table, slot);

@@ -3,7 +3,7 @@
 //! A connection lies with the worker that its original direction is steered to (see [`flow::steering`]), and so do its
 //! replies but for two cases, in which they come to another worker, which hands them over:
 //!
-//! * Destination NAT changes the reply tuple to one that nobody can choose. The connection's worker sends a
+//! * Destination NAT changes the reply tuple to one that no node can choose. The connection's worker sends a
 //!   [`Redirect`] to the worker that the replies come to.
 //! * The kernel's program could not follow a packet's headers.
 //!
@@ -180,7 +180,7 @@ impl Shard {
         self.handed.back().map(|frame| frame.to)
     }
 
-    /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet. `is_steering`: it may be
+    /// The outcome of a packet of no connection here; `None`: that of any such packet. `is_steering`: it may be
     /// handed over.
     #[inline]
     pub(super) fn redirect(

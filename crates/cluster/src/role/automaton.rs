@@ -36,7 +36,7 @@ pub struct Config {
     pub heartbeat_interval: Duration,
     /// How long a peer's last heartbeat counts, and how long the best node is waited for.
     pub heartbeat_timeout: Duration,
-    /// How long a leaving node holds the addresses when nobody takes them.
+    /// How long a leaving node holds the addresses when no node takes them.
     pub handover_limit: Duration,
     /// How long a node must reach more than the active one before it takes the addresses from it: two nodes seldom notice the
     /// failure of something that both use in the same millisecond.
@@ -133,7 +133,7 @@ pub struct RoleAutomaton {
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
     /// With which number this node holds the addresses, or is about to: that of its take-over, or 0 as long as it took them
-    /// knowing nothing and nobody stands by for it.
+    /// without knowledge, and no node is standby to it.
     claim: u64,
     /// A heartbeat of some peer was received since the start.
     has_received: bool,
@@ -278,7 +278,7 @@ impl RoleAutomaton {
         self.answers_awaited_until
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         if self.synchronised != synchronised {
             self.synchronised = synchronised;
@@ -342,7 +342,7 @@ impl RoleAutomaton {
     }
 
     /// Whether this node holds the addresses but was away for so long that a peer may have taken them: until that peer has
-    /// answered, or its answer was waited for in vain.
+    /// answered, or the wait for its answer is over.
     #[must_use]
     pub fn is_unconfirmed(&self, now: Instant) -> bool {
         let may_have_taken = |peer: &Peer| peer.is_awaited && peer.last_heartbeat.is_some();

@@ -45,7 +45,7 @@ pub struct Heartbeat {
     pub state: State,
     /// Its priority: the highest wins.
     pub priority: u8,
-    /// It has a copy of every connection that it is to back up.
+    /// It has a replica of every connection that it is to back up.
     pub synchronised: bool,
     /// The number of the latest take-over that it knows of.
     pub term: u64,

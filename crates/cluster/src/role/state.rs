@@ -18,7 +18,7 @@
 /// A node's state in the choice of who holds the shared addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Just started: listening whether somebody holds the addresses.
+    /// Just started: listening whether a node holds the addresses.
     Init,
     /// Ready to take over.
     Standby,
@@ -75,7 +75,7 @@ pub(super) enum Input {
     StateUsable,
     /// An operator wants the node to leave.
     Leave,
-    /// Nobody took the addresses for too long after an operator wanted the node to leave.
+    /// No node took the addresses for too long after an operator wanted the node to leave.
     HandoverLimitReached,
     /// An operator wants it back.
     Rejoin,

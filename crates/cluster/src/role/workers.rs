@@ -1,4 +1,4 @@
-//! How many workers a node has: said beside its heartbeats, because a connection's copy must lie with the worker that its
+//! How many workers a node has: sent beside its heartbeats, because a connection's replica must lie with the worker that its
 //! packets will come to.
 
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ impl Division {
         })
     }
 
-    /// Whether two nodes with these divisions find each other's copies. One worker is one worker by whatever function.
+    /// Whether two nodes with these divisions find each other's replicas. One worker is one worker by whatever function.
     #[must_use]
     pub const fn goes_with(self, other: Self) -> bool {
         self.workers == other.workers && (self.version == other.version || self.workers == 1)

@@ -1,4 +1,4 @@
-//! A peer's filter as a backup holds it. The master keeps one for each peer, too: what that peer has.
+//! A peer's filter as a backup holds it. The owner keeps one for each peer, too: what that peer has.
 
 use core::ops::Range;
 

@@ -43,7 +43,7 @@ struct Pair {
     is_in_filter: bool,
 }
 
-/// As many as there are connections at most: whoever owns them bounds both.
+/// As many as there are connections at most: their owner bounds both.
 type Pairs = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {

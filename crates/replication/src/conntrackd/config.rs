@@ -13,7 +13,7 @@ pub struct FtfwConfig {
     /// Handles of expectations are below this.
     pub expectations_max: u32,
     /// Ended connections (and as many expectations) that wait to be sent or acknowledged. When full, the oldest is given up:
-    /// the peer's copy then ends by its own timeout.
+    /// the peer's replica then ends by its own timeout.
     pub deletions_max: u32,
     /// Messages sent and not acknowledged. When full, changes wait in their queue, where newer state replaces older. A
     /// conntrackd acknowledges every `ACKWindowSize` messages (300 unless configured), so several times that.
@@ -73,7 +73,7 @@ impl Default for FtfwConfig {
     }
 }
 
-/// Why a session cannot be had with a configuration: misuse, to be put right by whoever wrote it.
+/// Why a session cannot be had with a configuration: misuse, to be corrected by its author.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FtfwConfigError {
     /// Some limit or time is zero.

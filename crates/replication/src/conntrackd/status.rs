@@ -99,7 +99,7 @@ pub struct FtfwStatus {
     pub missed: u64,
     /// Messages of the peer not used: duplicates and late ones.
     pub late: u64,
-    /// Ends that found no room to wait in: the peer's copies end by their timeouts.
+    /// Ends that found no room to wait in: the peer's replicas end by their timeouts.
     pub left_out: u64,
     /// Connections and expectations that conntrackd has no words for.
     pub inexpressible: u64,
@@ -111,7 +111,7 @@ pub struct FtfwStatus {
     pub apply_errors: u64,
     /// Datagrams that were malformed or of another version.
     pub bad_datagrams: u64,
-    /// Events that nobody polled in time.
+    /// Events that were not polled in time.
     pub events_dropped: u64,
     /// When a message of the peer was last received.
     pub last_received_at: Option<Instant>,

@@ -125,7 +125,7 @@ impl Controller {
         self.level = match self.utilisation_per_mille {
             Some(busy) if busy > self.config.utilisation_per_mille_max => self.config.levels.min(self.level + 1),
             Some(_) => self.level.saturating_sub(1),
-            // Nobody knows whether this level was right.
+            // Whether this level was right is unknown.
             None => self.level,
         };
         self.threshold = if self.is_first_interval { Duration::ZERO } else { self.next_threshold() };

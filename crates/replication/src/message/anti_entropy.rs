@@ -186,7 +186,7 @@ impl ListingWriter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AskView<'a> {
     /// Digests of these of so many buckets; `None`: of all of as many buckets as the teller thinks fit. The asker has so
-    /// many copies.
+    /// many replicas.
     Digests { copies: u32, wanted: Option<(u16, Buckets)> },
     /// All connections in these of so many buckets.
     Listing { buckets: u16, question: u16, wanted: Buckets },

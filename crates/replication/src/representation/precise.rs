@@ -184,9 +184,9 @@ pub struct Ended {
     pub original: Tuple,
     /// Its last version.
     pub version: u32,
-    /// Its master.
+    /// Its owner.
     pub owner: NodeId,
-    /// It ended because nothing came of it for its time, as far as its master saw.
+    /// It ended because nothing came of it for its time, as far as its owner saw.
     pub has_timed_out: bool,
 }
 

@@ -8,7 +8,7 @@ use flow::wire::ip_protocol;
 pub struct TcpStates(u16);
 
 impl TcpStates {
-    /// SYN_SENT, ESTABLISHED, FIN_WAIT, TIME_WAIT and CLOSE: with these a copy can go on from whatever state the
+    /// SYN_SENT, ESTABLISHED, FIN_WAIT, TIME_WAIT and CLOSE: with these a replica can go on from whatever state the
     /// connection has really reached, and one that is closing does not outlive its end for long.
     pub const THAT_MATTER: Self = Self::of(&[1, 3, 4, 7, 8]);
 

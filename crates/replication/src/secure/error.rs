@@ -17,7 +17,7 @@ pub enum Refusal {
     Incompatible,
     /// A handshake under a key that is not configured here.
     UnknownKey,
-    /// Whoever sent it does not have the key.
+    /// Its sender does not have the key.
     Forged,
     /// It came before.
     Replayed,

@@ -338,7 +338,7 @@ impl Channel {
             return;
         }
         let interval = self.config.rotation.interval;
-        // Whoever began the last handshake begins the next one; the other steps in if nothing comes of it.
+        // The initiator of the last handshake begins the next one; the other node does if that fails.
         let pause = if keys.part == Part::Initiator { interval } else { interval + interval / 8 };
         self.wanted_at = Some(now + pause);
         self.attempt = None;

@@ -1,4 +1,4 @@
-//! Where the comparison of copies meets the session: questions, answers, and word of what changed in the table.
+//! Where the comparison of replicas meets the session: questions, answers, and notes of what changed in the table.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::message::anti_entropy::{AskView, DigestsView, ListingView};
 use crate::message::{ASK, DIGESTS, Header, LISTING};
 
 impl Session {
-    /// What lies in a slot changed, where copies of the peer's have a part in it: one was entered, renewed, removed or taken
+    /// What lies in a slot changed, where replicas of the peer's have a part in it: one was entered, renewed, removed or taken
     /// over, or a connection of this node's became one. To be called before the next datagram is handled or polled.
     /// `holding` returns the holding, given the key of [`Store::item`].
     pub fn note_copy(&mut self, handle: Handle, holding: impl FnOnce(u64) -> Holding) {

@@ -72,7 +72,7 @@ impl Default for SessionConfig {
     }
 }
 
-/// Why a session cannot be had with a configuration: misuse, to be put right by whoever wrote it.
+/// Why a session cannot be had with a configuration: misuse, to be corrected by its author.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Some limit or time is zero.

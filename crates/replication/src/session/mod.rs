@@ -48,7 +48,7 @@ pub use crate::item::{BUCKETS_MAX, Item};
 const RETIRED_SESSIONS_MAX: usize = 4;
 
 /// A session of the peer that is taken to be over, for [`SessionConfig::peer_timeout`]: so long may a datagram be in flight.
-/// Not for good, because a late Hello may have made the wrong one of two look like the older.
+/// Not for ever, because a late Hello may have made the wrong one of two look like the older.
 #[derive(Clone, Copy)]
 struct Retired {
     session: u32,
@@ -76,7 +76,7 @@ pub struct Session {
     pending: u8,
     /// Somebody waits for an acknowledgement that has not been asked for yet.
     is_awaited: bool,
-    /// When one was asked for last because somebody waited.
+    /// When one was asked for last for a waiting caller.
     asked_at: Option<Instant>,
     hello_at: Instant,
     hello_interval: Duration,
@@ -149,7 +149,7 @@ impl Session {
         self.sender.mark_deleted(handle, attributes);
     }
 
-    /// As [`Session::mark_deleted`], of a connection that the peer knows, whoever sent it: the end is sent even if this session
+    /// As [`Session::mark_deleted`], of a connection that the peer knows from any sender: the end is sent even if this session
     /// never sent the connection.
     pub fn mark_deleted_unconditionally(&mut self, handle: Handle, attributes: &[u8]) {
         self.note_gone(handle);
@@ -181,7 +181,7 @@ impl Session {
         self.link != Link::Open || self.sender.is_known(handle)
     }
 
-    /// Asks the peer to acknowledge what changed so far, because somebody waits for [`Session::is_acknowledged`]: with the
+    /// Asks the peer to acknowledge what changed so far, because a caller waits for [`Session::is_acknowledged`]: with the
     /// next datagram, unless it was asked less than [`SessionConfig::batch_delay`] ago; then when that is over, so that
     /// many who wait share a datagram and its answer.
     pub const fn ask_for_acknowledgement(&mut self) {

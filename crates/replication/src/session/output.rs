@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// When somebody's waiting makes a datagram due.
+    /// When a waiting caller makes a datagram due.
     fn ask_at(&self) -> Option<Instant> {
         let may_ask_at = self.asked_at.map_or(Instant::ZERO, |asked_at| asked_at + self.config.batch_delay);
         self.is_awaited.then_some(may_ask_at)

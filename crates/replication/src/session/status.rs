@@ -133,7 +133,7 @@ pub struct SessionStatus {
     pub stale_datagrams: u64,
     /// Datagrams that were malformed, of another version or of another node.
     pub bad_datagrams: u64,
-    /// Events that nobody polled in time.
+    /// Events that were not polled in time.
     pub events_dropped: u64,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,

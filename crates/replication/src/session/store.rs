@@ -32,11 +32,11 @@ pub enum ApplyError {
 pub enum Holding {
     /// Nothing.
     Nothing,
-    /// A connection that this node is master of.
+    /// A connection that this node owns.
     Own,
-    /// A copy of a connection of the peer's.
+    /// A replica of a connection of the peer's.
     Peers(Item),
-    /// A copy of a third node's.
+    /// A replica of a third node's.
     Others,
 }
 
@@ -57,7 +57,7 @@ pub trait Store {
     fn apply(&mut self, now: Instant, from: NodeId, kind: Kind, attributes: &[u8]) -> Result<(), ApplyError>;
 
     /// Removes the connection that `attributes` (as handed to [`super::Session::mark_deleted`] by the peer) name, if it
-    /// is there and `from` is its master.
+    /// is there and `from` is its owner.
     ///
     /// # Errors
     /// [`ApplyError`]; the session counts it and goes on.
@@ -104,15 +104,15 @@ pub trait Store {
         u32::MAX
     }
 
-    /// Appends attributes that name the copy in the slot, as those of [`Store::delete`] do; false, with nothing appended, if
+    /// Appends attributes that name the replica in the slot, as those of [`Store::delete`] do; false, with nothing appended, if
     /// there is none.
     fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
         let _ = (handle, out);
         false
     }
 
-    /// The peer holds a copy of the connection that `attributes` name, as one of this node's, and asks whether it is still
-    /// there. This node becomes its master if it holds it as one of the peer's: else each would believe it the other's.
+    /// The peer holds a replica of the connection that `attributes` name, as one of this node's, and asks whether it is still
+    /// there. This node becomes its owner if it holds it as one of the peer's: else each would believe it the other's.
     fn answer_for(&mut self, now: Instant, peer: NodeId, attributes: &[u8]) -> Option<Handle> {
         let _ = (now, peer);
         self.find(attributes)

@@ -203,7 +203,7 @@ pub fn decode(
     Ok(())
 }
 
-/// What becomes of one word.
+/// The new value of one word.
 fn entry(coding: Coding, kind: u64, place: u64, known: u32, rest: &[u8]) -> Result<(u32, &[u8]), ExchangeError> {
     let unknown = ExchangeError::Malformed("a change of a kind that is not known");
     match (coding, kind) {

@@ -76,7 +76,7 @@ impl ReplicationSet {
                 self.replicate(now, pipeline, change);
             }
             (Verdict::Begin, TableChange::Changed { slot, .. }) => self.on_begun(now, pipeline, *slot),
-            // The slot may have held a copy of which the sessions still know something.
+            // The slot may have held a replica of which the sessions still know something.
             (Verdict::Defer, TableChange::Began { slot }) => self.forget(*slot),
             (Verdict::EndUnreplicated, TableChange::Ended { slot, ended }) => {
                 self.attributes.clear();
@@ -388,7 +388,7 @@ impl ReplicationSet {
 
     /// A connection is replicated for the first time.
     fn on_begun(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
-        // The slot may have held a copy of which the sessions still know something.
+        // The slot may have held a replica of which the sessions still know something.
         self.forget(slot);
         if self.is_in_filter(|compact| compact.replicate(now, pipeline, slot)) {
             return;
@@ -411,7 +411,7 @@ impl ReplicationSet {
         }
     }
 
-    /// A copy in the slot came, changed, went, or has another owner.
+    /// A replica in the slot came, changed, went, or has another owner.
     fn note_copied(&mut self, pipeline: &Pipeline, slot: Slot) {
         let node = self.id;
         for peer in &mut self.peers {

@@ -89,7 +89,7 @@ fn a_starting_node_that_reaches_nobody_takes_no_address_that_is_defended() {
     assert_eq!(mac, port_mac(0, port));
     let conflicts = cluster.node(0).status(cluster.now).forwarding.address_conflicts;
     assert_eq!(conflicts, 0, "node 1 claimed nothing");
-    // As soon as the nodes reach each other, node 1 stands by as ever.
+    // As soon as the nodes reach each other, node 1 is standby.
     partition_nodes(&mut cluster, false);
     cluster.run_until("node 1 to know its peer", |cluster| passive(cluster, 1).is_none() && cluster.is_settled());
     cluster.kill(0);

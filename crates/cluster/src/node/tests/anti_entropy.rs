@@ -70,7 +70,7 @@ fn reset_at(cluster: &mut Cluster, node: u8, connections: &[(u16, u16)]) {
     forget_received(cluster);
 }
 
-/// A segment of the server reaches the node, whoever else is active.
+/// A segment of the server reaches the node, whether or not the other is active.
 fn server_sends_to(cluster: &mut Cluster, node: u8, to_port: u16, segment: build::Tcp<'_>) {
     let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
     let destination = port_mac(node, OUTSIDE);
@@ -78,7 +78,7 @@ fn server_sends_to(cluster: &mut Cluster, node: u8, to_port: u16, segment: build
     cluster.hand_in(OUTSIDE, envelope.tcp(&tuple, segment, b""));
 }
 
-/// A segment of the client, with two bytes of data, reaches the node, whoever else is active.
+/// A segment of the client, with two bytes of data, reaches the node, whether or not the other is active.
 fn client_sends_to(cluster: &mut Cluster, node: u8, port: u16, segment: build::Tcp<'_>) {
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
     let destination = port_mac(node, INSIDE);
@@ -172,7 +172,7 @@ fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
 fn what_ended_where_the_addresses_stay_does_not_come_back_from_the_other_node() {
     let (mut cluster, seen) = with_connections(40_000..40_006, Options::default());
     both_become_active(&mut cluster);
-    // Packets reach the second node, which keeps the addresses in the end. The first believes itself master of all.
+    // Packets reach the second node, which keeps the addresses in the end. The first believes itself the owner of all.
     reset_at(&mut cluster, 1, &seen[..3]);
     cluster.via = Some(1);
     let _ = cluster.connect(41_000);

@@ -159,7 +159,7 @@ pub(super) fn nat(id: u8, translates: bool) -> Nat {
 /// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
 fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
     let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
-    // Of an answer that comes first nobody knows where its connection came in: NAT's rules name addresses.
+    // The ingress port of a connection is unknown if its answer comes first: NAT's rules name addresses.
     let from_inside = Conditions { sources, ..Conditions::default() };
     let outside = std::vec![SHARED_OUTSIDE.into()];
     let translate =

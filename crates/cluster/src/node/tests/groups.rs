@@ -57,7 +57,7 @@ fn exchange(cluster: &mut Cluster, via: u8, port: u16) {
     cluster.client_receives().expect("a segment of the server's passes");
 }
 
-/// The master of the connection, as the node knows it.
+/// The owner of the connection, as the node knows it.
 fn owner(cluster: &Cluster, id: u8, port: u16) -> Option<NodeId> {
     let pipeline = cluster.node(id).pipeline();
     let (slot, _) = pipeline.lookup(&Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80)))?;

@@ -1,4 +1,4 @@
-//! Two sites with two gateways each: either site's active gateway dies, and the one that stood by goes on with the tunnel's
+//! Two sites with two gateways each: either site's active gateway dies, and the standby one goes on with the tunnel's
 //! caches.
 
 use std::collections::VecDeque;
@@ -145,7 +145,7 @@ impl World {
         self.run(50);
     }
 
-    /// The mirror of the site's node that stands by.
+    /// The mirror of the site's standby node.
     fn mirror(&self, site: usize) -> Option<MirrorStatus> {
         let standby = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
         standby.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
@@ -245,7 +245,7 @@ impl World {
             }
             let Some(node) = &mut self.sites[site][number] else { continue };
             let mut bytes = bytes.clone();
-            // Whoever answered for the address last is sent its frames.
+            // The node that answered for the address last receives its frames.
             if !is_arp {
                 bytes[..6].copy_from_slice(&mac(site, number, port).0);
             }

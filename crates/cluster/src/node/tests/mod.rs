@@ -67,7 +67,7 @@ fn a_connection_goes_on_through_the_other_node_when_the_active_one_dies() {
 
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
-    // Far beyond what the copy has seen of the connection.
+    // Far beyond what the replica has seen of the connection.
     exchange(&mut cluster, 40_000, seen_port, 1_000_009, 2_000_007);
 
     let NodeEvent::BecameActive { term, .. } = events(&mut cluster, 1)[1] else { panic!("taking over comes second") };

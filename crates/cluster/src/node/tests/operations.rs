@@ -237,7 +237,7 @@ fn a_drained_node_hands_its_connections_over_and_stands_by_only_when_undrained()
     cluster.run(Duration::from_millis(50));
     assert_eq!((state(&cluster, 0), state(&cluster, 1)), (State::Standby, State::Active));
     let now = cluster.now;
-    cluster.node_mut(1).drain(now, false).expect("the other stands by again");
+    cluster.node_mut(1).drain(now, false).expect("the peer is standby once more");
     cluster.run_until("node 0 to take over", |cluster| state(cluster, 0) == State::Active);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
 }
@@ -247,7 +247,7 @@ fn a_node_that_nobody_could_relieve_is_not_drained_unless_forced() {
     let mut cluster = Cluster::start(Options { replicates: false, ..Options::default() });
     let now = cluster.now;
     assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
-    cluster.node_mut(1).drain(now, false).expect("a node that stands by may go while another works");
+    cluster.node_mut(1).drain(now, false).expect("a standby node may leave while another works");
     cluster.run(Duration::from_millis(50));
     let now = cluster.now;
     cluster.node_mut(0).drain(now, true).expect("it is forced");

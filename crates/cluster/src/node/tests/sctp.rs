@@ -33,7 +33,7 @@ fn offering(kind: u8, tag: u32) -> Vec<u8> {
     chunk
 }
 
-/// The tuple under which the server receives it. (Whoever receives a packet checks its checksum.)
+/// The tuple under which the server receives it. (A packet's receiver checks its checksum.)
 fn client_sends(cluster: &mut Cluster, tag: u32, chunks: &[u8]) -> Option<Tuple> {
     cluster.client_sends_frame(|envelope| envelope.sctp(&inside(), tag, chunks));
     let received = cluster.server_receives()?;

@@ -164,7 +164,7 @@ impl Site {
         self.deliver();
     }
 
-    /// Carries everything until nobody has anything more to send.
+    /// Carries everything until nothing is left to send.
     pub(super) fn deliver(&mut self) {
         let mut buffer = Vec::new();
         loop {

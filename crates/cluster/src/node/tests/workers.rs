@@ -200,7 +200,7 @@ fn a_node_that_leaves_takes_all_its_workers_with_it() {
     let now = site.now;
     site.nodes[0][0].leave(now);
     site.run_until("node 1 to have the addresses", |site| site.lead(1).holds_addresses());
-    site.run_until("node 0 to stand by", |site| !site.lead(0).holds_addresses());
+    site.run_until("node 0 to be standby", |site| !site.lead(0).holds_addresses());
     site.run(Duration::from_millis(5));
     assert!(site.nodes[0].iter().all(|node| !node.holds_addresses()));
     seen_ports.into_iter().for_each(|(port, seen_port)| site.exchange(port, seen_port));

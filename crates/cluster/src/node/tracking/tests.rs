@@ -37,7 +37,7 @@ impl Tracking {
         hops.filter_map(|hop| hop.note(now, is_answered, config)).collect()
     }
 
-    /// The sums of a node that holds the group, and of one that stands by.
+    /// The sums of a node that holds the group, and of a standby.
     fn sums(&mut self, now: Instant) -> (u16, u16) {
         self.summed_at = now;
         (self.unreached(now, GROUP, State::Active), self.unreached(now, GROUP, State::Standby))

@@ -34,7 +34,7 @@ impl Context<'_> {
         place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
     }
 
-    /// Enters a connection as a copy of `filter_match.owner`'s, to be taken over by the packet that is looked up as `wanted`.
+    /// Enters a connection as a replica of `filter_match.owner`'s, to be taken over by the packet that is looked up as `wanted`.
     /// `None`: the rules would not let it begin, or its translation is another's.
     pub(super) fn restore(
         &mut self,

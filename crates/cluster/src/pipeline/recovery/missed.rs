@@ -14,7 +14,7 @@ use super::keep_alive::{make_keep_alive, translate};
 use super::outcome::RecoveryOutcome;
 
 impl Current {
-    /// What becomes of a segment that no filter names.
+    /// The outcome of a segment without a match in any filter.
     pub(super) fn handle_unnamed(&mut self, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> RecoveryOutcome {
         let Transport::Tcp(segment) = packet.headers.transport else { return RecoveryOutcome::Unknown };
         if segment.flags & (tcp_flags::SYN | tcp_flags::RST) != 0 || !segment.has(tcp_flags::ACK) {

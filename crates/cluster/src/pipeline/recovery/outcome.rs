@@ -1,10 +1,10 @@
-//! What becomes of packets that a recovery looks up.
+//! Outcomes of recovery lookups.
 
 use flow::table::Slot;
 use flow::{Direction, DropReason};
 use network_functions::function::Verdict;
 
-/// What becomes of a packet that no connection in the table has.
+/// The outcome of a packet of no connection in the table.
 pub(in super::super) enum RecoveryOutcome {
     /// Its connection is in the table now.
     Known(Slot, Direction),

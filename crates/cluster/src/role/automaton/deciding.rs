@@ -98,7 +98,7 @@ impl RoleAutomaton {
         self.answers_awaited_until.is_some_and(|until| now < until) && self.peers.iter().any(|peer| peer.is_awaited)
     }
 
-    /// Until when a better node is left to take addresses that nobody holds. As long as this node only listened, the better
+    /// Until when a better node is left to take addresses that no node holds. As long as this node only listened, the better
     /// one may have as well; so that time does not count.
     fn best_is_waited_for_until(&self) -> Option<Instant> {
         self.vacant_since.map(|vacant| vacant.max(self.since) + self.config.heartbeat_timeout)
@@ -146,7 +146,7 @@ impl RoleAutomaton {
         limits.filter(|limit| now < *limit).max()
     }
 
-    /// When a node that stands by must look again though nothing comes.
+    /// When a standby node must look again though nothing comes.
     pub(super) fn standby_deadline(&self) -> Option<Instant> {
         let timeout = self.config.heartbeat_timeout;
         let last_heartbeat = self.peers.iter().filter(|peer| peer.up_since.is_none());
@@ -170,7 +170,7 @@ fn prevails_as_active(one: &Heartbeat, other: &Heartbeat) -> bool {
     one.state == State::Active && outranks(one, other)
 }
 
-/// Rule 3: who takes the addresses when nobody holds them.
+/// Rule 3: which node takes the addresses when none holds them.
 fn is_better(one: &Heartbeat, other: &Heartbeat) -> bool {
     let rank = |said: &Heartbeat| (said.synchronised, Reverse(said.unreached), said.priority, Reverse(said.node));
     rank(one) > rank(other)

@@ -119,7 +119,7 @@ impl Pair {
         self.act();
     }
 
-    /// Time passes until the next thing happens that somebody waits for.
+    /// Time passes until the next deadline or arrival.
     pub(super) fn leap(&mut self) {
         let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten();
         let arrivals = self.in_flight.iter().map(|(at, _)| *at);
@@ -188,7 +188,7 @@ impl Pair {
         self.now.saturating_since(begin)
     }
 
-    /// Nobody did what is not to be done.
+    /// No error was recorded.
     pub(super) fn assert_no_errors(&self) {
         assert_eq!(self.errors, []);
     }

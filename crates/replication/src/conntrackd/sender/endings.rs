@@ -1,4 +1,4 @@
-//! Ended objects whose end the peer has not acknowledged. Nobody else remembers them, so they are kept by value.
+//! Ended objects whose end the peer has not acknowledged. The table no longer has them, so they are kept by value.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

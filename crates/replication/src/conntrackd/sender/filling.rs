@@ -101,7 +101,7 @@ impl Sender {
         now < since + config.batch_delay && !is_much && self.full_sync == FullSync::Done
     }
 
-    /// Appends a keep-alive, which nobody misses.
+    /// Appends a keep-alive, whose loss does not matter.
     pub(in crate::conntrackd) fn put_alive(&mut self, now: Instant, flags: u8, out: &mut Vec<u8>) {
         put_alive(out, flags, self.log.next());
         self.log.push(now, Sent::Nothing);
@@ -111,7 +111,7 @@ impl Sender {
 
 /// What time brings.
 impl Sender {
-    /// What was asked after in vain is sent again; and the log is kept short.
+    /// What was asked after without an answer is sent again; and the log is kept short.
     fn give_up_old(&mut self, now: Instant, config: &FtfwConfig) {
         let log_max = LOG_PER_WINDOW * usize::from(config.in_flight_messages_max);
         let surplus = self.log.len().saturating_sub(log_max) as u32;

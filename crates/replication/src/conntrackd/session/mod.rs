@@ -94,7 +94,7 @@ impl FtfwSession {
         self.sender.mark_deleted(handle, entry, false);
     }
 
-    /// As [`FtfwSession::mark_deleted`], of a connection that the peer knows, whoever sent it.
+    /// As [`FtfwSession::mark_deleted`], of a connection that the peer knows from any sender.
     pub fn mark_deleted_unconditionally(&mut self, handle: Handle, entry: &Entry) {
         self.sender.mark_deleted(handle, entry, true);
     }

@@ -35,7 +35,7 @@ pub(super) enum Verdict {
     Restarted,
     /// It is used. Either messages of the same process were lost, or it was restarted before it had received an answer.
     PerhapsRestarted,
-    /// It is used; the numbering is another one, although nobody said HELLO: something was missed.
+    /// It is used; the numbering is another one, although no HELLO came: something was missed.
     Renumbered,
     /// It is a duplicate, or comes after one that was sent later: it is dropped.
     Late,

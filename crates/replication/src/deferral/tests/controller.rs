@@ -129,7 +129,7 @@ fn an_interval_that_was_not_measured_leaves_the_level_as_it_is() {
     let at = controller.poll_timeout();
     controller.handle_timeout(at);
     assert_eq!((controller.level(), controller.utilisation_per_mille()), (1, None));
-    // A node that slept does not make up for intervals that nobody measured.
+    // A node that slept does not make up for intervals without a measurement.
     let at = at + ms(60_000);
     controller.handle_timeout(at);
     assert!(controller.poll_timeout() > at);

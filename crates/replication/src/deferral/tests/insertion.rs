@@ -1,4 +1,4 @@
-//! Connections that are deferred, and what becomes of them.
+//! Deferred connections: they are replicated later or never.
 
 use core::time::Duration;
 

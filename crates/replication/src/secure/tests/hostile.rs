@@ -98,7 +98,7 @@ fn while_the_peer_is_away_strangers_cannot_make_a_node_work_much() {
     let recorded: Vec<Vec<u8>> =
         pair.recorded.iter().filter(|(to, _)| *to == 0).map(|(_, datagram)| datagram.clone()).collect();
     pair.delivery = Box::new(Vec::new);
-    // Nothing of the peer comes any more, only what it said once and what nobody said.
+    // Nothing of the peer comes any more, only what it sent once and forgeries.
     let before = pair.channels[0].status().multiplications;
     let (began_at, mut content) = (pair.now, Vec::new());
     for number in 0..100_000_usize {

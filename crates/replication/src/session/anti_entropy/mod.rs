@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            time has come,            all digests came          listing complete
-//!            or a copy was wrong       that differ: some
+//!            or a replica was wrong    that differ: some
 //!   Resting ───────────────► Comparing ────────────────► Listing ───────────────► Gathering
 //!     ▲ ▲                       │   ▲                     │  │ ▲                      │
 //!     │ └── none differs, or ───┘   │      the peer does  │  │ └ a part is lost       │ own copies in these
@@ -54,7 +54,7 @@ const LISTING_TIMEOUT: Duration = Duration::from_millis(300);
 const LISTINGS_MAX: u32 = 3;
 /// Time that messages sent before a listing was complete have to arrive.
 const LISTING_SETTLES: Duration = Duration::from_millis(100);
-/// Slots looked at in one step for copies in the listed buckets.
+/// Slots looked at in one step for replicas in the listed buckets.
 const GATHER_STEPS_MAX: u32 = 16_384;
 /// Connections that are put right at a time.
 const DIVERGENT_MAX: usize = 1024;
@@ -62,7 +62,7 @@ const DIVERGENT_MAX: usize = 1024;
 const REPAIR_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// this many times in all.
 const REPAIRS_MAX: u32 = 5;
-/// Copies that changed while they were being listed. When there are more, the listing is given up.
+/// Replicas that changed while they were being listed. When there are more, the listing is given up.
 const TOUCHED_MAX: usize = 65_536;
 /// When more than this many listings would be needed, a new round is less work.
 const LISTINGS_BEFORE_ROUND: usize = 8;
@@ -78,13 +78,13 @@ enum Phase {
     Comparing,
     /// The listing of some buckets is awaited.
     Listing,
-    /// The own copies in these buckets from this slot on are still to be gathered.
+    /// The own replicas in these buckets from this slot on are still to be gathered.
     Gathering(u32),
     /// What differs was asked for.
     Repairing,
 }
 
-/// How a copy differs.
+/// How a replica differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Difference {
     /// It is not there.
@@ -106,7 +106,7 @@ struct Divergent {
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct AntiEntropy {
     phase: Phase,
-    /// When the phase is looked at again; `None` while there is nobody to compare with.
+    /// When the phase is looked at again; `None` while there is no peer to compare with.
     at: Option<Instant>,
     tries: u32,
     scan: Scan,
@@ -198,7 +198,7 @@ impl AntiEntropy {
         self.touched.clear();
     }
 
-    /// There is somebody to compare with.
+    /// There is a peer to compare with.
     pub(super) const fn is_started(&self) -> bool {
         self.at.is_some()
     }

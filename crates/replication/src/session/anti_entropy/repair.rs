@@ -46,7 +46,7 @@ impl AntiEntropy {
         }
     }
 
-    /// Collects some more of the own copies in the listed buckets; when it has all, holds them against the listing.
+    /// Collects some more of the own replicas in the listed buckets; when it has all, compares them with the listing.
     pub(super) fn gather(&mut self, now: Instant, cursor: u32, sender: &Sender, store: &impl Store) {
         let end = sender.changes().items_end();
         let stop = end.min(cursor.saturating_add(GATHER_STEPS_MAX));
@@ -141,7 +141,7 @@ impl AntiEntropy {
         !self.divergent.is_empty() && store.room() == 0 && self.divergent.iter().all(is_missing)
     }
 
-    /// A copy is another than it was: perhaps one that was asked for.
+    /// A replica is another than it was: perhaps one that was asked for.
     pub(super) fn note_repaired(&mut self, before: Item, after: Item) {
         if let Some(at) = self.position(after) {
             self.divergent.swap_remove(at);

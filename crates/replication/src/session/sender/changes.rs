@@ -23,7 +23,7 @@ const ROUND_PENDING: u8 = 16;
 const UNSETTLED: u8 = 32;
 /// The peer may know it: a message about it was in flight when the peer went away.
 const MAYBE_KNOWN: u8 = 64;
-/// The slot holds a copy of the peer's, and `item` is the copy's.
+/// The slot holds a replica of the peer's, and `item` is the replica's.
 const PEERS: u8 = 128;
 
 #[derive(Clone, Copy, Default)]

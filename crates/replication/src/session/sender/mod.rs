@@ -113,7 +113,7 @@ impl Sender {
         }
     }
 
-    /// A connection ended that the peer knows, whoever sent it.
+    /// A connection ended that the peer knows from any sender.
     pub(super) fn mark_deleted_unconditionally(&mut self, handle: Handle, attributes: &[u8]) {
         let item = self.changes.forget(handle).unwrap_or_default();
         self.replicate_end(attributes, item);
@@ -195,7 +195,7 @@ impl Sender {
 impl Sender {
     /// Appends what its future depends on: times as seen from `now`, numbers from the next one.
     pub(super) fn normal_form(&self, now: Instant, config: &SessionConfig, out: &mut Vec<u64>) {
-        // Named one by one, so that whoever adds a field is asked here what hangs on it.
+        // Named one by one, so that a new field does not compile until it is handled here.
         let Self {
             changes,
             deletions,

@@ -20,7 +20,7 @@ fn anti_entropy(pair: &Pair, node: usize) -> AntiEntropyStatus {
     pair.nodes[node].session.status().anti_entropy
 }
 
-/// The second node has copies of `connections` connections, and both have compared once.
+/// The second node has replicas of `connections` connections, and both have compared once.
 fn agreed(seed: u64, connections: u32) -> Pair {
     let mut pair = Pair::with_config(seed, SessionConfig { connections_max: connections.max(SLOTS), ..small_config() });
     pair.run_until_synchronised();
@@ -190,7 +190,7 @@ fn comparing_goes_on_after_a_restart_of_either_node() {
     }
 }
 
-/// What befalls a copy.
+/// What befalls a replica.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Vanishes(u32),

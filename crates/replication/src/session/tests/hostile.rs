@@ -1,4 +1,4 @@
-//! Datagrams that nobody honest sends.
+//! Datagrams that no honest node sends.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -30,7 +30,7 @@ fn hand(pair: &mut Pair, datagram: &[u8]) -> Result<(), PeerError> {
     node.session.handle_datagram(now, datagram, &mut node.table)
 }
 
-/// A pair whose copies can be anything: the checks of the tables are for honest peers.
+/// A pair whose replicas can be anything: the checks of the tables are for honest peers.
 fn recovers(mut pair: Pair) {
     for node in &mut pair.nodes {
         node.table.forget_copies();

@@ -1,4 +1,4 @@
-//! Whatever happens, the copies become equal when the network is quiet. (That nothing goes backwards, and that no
+//! Whatever happens, the replicas become equal when the network is quiet. (That nothing goes backwards, and that no
 //! connection's end removes a later one, the harness checks at every message.)
 
 use core::time::Duration;
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn take(pair: &mut Pair, step: Step) {
     match step {
-        // Tuples of the two nodes are disjoint: which of two masters is right is the node's concern.
+        // Tuples of the two nodes are disjoint: which of two owners is right is the node's concern.
         Step::Open(node, slot, tuple) => pair.open(node, slot, tuple * 2 + node as u32),
         Step::Change(node, slot) => pair.change(node, slot),
         Step::Close(node, slot) => pair.close(node, slot),

@@ -232,7 +232,7 @@ impl Compact {
         self.standby = StandbyComparison::begin(now);
     }
 
-    /// While this node stands by, removes its connections that the active node has, and marks the others as copies: see
+    /// While this node is standby, removes its connections that the active node has, and marks the others as replicas: see
     /// [`StandbyComparison`].
     fn compare_as_standby(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers, forwards: bool) {
         if forwards {

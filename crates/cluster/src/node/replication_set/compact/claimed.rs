@@ -1,11 +1,11 @@
 //! Connections that a live peer claims, although this node forwards and owns them.
 //!
-//! An update of a peer that took a connection over turns this node's record into a copy, whose windows are learnt from its next packet. A
+//! An update of a peer that took a connection over turns this node's record into a replica, whose windows are learnt from its next packet. A
 //! filter reports this only by an entry. So an active node compares its own connections with a live peer's filter when entries
-//! arrive, and marks those that the filter has as copies: during a split both nodes may have forwarded their packets, and this node's
+//! arrive, and marks those that the filter has as replicas: during a split both nodes may have forwarded their packets, and this node's
 //! windows may be far behind. A false match costs little.
 //!
-//! A node that stood by only for a moment has not compared all its connections ([`super::standby`]). The other node may have
+//! A node that was standby only for a moment has not compared all its connections ([`super::standby`]). The other node may have
 //! removed them since, so that no filter has them: all that were not compared are marked.
 
 use core::time::Duration;

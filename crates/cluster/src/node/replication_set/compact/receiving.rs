@@ -170,7 +170,7 @@ impl Compact {
         None
     }
 
-    /// A peer has restarted while this node stands by: no node has taken its connections over. Its former filter is retained and
+    /// A peer has restarted while this node is standby: no node has taken its connections over. Its former filter is retained and
     /// re-advertised to it.
     pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peers: &mut Peers, restarted: NodeId) {
         let receiver = peers.get_mut(restarted).and_then(|peer| peer.compact.as_mut());

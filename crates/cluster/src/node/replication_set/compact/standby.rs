@@ -8,7 +8,7 @@
 //! two nodes would remove a connection because of the other's outdated entry. A connection that closes meanwhile stays in the
 //! active node's table and filter for ten seconds and more, so that it is still found.
 //!
-//! A connection that stays may be out of date at the next take-over: it is marked as a copy, whose windows are learnt from its next packets.
+//! A connection that stays may be out of date at the next take-over: it is marked as a replica, whose windows are learnt from its next packets.
 
 use core::time::Duration;
 

@@ -120,7 +120,7 @@ impl Pair {
         }
     }
 
-    /// In steps too long for the failure detector, so that nobody takes the time for a failure.
+    /// In steps too long for the failure detector, so that neither node takes the time for a failure.
     pub(super) fn run_long(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {

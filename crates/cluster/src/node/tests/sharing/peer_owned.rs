@@ -144,7 +144,7 @@ fn a_peer_shows_the_owner_now_and_then_that_a_flow_lives() {
         pair.run_long(Duration::from_secs(5));
     }
     assert!(pair.node(A).pipeline().lookup(&udp_to_server()).is_some());
-    // After a quarter of the 120 s. From then on B is its master.
+    // After a quarter of the 120 s. From then on B is its owner.
     let counters = pair.counters(B);
     assert_eq!((counters.peer_owned_packets, counters.renewed, pair.messages() - before), (7, 1, 1));
 }

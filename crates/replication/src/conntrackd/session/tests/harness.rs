@@ -67,7 +67,7 @@ impl Node {
         self.table.connections.iter().flatten().map(|entry| (entry.original, entry.mark)).collect()
     }
 
-    /// Its copies likewise.
+    /// Its replicas likewise.
     pub(super) fn copies(&self) -> BTreeMap<Tuple, Option<u32>> {
         self.table.copies.values().map(|entry| (entry.original, entry.mark)).collect()
     }

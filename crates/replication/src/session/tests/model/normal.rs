@@ -2,7 +2,7 @@
 //!
 //! Times are as seen from now, and none is further away than it matters; message numbers and rounds are as seen from
 //! where their sender stands. Session numbers and versions stay as they are. What is only counted or measured is left
-//! out. Whoever adds a field to a session is asked by the compiler what of it matters (fields are taken apart by name).
+//! out. A field that is added to a session does not compile until it is handled here (fields are named one by one).
 
 use core::hash::Hasher;
 use std::hash::DefaultHasher;
@@ -57,7 +57,7 @@ fn receiver_origin(nodes: &[Arc<Node>; 2], index: usize) -> Origin {
     if own.peer_session == Some(peer.session) { sender_origin(peer) } else { own.receiver.origin() }
 }
 
-/// From where a session of the node `index` is seen in a datagram. A session that nobody knows any more is seen as it is.
+/// From where a session of the node `index` is seen in a datagram. A session that neither node knows any more is seen as it is.
 fn origin_of(nodes: &[Arc<Node>; 2], index: usize, session: u32) -> Origin {
     let (own, peer) = (&nodes[index].session, &nodes[1 - index].session);
     if own.session == session {

@@ -20,7 +20,7 @@ pub(super) enum Property {
     /// No replica goes while its connection lives: a deletion never hits the next connection of its tuple, and no full
     /// synchronisation sweeps what lives.
     LivingCopiesStay,
-    /// No copy comes back after its end was applied.
+    /// No replica comes back after its end was applied.
     TheEndedStaysEnded,
     /// A session gives each number once, one after the other, and its oldest unsettled number never falls.
     NumbersAreUsedOnce,

@@ -203,7 +203,7 @@ impl Exploration {
         }
     }
 
-    /// The tuples of the two nodes are disjoint: which of two masters is right is the node's concern.
+    /// The tuples of the two nodes are disjoint: which of two owners is right is the node's concern.
     fn free_tuple(&self, node: &Node, index: usize) -> u32 {
         let is_free = |tuple: &u32| !node.table.slots.iter().flatten().any(|own| own.tuple == *tuple);
         let mut tuples = (0..=self.scope.slots[index]).map(|tuple| tuple * 2 + index as u32);
