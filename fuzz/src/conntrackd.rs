@@ -80,7 +80,7 @@ pub fn run(data: &[u8]) {
         check_output(&mut session, &mut table, now);
         while session.poll_event().is_some() {}
     }
-    assert!(!session.is_told(Handle(u32::MAX)));
+    assert!(!session.is_replicated(Handle(u32::MAX)));
 }
 
 /// Whatever is sent can be read, fits, and ends.

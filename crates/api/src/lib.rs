@@ -34,7 +34,7 @@ pub use orders::ReloadReport;
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use status::{
-    Agreement, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus,
+    AntiEntropy, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus,
     PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};

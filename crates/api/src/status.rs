@@ -137,7 +137,7 @@ pub struct Rates {
 
 /// How a node's copies of a peer's connections stand to what the peer told.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Agreement {
+pub struct AntiEntropy {
     /// When they were last found to be the same, in nanoseconds of the monotonic clock; `None`: never, or the peer is of a
     /// release that does not compare.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,12 +148,12 @@ pub struct Agreement {
     pub rounds: u64,
     /// Connections found to differ.
     pub found: u64,
-    /// Missing and wrong copies that were told again.
+    /// Missing and wrong replicas that were sent again.
     pub repaired: u64,
-    /// Copies removed because the peer had no such connection.
-    pub ghosts_removed: u64,
-    /// Copies that were not in the table as they had been entered.
-    pub changed_silently: u64,
+    /// Replicas removed because the peer had no such connection.
+    pub extra_removed: u64,
+    /// Replicas that were not in the table as they had been entered.
+    pub unnoted_changes: u64,
 }
 
 /// Another node, as this one sees it.
@@ -204,15 +204,15 @@ pub struct PeerStatus {
     pub resent: u64,
     /// Messages that this node has missed.
     pub lost: u64,
-    /// How this node's copies of its connections stand to what it told.
+    /// How this node's replicas of its connections compare with what it sent.
     #[serde(default)]
-    pub agreement: Agreement,
+    pub anti_entropy: AntiEntropy,
     /// What it told of its connections by a filter, where connections are told so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<PeerFilterStatus>,
-    /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
+    /// When a datagram of it was last received, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_heard_ns: Option<u64>,
+    pub last_received_ns: Option<u64>,
 }
 
 /// A path to another node, over which failures are detected.

@@ -1,4 +1,4 @@
-//! What a packet costs on its way through the forwarder: `cargo run --release -p cluster --example forward_speed`.
+//! The cost of a packet in the forwarder: `cargo run --release -p cluster --example forward_speed`.
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
 
 use std::hint::black_box;

@@ -7,7 +7,7 @@
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_packets*' target/release/examples/packet_cost
 //! ```
 //!
-//! counts those of [`PACKETS`] packets of established connections, with `*measured_openings*` those of [`OPENINGS`]
+//! counts those of [`PACKETS`] packets of established connections, with `*measured_new_connections*` those of [`NEW_CONNECTIONS`]
 //! connections: a SYN, and the RST that refuses it.
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
 
@@ -17,7 +17,7 @@ use std::num::NonZeroU8;
 use std::time::Instant as Clock;
 
 use cluster::forwarding::{Admission, Config, Forwarder, Port, Prefix, Route};
-use cluster::pipeline::{CopyExpiry, Edge, Pipeline};
+use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::build::{self, Envelope};
 use flow::wire::{MacAddress, Packet, Parsed, ip_protocol, parse, tcp_flags};
@@ -30,7 +30,7 @@ use network_functions::rule_set::Conditions;
 
 const CONNECTIONS: u32 = 4096;
 const PACKETS: u32 = 1 << 17;
-const OPENINGS: u32 = 1 << 14;
+const NEW_CONNECTIONS: u32 = 1 << 14;
 const RULES: u16 = 50;
 const MAC: [MacAddress; 2] = [MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2])];
 /// The node's addresses on its two ports, and the gateways behind which clients and servers are.
@@ -39,9 +39,9 @@ const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(172, 16, 0, 254), Ipv4Addr::new(1
 const KEY: HashKey = HashKey([1, 2]);
 
 /// The forwarder, as the node shows it to its pipeline.
-struct Surroundings(Forwarder);
+struct TestPorts(Forwarder);
 
-impl Edge for Surroundings {
+impl Edge for TestPorts {
     fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition {
         self.0.handle_arp(now, frame, offset)
     }
@@ -59,7 +59,7 @@ impl Edge for Surroundings {
     }
 }
 
-fn surroundings(now: Instant) -> Surroundings {
+fn test_ports(now: Instant) -> TestPorts {
     let port = |number: usize| Port {
         mac: MAC[number],
         mtu_bytes: 1500,
@@ -85,7 +85,7 @@ fn surroundings(now: Instant) -> Surroundings {
         let frame = Frame::new(&mut bytes, 0, length_bytes, PortId(port as u8)).expect("it fits");
         forwarder.handle_arp(now, &frame, 14);
     }
-    Surroundings(forwarder)
+    TestPorts(forwarder)
 }
 
 fn chain() -> Chain {
@@ -150,7 +150,7 @@ impl Flow {
 
 struct Gateway {
     pipeline: Pipeline,
-    surroundings: Surroundings,
+    test_ports: TestPorts,
     now: Instant,
 }
 
@@ -178,8 +178,8 @@ impl Gateway {
     }
 
     fn pass(&mut self, batch: &mut PacketBatch<'_>) {
-        self.pipeline.handle_packets(self.now, batch, &mut self.surroundings);
-        self.pipeline.expire(self.now, 1, |_| CopyExpiry::PutOff(std::time::Duration::ZERO));
+        self.pipeline.handle_packets(self.now, batch, &mut self.test_ports);
+        self.pipeline.expire(self.now, 1, |_| ReplicaExpiry::Recheck(std::time::Duration::ZERO));
         let changes = self.pipeline.take_changes();
         self.pipeline.return_changes(changes);
     }
@@ -215,16 +215,16 @@ fn measured_packets(gateway: &mut Gateway, batch: &mut PacketBatch<'_>) {
 }
 
 #[inline(never)]
-fn measured_openings(gateway: &mut Gateway, batch: &mut PacketBatch<'_>) {
+fn measured_new_connections(gateway: &mut Gateway, batch: &mut PacketBatch<'_>) {
     gateway.pass(batch);
-    black_box("openings");
+    black_box("new connections");
 }
 
 fn main() {
     let now = Instant::from_millis(1000);
     let tracker = Tracker::new(TrackerConfig::default());
-    let pipeline = Pipeline::new(NodeId(0), CONNECTIONS + OPENINGS, KEY, tracker, chain());
-    let mut gateway = Gateway { pipeline, surroundings: surroundings(now), now };
+    let pipeline = Pipeline::new(NodeId(0), CONNECTIONS + NEW_CONNECTIONS, KEY, tracker, chain());
+    let mut gateway = Gateway { pipeline, test_ports: test_ports(now), now };
     let mut flows: Vec<_> = (0..CONNECTIONS).map(Flow::new).collect();
     gateway.each(&mut flows, Direction::Original, tcp_flags::SYN, Gateway::pass);
     gateway.each(&mut flows, Direction::Reply, tcp_flags::SYN | tcp_flags::ACK, Gateway::pass);
@@ -236,10 +236,10 @@ fn main() {
     }
     println!("a packet: {:.1} ns", spent_nanos / f64::from(PACKETS));
 
-    let mut opened: Vec<_> = (CONNECTIONS..CONNECTIONS + OPENINGS).map(Flow::new).collect();
-    let mut spent_nanos = gateway.each(&mut opened, Direction::Original, tcp_flags::SYN, measured_openings);
+    let mut opened: Vec<_> = (CONNECTIONS..CONNECTIONS + NEW_CONNECTIONS).map(Flow::new).collect();
+    let mut spent_nanos = gateway.each(&mut opened, Direction::Original, tcp_flags::SYN, measured_new_connections);
     let refusal = tcp_flags::RST | tcp_flags::ACK;
-    spent_nanos += gateway.each(&mut opened, Direction::Reply, refusal, measured_openings);
+    spent_nanos += gateway.each(&mut opened, Direction::Reply, refusal, measured_new_connections);
     assert_eq!(gateway.pipeline.table().len(), CONNECTIONS, "the others are refused");
-    println!("a connection that is refused: {:.1} ns", spent_nanos / f64::from(OPENINGS));
+    println!("a connection that is refused: {:.1} ns", spent_nanos / f64::from(NEW_CONNECTIONS));
 }

@@ -119,7 +119,7 @@ fn main() {
 
     for (what, denied_from, reevaluation) in [
         ("reload, connections kept", 1, Reevaluation::Keep),
-        ("reload, a tenth of the connections no longer allowed", 10_000, Reevaluation::Judge),
+        ("reload, a tenth of the connections no longer allowed", 10_000, Reevaluation::Reevaluate),
     ] {
         let layout = node.pipeline().chain().layout();
         let new = Reconfiguration {

@@ -4,7 +4,7 @@
 //! - [`role`]: which of the nodes holds the shared addresses, and the heartbeat by which they agree.
 //! - [`forwarding`]: routes, neighbours (ARP and Neighbour Discovery), address announcements, ICMP.
 //!
-//! The three know nothing of each other: whoever owns them carries events from one to the next. They know no clock,
+//! The three know nothing of each other: their owner carries events from one to the next. They know no clock,
 //! socket, thread or unseeded randomness: time, packets and seeds come in, packets and events are polled out.
 //!
 //! ```

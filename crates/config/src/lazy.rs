@@ -1,6 +1,6 @@
 //! `[replication.lazy]`: how long connections are put off before they are told.
 
-use replication::lazy::{Config, Dynamic};
+use replication::deferral::{Config, Dynamic};
 use serde::Deserialize;
 use toml::Spanned;
 

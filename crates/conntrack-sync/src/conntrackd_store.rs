@@ -7,7 +7,7 @@
 use flow::netfilter::{Entry, Expectation, Tuple};
 use flow::{Instant, NodeId};
 use replication::conntrackd::Table;
-use replication::representation::kernel::{EXPECTATIONS_MAX, Speaker, Told as Update};
+use replication::representation::kernel::{EXPECTATIONS_MAX, Origin, Update};
 use replication::{ApplyError, Handle, Resync};
 
 use super::config::{Mode, SyncRole};
@@ -57,8 +57,8 @@ impl Table for ConntrackdStore<'_> {
         let record = handle.and_then(|handle| self.connections.mirror.get(handle));
         // Conntrackd replicates expectations separately.
         let expectations = record.map_or_else(Default::default, |record| record.expectations().to_vec());
-        let speaker = Speaker { version, owner: from, is_unseen: false };
-        let update = Update { entry: entry.clone(), speaker, expectations };
+        let origin = Origin { version, owner: from, is_unseen: false };
+        let update = Update { entry: entry.clone(), origin, expectations };
         let result = self.connections.apply(now, from, self.resync.epoch(), &update);
         self.resync.lacks_room |= result.is_err();
         result
@@ -69,9 +69,9 @@ impl Table for ConntrackdStore<'_> {
             self.connections.counters.ends_stale += 1;
             return Ok(());
         };
-        let speaker = Speaker { version, owner: from, is_unseen: false };
+        let origin = Origin { version, owner: from, is_unseen: false };
         let is_primarys = self.connections.role != SyncRole::Primary;
-        self.connections.delete_named(from, &entry.original, entry.zone, speaker, is_primarys);
+        self.connections.delete_named(from, &entry.original, entry.zone, origin, is_primarys);
         Ok(())
     }
 

@@ -64,11 +64,11 @@ impl SyncSession {
                     session.mark_changed(handle);
                 }
                 ConnectionChange::Ended { handle, had_other_owner: true, .. } => {
-                    session.mark_deleted_anyway(handle, details.attributes);
+                    session.mark_deleted_unconditionally(handle, details.attributes);
                 }
                 ConnectionChange::Ended { handle, .. } => session.mark_deleted(handle, details.attributes),
                 ConnectionChange::NeverReplicated(handle) => session.forget(handle),
-                ConnectionChange::Refused(to) if to == id => session.tell_end(details.attributes),
+                ConnectionChange::Refused(to) if to == id => session.replicate_end(details.attributes),
                 ConnectionChange::Refused(_)
                 | ConnectionChange::ExpectationChanged(_)
                 | ConnectionChange::ExpectationEnded(_) => {}
@@ -110,7 +110,7 @@ impl SyncSession {
                 session.handle_timeout(now);
                 // Unknown ends are not kept: a peer that was away removes such connections in its full
                 // resynchronisation, or its kernel ends them.
-                while session.drop_untold_end() {}
+                while session.drop_unsent_end() {}
                 if resync.step(|round, from, slots| connections.sweep(id, round, from, slots)) {
                     session.request_resync();
                 }
@@ -160,7 +160,7 @@ impl SyncSession {
                             is_lost = true;
                             SyncEvent::PeerSilent(id)
                         }
-                        FtfwEvent::Told => SyncEvent::Synchronised(id),
+                        FtfwEvent::SentAll => SyncEvent::Synchronised(id),
                         FtfwEvent::ResyncRequested => continue,
                     };
                     connections.events.push(now, event);
@@ -177,8 +177,8 @@ impl SyncSession {
                 let status = session.status();
                 SyncPeerStatus {
                     is_up: status.link == Link::Open,
-                    last_received_at: status.last_heard,
-                    is_complete: status.heard && !resync.lacks_room,
+                    last_received_at: status.last_received_at,
+                    is_complete: status.received_all && !resync.lacks_room,
                     lacks_room: resync.lacks_room,
                     session: Some(status),
                     ..peer
@@ -188,8 +188,8 @@ impl SyncSession {
                 let status = session.status();
                 SyncPeerStatus {
                     is_up: status.link == conntrackd::Link::Open,
-                    last_received_at: status.last_heard,
-                    is_complete: status.heard && !resync.lacks_room,
+                    last_received_at: status.last_received_at,
+                    is_complete: status.received_all && !resync.lacks_room,
                     lacks_room: resync.lacks_room,
                     conntrackd: Some(status),
                     ..peer
@@ -206,7 +206,7 @@ fn distribute_to_conntrackd(session: &mut FtfwSession, details: &ChangeDetails<'
             session.forget(handle)
         }
         (ConnectionChange::Ended { handle, had_other_owner: true }, Some(entry), _) => {
-            session.mark_deleted_anyway(handle, entry);
+            session.mark_deleted_unconditionally(handle, entry);
         }
         (ConnectionChange::Ended { handle, .. }, Some(entry), _) => session.mark_deleted(handle, entry),
         (ConnectionChange::ExpectationChanged(handle), ..) => session.mark_expectation_changed(handle),

@@ -7,7 +7,7 @@ use replication::representation::kernel;
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store};
 
 use super::config::SyncRole;
-use super::connections::{Connections, speaker};
+use super::connections::{Connections, origin};
 use super::mirror::{Record, flag};
 
 /// The connections for the session with one peer.
@@ -37,7 +37,7 @@ impl Store for NativeStore<'_> {
         if !self.connections.is_own(record) || !record.is_any(flag::REPLICATED) {
             return false;
         }
-        kernel::encode(&record.entry(), speaker(record), record.expectations(), out);
+        kernel::encode(&record.entry(), origin(record), record.expectations(), out);
         true
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use api::metrics::{Metric, Sample, Samples};
-use api::{Agreement, DropCount, PeerStatus, PortStatus, Status};
+use api::{AntiEntropy, DropCount, PeerStatus, PortStatus, Status};
 
 /// The status of the whole from those of the workers, of which the first is the lead's.
 pub(super) fn status(mut workers: Vec<Status>) -> Status {
@@ -64,23 +64,23 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.received += other.received;
     peer.resent += other.resent;
     peer.lost += other.lost;
-    add_agreement(&mut peer.agreement, &other.agreement);
+    add_anti_entropy(&mut peer.anti_entropy, &other.anti_entropy);
     peer.channel.add(&other.channel);
     if let (Some(filter), Some(others)) = (&mut peer.filter, &other.filter) {
         filter.add(others);
     }
-    peer.last_heard_ns = peer.last_heard_ns.max(other.last_heard_ns);
+    peer.last_received_ns = peer.last_received_ns.max(other.last_received_ns);
 }
 
 /// All agree since the time at which the last of them was found to.
-fn add_agreement(agreement: &mut Agreement, other: &Agreement) {
-    agreement.agreed_ns = agreement.agreed_ns.zip(other.agreed_ns).map(|(one, other)| one.min(other));
-    agreement.divergent += other.divergent;
-    agreement.rounds = agreement.rounds.min(other.rounds);
-    agreement.found += other.found;
-    agreement.repaired += other.repaired;
-    agreement.ghosts_removed += other.ghosts_removed;
-    agreement.changed_silently += other.changed_silently;
+fn add_anti_entropy(anti_entropy: &mut AntiEntropy, other: &AntiEntropy) {
+    anti_entropy.agreed_ns = anti_entropy.agreed_ns.zip(other.agreed_ns).map(|(one, other)| one.min(other));
+    anti_entropy.divergent += other.divergent;
+    anti_entropy.rounds = anti_entropy.rounds.min(other.rounds);
+    anti_entropy.found += other.found;
+    anti_entropy.repaired += other.repaired;
+    anti_entropy.extra_removed += other.extra_removed;
+    anti_entropy.unnoted_changes += other.unnoted_changes;
 }
 
 fn add_port(port: &mut PortStatus, other: &PortStatus) {
@@ -191,12 +191,13 @@ mod tests {
 
     #[test]
     fn of_workers_that_put_connections_off_the_most_degraded_is_told_of() {
-        let with = |number: u8, threshold_ms: f64, level: u8, put_off: u64| {
-            let lazy = LazyStatus { threshold_ms, level, levels: 10, put_off, spared: 5, ..LazyStatus::default() };
+        let with = |number: u8, threshold_ms: f64, level: u8, deferred: u64| {
+            let lazy =
+                LazyStatus { threshold_ms, level, levels: 10, deferred, never_replicated: 5, ..LazyStatus::default() };
             Status { lazy: Some(lazy), ..worker(number) }
         };
         let whole = status(vec![with(0, 50.0, 1, 7), with(1, 200.0, 4, 70)]).lazy.expect("they say so");
-        assert_eq!((whole.threshold_ms, whole.level, whole.put_off, whole.spared), (200.0, 4, 77, 10));
+        assert_eq!((whole.threshold_ms, whole.level, whole.deferred, whole.never_replicated), (200.0, 4, 77, 10));
     }
 
     #[test]

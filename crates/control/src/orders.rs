@@ -63,7 +63,7 @@ pub struct ReloadOrder {
     /// For the node.
     pub reconfiguration: Reconfiguration,
     /// How long the node puts connections off.
-    pub lazy: Option<replication::lazy::Config>,
+    pub lazy: Option<replication::deferral::Config>,
     /// What the node tracks, by its lead worker.
     pub tracking: cluster::node::TrackingConfig,
     /// How often the addresses that the node holds are announced again; zero: never.

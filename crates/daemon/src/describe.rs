@@ -3,7 +3,7 @@
 use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
-use api::{Agreement, LazyStatus, PeerStatus, RedundancyStatus};
+use api::{AntiEntropy, LazyStatus, PeerStatus, RedundancyStatus};
 use cluster::role::State;
 use flow::Instant;
 use replication::secure::Refusal;
@@ -48,17 +48,17 @@ pub(crate) fn channel(channel: Option<&replication::secure::ChannelStatus>) -> C
     }
 }
 
-/// How a node's lazy insertion stands.
-pub(crate) fn lazy(status: &replication::lazy::LazyStatus) -> LazyStatus {
+/// The state of a node's lazy insertion.
+pub(crate) fn lazy(status: &replication::deferral::DeferralStatus) -> LazyStatus {
     LazyStatus {
         threshold_ms: status.threshold.as_secs_f64() * 1e3,
         level: status.level,
         levels: status.levels,
         utilisation: status.utilisation_per_mille.map(|per_mille| f64::from(per_mille) / 1e3),
-        put_off: status.put_off.into(),
-        spared: status.spared,
-        told_late: status.told_late,
-        told_at_once: status.told_at_once,
+        deferred: status.deferred.into(),
+        never_replicated: status.never_replicated,
+        replicated_late: status.replicated_late,
+        replicated_at_once: status.replicated_at_once,
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn session(session: &SessionStatus) -> PeerStatus {
         received: session.messages_received,
         resent: session.resent,
         lost: session.missed,
-        agreement: agreement(&session.agreement),
+        anti_entropy: anti_entropy(&session.anti_entropy),
         ..PeerStatus::default()
     }
 }
@@ -86,16 +86,16 @@ pub(crate) const fn link(link: Link) -> &'static str {
     }
 }
 
-/// How far the copies of two nodes agree.
-fn agreement(status: &replication::AgreementStatus) -> Agreement {
-    Agreement {
+/// The state of the comparison of replicas.
+fn anti_entropy(status: &replication::AntiEntropyStatus) -> AntiEntropy {
+    AntiEntropy {
         agreed_ns: status.agreed_at.map(Instant::as_nanos),
         divergent: status.divergent.into(),
         rounds: status.rounds_compared,
         found: status.divergent_found,
         repaired: status.repaired,
-        ghosts_removed: status.ghosts_removed,
-        changed_silently: status.changed_silently,
+        extra_removed: status.extra_removed,
+        unnoted_changes: status.unnoted_changes,
     }
 }
 

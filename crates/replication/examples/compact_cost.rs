@@ -1,5 +1,5 @@
 //! What compact replication costs the processor, and how many bytes: a table of connections that come, change and go at a
-//! steady rate, told to one peer on a link of 0.2 ms.
+//! steady rate, replicated to one peer on a link of 0.2 ms.
 //!
 //! `cargo run --release -p replication --example compact_cost -- [connections] [beginning a second]`
 
@@ -26,10 +26,10 @@ struct Link {
     sender: CompactSender,
     receiver: CompactReceiver,
     /// What the sender said a step ago.
-    under_way: Vec<Vec<u8>>,
+    in_flight: Vec<Vec<u8>>,
     changing: Duration,
-    telling: Duration,
-    hearing: Duration,
+    sending: Duration,
+    receiving: Duration,
 }
 
 impl Link {
@@ -43,10 +43,10 @@ impl Link {
 
     fn step(&mut self) {
         self.now = self.now + STEP;
-        let Self { now, sender, receiver, under_way, telling, hearing, .. } = self;
+        let Self { now, sender, receiver, in_flight, sending, receiving, .. } = self;
         let mut answers = Vec::new();
-        Self::timed(hearing, || {
-            for datagram in under_way.drain(..) {
+        Self::timed(receiving, || {
+            for datagram in in_flight.drain(..) {
                 receiver.handle_datagram(*now, &datagram).expect("the sender's own");
             }
             let mut answer = Vec::new();
@@ -54,13 +54,13 @@ impl Link {
                 answers.push(answer.clone());
             }
         });
-        Self::timed(telling, || {
+        Self::timed(sending, || {
             for answer in answers {
                 sender.handle_datagram(*now, PEER, &answer).expect("the receiver's own");
             }
             let mut datagram = Vec::new();
             while sender.poll_transmit(*now, PEER, &mut datagram) {
-                under_way.push(datagram.clone());
+                in_flight.push(datagram.clone());
             }
         });
     }
@@ -70,10 +70,10 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>().expect("a number"));
     let connections = arguments.next().unwrap_or(1_000_000);
     let rate = arguments.next().unwrap_or(20_000);
-    println!("{connections} connections, {rate} begin and end a second, each told three times; {SECONDS} s");
+    println!("{connections} connections, {rate} begin and end a second, each replicated three times; {SECONDS} s");
     println!(
         "{:24} {:>10} {:>10} {:>10} {:>12} {:>12}",
-        "", "change ns", "tell ns", "hear ns", "bytes/conn.", "MB, sender"
+        "", "change ns", "send ns", "recv ns", "bytes/conn.", "MB, sender"
     );
     for representation in Representation::ALL {
         let config = CompactConfig {
@@ -84,17 +84,17 @@ fn main() {
             now: Instant::from_millis(1),
             sender: CompactSender::new(config, &[PEER]).expect("a configuration that is sound"),
             receiver: CompactReceiver::new(ReceiverLimits::default(), 3),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             changing: Duration::ZERO,
-            telling: Duration::ZERO,
-            hearing: Duration::ZERO,
+            sending: Duration::ZERO,
+            receiving: Duration::ZERO,
         };
         (0..connections).for_each(|number| link.sender.insert(&tuple(number), ESTABLISHED));
         while !link.receiver.is_complete() {
             link.step();
         }
         let before = link.sender.status();
-        (link.telling, link.hearing) = (Duration::ZERO, Duration::ZERO);
+        (link.sending, link.receiving) = (Duration::ZERO, Duration::ZERO);
         let per_step = rate / 1000;
         let mut number = connections;
         for _ in 0..SECONDS * 1000 {
@@ -120,8 +120,8 @@ fn main() {
             "{:24} {:10.0} {:10.0} {:10.0} {:12.1} {:12.1}",
             representation.name(),
             nanos(link.changing),
-            nanos(link.telling),
-            nanos(link.hearing),
+            nanos(link.sending),
+            nanos(link.receiving),
             (after.bytes - before.bytes) as f64 / lives,
             after.memory_bytes as f64 / 1e6,
         );

@@ -1,4 +1,4 @@
-//! What it costs to tell a changed connection: marking it, and its share of encoding and filling datagrams.
+//! The cost of replicating a changed connection: marking it, and its share of encoding and filling datagrams.
 //!
 //! `cargo run --release -p replication --example encode_speed`
 //!
@@ -98,7 +98,7 @@ struct Spent {
     receiving_nanos: u128,
 }
 
-/// Lets the two sessions speak until neither has anything to say.
+/// Exchanges datagrams until neither session has any to send.
 fn exchange(now: Instant, ends: &mut [(Session, Table); 2], buf: &mut Vec<u8>, spent: &mut Spent) {
     loop {
         let mut silent = true;

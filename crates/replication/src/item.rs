@@ -6,8 +6,8 @@
 //!  |      check      |      name       |     bucket = the lowest bits of the name
 //!  +-----------------+-----------------+
 //! ```
-//! The name is of the original tuple alone, so that a connection stays in its bucket whatever becomes of it; the check is
-//! of all that must be equal on both nodes. Sums do not depend on the order in which connections were told.
+//! The name is of the original tuple alone: the connection stays in its bucket. The check covers everything that must be equal
+//! on both nodes. Sums do not depend on the order in which connections were replicated.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -116,7 +116,7 @@ impl Sums {
     }
 }
 
-/// Messages under way that concern the connections of each bucket.
+/// Messages in flight that concern the connections of each bucket.
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Unsettled(Box<[u16]>);
 

@@ -1,16 +1,16 @@
-//! Tells a node's connections to its peers, so that their packets can go on through another machine.
+//! Replicates a node's connections to its peers, so that their packets can go on through another machine.
 //!
-//! * [`session`]: the FT-FW protocol (FT-FW, section 5) between two nodes, as a value. A [`Session`] is told which
-//!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
+//! * [`session`]: the FT-FW protocol (FT-FW, section 5) between two nodes, as a value. A [`Session`] takes which connections
+//!   changed, the peer's datagrams and the time, and yields datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
-//! * [`compact`]: connections as entries of a filter instead of messages each (MLCBF), which a peer is told and keeps equal.
+//! * [`compact`]: connections as entries of a filter instead of messages each (MLCBF), and how a peer's replica is kept equal.
 //! * [`loss_recovery`]: numbers in flight, probes and delayed acknowledgements, as far as several protocols have them in common.
 //! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
-//! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
-//! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
-//! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
-//! * [`Resync`]: which copies go when a peer has told all anew.
-//! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
+//! * [`conntrackd`]: conntrackd's FTFW protocol, with a conntrackd as the peer.
+//! * [`deferral`]: connections that are replicated only once they have lived for a while, and how long that is.
+//! * [`representation`]: what a connection looks like within a message, and which changes are worth replicating.
+//! * [`Resync`]: which replicas are removed after a peer's full synchronisation.
+//! * [`secure`]: the channel that datagrams travel in between nodes that trust only each other.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
 //! into attributes and attributes into connections.
@@ -70,9 +70,9 @@ extern crate std;
 
 pub mod compact;
 pub mod conntrackd;
+pub mod deferral;
 mod handle;
 mod item;
-pub mod lazy;
 pub mod loss_recovery;
 pub mod message;
 pub mod representation;
@@ -84,6 +84,6 @@ pub mod symbol;
 pub use message::{Kind, PROTOCOL_VERSION};
 pub use resync::Resync;
 pub use session::{
-    AgreementStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,
+    AntiEntropyStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,
     SessionEvent, SessionStatus, Store,
 };

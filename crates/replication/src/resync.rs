@@ -1,50 +1,51 @@
-//! Clearing out copies that their master no longer knows.
+//! Clearing out replicas that their owner no longer knows.
 //!
-//! A peer that tells all its connections anew leaves out those that have ended since. Copies told since the beginning
-//! carry the current epoch's mark; after the end those with the other mark are removed, a part at a time, so that the
-//! packet path never waits for a walk over the whole table.
+//! A peer's full synchronisation leaves out the connections that have ended since. Replicas received since its beginning carry
+//! the current epoch's mark. After its end, replicas with the other mark are removed in parts, so that no packet waits for a
+//! scan of the whole table.
 //!
-//! There are two marks only. A round that the peer gives up for another leaves copies with either, so that the next round
+//! There are two marks only. A round that the peer gives up for another leaves replicas with either, so that the next round
 //! cannot have a mark of its own: it keeps the mark of the one that was given up, and what it leaves behind is cleared out
 //! by a further round, for which the peer is asked.
 //!
-//! A node that holds the addresses removes none: it is to go on with all connections, whoever was their master. A peer
-//! that handed over and started anew tells that it has none, and may well do so before this node has spoken for those
-//! that it took over. They become this node's own, and end like these: when nothing comes for them.
+//! A node that holds the addresses removes no replica: it is to go on with all connections, whatever their owner. A peer that
+//! handed over and restarted sends none, possibly before this node has claimed those that it took over. They become this node's
+//! own, and expire when no packet arrives for them.
 //!
-//! Nor does a node that stands by remove what a peer does not know because it has started anew: nobody has ended that, and
-//! this node may be the only one that has it. It becomes this node's own as well, which sends it to the peer.
+//! Nor does a standby node remove what a restarted peer does not know: that connection has not ended, and this node may hold
+//! its only replica. The replica becomes this node's own as well, which sends it to the peer.
 
 use flow::table::Slot;
 
 /// Slots looked at in one step of the walk.
 const SLOTS_PER_STEP: usize = 256;
 
-/// The marks of one peer's copies.
+/// The marks of one peer's replicas.
 #[derive(Debug, Default)]
 pub struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
-    /// A round has begun and not all copies carry its mark.
+    /// A round has begun and not all replicas carry its mark.
     is_mixed: bool,
-    /// Copies that an earlier round told, which was given up, carry the mark as well.
+    /// Replicas of an earlier round, which was given up, carry the mark as well.
     needs_another: bool,
-    /// All copies of the peer's are of what it has told since it last came.
+    /// All replicas of the peer's connections were received since it last came.
     is_settled: bool,
-    /// The peer has started anew, and copies are left of what it was before.
+    /// The peer has started anew, and replicas are left of what it was before.
     has_restarted: bool,
-    /// Copies were refused since the peer last began to tell all, for want of room.
+    /// Replicas were refused for want of room since the peer's full synchronisation began.
     pub lacks_room: bool,
 }
 
 impl Resync {
-    /// The mark that copies told now carry.
+    /// The mark of replicas that are received now.
     #[must_use]
     pub const fn epoch(&self) -> bool {
         self.epoch
     }
 
-    /// The peer begins to tell all: everything told so far is of the old epoch, unless the last one was given up.
+    /// The peer begins a full synchronisation: everything received so far is of the old epoch, unless the last one was given
+    /// up.
     pub const fn start(&mut self) {
         if self.is_mixed {
             self.needs_another = true;
@@ -57,7 +58,7 @@ impl Resync {
         self.lacks_room = false;
     }
 
-    /// The peer has told all: what still carries the old mark is to go.
+    /// The peer's full synchronisation is complete: replicas with the old mark are to be removed.
     pub const fn complete(&mut self) {
         self.cursor = Some(Slot(0));
     }
@@ -73,13 +74,13 @@ impl Resync {
         self.has_restarted = true;
     }
 
-    /// Whether copies of what the peer was before it last started may be left.
+    /// Whether replicas of what the peer was before it last started may be left.
     #[must_use]
     pub const fn has_restarted(&self) -> bool {
         self.has_restarted
     }
 
-    /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
+    /// Whether the peer has sent all that it owns since it last came, and no older replica is left.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         self.is_settled
@@ -91,9 +92,9 @@ impl Resync {
         self.cursor.is_some()
     }
 
-    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections: `sweep` gets the mark
-    /// of what stays, where to begin, and how many slots to look at, and says where to go on. True when the peer must be asked
-    /// to tell all once more.
+    /// Removes a part of what is to go, or claims it if this node replicates for all connections. `sweep` gets the mark of what
+    /// stays, where to begin, and how many slots to look at, and returns where to go on. True when the peer must be asked for
+    /// another full synchronisation.
     #[must_use]
     pub fn step(&mut self, sweep: impl FnOnce(bool, Slot, usize) -> Option<Slot>) -> bool {
         let Some(cursor) = self.cursor else { return false };

@@ -176,7 +176,7 @@ impl Book {
         self.bytes_by_told[index + 1..].iter().sum()
     }
 
-    /// Tells of the connections whose age reaches a threshold by then, as `replication::lazy` does: one whose ends would not say
+    /// Tells of the connections whose age reaches a threshold by then, as `replication::deferral` does: one whose ends would not say
     /// when it is over, and of which nothing comes any more, is not told; nor is one that said its farewell before.
     pub(super) fn turn_to(&mut self, at: Instant) {
         self.now = self.now.max(at);

@@ -6,7 +6,7 @@ use filters::Insertion;
 use flow::{Instant, NodeId};
 use replication::compact::{
     CompactConfig, CompactConfigError, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule,
-    telling_bytes,
+    filter_content_bytes,
 };
 
 use super::config::{Method, StudyConfig};
@@ -208,7 +208,7 @@ impl Lane {
     /// Enters the sender's datagram under what it is for: the filter, or the comparison of the copy with it.
     fn weigh(&mut self) {
         let bytes = self.datagram.len() as u64 + IP_AND_UDP_BYTES;
-        match telling_bytes(&self.datagram) as u64 {
+        match filter_content_bytes(&self.datagram) as u64 {
             0 => self.outcome.checking_bytes += bytes,
             told => {
                 self.outcome.bytes += bytes;

@@ -11,9 +11,9 @@ pub struct Config {
     pub required_min_rx: Duration,
     /// How many intervals without a packet mean to the peer that this side is gone (bfd.DetectMult).
     pub detect_multiplier: u8,
-    /// The shortest interval at which to send while not up, if that is longer than `desired_min_tx`. RFC 5880
-    /// section 6.8.3 asks for at least a second, to spare systems that may not speak BFD. Between nodes that are
-    /// configured for each other it only delays the start, hence the shorter default. Toward routers use 1 s.
+    /// The shortest interval at which to send while not up, if that is longer than `desired_min_tx`. RFC 5880 section 6.8.3
+    /// asks for at least a second, to spare systems that may not support BFD. Between nodes that are configured for each other
+    /// it only delays the start, hence the shorter default. Toward routers use 1 s.
     pub interval_while_down: Duration,
 }
 

@@ -1,9 +1,9 @@
-//! Why a session changed its state, as control packets tell it.
+//! Why a session changed its state, as control packets carry it.
 
 /// Why a session last changed its state (RFC 5880 section 4.1, field Diag).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Diagnostic {
-    /// Nothing to say.
+    /// No diagnostic.
     #[default]
     None,
     /// No packet came within the detection time.

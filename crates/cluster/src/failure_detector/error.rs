@@ -3,7 +3,7 @@
 use super::state::State;
 
 /// Why a packet was discarded. All but [`BfdError::AdministrativelyDown`] are the sender's fault, or that of
-/// somebody who pretends to be the sender.
+/// a host that pretends to be the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BfdError {
     /// The packet came from beyond the link (RFC 5881 section 5).
@@ -16,7 +16,7 @@ pub enum BfdError {
         length_bytes: usize,
     },
     /// Not version 1.
-    #[error("BFD version {0} is not spoken here; the peer must speak version 1 (RFC 5880)")]
+    #[error("BFD version {0} is not supported; the peer must use version 1 (RFC 5880)")]
     Version(u8),
     /// The length field is below what the packet must have.
     #[error("the packet claims to be {0} bytes long, less than its own header; check the peer")]
@@ -41,8 +41,8 @@ pub enum BfdError {
     /// The packet names a session that is not this one: a left-over of an earlier run, or misdirected.
     #[error("the packet is for session {0}, which is not this one; it goes away once the peer forgets the old session")]
     UnknownDiscriminator(u32),
-    /// The packet names no session though its sender claims to have heard one.
-    #[error("your discriminator is 0 in a packet that says {0:?}; check the peer")]
+    /// The packet names no session though its sender claims to have received from one.
+    #[error("your discriminator is 0 in a packet with state {0:?}; check the peer")]
     ZeroYourDiscriminator(State),
     /// The packet is authenticated, which this session is not configured for.
     #[error("the packet is authenticated but no authentication is configured; turn it off at the peer")]

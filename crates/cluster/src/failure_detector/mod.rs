@@ -1,8 +1,7 @@
 //! Bidirectional Forwarding Detection (RFC 5880) in asynchronous mode over one hop (RFC 5881), as a value.
 //!
-//! A [`Session`] is told of packets and of time, and is asked for packets and events. It knows no socket: whoever
-//! owns it carries its packets in UDP datagrams to port 3784 with a time to live of 255, from a source port in
-//! 49152–65535 (RFC 5881 section 4).
+//! A [`Session`] takes packets and the time, and yields packets and events. It knows no socket: its owner carries its packets
+//! in UDP datagrams to port 3784 with a time to live of 255, from a source port in 49152–65535 (RFC 5881 section 4).
 //!
 //! With the default [`Config`] a silent peer is detected after 100 ms. Ten intervals of 10 ms rather than three of
 //! 33 ms, for the same delay: a link that loses a fifth of its packets breaks three in a row every few seconds,

@@ -14,14 +14,14 @@ use super::error::BfdError;
 use super::packet::ControlPacket;
 use super::state::{Input, State, transition};
 
-/// Events that wait to be polled. When there are more, the oldest two go: with one `Up` and one `Down` gone, the
-/// rest still tells how things stand.
+/// Events that wait to be polled. When there are more, the oldest two go: with one `Up` and one `Down` gone, the rest still
+/// shows the state.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
-/// What the session has to tell.
+/// Events of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Both sides hear each other.
+    /// Both sides receive each other's packets.
     Up,
     /// They did, and no longer do.
     Down {
@@ -50,12 +50,12 @@ pub struct Status {
 /// A poll sequence: a change of parameters that the peer must confirm (RFC 5880 section 6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Poll {
-    /// None under way.
+    /// None in progress.
     Idle,
     /// P is set until F comes.
     Polling {
         /// The parameters changed once more meanwhile: another sequence must follow.
-        again: bool,
+        is_repeated: bool,
     },
     /// One packet without P must go before the next sequence, so that a late F does not end it.
     Pausing,
@@ -70,7 +70,7 @@ pub struct Session {
     state: State,
     diagnostic: Diagnostic,
     poll: Poll,
-    /// What is said in packets, and what is in use until the peer has confirmed it (section 6.8.3).
+    /// The values in packets, and those in use until the peer has confirmed them (section 6.8.3).
     desired_min_tx_us: u32,
     desired_min_tx_us_in_use: u32,
     required_min_rx_us: u32,
@@ -142,7 +142,7 @@ impl Session {
         if packet.authentication_present {
             return Err(BfdError::UnexpectedAuthentication);
         }
-        // A session whose time ran out before this packet came went down first, whoever was slow to say so.
+        // A session whose time ran out before this packet came went down first, however late the call.
         self.handle_timeout(now);
         self.note_remote(now, &packet);
         if packet.is_final {
@@ -168,8 +168,8 @@ impl Session {
         }
     }
 
-    /// This side did not run for `absence` (its process stood still, or its clock leapt), and says so before anything else.
-    /// It cannot know how long the peer was silent: what came meanwhile waits to be read. So the detection time begins
+    /// This side did not run for `absence` (its process stood still, or its clock leapt), which is handled before anything
+    /// else. It cannot know how long the peer was silent: what came meanwhile waits to be read. So the detection time begins
     /// again; but only once until something comes, or a side that is always late would never notice anything.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
         let is_long = self.received_at.is_some() && absence * 2 >= self.detection_time();
@@ -186,7 +186,7 @@ impl Session {
         [periodic, self.final_since, self.detection_deadline()].into_iter().flatten().min()
     }
 
-    /// Replaces `packet` by the control packet that is due now, and says whether there is one (section 6.8.7).
+    /// Replaces `packet` by the control packet that is due now; false if there is none (section 6.8.7).
     pub fn poll_transmit(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
         packet.clear();
         if self.final_since.take().is_some() {
@@ -198,7 +198,7 @@ impl Session {
         }
         if self.poll == Poll::Pausing {
             self.encode(packet, false, false);
-            self.poll = Poll::Polling { again: false };
+            self.poll = Poll::Polling { is_repeated: false };
         } else {
             self.encode(packet, matches!(self.poll, Poll::Polling { .. }), false);
         }
@@ -212,7 +212,7 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// Takes the session down, or lets it come up again. The peer is told, and does not take it for a failure.
+    /// Takes the session down, or lets it come up again. The peer learns so, and does not take it for a failure.
     pub fn set_enabled(&mut self, now: Instant, enabled: bool) {
         self.advance(now, if enabled { Input::Enable } else { Input::Disable });
     }
@@ -254,7 +254,7 @@ impl Session {
         }
     }
 
-    /// The peer is gone, and whoever comes next begins anew (section 6.8.1: bfd.RemoteDiscr). Its demand for
+    /// The peer is gone, and the next session begins anew (section 6.8.1: bfd.RemoteDiscr). Its demand for
     /// silence goes with it, or a peer that restarts would wait for packets that never come.
     fn forget_remote(&mut self) {
         self.remote_discriminator = 0;
@@ -306,8 +306,8 @@ impl Session {
         }
         if self.remote_discriminator != 0 {
             self.poll = match self.poll {
-                Poll::Idle => Poll::Polling { again: false },
-                Poll::Polling { .. } => Poll::Polling { again: true },
+                Poll::Idle => Poll::Polling { is_repeated: false },
+                Poll::Polling { .. } => Poll::Polling { is_repeated: true },
                 Poll::Pausing => Poll::Pausing,
             };
         }
@@ -315,8 +315,8 @@ impl Session {
     }
 
     fn end_poll(&mut self, now: Instant) {
-        let Poll::Polling { again } = self.poll else { return };
-        if again {
+        let Poll::Polling { is_repeated } = self.poll else { return };
+        if is_repeated {
             self.poll = Poll::Pausing;
             return;
         }

@@ -27,9 +27,9 @@ pub enum State {
     /// The path is down, or the session has just begun.
     #[default]
     Down,
-    /// The other side is heard; it is not yet known whether it hears this side.
+    /// Packets of the other side arrive; it is not yet known whether this side's arrive there.
     Init,
-    /// Both sides hear each other.
+    /// Both sides receive each other's packets.
     Up,
 }
 
@@ -53,7 +53,7 @@ impl State {
 /// What moves the automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Input {
-    /// A packet that says its sender is in this state.
+    /// A packet whose sender is in this state.
     Received(State),
     /// No packet within the detection time.
     DetectionTimeExpired,

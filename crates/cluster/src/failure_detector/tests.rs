@@ -139,7 +139,7 @@ fn a_side_that_did_not_run_gives_its_peer_another_detection_time_and_no_second_o
 }
 
 #[test]
-fn a_peer_that_restarts_is_noticed_at_once_and_welcomed_again() {
+fn a_peer_that_restarts_is_noticed_at_once_and_comes_up() {
     let mut pair = Pair::defaults();
     pair.run_for(Duration::from_secs(1));
     pair.sessions[1] = Session::new(Config::default(), 33, 5);
@@ -153,7 +153,7 @@ fn a_peer_that_restarts_is_noticed_at_once_and_welcomed_again() {
 }
 
 #[test]
-fn taking_a_session_down_tells_the_peer_and_enabling_it_brings_both_back() {
+fn taking_a_session_down_notifies_the_peer_and_enabling_it_brings_both_back() {
     let mut pair = Pair::defaults();
     pair.run_for(Duration::from_secs(1));
     pair.sessions[0].set_enabled(pair.now, false);
@@ -182,7 +182,7 @@ fn slower_intervals_wait_for_the_peer_to_confirm_and_nobody_goes_down() {
 }
 
 #[test]
-fn a_change_during_a_poll_sequence_is_polled_again_after_a_packet_without_poll() {
+fn a_change_during_a_poll_sequence_starts_another_after_a_packet_without_poll() {
     let mut session = Session::new(Config::default(), 1, 1);
     let mut bytes = Vec::new();
     let peer = |state, is_final| {
@@ -364,15 +364,15 @@ proptest! {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
         let packet = ControlPacket::decode(&bytes).unwrap();
-        let mut again = Vec::new();
-        packet.encode(&mut again);
-        prop_assert_eq!(&again, &bytes);
+        let mut reencoded = Vec::new();
+        packet.encode(&mut reencoded);
+        prop_assert_eq!(&reencoded, &bytes);
         let mut session = Session::new(Config::default(), 1, 1);
         for round in 0..4 {
             let now = Instant::from_millis(round * step_ms);
             session.handle_packet(now, &bytes, 255).unwrap();
             session.handle_timeout(now);
-            session.poll_transmit(now, &mut again);
+            session.poll_transmit(now, &mut reencoded);
             prop_assert!(session.poll_timeout().is_some());
         }
     }

@@ -1,4 +1,4 @@
-//! The addresses that a node answers for.
+//! The addresses that a node holds.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub(super) struct LocalAddress {
 }
 
 impl LocalAddress {
-    /// Whether a node that holds these groups answers for it.
+    /// Whether a node that holds these groups holds it.
     #[inline]
     pub(super) fn is_held(&self, held: GroupSet) -> bool {
         self.group.is_none_or(|group| held.contains(group))
@@ -93,7 +93,7 @@ impl LocalAddresses {
         self.all.iter().filter(move |local| local.group.is_some_and(|group| groups.contains(group)))
     }
 
-    /// The address to speak from on `port` to `peer`, on its link or beyond: one in the peer's network before others, and
+    /// The source address on `port` for packets to `peer`, on its link or beyond: one in the peer's network before others, and
     /// then a shared one of the groups `held` before the node's own. IPv6 link-local addresses are the last resort.
     pub(super) fn source_for(&self, port: PortId, peer: IpAddr, held: GroupSet) -> Option<IpAddr> {
         let usable = self.all.iter().filter(|local| {

@@ -1,4 +1,4 @@
-//! Telling the neighbours that an address is here now: which frame when.
+//! Announcing an address to the neighbours: which frame when.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a node answers for itself: ARP, neighbour discovery, echo.
+//! Replies of the node itself: ARP, neighbour discovery, echo.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -44,7 +44,7 @@ impl Forwarder {
         if arp.operation() == ArpOperation::Request && arp.sender_ip().is_unspecified() {
             self.note_probe(ingress, target, arp.sender_mac());
         }
-        if arp.operation() == ArpOperation::Request && self.answers_for(target, ingress) && sender != target {
+        if arp.operation() == ArpOperation::Request && self.holds_on_port(target, ingress) && sender != target {
             let reply = build::arp_reply(mac, arp.target_ip(), (arp.sender_mac(), arp.sender_ip()));
             self.push_control(ingress, reply);
         }
@@ -61,7 +61,7 @@ impl Forwarder {
                 self.handle_neighbour_discovery(now, packet)
             }
             Transport::IcmpQuery(IcmpQuery { kind: icmp::kind::ECHO_REQUEST | icmpv6::kind::ECHO_REQUEST, .. })
-                if self.answers_for(packet.headers.tuple.destination_ip(), packet.frame.ingress)
+                if self.holds_on_port(packet.headers.tuple.destination_ip(), packet.frame.ingress)
                     && !packet.headers.is_fragment =>
             {
                 answer_echo(packet)
@@ -113,7 +113,7 @@ impl Forwarder {
 
     fn answer_solicitation(&mut self, ingress: PortId, source: IpAddr, to: MacAddress, target: Ipv6Addr) {
         let Some(port) = self.ports.get(usize::from(ingress.0)) else { return };
-        if !self.answers_for(IpAddr::V6(target), ingress) {
+        if !self.holds_on_port(IpAddr::V6(target), ingress) {
             if source.is_unspecified() {
                 self.note_probe(ingress, IpAddr::V6(target), to);
             }
@@ -139,7 +139,7 @@ impl Forwarder {
             return;
         }
         if self.addresses.find(address, port).is_some() {
-            if mac != on.mac && self.answers_for(address, port) {
+            if mac != on.mac && self.holds_on_port(address, port) {
                 self.note_conflict(now, AddressConflict { port, address, mac });
             } else {
                 self.note_in_use(port, address, mac);

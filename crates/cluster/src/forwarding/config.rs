@@ -1,4 +1,4 @@
-//! What a forwarder is told of its surroundings, checked before use.
+//! The configuration of a forwarder, checked before use.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -67,14 +67,14 @@ pub struct Route {
     pub port: PortId,
 }
 
-/// What a forwarder is told of its surroundings.
+/// The configuration of a forwarder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The ports; [`PortId`] is the index.
     pub ports: Vec<Port>,
     /// The routes. Networks of the ports' own addresses need none.
     pub routes: Vec<Route>,
-    /// Secret that spreads neighbours over their table, so that nobody can choose addresses that collide.
+    /// Secret that spreads neighbours over their table, so that no attacker can choose addresses that collide.
     pub seed: u64,
 }
 

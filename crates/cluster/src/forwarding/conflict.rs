@@ -1,4 +1,4 @@
-//! Hosts that claim an address which this node answers for (RFC 5227 section 2.4).
+//! Hosts that claim an address which this node holds (RFC 5227 section 2.4).
 //!
 //! A gateway cannot give its address up for another host's sake: it defends it, as section 2.4 (c) allows a host to that must
 //! keep its address. The defence is an announcement at once, at most one for each address in [`DEFENCE_INTERVAL`], so that two
@@ -20,7 +20,7 @@ const DEFENCES_AFTER_CLAIM: [Duration; 2] = [Duration::from_secs(1), Duration::f
 /// Claimed addresses that are defended at a time; claims on further ones are counted only.
 pub const CONFLICTS_MAX: usize = 64;
 
-/// Another host claims one of the addresses that this node answers for.
+/// Another host claims one of the addresses that this node holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressConflict {
     /// The port on whose link the claim was received.
@@ -47,8 +47,8 @@ pub(super) struct Conflicts {
     pub(super) claims: Vec<Claim>,
     /// New claims, to be polled by the node.
     pub(super) reports: VecDeque<AddressConflict>,
-    /// This node gives way to claims for so long after each.
-    pub(super) gives_way_for: Option<Duration>,
+    /// This node yields to claims for so long after each.
+    pub(super) yield_period: Option<Duration>,
     /// When a claim was last given way to.
     pub(super) accepted_at: Option<Instant>,
 }

@@ -9,7 +9,7 @@ use super::forwarder::Forwarder;
 use crate::group::GroupSet;
 
 impl Forwarder {
-    /// Another host claims an address that this node answers for.
+    /// Another host claims an address that this node holds.
     pub(super) fn note_conflict(&mut self, now: Instant, conflict: AddressConflict) {
         let AddressConflict { port, address, .. } = conflict;
         let group = self.addresses.find(address, port).and_then(|local| local.group);
@@ -17,7 +17,7 @@ impl Forwarder {
             return;
         }
         self.counters.address_conflicts += 1;
-        if self.conflicts.gives_way_for.is_some() && self.path_frames.may_be_peer(port, conflict.mac) {
+        if self.conflicts.yield_period.is_some() && self.path_frames.may_be_peer(port, conflict.mac) {
             self.conflicts.note_accepted(now, conflict);
             return;
         }
@@ -25,7 +25,7 @@ impl Forwarder {
         self.defend(now);
     }
 
-    /// Groups that this node holds until another node has taken them: whoever claims their addresses may.
+    /// Groups that this node holds until another node has taken them: claims of their addresses are accepted.
     pub fn set_leaving(&mut self, groups: GroupSet) {
         if self.leaving != groups {
             self.leaving = groups;
@@ -35,16 +35,16 @@ impl Forwarder {
 
     /// For how long after each claim of a peer this node announces nothing itself: another active node has the neighbours' packets.
     /// `None`: every claim is contested.
-    pub fn set_gives_way(&mut self, gives_way_for: Option<Duration>) {
-        self.conflicts.gives_way_for = gives_way_for;
-        if gives_way_for.is_none() {
+    pub fn set_yields(&mut self, yield_period: Option<Duration>) {
+        self.conflicts.yield_period = yield_period;
+        if yield_period.is_none() {
             self.conflicts.accepted_at = None;
         }
     }
 
     /// Whether another active node was lately found to claim the addresses.
-    pub(super) fn gives_way(&self, now: Instant) -> bool {
-        let until = self.conflicts.accepted_at.zip(self.conflicts.gives_way_for).map(|(at, time)| at + time);
+    pub(super) fn yields(&self, now: Instant) -> bool {
+        let until = self.conflicts.accepted_at.zip(self.conflicts.yield_period).map(|(at, time)| at + time);
         until.is_some_and(|until| now < until)
     }
 
@@ -53,17 +53,17 @@ impl Forwarder {
         self.conflicts.reports.pop_front()
     }
 
-    /// Announces the addresses whose defence is due. An address that this node no longer answers for is not defended.
+    /// Announces the addresses whose defence is due. An address that this node no longer holds is not defended.
     pub(super) fn defend(&mut self, now: Instant) {
         while let Some((port, address)) = self.conflicts.next_defence(now) {
-            if self.answers_for(address, port) {
+            if self.holds_on_port(address, port) {
                 self.push_announcement(port, address);
                 self.counters.defences += 1;
             }
         }
     }
 
-    /// Addresses of these groups are another node's now: whoever claims them may.
+    /// Addresses of these groups are another node's now: claims of them are accepted.
     pub(super) fn forget_conflicts(&mut self, gone: GroupSet) {
         let addresses = &self.addresses;
         self.conflicts.claims.retain(|claim| {

@@ -1,9 +1,9 @@
-//! What ICMP errors say, in either family's numbers.
+//! Causes of ICMP errors, in either family's numbers.
 
 use flow::wire::build::IcmpHeader;
 use flow::wire::{icmp, icmpv6};
 
-/// What an error tells the sender of a packet.
+/// The cause that an error reports to the sender of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ErrorCause {
     TimeExceeded,

@@ -19,7 +19,7 @@ pub const ERROR_BURST_MAX: u32 = 50;
 const ERRORS: RateLimit = RateLimit::new(ERRORS_PER_SECOND_MAX, ERROR_BURST_MAX);
 
 impl Forwarder {
-    /// Tells the sender of `frame` what became of it, back the way that it came, unless it must not be told.
+    /// Sends the sender of `frame` an ICMP error, back the way that it came, unless that is not permitted.
     pub(super) fn send_error(
         &mut self,
         now: Instant,

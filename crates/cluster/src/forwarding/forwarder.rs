@@ -10,7 +10,7 @@ use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PortId, Prefix, TokenBucket};
 
 use super::address::{LocalAddresses, link_local};
-use super::address_finding::AddressFinding;
+use super::address_report::AddressReport;
 use super::announcement::{Announcement, Refresh};
 use super::config::{Config, ConfigError, Port};
 use super::conflict::Conflicts;
@@ -18,13 +18,13 @@ use super::error_cause::ErrorCause;
 use super::learning::{Learning, Sharing};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::out_frame::{OutFrame, Pending};
-use super::oversize::{CUT_FRAMES_MAX, cut, may_be_cut, wire_bytes};
+use super::oversize::{FRAGMENT_FRAMES_MAX, fragment_packet, may_be_fragmented, wire_bytes};
 use super::path_frames::{Kind, PathFrame, PathFrames, PathId};
 use super::route::RouteTable;
 use crate::group::GroupSet;
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
-/// counted: whoever asked will ask again.
+/// counted: their askers will ask again.
 pub const CONTROL_FRAMES_MAX: usize = 512;
 /// Packets of the node's own making that wait to be polled, with those whose neighbour became known; what comes beyond is
 /// dropped.
@@ -46,7 +46,7 @@ pub enum Admission {
     Local,
     /// It is for a service of the node's own, whatever connections there are: on to [`Forwarder::handle_local`]'s caller.
     Own,
-    /// It goes no further. Its sender has been told if it must be.
+    /// It goes no further. Its sender has received an error if one is due.
     Refused(DropReason),
 }
 
@@ -61,7 +61,7 @@ pub struct NextHop {
     slot: Option<Slot>,
 }
 
-/// What happened besides the packets whose [`Disposition`] tells it.
+/// Counters of what happened besides the packets, whose [`Disposition`] is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets that wait for their next hop's link address now.
@@ -91,7 +91,7 @@ pub struct Counters {
 }
 
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
-/// that stands by knows them; of everybody after a take-over.
+/// that is standby knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
@@ -108,7 +108,7 @@ pub struct Forwarder {
     pub(super) routes: RouteTable,
     pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
-    /// The groups of shared addresses that this node answers for. It forwards if there is any.
+    /// The groups of shared addresses that this node holds. It forwards if there is any.
     pub(super) held: GroupSet,
     pub(super) announcement: Option<Announcement>,
     pub(super) refresh: Refresh,
@@ -116,18 +116,18 @@ pub struct Forwarder {
     /// Groups that another node is about to take: its claims are no conflicts.
     pub(super) leaving: GroupSet,
     /// What was found of shared addresses while they were probed; see [`Forwarder::probe_addresses`].
-    pub(super) findings: VecDeque<AddressFinding>,
+    pub(super) address_reports: VecDeque<AddressReport>,
     pub(super) is_probing: bool,
     pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
-    /// bounded while they waited, the second are by [`CUT_FRAMES_MAX`].
+    /// bounded while they waited, the second are by [`FRAGMENT_FRAMES_MAX`].
     pub(super) released: VecDeque<Pending>,
     pub(super) sharing: Sharing,
     pub(super) learnings: VecDeque<Learning>,
     pub(super) control: VecDeque<Pending>,
     pub(super) error_tokens: TokenBucket,
     pub(super) counters: Counters,
-    /// Why the packet that was forwarded last was refused, until its sender is told.
+    /// Why the packet that was forwarded last was refused, until the error is sent to its sender.
     pub(super) refusal: Option<ErrorCause>,
     /// The packet that was forwarded last is the newest of those that wait for a neighbour.
     pub(super) has_just_queued: bool,
@@ -138,7 +138,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder that stands by.
+    /// A standby forwarder.
     ///
     /// # Errors
     /// The configuration cannot be used.
@@ -158,7 +158,7 @@ impl Forwarder {
             refresh: Refresh::new(config.seed),
             conflicts: Conflicts::default(),
             leaving: GroupSet::EMPTY,
-            findings: VecDeque::new(),
+            address_reports: VecDeque::new(),
             is_probing: false,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
             sharing: Sharing::Alone,
@@ -235,7 +235,7 @@ impl Forwarder {
         let port = &self.ports[usize::from(egress.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
         let is_oversize = wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes;
-        if is_oversize && !may_be_cut(packet) {
+        if is_oversize && !may_be_fragmented(packet) {
             return self.refuse(DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
         }
         if self.clamps_segments {
@@ -306,7 +306,7 @@ impl Forwarder {
         timers.into_iter().flatten().min()
     }
 
-    /// Replaces `bytes` by a frame that is to be sent now, from its link header on, and says what goes with it.
+    /// Replaces `bytes` by a frame that is to be sent now, from its link header on, and returns what goes with it.
     pub fn poll_transmit(&mut self, now: Instant, bytes: &mut Vec<u8>) -> Option<OutFrame> {
         if let Some(pending) = self.released.pop_front().or_else(|| self.control.pop_front()) {
             *bytes = pending.bytes;
@@ -347,7 +347,7 @@ impl Forwarder {
         self.path_frames.write((port, mac), to, kind, datagram, out)
     }
 
-    /// What happened besides the packets whose disposition tells it.
+    /// Counters of what happened besides the packets, whose disposition is returned.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
@@ -369,8 +369,8 @@ impl Forwarder {
         Some((entry.state, entry.mac))
     }
 
-    /// Whether this node answers for the address on the port now.
-    pub(super) fn answers_for(&self, address: IpAddr, port: PortId) -> bool {
+    /// Whether this node holds the address on the port now.
+    pub(super) fn holds_on_port(&self, address: IpAddr, port: PortId) -> bool {
         self.addresses.find(address, port).is_some_and(|local| local.port == port && local.is_held(self.held))
     }
 
@@ -394,11 +394,11 @@ impl Forwarder {
     /// Sends the frame in pieces by `port`, its link addresses already set. The pieces come out of
     /// [`Forwarder::poll_transmit`].
     fn send_in_pieces(&mut self, port: PortId, l3_offset: u16, bytes: &mut [u8], checksum: Checksum) -> Disposition {
-        let pieces = match cut(bytes, l3_offset, checksum, self.ports[usize::from(port.0)].mtu_bytes) {
+        let pieces = match fragment_packet(bytes, l3_offset, checksum, self.ports[usize::from(port.0)].mtu_bytes) {
             Ok(pieces) => pieces,
             Err(reason) => return Disposition::Drop(reason),
         };
-        if self.released.len() + pieces.len() > CUT_FRAMES_MAX {
+        if self.released.len() + pieces.len() > FRAGMENT_FRAMES_MAX {
             return Disposition::Drop(DropReason::TransmitFailed);
         }
         self.counters.packets_fragmented += 1;
@@ -415,7 +415,7 @@ impl Forwarder {
         }
     }
 
-    /// Neighbours that solicit a shared address of a node that stands by are worth knowing.
+    /// Neighbours that solicit a shared address of a standby node are worth knowing.
     fn admit_while_not_held(&self, packet: &Packet<'_, '_>) -> Admission {
         let is_solicitation =
             matches!(packet.headers.transport, Transport::IcmpOther(icmpv6::kind::NEIGHBOUR_SOLICITATION, _));
@@ -442,7 +442,7 @@ impl Forwarder {
         Disposition::Consumed
     }
 
-    /// Asks some of the neighbours to confirm their link addresses, which also tells them this node's.
+    /// Asks some of the neighbours to confirm their link addresses, which also shows them this node's.
     fn warm(&mut self, now: Instant) {
         let Some(mut warming) = self.warming.filter(|warming| warming.at <= now) else { return };
         let mut asked = 0;
@@ -470,7 +470,7 @@ impl Forwarder {
         let source = self.addresses.source_for(entry.port, entry.address, self.held);
         let mut frame = match (entry.address, source) {
             (IpAddr::V4(target), Some(IpAddr::V4(source))) => build::arp_request(mac, source, target),
-            // A node that stands by and has no address of its own must not claim a shared one: it sends a probe
+            // A standby node without an address of its own must not claim a shared one: it sends a probe
             // (RFC 5227 section 1.1), which is answered but not learnt from.
             (IpAddr::V4(target), _) => build::arp_request(mac, core::net::Ipv4Addr::UNSPECIFIED, target),
             (IpAddr::V6(target), Some(IpAddr::V6(source))) => build::neighbour_solicitation(mac, source, target),

@@ -1,4 +1,4 @@
-//! The groups of shared addresses that a forwarder answers for, and how the neighbours are told of them.
+//! The groups of shared addresses that a forwarder holds, and how they are announced to the neighbours.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -25,12 +25,12 @@ impl Forwarder {
             self.announcement = (!groups.is_empty()).then(|| Announcement::begin(now, groups));
         }
         if !come.is_empty() {
-            let warms = self.sharing != Sharing::IsTold;
+            let warms = self.sharing != Sharing::Follower;
             self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
             self.refresh.restart(now);
         }
         if !gone.is_empty() {
-            // Answers for an address that is another node's now; whoever asked will ask again.
+            // Replies for an address that is another node's now; their askers will ask again.
             self.control.clear();
             self.forget_conflicts(gone);
         }
@@ -46,12 +46,12 @@ impl Forwarder {
         !self.held.is_empty()
     }
 
-    /// Tells the neighbours, again and again for some seconds, that the addresses of these groups are here; those that are
-    /// being announced begin anew. Without effect for groups that are not held.
+    /// Announces the addresses of these groups, repeatedly for some seconds; those that are being announced begin anew. Without
+    /// effect for groups that are not held.
     pub fn announce(&mut self, now: Instant, groups: GroupSet) {
         let before = self.announcement.map_or(GroupSet::EMPTY, |announcement| announcement.groups);
         let groups = groups.or(before).and(self.held);
-        if !groups.is_empty() && self.sharing != Sharing::IsTold {
+        if !groups.is_empty() && self.sharing != Sharing::Follower {
             self.announcement = Some(Announcement::begin(now, groups));
             self.refresh.restart(now);
         }
@@ -68,10 +68,10 @@ impl Forwarder {
             return;
         }
         self.refresh.restart(now);
-        if self.gives_way(now) {
+        if self.yields(now) {
             return;
         }
-        if self.announcement.is_none() && self.sharing != Sharing::IsTold {
+        if self.announcement.is_none() && self.sharing != Sharing::Follower {
             self.announcement = Some(Announcement::once(now, self.held));
         }
     }

@@ -13,10 +13,10 @@ pub enum Sharing {
     /// There is no other.
     #[default]
     Alone,
-    /// It tells the others what it learns.
-    Tells,
-    /// It is told.
-    IsTold,
+    /// It passes what it learns to the others.
+    Lead,
+    /// It learns from the lead.
+    Follower,
 }
 
 /// What was learnt of a neighbour.

@@ -13,17 +13,17 @@
 //!     │
 //!   forward ── Transmit(port) | Consumed (kept until the next hop's link address is known) | Drop(reason)
 //! ```
-//! What it has to say on its own account is polled by [`Forwarder::poll_transmit`].
+//! The node's own frames are polled by [`Forwarder::poll_transmit`].
 //!
 //! Shared addresses are of groups ([`crate::GroupId`]), each of which is held or not; a node that holds any forwards.
-//! A node that stands by neither answers for the shared addresses nor forwards, but learns neighbours from what it
-//! hears, so that after a take-over nothing waits for resolution. It knows nothing of why it is active.
+//! A standby node neither holds the shared addresses nor forwards, but learns neighbours from what it receives, so that after a
+//! take-over nothing waits for resolution. It knows nothing of why it is active.
 //!
-//! Ports are untagged: a frame with an 802.1Q tag is not forwarded. An IPv4 packet that is too large for its way out is cut
-//! into fragments if it allows that; of others that are, the sender is told the way's MTU.
+//! Ports are untagged: a frame with an 802.1Q tag is not forwarded. An IPv4 packet that is too large for its way out is
+//! fragmented if it allows that; otherwise its sender receives the MTU in an ICMP error.
 
 mod address;
-mod address_finding;
+mod address_report;
 mod announcement;
 mod answers;
 mod config;
@@ -49,7 +49,7 @@ mod sharing;
 mod tests;
 mod tunnel;
 
-pub use address_finding::{AddressFinding, FindingKind};
+pub use address_report::{AddressReport, AddressReportKind};
 pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
 pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, Route, Shared};
 pub use conflict::{AddressConflict, CONFLICTS_MAX};
@@ -63,7 +63,7 @@ pub use neighbour::{
     QUEUED_PER_NEIGHBOUR_MAX_BYTES, SOLICITATIONS_MAX,
 };
 pub use out_frame::OutFrame;
-pub use oversize::CUT_FRAMES_MAX;
+pub use oversize::FRAGMENT_FRAMES_MAX;
 pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, is_path_frame};
 pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
 pub use reconfigure::ReconfigureError;

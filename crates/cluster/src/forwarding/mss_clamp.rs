@@ -1,5 +1,5 @@
 //! Lowering what TCP end points agree to send in one segment to what the ports' links take, for paths on which the ICMP
-//! messages that would tell them do not arrive.
+//! messages with the MTU do not arrive.
 
 use flow::PortId;
 use flow::wire::{Packet, Transport, tcp_flags};

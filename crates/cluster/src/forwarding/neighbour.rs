@@ -130,7 +130,7 @@ pub(super) enum Learnt {
     Confirmed,
     /// The neighbour asked this node for something.
     Asked,
-    /// It was overheard: enough to correct what is known, but not to remember somebody new.
+    /// It was overheard: enough to correct what is known, but not to enter a new neighbour.
     Overheard,
 }
 

@@ -12,8 +12,8 @@ impl Forwarder {
     /// Asks a neighbour for its link address though it may be known: with an ARP request, or a probe with sender 0.0.0.0 while
     /// this node has no address on the port (RFC 5227 section 1.1), or with a neighbour solicitation (RFC 4861 section 7.2.2).
     /// The request goes to the known link address alone, as RFC 1122 section 2.3.2.1 has it, or to everybody on the link if
-    /// there is none or `everybody` is set. [`Forwarder::confirmed_at`] says when it was last answered. The neighbour's entry is
-    /// kept whatever comes, until the next [`Forwarder::reconfigure`].
+    /// there is none or `everybody` is set. [`Forwarder::confirmed_at`] returns when it was last answered. The neighbour's
+    /// entry is kept whatever comes, until the next [`Forwarder::reconfigure`].
     pub fn probe_next_hop(&mut self, now: Instant, port: PortId, address: IpAddr, everybody: bool) {
         if usize::from(port.0) >= self.ports.len() {
             return;

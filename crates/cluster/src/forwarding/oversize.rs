@@ -1,5 +1,5 @@
-//! Packets that are larger than the link they leave by takes: IPv4 packets that allow it are cut, as routers do (RFC 1812
-//! section 4.2.2.7); of others the sender is told the link's MTU.
+//! Packets that are larger than the link they leave by takes: IPv4 packets that allow it are fragmented, as routers do (RFC
+//! 1812 section 4.2.2.7); the senders of others receive the link's MTU in an ICMP error.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use flow::{Checksum, DropReason, Segmentation, SegmentationKind};
 
 /// Fragments of the node's own cutting that wait to be sent, with other frames that do. When there are more, packets that
 /// would have to be cut are dropped as [`DropReason::TransmitFailed`].
-pub const CUT_FRAMES_MAX: usize = 4096;
+pub const FRAGMENT_FRAMES_MAX: usize = 4096;
 
 /// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
 #[inline]
@@ -22,8 +22,9 @@ pub(super) fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 
     headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
 }
 
-/// Whether a packet that is too large may be cut: not frames that stand for several packets, of which each would have to be.
-pub(super) fn may_be_cut(packet: &Packet<'_, '_>) -> bool {
+/// Whether a packet that is too large may be fragmented: not frames that stand for several packets, each of which would have to
+/// be.
+pub(super) fn may_be_fragmented(packet: &Packet<'_, '_>) -> bool {
     let l3_offset = usize::from(packet.headers.l3_offset);
     let is_plain = packet.headers.tuple.version == 4 && packet.frame.segmentation.kind == SegmentationKind::None;
     let ip = packet.frame.bytes().get(l3_offset..).and_then(|bytes| Ipv4View::new_checked(bytes).ok());
@@ -34,7 +35,7 @@ pub(super) fn may_be_cut(packet: &Packet<'_, '_>) -> bool {
 ///
 /// # Errors
 /// Why it cannot be cut.
-pub(super) fn cut(
+pub(super) fn fragment_packet(
     bytes: &mut [u8],
     l3_offset: u16,
     checksum: Checksum,

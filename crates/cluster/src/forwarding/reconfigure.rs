@@ -32,9 +32,9 @@ impl Forwarder {
         if macs(&config.ports) != macs(&self.ports) { Err(ReconfigureError::PortsDiffer) } else { Ok(()) }
     }
 
-    /// Takes other addresses, routes and MTUs for its ports. What it knows of neighbours, and packets that wait for one,
-    /// stay. Shared addresses that are new and held are announced (with all the others, which harms nobody);
-    /// of those that are gone nobody is told: it no longer answers for them. True when addresses are announced.
+    /// Takes other addresses, routes and MTUs for its ports. What it knows of neighbours, and packets that wait for one, stay.
+    /// Shared addresses that are new and held are announced (with all the others, which does no harm). Addresses that are gone
+    /// are not announced: the forwarder no longer holds them. True when addresses are announced.
     ///
     /// # Errors
     /// The configuration cannot be taken; nothing has changed.
@@ -48,12 +48,12 @@ impl Forwarder {
         self.addresses = addresses;
         self.clamps_segments = config.ports.iter().any(|port| port.mss_clamp.is_some());
         self.ports = config.ports;
-        if !config.routes.is_empty() && self.sharing != Sharing::IsTold {
+        if !config.routes.is_empty() && self.sharing != Sharing::Follower {
             // A new gateway's link address is to be known before the first packet needs it.
             let everybody = self.warming.is_some_and(|warming| warming.everybody);
             self.warming = Some(Warming { slot: 0, at: now, everybody });
         }
-        // An announcement that is under way counts through addresses that are others now: it begins anew.
+        // A running announcement counts through addresses that are others now: it begins anew.
         if announces || self.announcement.is_some() {
             self.announce(now, self.held);
         }

@@ -1,5 +1,5 @@
-//! What the sender of a packet that cannot be sent on is told: in terms of the packet as it sent it, not as the functions
-//! have made it.
+//! ICMP errors to the sender of a packet that cannot be sent on: about the packet as it was sent, not as the functions have
+//! made it.
 
 use flow::wire::Packet;
 use flow::{Disposition, DropReason, Frame, Instant, Tuple};
@@ -9,16 +9,16 @@ use super::forwarder::Forwarder;
 use super::neighbour::QueuedPacket;
 
 impl Forwarder {
-    /// Drops a packet for a cause that its sender is to be told, by [`Forwarder::note_not_sent`].
+    /// Drops a packet for a cause that [`Forwarder::note_not_sent`] reports to its sender.
     pub(super) const fn refuse(&mut self, reason: DropReason, cause: ErrorCause) -> Disposition {
         self.refusal = Some(cause);
         Disposition::Drop(reason)
     }
 
     /// The packet for which [`Forwarder::forward`] was called last does not leave at once; it came in with the tuple
-    /// `as_received`. If it was refused, its sender is told; if it waits for its next hop, this is what its sender is told
-    /// about should that not answer. To be called after each packet that is not to be transmitted; without effect on
-    /// packets of which nobody is to be told anything.
+    /// `as_received`. If it was refused, its sender receives an error. If it waits for its next hop, an error about this tuple
+    /// follows should that not answer. To be called after each packet that is not to be transmitted; without effect on packets
+    /// that cause no error.
     pub fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
         if core::mem::take(&mut self.has_just_queued) {
             if let Some(queued) = self.neighbours.newest_queued() {

@@ -1,21 +1,21 @@
-//! Several forwarders of one node, of which one speaks with the neighbours.
+//! Several forwarders of one node, of which one exchanges packets with the neighbours.
 //!
-//! ARP and neighbour discovery come to the lead alone. What it learns from them it tells the others, which learn it by the
-//! same rules; they ask by themselves for whom they need, and the answer reaches them by the lead.
+//! ARP and neighbour discovery come to the lead alone. The lead passes what it learns to the others, which learn it by the same
+//! rules. The others send their own requests, and the answer reaches them through the lead.
 
 use flow::Instant;
 
 use super::forwarder::Forwarder;
 use super::learning::{Learning, Sharing};
 
-/// What waits to be told to the other forwarders at most; when there is more, the newest is left out: whoever misses it asks.
+/// What waits for the other forwarders at most; when there is more, the newest is left out: a forwarder that misses it asks.
 pub const LEARNINGS_WAITING_MAX: usize = 1024;
 
 impl Forwarder {
     /// Makes this forwarder one of several. Before the first packet.
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
-        if sharing == Sharing::IsTold {
+        if sharing == Sharing::Follower {
             // The lead has link addresses confirmed for all.
             self.warming = None;
         }
@@ -33,7 +33,7 @@ impl Forwarder {
     }
 
     pub(super) fn note_learning(&mut self, learning: Learning) {
-        if self.sharing == Sharing::Tells && self.learnings.len() < LEARNINGS_WAITING_MAX {
+        if self.sharing == Sharing::Lead && self.learnings.len() < LEARNINGS_WAITING_MAX {
             self.learnings.push_back(learning);
         }
     }

@@ -128,8 +128,8 @@ fn what_waits_for_neighbours_is_bounded_in_bytes_of_each_and_of_all() {
     assert!(waiting * frame_bytes <= QUEUED_MAX_BYTES && (waiting + 1) * frame_bytes > QUEUED_MAX_BYTES);
     bench.run_ms(4000);
     assert_eq!(bench.forwarder.queued_packets(), 0);
-    let again = bench.feed(INSIDE, to_outside_host(Ipv4Addr::new(192, 0, 2, 100), 1, 1400));
-    assert_eq!(again.disposition, Disposition::Consumed, "there is room again");
+    let repeated = bench.feed(INSIDE, to_outside_host(Ipv4Addr::new(192, 0, 2, 100), 1, 1400));
+    assert_eq!(repeated.disposition, Disposition::Consumed, "there is room again");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn neighbour_discovery_that_a_router_has_passed_on_is_not_believed() {
 }
 
 #[test]
-fn becoming_active_is_announced_at_once_and_again_in_every_form() {
+fn a_new_active_node_announces_at_once_and_repeatedly_in_every_form() {
     let mut bench = Bench::settled();
     bench.forwarder.announce(bench.now, GroupSet::ALL);
     let sent = bench.run_ms(5000);
@@ -263,7 +263,7 @@ fn giving_up_the_role_ends_announcements_and_drops_what_waits() {
 }
 
 #[test]
-fn senders_are_told_of_time_exceeded_no_route_and_packets_too_big() {
+fn senders_receive_errors_about_exceeded_time_missing_routes_and_packet_size() {
     let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, ..Envelope::default() };
     let last_hop = Envelope { ttl: 1, ..envelope };
     let v4 = Tuple::v4(ip_protocol::UDP, (HOST, 1), (SERVER, 2));
@@ -312,11 +312,12 @@ fn segments_of_a_large_frame_are_measured_one_by_one() {
 }
 
 #[test]
-fn a_packet_that_may_be_cut_leaves_in_pieces_with_its_checksum_done_also_when_it_waited() {
+fn a_packet_that_may_be_fragmented_leaves_in_pieces_with_its_checksum_done_also_when_it_waited() {
     let mut bench = Bench::settled();
     let absent = Ipv4Addr::new(192, 0, 2, 66);
-    let may_be_cut = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
-    let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, fragment: may_be_cut, ..Envelope::default() };
+    let may_be_fragmented = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
+    let envelope =
+        Envelope { source: HOST_MAC, destination: INSIDE_MAC, fragment: may_be_fragmented, ..Envelope::default() };
     for (to, waits) in [(SERVER, false), (absent, true)] {
         let tuple = Tuple::v4(ip_protocol::UDP, (HOST, 4000), (to, 53));
         let mut whole = envelope.udp(&tuple, &[7; 3000]);
@@ -434,7 +435,7 @@ fn other_addresses_and_routes_are_taken_while_packets_pass_and_only_new_addresse
     let next_hop = bench.forwarder.route(SERVER.into()).unwrap();
     assert_eq!(next_hop.gateway, Some(Ipv4Addr::new(192, 0, 2, 253).into()));
 
-    // While that is still being announced the address goes again, and with it whatever the announcement had to say.
+    // While that is still being announced the address goes again, and with it the rest of the announcement.
     assert_eq!(bench.forwarder.reconfigure(bench.now, config()), Ok(false));
     assert_eq!(
         bench.feed(INSIDE, to_server()).disposition,
@@ -443,7 +444,7 @@ fn other_addresses_and_routes_are_taken_while_packets_pass_and_only_new_addresse
     );
     let said = bench.run_ms(4000);
     assert!(said.iter().all(|(_, _, bytes)| bytes[12..14] != [0x08, 0x06] || arp(bytes).sender_ip() != added));
-    assert!(bench.forwarder.poll_timeout().is_none_or(|due| due > bench.now), "nothing is left to say");
+    assert!(bench.forwarder.poll_timeout().is_none_or(|due| due > bench.now), "nothing is left to send");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What whoever carries packets to another site needs to know of the edge.
+//! What a tunnel to another site needs to know of the edge.
 
 use core::net::IpAddr;
 
@@ -8,7 +8,7 @@ use flow::wire::{MacAddress, Packet};
 use super::forwarder::Forwarder;
 
 impl Forwarder {
-    /// Whether this node answers for the address now.
+    /// Whether this node holds the address now.
     #[must_use]
     pub fn holds_address(&self, address: IpAddr) -> bool {
         self.addresses.find(address, PortId::default()).is_some_and(|local| local.is_held(self.held))

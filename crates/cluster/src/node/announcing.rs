@@ -1,12 +1,13 @@
 //! Peers that may forward packets though this node holds the addresses.
 //!
-//! A silent peer is dead or cut off; no rule can tell. If it is not known to stand by (it was drained, say), it may have taken
-//! the addresses, announced them, and forward. Then neighbours that learnt its link address send their packets to it, also after
-//! it has died. So the node that holds the addresses announces them often while such a peer is silent, and when it is back.
+//! A silent peer is dead or partitioned; no rule can distinguish these. If it is not known to be standby (because it was drained, for
+//! example), it may have taken the addresses, announced them, and forward. Then neighbours that learnt its link address send
+//! their packets to it, also after it has died. So the node that holds the addresses announces them often while such a peer is
+//! silent, and when it is back.
 //!
 //! Two nodes that are both active must not take the neighbours from each other again and again: a connection goes on where its
 //! packets stay. The node that took over later keeps announcing, as it keeps the addresses when the split ends. The one that
-//! was active before gives way: while it receives the other's claims it announces nothing; when they cease, the other is gone.
+//! was active before yields: while it receives the other's claims it announces nothing; when they cease, the other is gone.
 //! What a peer may have forwarded also makes this node's knowledge of its connections old: see the pipeline's `elsewhere`.
 
 use core::time::Duration;
@@ -35,8 +36,8 @@ pub(super) struct Announcing {
     is_any_silent: bool,
     /// This node held addresses when it last looked at its peers.
     held: bool,
-    /// It held addresses already when a peer fell silent: of two active nodes it gives way.
-    gives_way: bool,
+    /// It held addresses already when a peer fell silent: of two active nodes it yields.
+    yields: bool,
     /// A peer may forward packets of this node's connections.
     is_forwarded_elsewhere: bool,
 }
@@ -48,7 +49,7 @@ impl Default for Announcing {
             often_until: None,
             is_any_silent: false,
             held: false,
-            gives_way: false,
+            yields: false,
             is_forwarded_elsewhere: false,
         }
     }
@@ -83,7 +84,7 @@ impl Announcing {
                     forwarder.announce(now, held.without(claimed));
                 }
                 (before, LastKnown::SilentSince(since)) if before != known => {
-                    self.gives_way = self.held;
+                    self.yields = self.held;
                     self.often_until = Some(since + REFRESHED_AFTER_LOSS);
                 }
                 _ => {}
@@ -93,7 +94,7 @@ impl Announcing {
         let is_any_silent = peers.iter().any(|peer| matches!(peer.last_known, LastKnown::SilentSince(_)));
         self.often_until = self.often_until.filter(|until| is_any_silent && *until > now);
         self.is_any_silent = is_any_silent;
-        self.gives_way &= is_any_silent && !held.is_empty();
+        self.yields &= is_any_silent && !held.is_empty();
         self.held = !held.is_empty();
         self.set_refresh(now, forwarder);
         self.note_forwarded_elsewhere(now, may_forward, pipeline);
@@ -104,7 +105,7 @@ impl Announcing {
         let often = self.is_any_silent.then_some(while_silent);
         forwarder.set_announce_refresh(now, often.into_iter().chain(self.refresh).min());
         // The other node's claims come as often as this node's would; two of them may be lost.
-        forwarder.set_gives_way(self.gives_way.then(|| while_silent * 5 / 2));
+        forwarder.set_yields(self.yields.then(|| while_silent * 5 / 2));
     }
 
     /// Whether a peer may forward packets of this node's connections: the lead worker finds out, the others follow.

@@ -45,14 +45,14 @@ pub struct NodeConfig {
     pub forwarding: forwarding::Config,
     /// The choice of who holds the addresses; its node and peers are filled in from here.
     pub role: role::Config,
-    /// Which changes the peers are told.
+    /// Which changes are replicated to the peers.
     pub selection: Selection,
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Other nodes forward at the same time, so that packets of one connection may come to several of them; `None`: one
-    /// node forwards at a time, and becomes master of whatever packets come to it.
+    /// node forwards at a time, and becomes the owner of whatever packets come to it.
     pub sharing: Option<SharingConfig>,
-    /// How connections are told compactly; `None`: all are told precisely.
+    /// Compact replication of connections; `None`: precise replication of all.
     pub compact: Option<CompactNodeConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
@@ -67,13 +67,13 @@ pub struct PeerConfig {
     pub id: NodeId,
     /// How it is watched.
     pub detector: failure_detector::Config,
-    /// How connections are told to it; `None`: not at all.
+    /// The session with it; `None`: nothing is replicated to it.
     pub session: Option<SessionConfig>,
 }
 
-/// So that what a peer is told compactly is numbered otherwise than its session.
+/// Numbers of compact replication differ from those of the session.
 const RECEIVER_SEED: u64 = 0x7f4a_7c15_9e37_79b9;
-/// As above, for what it tells on.
+/// As above, for what it re-advertises.
 const READVERTISED_SEED: u64 = 0x94d0_49bb_1331_11eb;
 
 impl NodeConfig {

@@ -1,4 +1,4 @@
-//! What makes the node one of a cluster: time passes, roles change, operators and other workers have their say.
+//! What makes the node one of a cluster: time passes, roles change, operators give orders, other workers send messages.
 
 use flow::conntrack::Tracker;
 use flow::{Instant, PortId, WorkerId};
@@ -25,8 +25,8 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
         self.advance_departure(now);
-        let speaks_for_all = self.roles.speaks_for_all();
-        self.replication.peers.handle_timeout(now, &mut self.pipeline, speaks_for_all);
+        let claims_all = self.roles.claims_all();
+        self.replication.peers.handle_timeout(now, &mut self.pipeline, claims_all);
         self.handle_path_events(now);
         self.handle_session_events(now);
 
@@ -111,8 +111,8 @@ impl Node {
         self.handle_role_events(now);
     }
 
-    /// The automata of the roles learn whether a holder of the addresses that outranks this node has its connections: a holder
-    /// that was received again just now may still count as down.
+    /// The automata of the roles learn whether an active node that outranks this one has its connections: an active node that
+    /// was received again just now may still count as down.
     pub(super) fn note_replicated(&mut self, now: Instant) {
         if self.roles.holds_any() {
             let has_replicated = self.replication.has_replicated_to(|_| true) && self.workers.have_replicated_all();
@@ -124,7 +124,7 @@ impl Node {
         while let Some((group, event)) = self.roles.poll_event() {
             match event {
                 Event::BecomeActive { term } => {
-                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
+                    // Replicas lie in the table that packets are looked up in: there is nothing to commit but to have the other
                     // workers forward.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { group, term });
@@ -141,7 +141,7 @@ impl Node {
                 }
                 Event::BecomeStandby => {
                     self.workers.cancel(group);
-                    self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_under_way());
+                    self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_in_progress());
                     self.forwarder.set_held(now, self.roles.held());
                     self.follow_roles(now);
                     self.events.push(now, NodeEvent::BecameStandby { group });
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// The roles say for which groups this node forwards now: it judges connections, or stands by.
+    /// The roles decide for which groups this node forwards now: it re-evaluates connections, or is standby.
     fn follow_roles(&mut self, now: Instant) {
         self.reevaluation.follow_roles(&self.roles, &mut self.pipeline);
         if !self.roles.forwards_any() {
@@ -204,7 +204,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes part again: stands by, or goes on holding the addresses if no peer has taken them yet.
+    /// Takes part again: is standby, or goes on holding the addresses if no peer has taken them yet.
     pub fn undrain(&mut self, now: Instant) {
         self.departure.give_up_at(None);
         self.departure.end(&mut self.replication);
@@ -229,7 +229,7 @@ impl Node {
         }
     }
 
-    /// Takes another configuration. Connections go on, whatever it allows, unless it asks to judge them by it.
+    /// Takes another configuration. Connections go on, whatever it allows, unless it asks for their re-evaluation.
     ///
     /// # Errors
     /// It cannot be taken; nothing has changed.
@@ -244,15 +244,15 @@ impl Node {
         match new.reevaluation {
             Reevaluation::AsBefore => {}
             Reevaluation::Keep => self.reevaluation.cancel(&mut self.pipeline),
-            Reevaluation::Judge => self.reevaluation.require(&self.roles, &mut self.pipeline),
+            Reevaluation::Reevaluate => self.reevaluation.require(&self.roles, &mut self.pipeline),
         }
         // Last, because it may make this node active, or another.
         self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);
-        Ok(Reloaded { announces, judges: self.pipeline.is_reevaluating() })
+        Ok(Reloaded { announces, reevaluates: self.pipeline.is_reevaluating() })
     }
 
-    /// Has the node track what `config` says from now on. To be called for the lead worker alone, and again after each
+    /// Has the node track the targets of `config` from now on. To be called for the lead worker alone, and again after each
     /// [`Node::reload`].
     pub fn set_tracking(&mut self, now: Instant, config: TrackingConfig) {
         self.tracking.configure(now, config);
@@ -302,7 +302,7 @@ impl Node {
             return None;
         }
         self.workers.collect(&mut self.pipeline, &mut self.forwarder);
-        let (peers, is_departing) = (&self.replication.peers, self.departure.is_under_way());
+        let (peers, is_departing) = (&self.replication.peers, self.departure.is_in_progress());
         if place.leads() {
             let is_leaving = is_departing || self.roles.is_outranked();
             let is_forwarded_elsewhere = self.announcing.is_forwarded_elsewhere();
@@ -353,7 +353,7 @@ impl Node {
             self.begin_recovery(now, false);
         }
         if !before.without(after).is_empty() {
-            self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_under_way());
+            self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_in_progress());
         }
         if before != after {
             self.follow_roles(now);

@@ -119,8 +119,8 @@ impl Node {
             let tunnel = self.tunnel.as_mut().ok_or(NodeError::NoTunnel(from))?;
             return tunnel.handle_mirror(now, from, datagram);
         }
-        let speaks_for_all = self.roles.speaks_for_all();
-        let result = self.replication.handle_datagram(now, &mut self.pipeline, speaks_for_all, from, datagram);
+        let claims_all = self.roles.claims_all();
+        let result = self.replication.handle_datagram(now, &mut self.pipeline, claims_all, from, datagram);
         self.handle_session_events(now);
         self.reinject_replies(now);
         self.reinject_waiting(now);
@@ -213,10 +213,10 @@ impl Node {
         if !hands_over && let Some(id) = self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer) {
             return Some(Transmit::Replication(id));
         }
-        let speaks_for_all = self.roles.speaks_for_all();
+        let claims_all = self.roles.claims_all();
         let id = self
             .replication
-            .poll_transmit(now, &mut self.pipeline, speaks_for_all, buffer)
+            .poll_transmit(now, &mut self.pipeline, claims_all, buffer)
             .or_else(|| self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer))
             .or_else(|| self.tunnel.as_mut()?.poll_mirror(now, &self.replication.peers, buffer));
         id.map(Transmit::Replication)

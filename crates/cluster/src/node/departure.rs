@@ -4,7 +4,7 @@
 //! what changed of its filter, and messages that are in flight or were lost. Until then it goes on as before. Every worker
 //! waits for its own connections, and the lead worker for all workers.
 //!
-//! A drained node holds no addresses and is not chosen to, but keeps copies of its peers' connections: it can be upgraded, or
+//! A drained node holds no addresses and is not chosen to, but keeps replicas of its peers' connections: it can be upgraded, or
 //! come back, without a connection noticing.
 
 use core::time::Duration;
@@ -18,14 +18,14 @@ use crate::pipeline::Pipeline;
 use crate::role::{Roles, State};
 
 /// How long a node that is being drained waits for another to take its addresses, before it goes on as before. Shorter
-/// than the time after which a leaving node gives them up whoever takes them.
+/// than the time after which a leaving node gives them up even if no peer takes them.
 pub const DRAIN_HANDOVER_MAX: Duration = Duration::from_secs(3);
 /// How long a node that is about to leave waits for acknowledgements. A node under load always has messages in flight: what
 /// was lost of earlier ones has been sent again, and acknowledged, in this time. Shorter than it waits for others to take its
 /// addresses.
 pub const REPLICATED_WITHIN: Duration = Duration::from_secs(1);
-/// When acknowledgements are waited for, it looks for them this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// When acknowledgements are waited for, they are checked this often.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 const _: () = assert!(REPLICATED_WITHIN.as_millis() < DRAIN_HANDOVER_MAX.as_millis());
 
@@ -38,7 +38,7 @@ pub enum DrainRefused {
     /// No other node has all connections and may be chosen.
     #[error("no peer could take over without losing connections")]
     NobodyReady,
-    /// This node stands by for nobody: it may be the next that is needed.
+    /// This node is standby for no group: it may be the next that is needed.
     #[error("no peer holds the addresses, so that this node may have to")]
     NobodyHolds,
 }
@@ -84,7 +84,7 @@ impl Departure {
     /// The node stays.
     pub(super) fn end(&mut self, replication: &mut ReplicationSet) {
         self.phase = Phase::None;
-        replication.defer_again();
+        replication.resume_deferral();
     }
 
     /// The lead of this worker's node is about to leave, or is not.
@@ -95,7 +95,7 @@ impl Departure {
         replication: &mut ReplicationSet,
         pipeline: &Pipeline,
     ) {
-        match (is_leaving, self.is_under_way()) {
+        match (is_leaving, self.is_in_progress()) {
             (true, false) => self.begin(now, now + REPLICATED_WITHIN, replication, pipeline),
             (false, true) => self.end(replication),
             _ => {}
@@ -103,7 +103,7 @@ impl Departure {
     }
 
     /// The node is about to leave, or has left: nothing is deferred.
-    pub(super) const fn is_under_way(&self) -> bool {
+    pub(super) const fn is_in_progress(&self) -> bool {
         !matches!(self.phase, Phase::None)
     }
 
@@ -133,7 +133,7 @@ impl Departure {
     /// When acknowledgements are to be looked for, or a drain is given up, of a node that was last served at `served_at`.
     pub(super) fn poll_timeout(&self, served_at: Instant) -> Option<Instant> {
         let looks_at = match self.phase {
-            Phase::Replicating(until) => Some(until.min(served_at + LOOK_AGAIN)),
+            Phase::Replicating(until) => Some(until.min(served_at + CHECK_INTERVAL)),
             Phase::None | Phase::Ready => None,
         };
         looks_at.into_iter().chain(self.given_up_at).min()

@@ -39,21 +39,21 @@ pub enum NodeError {
     /// A heartbeat that cannot be read.
     #[error(transparent)]
     Heartbeat(#[from] role::HeartbeatError),
-    /// A heartbeat that speaks for another node.
-    #[error("node {} says a heartbeat as node {}: give each node its own node.id", .peer.0, .named.0)]
+    /// A heartbeat in the name of another node.
+    #[error("node {} sends a heartbeat as node {}: give each node its own node.id", .peer.0, .named.0)]
     NotItsOwn {
         /// Who said it.
         peer: NodeId,
         /// For whom.
         named: NodeId,
     },
-    /// The peer tells its connections compactly, and this node does not.
-    #[error("node {} tells its connections by a filter, this node does not: give both the same replication.representation", .0.0)]
+    /// The peer uses compact replication, and this node does not.
+    #[error("node {} replicates its connections by a filter, this node does not: give both the same replication.representation", .0.0)]
     NotCompact(NodeId),
     /// A compact datagram was refused.
     #[error(transparent)]
     Compact(#[from] CompactError),
-    /// The peer stands by for a tunnel to another site, and this node has none.
+    /// The peer is standby for a tunnel to another site, and this node has none.
     #[error("node {} mirrors the caches of a tunnel to another site, this node has none: give both the same [redundancy]", .0.0)]
     NoTunnel(NodeId),
     /// A datagram about the tunnel's caches was refused.
@@ -69,7 +69,7 @@ pub enum NodeError {
     #[error("something else than failure detection or a heartbeat on a service port; somebody pretends to be the node")]
     NotOnServicePath,
     /// The peer encrypts, and this node does not.
-    #[error("it encrypts what it says, this node does not: give this node the same [replication.security]")]
+    #[error("it encrypts its datagrams, this node does not: give this node the same [replication.security]")]
     NotSecured,
 }
 
@@ -88,7 +88,7 @@ pub enum ConfigError {
     /// More groups of addresses than a cluster can have.
     #[error("{0} groups of shared addresses are too many: {GROUPS_MAX} at most")]
     TooManyGroups(usize),
-    /// Two groups that the nodes could not tell apart.
+    /// Two groups that the nodes could not distinguish.
     #[error("two groups of shared addresses have the same identity; give one of them another name")]
     DuplicateGroup,
     /// A shared address is of a group that there is not.
@@ -97,17 +97,19 @@ pub enum ConfigError {
     /// A peer has the node's own number, or two peers share one.
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
-    /// Its certificate cannot be told from others.
+    /// Its certificate cannot be distinguished from others.
     #[error(transparent)]
     UnnamedPeer(#[from] UnnamedPeer),
     /// The stream of filters.
     #[error(transparent)]
     Compact(#[from] CompactConfigError),
-    /// What cannot be had together with compact words.
-    #[error("connections that are told by a filter cannot be had with {0}: tell them precisely, or do without")]
+    /// What cannot be had together with compact replication.
+    #[error(
+        "connections that are replicated by a filter cannot be had with {0}: use a precise representation, or do without"
+    )]
     NotWithCompact(&'static str),
     /// A function's state cannot be had from tuples.
-    #[error("connections cannot be told by a filter: {0}")]
+    #[error("connections cannot be replicated by a filter: {0}")]
     Unrestorable(#[from] ChainUnrestorable),
 }
 
@@ -132,7 +134,7 @@ pub enum ReloadError {
     /// Groups of shared addresses were added, removed or renamed.
     #[error("the groups of shared addresses are not those that the node began with: restart the node")]
     GroupsDiffer,
-    /// Addresses are of a group that there is not, or a peer's certificate cannot be told from others.
+    /// Addresses are of a group that there is not, or a peer's certificate cannot be distinguished from others.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The peers are others.

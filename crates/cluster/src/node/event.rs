@@ -15,7 +15,7 @@ pub(super) const EVENTS_PENDING_MAX: usize = 1024;
 /// Something that an operator wants to know of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeEvent {
-    /// The failure detector hears the peer.
+    /// The failure detector reports the peer up.
     PeerUp(NodeId),
     /// The failure detector no longer does.
     PeerDown(NodeId),
@@ -45,7 +45,7 @@ pub enum NodeEvent {
         /// The path.
         path: Path,
     },
-    /// The replication path to the peer is down while service paths are up: the peer lives, and nobody takes over, but what
+    /// The replication path to the peer is down while service paths are up: the peer lives, and no node takes over, but what
     /// this node has of the peer's connections grows old.
     Degraded(NodeId),
     /// The peer and this node hold the same addresses, each unaware of the other until now.
@@ -59,7 +59,7 @@ pub enum NodeEvent {
         /// The number of the take-over.
         term: u64,
     },
-    /// The neighbours were told that a group's shared addresses are here.
+    /// A group's shared addresses were announced to the neighbours.
     AddressesAnnounced {
         /// The group.
         group: GroupId,
@@ -71,11 +71,11 @@ pub enum NodeEvent {
         /// The group.
         group: GroupId,
     },
-    /// The first packet of a connection whose copy this node took over was sent on.
+    /// The first packet of a connection whose replica this node took over was sent on.
     FirstPacketAfterTakeOver,
-    /// The peer tells all its connections.
+    /// The peer's full synchronisation began.
     ResyncStarted(NodeId),
-    /// The peer has told all its connections: this node could take over from it.
+    /// The peer's full synchronisation is complete: this node could take over from it.
     ResyncCompleted(NodeId),
     /// Replication with the peer runs.
     ReplicationUp(NodeId),
@@ -83,27 +83,27 @@ pub enum NodeEvent {
     ReplicationDown(NodeId),
     /// The peer was restarted and knows nothing.
     PeerRestarted(NodeId),
-    /// This node and the peer have told each other everything.
+    /// The full synchronisations of this node and of the peer are complete.
     Synchronised(NodeId),
     /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
     ReplicaIncomplete(NodeId),
-    /// Copies of the peer's connections are not what the peer told. They are being put right.
+    /// Replicas of the peer's connections are not what the peer sent. They are being repaired.
     ReplicasDiffer {
         /// The peer.
         peer: NodeId,
-        /// Connections found since the last word of it.
+        /// Connections found since the last such event.
         connections: u32,
     },
-    /// After that: the copies of the peer's connections are what it told.
+    /// After that: the replicas of the peer's connections are what it sent.
     ReplicasAgree {
         /// The peer.
         peer: NodeId,
-        /// Copies that were told again or removed.
+        /// Replicas that were sent again or removed.
         repaired: u32,
     },
-    /// Packets of no connection are looked for in what peers told compactly.
+    /// Packets of no connection are looked for in the filters of peers.
     RecoveryBegan {
-        /// Connections that peers had told.
+        /// Connections that peers had replicated.
         entries: u64,
     },
     /// They no longer are.
@@ -111,19 +111,19 @@ pub enum NodeEvent {
         /// Connections that came back, since the node was started.
         restored: u64,
     },
-    /// All connections were held against the configuration in force.
-    Judged {
+    /// All connections were re-evaluated by the configuration in force.
+    Reevaluated {
         /// Those that were ended because it does not allow them any more.
         ended: u64,
     },
-    /// Nobody took the addresses of a node that was to be drained: it goes on.
+    /// No peer took the addresses of a node that was to be drained: it goes on.
     DrainGivenUp,
     /// The peer divides its packets among its workers otherwise: replication with it is refused until `workers.count` is the
     /// same on both nodes, and both run releases that steer alike.
     WorkersDiffer {
         /// The peer.
         peer: NodeId,
-        /// Its number of workers; 0: it says something that this release does not know.
+        /// Its number of workers; 0: a value that this release does not know.
         theirs: u8,
         /// This node's number of workers.
         ours: u8,
@@ -134,7 +134,7 @@ pub enum NodeEvent {
     SessionKeysExchanged(NodeId),
     /// This node takes no shared addresses, for this reason; `None`: it may again.
     Passive(Option<PassiveReason>),
-    /// Another host claims an address that this node answers for.
+    /// Another host claims an address that this node holds.
     AddressConflict(AddressConflict),
     /// The worker did not make its connections usable in time; the addresses were announced without it.
     WorkerLate(WorkerId),
@@ -190,7 +190,7 @@ pub enum PassiveReason {
         /// The peer.
         peer: NodeId,
         /// What is wrong with them.
-        why: Rejection,
+        reason: Rejection,
     },
 }
 
@@ -205,7 +205,7 @@ pub enum Rejection {
     Encrypted,
     /// They name another node as their sender.
     NamesAnotherNode(NodeId),
-    /// They speak of none of this node's groups of addresses.
+    /// They name none of this node's groups of addresses.
     GroupsDiffer,
     /// They cannot be read: the peer runs another release.
     Unreadable,
@@ -226,7 +226,7 @@ impl core::fmt::Display for Rejection {
                 write!(formatter, "name node {} as their sender: give each node its own node.id", node.0)
             }
             Self::GroupsDiffer => {
-                formatter.write_str("speak of none of this node's groups: give both nodes the same [[group]] sections")
+                formatter.write_str("name none of this node's groups: give both nodes the same [[group]] sections")
             }
             Self::Unreadable => formatter.write_str("cannot be read: run the same release on both nodes"),
         }

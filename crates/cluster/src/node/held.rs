@@ -1,8 +1,8 @@
 //! First replies that wait until a backup knows their connection.
 //!
-//! Replication is asynchronous: a connection that is established a moment before its node dies may be unknown to the
-//! backup (FT-FW, section 6.1). Keeping back the *first* answer, a SYN/ACK say, until the backup has confirmed the
-//! connection closes that gap for the price of one round trip to the backup per connection.
+//! Replication is asynchronous: a connection that is established a moment before its node dies may be unknown to the backup
+//! (FT-FW, section 6.1). Keeping back the *first* answer, for example a SYN/ACK, until the backup has confirmed the connection
+//! closes that gap for the price of one round trip to the backup per connection.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -11,8 +11,8 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, roles ◄── handle_replication ◄── peers
 //! ```
 //!
-//! Each part owns its state, is lent what it needs, and does not know the node. The node says in which order they are asked:
-//! `packets` for packets, `datagrams` for what peers send and receive, `coordination` for time, roles, operators and other workers.
+//! Each part owns its state, is lent what it needs, and does not know the node. The node calls them in order: `packets` for
+//! packets, `datagrams` for what peers send and receive, `coordination` for time, roles, operators and other workers.
 
 mod announcing;
 mod config;
@@ -48,10 +48,10 @@ use core::time::Duration;
 use flow::conntrack::Tracker;
 use flow::table::Slot;
 use flow::{HashKey, Instant, NodeId, Tuple};
-use replication::lazy;
+use replication::deferral;
 
 use crate::forwarding::{Forwarder, Sharing};
-use crate::pipeline::{Pipeline, Place, Recalled};
+use crate::pipeline::{FilterMatch, Pipeline, Place};
 use crate::role::{self, Roles};
 
 pub use config::{NodeConfig, PeerConfig};
@@ -189,10 +189,10 @@ impl Node {
             return Ok(node);
         }
         if place.leads() {
-            node.forwarder.set_sharing(Sharing::Tells);
+            node.forwarder.set_sharing(Sharing::Lead);
             node.workers = WorkerLink::leading(usize::from(place.steering.workers()) - 1);
         } else {
-            node.forwarder.set_sharing(Sharing::IsTold);
+            node.forwarder.set_sharing(Sharing::Follower);
             node.roles = Roles::following(role, now);
             node.passive.follow();
             node.replication.peers.iter_mut().for_each(|peer| peer.is_watched = false);
@@ -205,7 +205,7 @@ impl Node {
     #[must_use]
     pub fn with_tunnel(mut self, mut config: TunnelEndpointConfig, seed: u64, key: HashKey) -> Self {
         if self.replication.peers.is_empty() {
-            // No node stands by.
+            // No node is standby.
             config.tunnel.mirror = None;
         }
         self.tunnel = Some(Box::new(TunnelEndpoint::new(config, seed, key)));
@@ -215,12 +215,12 @@ impl Node {
 
 /// What operators set.
 impl Node {
-    /// From now on connections are deferred as `config` says; `None`: they are all replicated as soon as they begin. Those that
-    /// are deferred now are replicated if it differs from the configuration before.
+    /// From now on connections are deferred as configured; `None`: they are all replicated as soon as they begin. Those that
+    /// are deferred now are replicated if the configuration differs from the one before.
     ///
     /// # Errors
     /// It is not sound; nothing has changed.
-    pub fn set_lazy(&mut self, now: Instant, config: Option<lazy::Config>) -> Result<(), lazy::ConfigError> {
+    pub fn set_lazy(&mut self, now: Instant, config: Option<deferral::Config>) -> Result<(), deferral::ConfigError> {
         self.replication.set_deferral(now, &self.pipeline, config)
     }
 
@@ -292,7 +292,7 @@ impl Node {
         self.replication.compact.as_ref().map(|compact| compact.status(&self.pipeline))
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     fn has_all_copies(&self) -> bool {
         self.replication.peers.have_been_copied() && self.workers.are_synchronised()
     }
@@ -302,8 +302,8 @@ impl Node {
         self.events.pop()
     }
 
-    /// Where this node stands in the choice of who holds the shared addresses: the most telling of its roles, if there are
-    /// several groups.
+    /// This node's role in the choice of who holds the shared addresses: the most important of its roles, if there are several
+    /// groups.
     #[must_use]
     pub fn role(&self) -> role::State {
         self.roles.summary()
@@ -346,8 +346,8 @@ impl Node {
 
     /// What peers replicated compactly of the connection that began with this tuple, whether this node recovers at present or not.
     #[must_use]
-    pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
-        self.replication.recalls(&self.pipeline, original)
+    pub fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
+        self.replication.recovery_lookup(&self.pipeline, original)
     }
 
     /// Whether a peer whose session is open has not acknowledged yet all that this node has to send it: a node that ends before

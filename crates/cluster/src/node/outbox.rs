@@ -13,7 +13,7 @@ const OUTBOX_FRAMES_MAX: usize = 8192;
 /// Where a datagram or frame that was polled is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
-    /// A datagram for the peer's replication port: all that a peer is told with which the channel is secured.
+    /// A datagram for the peer's replication port: what is replicated to the peer, and what secures the channel.
     Replication(NodeId),
     /// A failure-detection packet for the peer (time to live 255); not where the channel is secured.
     Detection(NodeId),

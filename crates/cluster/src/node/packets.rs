@@ -21,7 +21,7 @@ impl Node {
         let began_at_ns = self.pipeline.observation_mut().latency.begin_batch();
         self.service_gap.note_packets(now, &mut self.roles, &mut self.replication.peers);
         // After a stall, connections may go on at a peer that took the addresses: none begins here until the peer has answered.
-        self.pipeline.set_begins(!self.roles.is_in_doubt(now));
+        self.pipeline.set_begins(!self.roles.is_unconfirmed(now));
         self.handle_batch(now, batch, Origin::PORT);
         self.serve_tunnel(now);
         if let Some(began_at_ns) = began_at_ns {

@@ -5,10 +5,10 @@
 //! - It probes for them ([`Forwarder::probe_addresses`](crate::forwarding::Forwarder::probe_addresses)) while it listens after its start. While
 //!   another host defends one of them, the node is passive, and goes on probing.
 //! - While it receives packets of a configured peer that it cannot authenticate or accept, it is passive too: that peer lives,
-//!   may hold the addresses, and cannot say so. As soon as it has accepted a heartbeat of any peer, this counts no more: the
-//!   cluster works, and what a third node's packets hide is found by probing.
+//!   may hold the addresses, and its heartbeats do not count. As soon as it has accepted a heartbeat of any peer, this counts
+//!   no more: the cluster works, and what a third node's packets hide is found by probing.
 //!
-//! A node stops being a starting one when it first holds addresses. After an accepted heartbeat that says that a peer holds the
+//! A node stops being a starting one when it first holds addresses. After an accepted heartbeat of a peer that holds the
 //! addresses, defended addresses are as they should be: when that peer dies, nothing waits for probes.
 //!
 //! Two nodes that start together and reject each other, or cannot reach each other, must not both stay passive. Both probe; of
@@ -22,7 +22,7 @@ use replication::secure::ChannelError;
 
 use super::error::NodeError;
 use super::event::{Events, NodeEvent, PassiveReason, Rejection};
-use crate::forwarding::{AddressFinding, FindingKind, Forwarder};
+use crate::forwarding::{AddressReport, AddressReportKind, Forwarder};
 use crate::group::GroupSet;
 use crate::role::{Heartbeats, Roles, State};
 
@@ -65,9 +65,9 @@ pub(super) struct Passive {
     probe_at: Instant,
     jitter: SplitMix64,
     /// An address that another host has, when that was last seen, and the probes since.
-    defended: Option<(AddressFinding, Instant, u8)>,
+    defended: Option<(AddressReport, Instant, u8)>,
     /// A host that probes for the same address and goes first.
-    contested: Option<(AddressFinding, Instant)>,
+    contested: Option<(AddressReport, Instant)>,
     /// When a host was last seen to probe that comes after this node.
     outranked_at: Option<Instant>,
     rejected: Option<(NodeId, Rejection, Instant)>,
@@ -84,7 +84,7 @@ impl Passive {
     /// Of a node that starts at `now` and listens for `startup_hold`.
     pub(super) const fn new(startup_hold: Duration, seed: u64, now: Instant) -> Self {
         Self {
-            // A node that does not listen has nobody to listen for.
+            // A node that does not listen waits for no peer.
             is_starting: !startup_hold.is_zero(),
             started_at: now,
             startup_hold,
@@ -120,9 +120,9 @@ impl Passive {
             roles.set_passive(now, false);
             return;
         }
-        while let Some(finding) = forwarder.poll_finding() {
-            let is_held = roles.is_held_by_peer(now, finding.group);
-            self.note_finding(now, finding, is_held);
+        while let Some(address_report) = forwarder.poll_address_report() {
+            let is_held = roles.is_held_by_peer(now, address_report.group);
+            self.note_address_report(now, address_report, is_held);
         }
         self.looked_at = now;
         self.forget(now);
@@ -147,13 +147,13 @@ impl Passive {
     /// A peer's packet was refused. Whether [`Passive::update`] is to follow.
     #[must_use]
     pub(super) fn note_rejected(&mut self, now: Instant, from: NodeId, error: &NodeError) -> bool {
-        Rejection::of(error).is_some_and(|why| self.reject(now, from, why))
+        Rejection::of(error).is_some_and(|reason| self.reject(now, from, reason))
     }
 
-    fn reject(&mut self, now: Instant, peer: NodeId, why: Rejection) -> bool {
+    fn reject(&mut self, now: Instant, peer: NodeId, reason: Rejection) -> bool {
         let counts = self.is_starting && !self.has_accepted;
         if counts {
-            let first = self.rejected.map_or((peer, why), |(peer, why, _)| (peer, why));
+            let first = self.rejected.map_or((peer, reason), |(peer, reason, _)| (peer, reason));
             self.rejected = Some((first.0, first.1, now));
         }
         counts
@@ -177,20 +177,20 @@ impl Passive {
         self.started_at + self.startup_hold * (PARTS_PER_PROBE * PROBES_AT_START) / PARTS_OF_START
     }
 
-    fn note_finding(&mut self, now: Instant, finding: AddressFinding, is_held_by_peer: bool) {
-        match finding.kind {
-            FindingKind::InUse if is_held_by_peer => {}
-            FindingKind::InUse => {
+    fn note_address_report(&mut self, now: Instant, address_report: AddressReport, is_held_by_peer: bool) {
+        match address_report.kind {
+            AddressReportKind::InUse if is_held_by_peer => {}
+            AddressReportKind::InUse => {
                 // The first host that was found is the one that is reported, as long as it is there.
-                let first = self.defended.map_or(finding, |(first, ..)| first);
+                let first = self.defended.map_or(address_report, |(first, ..)| first);
                 self.defended = Some((first, now, 0));
             }
-            FindingKind::ProbedFirst => self.contested = Some((finding, now)),
-            FindingKind::ProbedSecond => self.outranked_at = Some(now),
+            AddressReportKind::ProbedFirst => self.contested = Some((address_report, now)),
+            AddressReportKind::ProbedSecond => self.outranked_at = Some(now),
         }
     }
 
-    /// A peer's heartbeat was accepted, which says whether the peer holds addresses.
+    /// A peer's heartbeat was accepted; `holds`: the peer holds addresses.
     fn note_accepted(&mut self, holds: bool) {
         (self.has_accepted, self.rejected, self.contested) = (true, None, None);
         if holds {
@@ -222,16 +222,17 @@ impl Passive {
         }
         // What two nodes that start together find of each other counts only if they have not come to know each other
         // meanwhile.
-        let contested = self.contested.filter(|_| self.probing_ends_at() <= now).map(|(finding, _)| finding);
-        if let Some(AddressFinding { port, address, mac, .. }) =
-            self.defended.map(|(finding, ..)| finding).or(contested)
+        let contested =
+            self.contested.filter(|_| self.probing_ends_at() <= now).map(|(address_report, _)| address_report);
+        if let Some(AddressReport { port, address, mac, .. }) =
+            self.defended.map(|(address_report, ..)| address_report).or(contested)
         {
             return Some(PassiveReason::AddressDefended { port, address, mac });
         }
         match self.rejected {
             // The peer probes: it is passive itself, and comes after this node.
             _ if self.outranked_at.is_some() => None,
-            Some((peer, why, _)) => Some(PassiveReason::PeerRejected { peer, why }),
+            Some((peer, reason, _)) => Some(PassiveReason::PeerRejected { peer, reason }),
             None => None,
         }
     }
@@ -264,7 +265,7 @@ impl Passive {
         is_due
     }
 
-    /// Something speaks against taking the addresses, or would if nothing else spoke for it.
+    /// There is a reason against taking the addresses, or would be if no other spoke for it.
     const fn is_under_suspicion(&self) -> bool {
         self.defended.is_some() || self.contested.is_some() || self.rejected.is_some()
     }
@@ -275,13 +276,13 @@ impl Passive {
             return None;
         }
         let probes = self.probes_sent < PROBES_AT_START || self.is_under_suspicion();
-        let findings = [
+        let observed_at = [
             self.defended.filter(|(.., unanswered)| *unanswered >= UNANSWERED_MIN).map(|(_, at, _)| at),
             self.contested.map(|(_, at)| at),
             self.outranked_at,
             self.rejected.map(|(.., at)| at),
         ];
-        let expiry = findings.into_iter().flatten().map(|at| at + REASON_LASTS).min();
+        let expiry = observed_at.into_iter().flatten().map(|at| at + REASON_LASTS).min();
         // Then what was found counts, and is reported.
         let end = Some(self.probing_ends_at()).filter(|at| *at > self.looked_at);
         [probes.then_some(self.probe_at), expiry, end].into_iter().flatten().min()

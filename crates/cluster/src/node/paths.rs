@@ -22,7 +22,7 @@ use crate::role::Heartbeats;
 /// How long the replication path alone must be down before that is reported: when a peer dies, all paths fall silent, but not in
 /// the same millisecond.
 const DEGRADED_AFTER: Duration = Duration::from_millis(200);
-/// Datagrams of handshakes that wait to be sent over service paths; the oldest gives way.
+/// Datagrams of handshakes that wait to be sent over service paths; the oldest is discarded.
 const HANDSHAKES_MAX: usize = 8;
 
 /// How a path stands.
@@ -51,7 +51,7 @@ struct ServicePath {
 #[derive(Default)]
 pub(super) struct Paths {
     service: Vec<ServicePath>,
-    /// As the events of the replication path's detector say, and since when.
+    /// The state by the events of the replication path's detector, and since when.
     is_replication_up: bool,
     replication_changed_at: Option<Instant>,
     /// When the peer counts as reachable by service paths alone, unless that changes before.

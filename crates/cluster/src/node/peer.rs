@@ -17,7 +17,7 @@ use super::status::PeerStatus;
 use super::store::ReplicaCounters;
 use crate::failure_detector::{self, Diagnostic, Event};
 use crate::forwarding::PathFrameKind;
-use crate::pipeline::{Pipeline, Remnants};
+use crate::pipeline::{Pipeline, StaleReplicas};
 use crate::role::{Division, Heartbeats, Roles};
 
 /// A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its heartbeats and
@@ -34,9 +34,9 @@ pub(super) enum LastKnown {
     /// Nothing was received of it since the start.
     #[default]
     Nothing,
-    /// It says that it has left the choice of who holds the addresses.
+    /// It has left the choice of who holds the addresses, by its heartbeat.
     Left,
-    /// It says how it stands.
+    /// Its heartbeat has another state.
     Present,
     /// It has been silent since then, and may forward.
     SilentSince(Instant),
@@ -79,16 +79,16 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Does what is due by `now` of the channel, the failure detectors and the session. Copies that a resynchronisation has left
-    /// over are removed, or claimed if this node speaks for all connections.
-    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, speaks_for_all: bool) {
+    /// Does what is due by `now` of the channel, the failure detectors and the session. Replicas that a full synchronisation
+    /// has left over are removed, or claimed if this node claims all connections.
+    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, claims_all: bool) {
         self.channel.iter_mut().for_each(|channel| channel.handle_timeout(now));
         self.detector.handle_timeout(now);
         self.paths.handle_timeout(now);
         self.session.iter_mut().for_each(|session| session.handle_timeout(now));
-        let claims = speaks_for_all || self.resync.has_restarted();
-        let (id, remnants) = (self.id, if claims { Remnants::Claim } else { Remnants::Remove });
-        let sweep = |epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, remnants, cursor, slots);
+        let claims = claims_all || self.resync.has_restarted();
+        let (id, stale) = (self.id, if claims { StaleReplicas::Claim } else { StaleReplicas::Remove });
+        let sweep = |epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, stale, cursor, slots);
         if self.resync.step(sweep) {
             self.session.iter_mut().for_each(Session::request_resync);
         }
@@ -186,7 +186,7 @@ impl Peer {
                 events.push(now, NodeEvent::PeerDown(peer));
                 let detection_time = self.detector.status().detection_time.max(self.paths.detection_time());
                 let fresh = detection_time * FRESH_TENTHS / 10;
-                let is_alive = roles.was_heard_within(now, peer, fresh) || self.replicated_within(now, fresh);
+                let is_alive = roles.was_received_within(now, peer, fresh) || self.replicated_within(now, fresh);
                 if is_alive || diagnostic == Diagnostic::NeighbourSignalledDown {
                     roles.handle_peer_deaf(now, peer)
                 } else {
@@ -238,7 +238,7 @@ impl Peer {
         self.is_reachable() && self.refused.is_none()
     }
 
-    /// The peer decides what becomes of its connections: it lives, its session with this node is open, and this node has
+    /// The peer decides its connections: it lives, its session with this node is open, and this node has
     /// received all that it has.
     pub(super) fn is_live_owner(&self) -> bool {
         let is_open = self.session.as_ref().is_some_and(Session::is_open);
@@ -246,7 +246,7 @@ impl Peer {
     }
 
     /// Whether the peer's filter is whole, or there is none.
-    pub(super) fn has_told_filter(&self) -> bool {
+    pub(super) fn has_whole_filter(&self) -> bool {
         self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
     }
 
@@ -262,7 +262,7 @@ impl Peer {
 
     /// The peer has replicated something at most so long ago.
     pub(super) fn replicated_within(&self, now: Instant, age: Duration) -> bool {
-        let received_at = self.session.as_ref().and_then(|session| session.status().last_heard);
+        let received_at = self.session.as_ref().and_then(|session| session.status().last_received_at);
         received_at.max(self.compact_received_at).is_some_and(|at| now < at + age)
     }
 
@@ -290,14 +290,14 @@ impl Peer {
     /// Notes it if the peer has sent all its connections.
     pub(super) fn note_sent_all(&mut self) {
         self.has_sent_all |=
-            self.session.as_ref().is_none_or(|session| session.status().heard) && self.has_told_filter();
+            self.session.as_ref().is_none_or(|session| session.status().received_all) && self.has_whole_filter();
     }
 
-    /// This node has a copy of all that the peer has, or there is nobody to copy from.
+    /// This node has a copy of all that the peer has, or there is no peer to copy from.
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_told_filter();
+        let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_whole_filter();
         self.orphaned_at.is_some() || has_all
     }
 
@@ -305,7 +305,7 @@ impl Peer {
     pub(super) fn status(&self, now: Instant, roles: &Roles, leads: bool) -> PeerStatus {
         let session = self.session.as_ref().map(Session::status);
         let detector = self.detector.status();
-        // That of the peer: up while any path is. Where the peer is not watched, it is what the lead says.
+        // That of the peer: up while any path is. Where the peer is not watched, the lead decides.
         let state = match (self.is_up(), self.is_watched) {
             (true, _) => failure_detector::State::Up,
             (false, true) => detector.state,
@@ -318,14 +318,14 @@ impl Peer {
             split_brain: self.split.status(self.is_up(), !roles.active().is_empty()),
             down_since: self.orphaned_at,
             heartbeats: roles.groups().map(|group| roles.peer(now, self.id, group)).collect(),
-            heartbeats_late: leads && self.is_up() && !roles.was_heard_within(now, self.id, HEARTBEAT_AGE_MAX),
+            heartbeats_late: leads && self.is_up() && !roles.was_received_within(now, self.id, HEARTBEAT_AGE_MAX),
             refused: self.refused,
             session,
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
             replica: self.replica,
             channel: self.channel.as_ref().map(Channel::status),
             compact: self.compact.as_ref().map(CompactReceiver::status),
-            has_told_filter: self.has_told_filter() && self.has_readvertised(),
+            has_whole_filter: self.has_whole_filter() && self.has_readvertised(),
         }
     }
 }
@@ -337,7 +337,7 @@ pub(super) fn encode_heartbeats(heartbeats: &Heartbeats, ours: Division, datagra
     ours.encode(datagram);
 }
 
-/// The sessions with all peers that are told of connections.
+/// The sessions with all peers that connections are replicated to.
 pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session> {
     peers.iter_mut().filter_map(|peer| peer.session.as_mut())
 }

@@ -14,11 +14,11 @@ use super::outbox::Transmit;
 use super::peer::{Peer, encode_heartbeats};
 use crate::forwarding::{Forwarder, OutFrame};
 use crate::group::GroupSet;
-use crate::pipeline::{CopyExpiry, Pipeline};
+use crate::pipeline::{Pipeline, ReplicaExpiry};
 use crate::role::{Division, Heartbeats, Roles};
 
-/// A copy whose own timer runs out while its owner lives is looked at again after this time.
-const COPY_LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// A replica whose own timer runs out while its owner lives is looked at again after this time.
+const REPLICA_RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands in the table of places for a node that is no peer. There are fewer peers than this: [`crate::role::PEERS_MAX`].
 const NO_PLACE: u8 = u8::MAX;
 
@@ -77,8 +77,8 @@ impl Peers {
 /// Time, and what the peers' detectors and heartbeats show.
 impl Peers {
     /// As [`Peer::handle_timeout`].
-    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, speaks_for_all: bool) {
-        self.list.iter_mut().for_each(|peer| peer.handle_timeout(now, pipeline, speaks_for_all));
+    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, claims_all: bool) {
+        self.list.iter_mut().for_each(|peer| peer.handle_timeout(now, pipeline, claims_all));
     }
 
     /// The time since 1970, as the system has it at `now`: peers' certificates are compared with it.
@@ -112,8 +112,8 @@ impl Peers {
         peer.split.handle_heartbeats(now, is_up, active_before, roles, heartbeats, events);
     }
 
-    /// A heartbeat says how its sender divides its packets. Nodes that do it otherwise would look for copies where there are
-    /// none: replication with them is refused until they do it alike.
+    /// A heartbeat carries its sender's division of packets. Nodes with another one would look for replicas where there are
+    /// none: replication with them is refused until they divide alike.
     pub(super) fn note_division(
         &mut self,
         now: Instant,
@@ -155,7 +155,7 @@ impl Peers {
         self.list.iter().filter(|peer| peer.is_live_owner()).map(|peer| peer.id)
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     pub(super) fn have_been_copied(&self) -> bool {
         self.list.iter().all(Peer::is_synchronised_or_away)
     }
@@ -165,10 +165,10 @@ impl Peers {
         self.list.iter().all(|peer| peer.has_sent_all)
     }
 
-    /// What becomes of the owner's copies whose own timer runs out.
-    pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> CopyExpiry {
+    /// The expiry of the owner's replicas whose own timer runs out.
+    pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> ReplicaExpiry {
         let lost = self.list.iter().filter_map(|peer| Some((peer.id, peer.orphaned_at?)));
-        copy_expiry(lost, owner, roles.holds_any(), roles.speaks_for_all())
+        copy_expiry(lost, owner, roles.holds_any(), roles.claims_all())
     }
 }
 
@@ -298,18 +298,18 @@ impl<'a> IntoIterator for &'a mut Peers {
     }
 }
 
-/// As [`Peers::copy_expiry`], with the peers that are lost. Copies end with this node if it holds addresses and their owner is
+/// As [`Peers::copy_expiry`], with the peers that are lost. Replicas end with this node if it holds addresses and their owner is
 /// dead; if it holds all addresses, no other node can own any connection, whichever peer died.
 fn copy_expiry(
     lost: impl Iterator<Item = (NodeId, Instant)>,
     owner: NodeId,
     holds: bool,
-    speaks_for_all: bool,
-) -> CopyExpiry {
-    let concerned = lost.filter(|(peer, _)| speaks_for_all || *peer == owner);
+    claims_all: bool,
+) -> ReplicaExpiry {
+    let concerned = lost.filter(|(peer, _)| claims_all || *peer == owner);
     match concerned.map(|(_, at)| at).max() {
-        Some(at) if holds => CopyExpiry::Since(at),
-        _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
+        Some(at) if holds => ReplicaExpiry::Since(at),
+        _ => ReplicaExpiry::Recheck(REPLICA_RECHECK_INTERVAL),
     }
 }
 
@@ -318,14 +318,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_of_a_dead_owner_end_with_the_holder_of_addresses_and_those_of_a_live_owner_with_it() {
+    fn replicas_of_a_dead_owner_expire_at_an_active_node_and_those_of_a_live_owner_do_not() {
         let (alive, dead, died_at) = (NodeId(1), NodeId(2), Instant::from_millis(7));
-        let expiry =
-            |owner, holds, speaks_for_all| copy_expiry([(dead, died_at)].into_iter(), owner, holds, speaks_for_all);
-        let put_off = CopyExpiry::PutOff(COPY_LOOK_AGAIN);
-        assert_eq!(expiry(dead, true, false), CopyExpiry::Since(died_at));
-        assert_eq!(expiry(alive, true, false), put_off, "it holds a group as well, and owns them still");
-        assert_eq!(expiry(alive, true, true), CopyExpiry::Since(died_at), "it holds nothing any more");
-        assert_eq!((expiry(dead, false, false), expiry(alive, false, false)), (put_off, put_off));
+        let expiry = |owner, holds, claims_all| copy_expiry([(dead, died_at)].into_iter(), owner, holds, claims_all);
+        let recheck = ReplicaExpiry::Recheck(REPLICA_RECHECK_INTERVAL);
+        assert_eq!(expiry(dead, true, false), ReplicaExpiry::Since(died_at));
+        assert_eq!(expiry(alive, true, false), recheck, "it holds a group as well, and owns them still");
+        assert_eq!(expiry(alive, true, true), ReplicaExpiry::Since(died_at), "it holds nothing any more");
+        assert_eq!((expiry(dead, false, false), expiry(alive, false, false)), (recheck, recheck));
     }
 }

@@ -12,7 +12,7 @@ use super::replication_set::compact;
 use super::tunnel_endpoint::TunnelEndpoint;
 use crate::forwarding::{Admission, Forwarder};
 use crate::observation::Way;
-use crate::pipeline::{Edge, Recalled};
+use crate::pipeline::{Edge, FilterMatch};
 
 /// What the pipeline needs from outside, lent for one batch: addresses and neighbours, the tunnel, and the peers that confirm
 /// connections.
@@ -55,8 +55,8 @@ impl Edge for Ports<'_> {
         !self.hold_max.is_zero() && !peer::is_backed_up(self.peers, slot) && held.hold(now, self.hold_max, slot, packet)
     }
 
-    fn recall(&self, original: &Tuple) -> Option<Recalled> {
-        compact::recall(self.peers, original)
+    fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
+        compact::recovery_lookup(self.peers, original)
     }
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {

@@ -1,7 +1,7 @@
 //! Whether a take-over now would keep every connection, and what stands in its way.
 //!
 //! Everything that a take-over needs is checked here and nowhere else: status, metrics, events and [`Node::drain`] use the
-//! same answer. A node that holds a group's addresses checks its peers; a node that stands by checks itself.
+//! same answer. A node that holds a group's addresses checks its peers; a standby node checks itself.
 //!
 //! [`Node::drain`]: super::Node::drain
 
@@ -15,11 +15,11 @@ use super::status::{GroupStatus, NodeStatus, PeerStatus};
 use crate::failure_detector;
 use crate::role::{Heartbeat, State};
 
-/// A copy that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
+/// A replica that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
 /// retransmission takes.
 pub const LAG_MAX: Duration = Duration::from_secs(1);
 
-/// Why a node could not take a group's addresses over without harm. The text says what to do.
+/// Why a node could not take a group's addresses over without harm. The text names the remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Obstacle {
     /// No peer is configured.
@@ -31,9 +31,9 @@ pub enum Obstacle {
     /// The operator took it out of service.
     #[error("is drained (mainstay undrain, there)")]
     Drained,
-    /// It is still listening after its start, or does not say how it stands.
-    #[error("does not stand by")]
-    NotStandingBy,
+    /// It is still listening after its start, or its role is unknown.
+    #[error("is not standby")]
+    NotStandby,
     /// It refuses to take addresses over.
     #[error("is passive: another host defends the addresses, or packets of a peer are rejected (see its status)")]
     Passive,
@@ -52,7 +52,7 @@ pub enum Obstacle {
     /// It has not received all connections, or had no room for some.
     #[error("lacks connections (see its events: its table may be too small)")]
     LacksConnections,
-    /// Its copies are older than [`LAG_MAX`].
+    /// Its replicas are older than [`LAG_MAX`].
     #[error("lags {} ms behind", .0.as_millis())]
     Lags(Duration),
     /// Fewer of the tracked ports and next hops can be reached from it.
@@ -62,7 +62,7 @@ pub enum Obstacle {
     ReachesLess {
         /// The weights that the node to take over has lost.
         theirs: u16,
-        /// The weights that the holder has lost.
+        /// The weights that the active node has lost.
         ours: u16,
     },
     /// Its configuration has another fingerprint.
@@ -122,13 +122,13 @@ pub(super) fn obstacles_of_peer(peer: &PeerStatus, group: &GroupStatus, own: &No
         return obstacles;
     }
     let Some(heartbeat) = peer.heartbeat(group.group) else {
-        obstacles.push(Obstacle::NotStandingBy);
+        obstacles.push(Obstacle::NotStandby);
         return obstacles;
     };
     let Heartbeat { state, synchronised, unreached, passive, configuration, .. } = heartbeat;
     match state {
         State::Leaving | State::Left => obstacles.push(Obstacle::Drained),
-        State::Init => obstacles.push(Obstacle::NotStandingBy),
+        State::Init => obstacles.push(Obstacle::NotStandby),
         State::Standby if !synchronised && obstacles.is_empty() => obstacles.push(Obstacle::LacksConnections),
         State::Standby | State::TakingOver | State::Active => {}
     }
@@ -150,27 +150,27 @@ fn obstacles_of_replication(peer: &PeerStatus) -> Option<Obstacle> {
     }
     let Some(session) = peer.session else { return Some(Obstacle::NotReplicated) };
     match session.link {
-        Link::Open if !session.told => Some(Obstacle::Synchronising),
+        Link::Open if !session.sent_all => Some(Obstacle::Synchronising),
         Link::Open => (peer.lag > LAG_MAX).then_some(Obstacle::Lags(peer.lag)),
         Link::Seeking | Link::Closed => Some(Obstacle::ReplicationSilent),
     }
 }
 
-/// What stands in the way of a take-over of the group by this node, which stands by for `holder`.
-fn own_obstacles(status: &NodeStatus, group: &GroupStatus, holder: &PeerStatus) -> Vec<Obstacle> {
+/// What stands in the way of a take-over of the group from `active` by this node, which is standby.
+fn own_obstacles(status: &NodeStatus, group: &GroupStatus, active: &PeerStatus) -> Vec<Obstacle> {
     let of_role = match group.role {
         State::Leaving | State::Left => Some(Obstacle::Drained),
-        State::Init => Some(Obstacle::NotStandingBy),
+        State::Init => Some(Obstacle::NotStandby),
         State::Standby | State::TakingOver | State::Active => None,
     };
-    let of_session = match holder.session {
-        _ if holder.refused.is_some() => Some(Obstacle::WorkersDiffer),
+    let of_session = match active.session {
+        _ if active.refused.is_some() => Some(Obstacle::WorkersDiffer),
         None => Some(Obstacle::NotReplicated),
         Some(session) if session.link != Link::Open => Some(Obstacle::ReplicationSilent),
-        Some(session) if !session.heard => Some(Obstacle::Synchronising),
+        Some(session) if !session.received_all => Some(Obstacle::Synchronising),
         Some(_) => (!status.synchronised).then_some(Obstacle::LacksConnections),
     };
-    let said = holder.heartbeat(group.group);
+    let said = active.heartbeat(group.group);
     let theirs = said.map_or(0, |said| said.unreached);
     let differs = |(one, other)| one != other;
     let found = [
@@ -194,15 +194,15 @@ pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
         readiness.add(node, [Obstacle::NoPeer]);
     }
     for group in &status.groups {
-        if let Some(holder) =
+        if let Some(active) =
             status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !group.role.forwards())
         {
-            readiness.add(node, own_obstacles(status, group, holder));
+            readiness.add(node, own_obstacles(status, group, active));
             continue;
         }
         if status.leads && !group.role.forwards() {
             // No node holds the group: there is nothing to take over from.
-            readiness.add(node, [Obstacle::NotStandingBy]);
+            readiness.add(node, [Obstacle::NotStandby]);
         }
         let of_peers: Vec<_> =
             status.peers.iter().map(|peer| (peer.id, obstacles_of_peer(peer, group, status))).collect();

@@ -1,8 +1,8 @@
-//! Re-evaluation: after a reload, connections are judged by the new rules.
+//! Re-evaluation: after a reload, connections are checked against the new rules.
 //!
-//! The owner of a connection judges it. A node that stands by during the reload keeps the re-evaluation pending: should it take
-//! the connections over before their owner has judged them, it judges them itself. Of nodes that each hold some of the groups of
-//! addresses, each judges its own connections, and keeps those of the others pending.
+//! The owner of a connection re-evaluates it. A standby node keeps the re-evaluation pending during the reload. Should it take
+//! connections over before their owner has re-evaluated them, it does so itself. Of nodes that each hold some of the groups of
+//! addresses, each re-evaluates its own connections, and keeps those of the others pending.
 
 use flow::Instant;
 
@@ -10,22 +10,22 @@ use super::event::{Events, NodeEvent};
 use crate::pipeline::Pipeline;
 use crate::role::{Roles, State};
 
-/// Connections judged in one step.
-const JUDGED_PER_STEP_MAX: usize = 128;
+/// Connections re-evaluated in one step.
+const REEVALUATED_PER_STEP_MAX: usize = 128;
 
 /// The re-evaluation that the latest reload asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingReevaluation {
-    /// Not all connections have been judged since then.
+    /// Not all connections have been re-evaluated since then.
     is_pending: bool,
-    /// Other nodes' connections are judged as well as this node's own.
+    /// Other nodes' connections are re-evaluated as well as this node's own.
     is_of_all: bool,
     /// Connections that had been ended by re-evaluations before.
     ended_before: u64,
 }
 
 impl PendingReevaluation {
-    /// The rules are new: connections are judged as soon as the roles ask for it.
+    /// The rules are new: the re-evaluation begins as soon as the roles ask for it.
     pub(super) fn require(&mut self, roles: &Roles, pipeline: &mut Pipeline) {
         self.is_pending = true;
         self.follow_roles(roles, pipeline);
@@ -37,8 +37,8 @@ impl PendingReevaluation {
         pipeline.stop_reevaluation();
     }
 
-    /// Begins with the first connection, or stops, as the roles are now. A node that forwards only some groups judges its own
-    /// connections; a node that forwards all judges all.
+    /// Begins with the first connection, or stops, as the roles are now. A node that forwards only some groups re-evaluates its
+    /// own connections; a node that forwards all re-evaluates all.
     pub(super) fn follow_roles(&mut self, roles: &Roles, pipeline: &mut Pipeline) {
         if !roles.forwards_any() {
             pipeline.stop_reevaluation();
@@ -51,16 +51,16 @@ impl PendingReevaluation {
         }
     }
 
-    /// Judges some more connections.
+    /// Re-evaluates some more connections.
     pub(super) fn step(&mut self, now: Instant, pipeline: &mut Pipeline, events: &mut Events) {
         if !pipeline.is_reevaluating() {
             return;
         }
-        pipeline.reevaluate_some(now, JUDGED_PER_STEP_MAX, self.is_of_all);
+        pipeline.reevaluate_some(now, REEVALUATED_PER_STEP_MAX, self.is_of_all);
         if !pipeline.is_reevaluating() {
-            // Other nodes judge theirs, unless they die first.
+            // Other nodes re-evaluate theirs, unless they die first.
             self.is_pending = !self.is_of_all;
-            events.push(now, NodeEvent::Judged { ended: pipeline.counters().disallowed - self.ended_before });
+            events.push(now, NodeEvent::Reevaluated { ended: pipeline.counters().disallowed - self.ended_before });
         }
     }
 }

@@ -33,11 +33,11 @@ pub struct Reconfiguration {
     pub forwarding: forwarding::Config,
     /// The choice of who holds the addresses; node and peers stay.
     pub role: role::Config,
-    /// Which changes the peers are told.
+    /// Which changes are replicated to the peers.
     pub selection: Selection,
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
-    /// Where other nodes forward beside this one: how long at most a packet that cannot be judged waits for what they tell.
+    /// Where other nodes forward beside this one: how long at most a packet that cannot be decided waits for their updates.
     pub wait_for_peer: Duration,
     /// The peers, who are the same.
     pub peers: Vec<PeerReconfiguration>,
@@ -50,10 +50,10 @@ pub struct Reconfiguration {
 pub enum Reevaluation {
     /// The rules are what they were: if connections are being held against them, that goes on.
     AsBefore,
-    /// All go on. If they were being held against the rules before, nobody needs to know any more.
+    /// All go on. A re-evaluation by the rules before is stopped.
     Keep,
-    /// They are held against the new rules, and end where these do not allow them.
-    Judge,
+    /// They are re-evaluated by the new rules, and end where these do not allow them.
+    Reevaluate,
 }
 
 /// What can change of how a node deals with a peer.
@@ -72,8 +72,8 @@ pub struct PeerReconfiguration {
 pub struct Reloaded {
     /// Shared addresses are new, and are being announced.
     pub announces: bool,
-    /// Connections are being held against the new chain: [`super::NodeEvent::Judged`] follows.
-    pub judges: bool,
+    /// Connections are being re-evaluated by the new chain: [`super::NodeEvent::Reevaluated`] follows.
+    pub reevaluates: bool,
 }
 
 impl Reconfiguration {

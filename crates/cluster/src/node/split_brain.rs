@@ -1,8 +1,8 @@
 //! Split brain: two nodes hold the same addresses, because neither receives the other.
 //!
-//! While all paths are silent, no node can know whether its peer is dead or cut off: a split brain is suspected of each peer that
-//! went silent without handing over. It is confirmed once the peer says that it holds what this node holds, which is when a path
-//! is back; then the one with the lower take-over number yields, and the split brain is over.
+//! While all paths are silent, no node can know whether its peer is dead or partitioned: a split brain is suspected of each
+//! peer that went silent without handing over. It is confirmed once a heartbeat shows that the peer holds what this node holds,
+//! which is when a path is back; then the one with the lower take-over number yields, and the split brain is over.
 
 use core::time::Duration;
 
@@ -12,20 +12,20 @@ use super::event::{Events, NodeEvent};
 use crate::group::{GroupId, GroupSet};
 use crate::role::{Heartbeats, Roles, State};
 
-/// How long both may say that they hold the same addresses without being suspected of it: when addresses move from one node to
-/// another, the one gives them up a moment after the other took them.
+/// How long the heartbeats of both may have the same addresses held without being suspected of it: when addresses move from one
+/// node to another, the one gives them up a moment after the other took them.
 const SPLIT_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether a peer may hold the same addresses as this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SplitBrain {
-    /// No: this node holds none, or the peer says what it holds, or it handed over before it went silent.
+    /// No: this node holds none, or the peer's heartbeat shows its addresses, or it handed over before it went silent.
     #[default]
     None,
     /// This node holds addresses, and the peer is silent on all paths without having handed over: it is dead, or cut off and
     /// active too.
     Suspected,
-    /// The peer says that it holds what this node holds.
+    /// The peer holds what this node holds, by its heartbeat.
     Confirmed,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct SplitWatch {
     has_left: bool,
     /// It was silent, and a split brain suspected, until it was up again; it has not said since what it holds.
     was_suspected: bool,
-    /// Since when both say that they hold the same.
+    /// Since when both hold the same, by their heartbeats.
     both_since: Option<Instant>,
     is_confirmed: bool,
 }

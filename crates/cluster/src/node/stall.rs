@@ -34,7 +34,7 @@ impl ServiceGap {
         }
     }
 
-    /// To be called before anything that judges how long a peer was silent.
+    /// To be called before anything that measures how long a peer was silent.
     pub(super) fn note_service(&mut self, now: Instant, roles: &mut Roles, peers: &mut Peers) {
         let gap = now.saturating_since(self.served_at);
         self.served_at = now;

@@ -31,11 +31,11 @@ pub struct NodeStatus {
     pub readiness: Readiness,
     /// This is the worker that decides roles and receives heartbeats.
     pub leads: bool,
-    /// This node has a copy of every connection that it is to back up.
+    /// This node has a replica of every connection that it is to back up.
     pub synchronised: bool,
     /// How long the node was not served lately, if that was too long.
     pub served_late: Option<Duration>,
-    /// Connections held, copies included.
+    /// Connections held, replicas included.
     pub connections: u32,
     /// Connections held at most.
     pub connections_max: u32,
@@ -45,13 +45,13 @@ pub struct NodeStatus {
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
     pub replies_overdue: u64,
-    /// How lazy insertion stands; `None` where connections are told as soon as they begin.
-    pub lazy: Option<replication::lazy::LazyStatus>,
+    /// The state of lazy insertion; `None` where connections are replicated as soon as they begin.
+    pub lazy: Option<replication::deferral::DeferralStatus>,
     /// Why it takes no shared addresses, if it is so.
     pub passive: Option<PassiveReason>,
     /// What the forwarder counted.
     pub forwarding: forwarding::Counters,
-    /// How connections are told compactly; `None`: they are not.
+    /// Compact replication; `None`: there is none.
     pub compact: Option<CompactStatus>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
@@ -102,14 +102,14 @@ pub struct PeerStatus {
     pub session: Option<SessionStatus>,
     /// How far its knowledge is behind.
     pub lag: Duration,
-    /// What it told.
+    /// What it replicated.
     pub replica: ReplicaCounters,
     /// The secure channel; `None` when all is said in plain text.
     pub channel: Option<replication::secure::ChannelStatus>,
-    /// What it told compactly; `None`: nothing is.
+    /// What it replicated compactly; `None`: nothing.
     pub compact: Option<CompactReceiverStatus>,
-    /// That is here whole, and so is what the peer tells on for nodes that are gone.
-    pub has_told_filter: bool,
+    /// That is here whole, and so are the inherited filters that the peer re-advertises.
+    pub has_whole_filter: bool,
 }
 
 impl PeerStatus {
@@ -122,20 +122,21 @@ impl PeerStatus {
         !is_up(|path| *path == Path::Replication) && is_up(|path| *path != Path::Replication)
     }
 
-    /// The peer stands by and says itself that it lacks connections: it has no room for all of them, or is still told.
+    /// The peer is standby and reports that it lacks connections: it has no room for all of them, or its full synchronisation
+    /// is not complete.
     #[must_use]
     pub fn lacks_connections(&self) -> bool {
         self.heartbeats.iter().flatten().any(|said| said.state == role::State::Standby && !said.synchronised)
     }
 
-    /// The peer could take over now without losing a connection: it is up, and has been told everything and taken it.
+    /// The peer could take over now without losing a connection: it is up, and has received everything and taken it.
     #[must_use]
     pub fn could_take_over(&self) -> bool {
         self.down_since.is_none()
             && !self.lacks_connections()
             && self.refused.is_none()
             && self.detector.state == failure_detector::State::Up
-            && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
+            && self.session.is_some_and(|session| session.link == replication::Link::Open && session.sent_all)
     }
 
     /// What it last said of its role in the group, if that still counts.
@@ -150,7 +151,7 @@ impl PeerStatus {
         self.heartbeats.iter().flatten().any(|said| matches!(said.state, role::State::Leaving | role::State::Left))
     }
 
-    /// The peer says that it holds the group's addresses.
+    /// The peer holds the group's addresses, by its heartbeat.
     #[must_use]
     pub fn holds(&self, group: GroupId) -> bool {
         self.heartbeat(group).is_some_and(|said| said.state.holds_addresses())

@@ -14,18 +14,18 @@ use super::replication_set::Deferral;
 use super::replication_set::compact::Cells;
 use crate::pipeline::{Applied, Pipeline};
 
-/// Counters of what peers told.
+/// Counters of what peers replicated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplicaCounters {
-    /// Copies entered or renewed.
+    /// Replicas entered or renewed.
     pub taken: u64,
-    /// Copies removed because their master ended them.
+    /// Replicas removed because their owner ended them.
     pub removed: u64,
     /// Word that was older than what is known.
     pub stale: u64,
-    /// Copies that contradict a connection of which this node knows better.
+    /// Replicas that contradict a connection of which this node knows better.
     pub conflicts: u64,
-    /// Copies for which the table had no room.
+    /// Replicas for which the table had no room.
     pub no_room: u64,
     /// Word of connections that have ended here.
     pub ended: u64,
@@ -50,21 +50,21 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) pipeline: &'a mut Pipeline,
     pub(super) resync: &'a mut Resync,
     pub(super) counters: &'a mut ReplicaCounters,
-    /// This node holds the addresses: it speaks for all connections, also for those that no packet came for yet.
-    pub(super) speaks_for_all: bool,
-    /// Where connections are told compactly: which of them are told precisely. The session knows nothing of the others.
+    /// This node holds the addresses: it claims all connections, also those that no packet came for yet.
+    pub(super) claims_all: bool,
+    /// With compact replication: which connections are replicated precisely. The session knows nothing of the others.
     pub(super) cells: Option<&'a mut Cells>,
     /// Which connections are not replicated yet.
     pub(super) deferral: Option<&'a Deferral>,
 }
 
 impl ReplicaStore<'_> {
-    /// What lies in the slot is told in precise words.
+    /// The connection in the slot is replicated precisely.
     fn is_carried(&self, slot: Slot) -> bool {
         self.cells.as_ref().is_none_or(|cells| cells.is_precise(slot))
     }
 
-    /// Nobody else speaks for the connection.
+    /// No live node owns the connection.
     fn may_claim(&self, slot: Slot) -> bool {
         !self.pipeline.connection(slot).is_some_and(|connection| self.pipeline.has_live_owner(connection))
     }
@@ -76,7 +76,7 @@ impl Store for ReplicaStore<'_> {
         if !self.is_carried(slot) {
             return false;
         }
-        if self.speaks_for_all && self.may_claim(slot) {
+        if self.claims_all && self.may_claim(slot) {
             self.pipeline.claim(now, slot);
         }
         let Some(connection) = self.pipeline.connection(slot) else { return false };
@@ -97,10 +97,10 @@ impl Store for ReplicaStore<'_> {
         let mut applied = self.pipeline.replicas().apply(now, from, copy);
         // One of two connections with a tuple in common has to go: packets go to that of the node that holds the addresses,
         // and where both hold some, that of the lower number stays.
-        let gives_way = if self.pipeline.is_sharing() { from < self.node } else { !self.speaks_for_all };
-        if applied == Applied::Conflict && gives_way {
+        let yields = if self.pipeline.is_sharing() { from < self.node } else { !self.claims_all };
+        if applied == Applied::Conflict && yields {
             self.counters.conflicts += 1;
-            self.pipeline.replicas().give_way(&copy);
+            self.pipeline.replicas().end_conflicting(&copy);
             applied = self.pipeline.replicas().apply(now, from, copy);
         }
         match applied {
@@ -135,8 +135,8 @@ impl Store for ReplicaStore<'_> {
         let ended = precise::decode_ended(attributes).ok()?;
         let (slot, direction) = self.pipeline.lookup(&ended.original)?;
         let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-        let is_told = is_ours && direction == Direction::Original && self.is_carried(slot);
-        is_told.then_some(Handle(slot.0))
+        let is_own = is_ours && direction == Direction::Original && self.is_carried(slot);
+        is_own.then_some(Handle(slot.0))
     }
 
     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
@@ -144,8 +144,8 @@ impl Store for ReplicaStore<'_> {
         loop {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-            let is_told = is_ours || (self.speaks_for_all && self.may_claim(slot));
-            if is_told && self.is_carried(slot) && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot)) {
+            let is_own = is_ours || (self.claims_all && self.may_claim(slot));
+            if is_own && self.is_carried(slot) && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot)) {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);

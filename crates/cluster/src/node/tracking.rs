@@ -7,11 +7,11 @@
 //! | | a port | a next hop |
 //! |---|---|---|
 //! | the node holds the group, or begins | counts as not reached while it is down | … once it left `probe_misses` probes unanswered |
-//! | the node stands by | … and for `up_delay` after it came up | … as soon as it left one unanswered, and for `up_delay` after it came back |
+//! | the node is standby | … and for `up_delay` after it came up | … as soon as it left one unanswered, and for `up_delay` after it came back |
 //!
-//! The holder is thus the last to lose what all nodes lose, and the first to have it back: the addresses move only for what
-//! the holder alone has lost, and a port that goes up and down attracts nothing. Next hops behind a port that is down are
-//! unknown: the port's weight counts, theirs does not.
+//! The active node is thus the last to lose what all nodes lose, and the first to have it back: the addresses move only for
+//! what the active node alone has lost, and a port that goes up and down attracts nothing. Next hops behind a port that is down
+//! are unknown: the port's weight counts, theirs does not.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -39,7 +39,7 @@ pub struct TrackingConfig {
     pub probe_interval: Duration,
     /// Probes in a row without an answer until a next hop counts as lost, at least 1.
     pub probe_misses: u8,
-    /// How long something that came back must stay before a node that stands by counts it as reached.
+    /// How long something that came back must stay before a standby node counts it as reached.
     pub up_delay: Duration,
 }
 
@@ -82,14 +82,14 @@ pub struct PortTrack {
     pub link: LinkState,
     /// Since when it is up, or down.
     pub since: Instant,
-    /// From when on a node that stands by counts it as reached.
+    /// From when on a standby node counts it as reached.
     counts_at: Instant,
 }
 
 /// Whether a next hop answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextHopState {
-    /// It has been probed too seldom to say, or its port is down.
+    /// It has been probed too seldom to be known, or its port is down.
     Unknown,
     /// It answers.
     Reached,
@@ -108,7 +108,7 @@ pub struct NextHopTrack {
     pub state: NextHopState,
     /// Since when.
     pub since: Instant,
-    /// From when on a node that stands by counts it as reached.
+    /// From when on a standby node counts it as reached.
     counts_at: Instant,
     /// When it was last probed.
     probed_at: Option<Instant>,
@@ -116,12 +116,12 @@ pub struct NextHopTrack {
     misses: u8,
 }
 
-/// How strictly reach is judged; see the [module](self).
+/// How strictly reach is summed; see the [module](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Judgement {
     /// What was reached counts as reached until it is lost for sure.
     Lenient,
-    /// What is in doubt counts as not reached.
+    /// What is uncertain counts as not reached.
     Strict,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Tracking {
     /// When next hops are probed next; `None`: there are none.
     probe_at: Option<Instant>,
     /// When the sums were last taken.
-    judged_at: Instant,
+    summed_at: Instant,
 }
 
 impl Tracking {
@@ -178,7 +178,7 @@ impl Tracking {
         self.probe_at = (!self.next_hops.is_empty()).then_some(now);
     }
 
-    /// The port's link is in this state from now on. Says whether it went down or came up; when a port is first heard of, only
+    /// The port's link is in this state from now on. Returns whether it went down or came up; when a port is first seen, only
     /// that it is down is a change.
     pub(super) fn handle_link(&mut self, now: Instant, port: PortId, link: LinkState) -> Option<Change> {
         let Some(known) = self.ports.iter_mut().find(|known| known.port == port) else {
@@ -208,7 +208,7 @@ impl Tracking {
         }
     }
 
-    /// Takes note of the answers to the last probes, and sends the next, if it is time. Says of each next hop that was lost or
+    /// Takes note of the answers to the last probes, and sends the next, if it is time. Reports each next hop that was lost or
     /// is reached again.
     fn probe(&mut self, now: Instant, forwarder: &mut Forwarder, mut changed: impl FnMut(Change)) {
         if self.probe_at.is_none_or(|at| now < at) {
@@ -258,7 +258,7 @@ impl Tracking {
     /// When [`Tracking::probe`] or [`Tracking::unreached`] must be called though nothing happened.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().map(|port| port.counts_at);
-        let settling = ports.chain(self.next_hops.iter().map(|hop| hop.counts_at)).filter(|at| self.judged_at < *at);
+        let settling = ports.chain(self.next_hops.iter().map(|hop| hop.counts_at)).filter(|at| self.summed_at < *at);
         settling.chain(self.probe_at).min()
     }
 
@@ -266,7 +266,7 @@ impl Tracking {
     pub(super) fn update(&mut self, now: Instant, roles: &mut Roles, forwarder: &mut Forwarder, events: &mut Events) {
         let mut changes = Vec::new();
         self.probe(now, forwarder, |change| changes.push(change));
-        self.judged_at = now;
+        self.summed_at = now;
         for group in roles.groups() {
             let unreached = self.unreached(now, group, roles.state(group));
             roles.set_unreached(now, group, unreached);

@@ -1,4 +1,4 @@
-//! The node as the end of a tunnel to another site: which packets go into it, and what becomes of those that come out.
+//! The node as the end of a tunnel to another site: which packets go into it, and where those that come out go.
 //!
 //! ```text
 //!   packet ─► pipeline ─► chain ─┬─► forwarder ─► the ordinary way
@@ -276,17 +276,17 @@ fn frame_of(packet: &Restored, egress: Egress) -> Option<OwnedFrame> {
 
 /// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it. What the other site said of how to
 /// cut it must fit the packet: it goes to the kernel.
-fn leave_to_hardware(mut bytes: Vec<u8>, cut: Segmentation, ingress: PortId) -> Option<OwnedFrame> {
+fn leave_to_hardware(mut bytes: Vec<u8>, segmentation: Segmentation, ingress: PortId) -> Option<OwnedFrame> {
     let length_bytes = bytes.len();
     let Ok(Parsed::Ip(headers)) = parse(&Frame::new(&mut bytes, 0, length_bytes, ingress)?) else { return None };
     let is_ipv4 = headers.tuple.source_ip().is_ipv4();
-    let offset = match (&headers.transport, cut.kind) {
+    let offset = match (&headers.transport, segmentation.kind) {
         (Transport::Tcp(_), SegmentationKind::TcpIpv4) if is_ipv4 => TCP_CHECKSUM_OFFSET,
         (Transport::Tcp(_), SegmentationKind::TcpIpv6) if !is_ipv4 => TCP_CHECKSUM_OFFSET,
         (Transport::Udp, SegmentationKind::Udp) => UDP_CHECKSUM_OFFSET,
         _ => return None,
     };
-    if headers.is_fragment || cut.size_bytes == 0 {
+    if headers.is_fragment || segmentation.size_bytes == 0 {
         return None;
     }
     let transport_bytes = headers.l3_bytes - u32::from(headers.l4_offset - headers.l3_offset);
@@ -294,6 +294,6 @@ fn leave_to_hardware(mut bytes: Vec<u8>, cut: Segmentation, ingress: PortId) -> 
     let at = usize::from(headers.l4_offset + offset);
     bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
     let checksum = Checksum::Partial { start: headers.l4_offset, offset };
-    let cut = Segmentation { header_bytes: headers.payload_offset, ..cut };
-    Some(OwnedFrame::new(bytes, ingress, checksum, cut))
+    let segmentation = Segmentation { header_bytes: headers.payload_offset, ..segmentation };
+    Some(OwnedFrame::new(bytes, ingress, checksum, segmentation))
 }

@@ -6,7 +6,7 @@
 //! | message | from | to | content |
 //! |---|---|---|---|
 //! | [`WorkerMessage::LeadView`] | lead | others | roles and peers, whenever they change |
-//! | [`WorkerMessage::Report`] | others | lead | for which take-overs their connections are usable, and whether they have all copies |
+//! | [`WorkerMessage::Report`] | others | lead | for which take-overs their connections are usable, and whether they have all replicas |
 //! | [`WorkerMessage::Neighbour`] | lead | others | what ARP and neighbour discovery taught it |
 //! | [`WorkerMessage::Redirect`] | any | any | replies of whose connections come to the receiver |
 //! | [`WorkerMessage::Announcement`] | any | any | connections that are expected, or have come as expected |
@@ -82,9 +82,9 @@ struct PeerView {
 /// How a worker stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The take-over of each group for which its connections are usable; 0 while it stands by.
+    /// The take-over of each group for which its connections are usable; 0 while it is standby.
     usable_terms: [u64; GROUPS_MAX],
-    /// It has a copy of every connection that it is to back up.
+    /// It has a replica of every connection that it is to back up.
     is_synchronised: bool,
     /// It is about to leave, and its peers have acknowledged all that they would need.
     has_replicated_all: bool,
@@ -217,7 +217,7 @@ impl WorkerLink {
         known.map(|known| *known = report).is_some()
     }
 
-    /// All other workers have their copies.
+    /// All other workers have their replicas.
     pub(super) fn are_synchronised(&self) -> bool {
         self.reports.iter().all(|report| report.is_synchronised)
     }

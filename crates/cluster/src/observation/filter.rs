@@ -6,7 +6,7 @@ use network_functions::tuple_filter::TupleFilter;
 
 use super::Arrival;
 
-/// Conditions on a packet as it came in, and on what becomes of it. All must hold.
+/// Conditions on a packet as it came in, and on its outcome. All must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PacketFilter {
     /// Its ends. Of an ICMP error also those of the packet that it quotes, as that one's answers would have them.
@@ -45,7 +45,7 @@ impl PacketFilter {
         quoted || self.tuple.matches(&headers.tuple)
     }
 
-    /// Whether what became of it is what is looked for. `dropped` says why, if it was.
+    /// Whether its outcome is what is looked for. `dropped` is the reason, if it was dropped.
     pub(super) fn matches_outcome(&self, dropped: Option<DropReason>) -> bool {
         match self.dropped {
             None => true,

@@ -1,6 +1,6 @@
 //! How long the work takes: histograms of some batches, and of the functions' part in some of their packets.
 //!
-//! The node knows no clock. Whoever runs it may lend it a [`Stopwatch`], which is read around one batch in
+//! The node knows no clock. Its caller may lend it a [`Stopwatch`], which is read around one batch in
 //! [`BATCHES_PER_SAMPLE`], and in such a batch around the functions of the first [`PACKETS_PER_SAMPLE`] packets: reading a
 //! clock takes as long as a function does.
 
@@ -23,7 +23,7 @@ pub const HISTOGRAM_BOUNDS_NS: [u64; 18] = {
     bounds
 };
 
-/// Tells time that passes.
+/// Measures elapsed time.
 pub trait Stopwatch: Send + Sync {
     /// Nanoseconds since some moment in the past, always the same one.
     fn nanoseconds(&self) -> u64;

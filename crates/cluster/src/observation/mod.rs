@@ -7,8 +7,8 @@
 //!   batch ─► arrivals ─► … steps of the frames that are wanted … ─► outcomes ─► queue ─► poll
 //! ```
 //!
-//! Packets never wait for whoever looks on: what does not fit into the queue is counted, and told with what comes next.
-//! While nobody looks on, all this costs a branch or two for a packet.
+//! Packets never wait for an observer: what does not fit into the queue is counted, and reported with what comes next. Without
+//! a watch, all this costs a branch or two for a packet.
 
 mod connections;
 mod filter;
@@ -38,7 +38,7 @@ pub const OBSERVED_WAITING_MAX: usize = 1024;
 /// Bytes of captured frames that wait to be polled; what would exceed it is missed.
 pub const OBSERVED_BYTES_WAITING_MAX: usize = 8 << 20;
 
-/// A watch's name, chosen by whoever begins it.
+/// A watch's name, chosen by its creator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WatchId(pub u64);
 
@@ -146,7 +146,7 @@ pub enum ConnectionChange {
     Began,
     /// Its state changed.
     Changed,
-    /// This node became its master.
+    /// This node became its owner.
     TakenOver,
     /// It ended.
     Ended,
@@ -264,7 +264,7 @@ impl Observation {
         self.is_following
     }
 
-    /// Whether the stages are to tell what they do with the packet that is being handled.
+    /// Whether the stages are to report what they do with the packet that is being handled.
     #[inline]
     pub(crate) const fn attends(&self) -> bool {
         self.attends

@@ -1,4 +1,4 @@
-//! Packets that are watched, from where they come in to what becomes of them.
+//! Packets that are watched, from their arrival to their outcome.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -117,7 +117,7 @@ impl Observation {
         }
     }
 
-    /// The batch has been handled; what became of its frames is decided. `elsewhere` says to which other worker a packet
+    /// The batch has been handled; the outcomes of its frames are decided. `elsewhere` returns to which other worker a packet
     /// was handed over before it was looked up.
     #[cold]
     pub(crate) fn note_outcomes(
@@ -150,7 +150,7 @@ impl Observation {
         self.marks.frames = frames;
     }
 
-    /// What a watch is told of a frame when it is known what becomes of it.
+    /// What a watch receives of a frame when its outcome is known.
     fn sight_of_outcome(
         &self,
         watch: usize,
@@ -175,10 +175,10 @@ impl Observation {
         }
     }
 
-    /// Whoever looks on while the chain handles the packet, whose tuple is `before`.
+    /// The observer while the chain handles the packet, whose tuple is `before`.
     #[cold]
-    pub(crate) const fn onlooker<'a>(&'a mut self, chain: &'a Chain, before: Tuple) -> Onlooker<'a> {
-        Onlooker { observation: self, chain, before, began_at_ns: None }
+    pub(crate) const fn function_observer<'a>(&'a mut self, chain: &'a Chain, before: Tuple) -> FunctionObserver<'a> {
+        FunctionObserver { observation: self, chain, before, began_at_ns: None }
     }
 
     /// A function has handled the packet: captures it for those who want it from there.
@@ -220,14 +220,14 @@ fn outcome(frame: &Frame<'_>) -> Outcome {
 }
 
 /// Looks on while functions are called for a packet that is watched, or whose functions' time is taken.
-pub(crate) struct Onlooker<'a> {
+pub(crate) struct FunctionObserver<'a> {
     observation: &'a mut Observation,
     chain: &'a Chain,
     before: Tuple,
     began_at_ns: Option<u64>,
 }
 
-impl Watch for Onlooker<'_> {
+impl Watch for FunctionObserver<'_> {
     fn before_call(&mut self, counters: &[u64]) {
         let marks = &mut self.observation.marks;
         if marks.current().is_some_and(|mark| mark.trace.is_some()) {

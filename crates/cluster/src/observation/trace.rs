@@ -26,7 +26,7 @@ pub struct PacketTrace {
     pub arrival: Arrival,
     /// What was done with it, in order.
     pub steps: Vec<Step>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -69,9 +69,9 @@ pub enum Step {
         state: &'static str,
         /// The connection's name.
         original: Tuple,
-        /// Its master. If that is another node, this one has a copy.
+        /// Its owner. If that is another node, this one has a replica.
         master: NodeId,
-        /// It is a copy.
+        /// It is a replica.
         is_copy: bool,
     },
     /// No connection has its tuple.
@@ -87,11 +87,11 @@ pub enum Step {
     Disallowed,
     /// It is the first answer, and is kept back until a backup knows the connection.
     HeldForBackup,
-    /// It can be judged only with what a peer is about to tell, and waits for that.
+    /// It can be decided only with an update that a peer is about to send, and waits for that.
     WaitsForPeer,
-    /// With it this node became its connection's master.
+    /// With it this node became its connection's owner.
     TakenOver {
-        /// The master before.
+        /// The owner before.
         from: NodeId,
     },
     /// It moved the automaton on, or was refused by it.
@@ -102,7 +102,7 @@ pub enum Step {
         after: &'static str,
         /// Whether it may pass.
         verdict: Result<(), DropReason>,
-        /// What becomes of the connection.
+        /// The function's effect on the connection.
         next: Next,
     },
     /// It begins a connection, as far as connection tracking is concerned.
@@ -116,7 +116,7 @@ pub enum Step {
         name: &'static str,
         /// What it said.
         outcome: CallOutcome,
-        /// What it counted: the rule that matched, say.
+        /// What it counted, for example the rule that matched.
         counted: Vec<String>,
         /// The tuple before: the connection's as it is to leave if the connection begins, else the packet's.
         before: Tuple,
@@ -164,7 +164,7 @@ impl Step {
     }
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It is sent.

@@ -16,7 +16,7 @@ use crate::forwarding::{Admission, is_path_frame};
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
 const PREFETCH_DISTANCE: usize = 8;
 
-/// A packet of the batch that waits for its lookup. Its headers lie here for as long as it is handled: whoever handles it
+/// A packet of the batch that waits for its lookup. Its headers lie here for as long as it is handled: its handler
 /// is lent them.
 #[derive(Clone)]
 pub(super) struct Pending {

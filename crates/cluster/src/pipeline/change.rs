@@ -5,7 +5,7 @@ use flow::table::Slot;
 use flow::{NodeId, Tuple};
 use replication::representation::precise::Ended;
 
-/// What happened to a connection that the backups may have to be told.
+/// A change of a connection that the backups may have to receive.
 #[derive(Clone, Copy, Debug)]
 pub enum TableChange {
     /// It began.
@@ -13,8 +13,8 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
-    /// This node became its master. The former one and the other backups must learn of it whatever state the connection
-    /// is in: what they say of it themselves no longer counts here.
+    /// This node became its owner. The former one and the other backups must learn of it whatever state the connection is in:
+    /// their own updates no longer count here.
     TakenOver {
         /// Where it lies.
         slot: Slot,
@@ -41,19 +41,19 @@ pub enum TableChange {
         /// Its name.
         ended: Ended,
     },
-    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
+    /// What lies in the slot has another node for its owner, or had: a replica came, changed or went.
     Copied {
         /// Where it lies or lay.
         slot: Slot,
     },
-    /// A connection that this node was master of gave way to a peer's word of one with the same tuple: it has not ended.
+    /// A connection that this node owned was replaced by a peer's connection with the same tuple: it has not ended.
     Displaced {
         /// Where it lay.
         slot: Slot,
         /// Its tuple.
         original: Tuple,
     },
-    /// A peer told of a connection that has ended here: it must learn so.
+    /// A peer replicated a connection that has ended here: the end must be sent to it.
     Refused {
         /// The peer.
         to: NodeId,

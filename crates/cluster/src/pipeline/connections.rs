@@ -139,7 +139,7 @@ impl Connections {
         self.changes.push(TableChange::Ended { slot, ended });
     }
 
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it. When the last
+    /// This node becomes the owner of a connection that it holds a replica of, without having seen a packet of it. When the last
     /// one came is not known: the connection gets its state's whole time from now.
     pub(super) fn claim(&mut self, now: Instant, slot: Slot) {
         let node = self.node;
@@ -149,7 +149,7 @@ impl Connections {
         self.table.expire_sooner(slot, now + timeout);
     }
 
-    /// This node becomes master of a connection that it knows as well as its former master did.
+    /// This node becomes the owner of a connection that it knows as well as its former owner did.
     pub(super) fn take_over_shared(&mut self, now: Instant, slot: Slot) {
         let connection = record_mut(&mut self.table, slot);
         connection.flags &= !flags::REPLICA;
@@ -160,7 +160,7 @@ impl Connections {
     }
 
     /// A function has changed its state by a packet of a peer-owned connection: this node replicates that, and so is its
-    /// master. True if it was peer-owned.
+    /// owner. True if it was peer-owned.
     pub(super) fn take_over_if_peer_owned(&mut self, now: Instant, slot: Slot) -> bool {
         let is_peer_owned = self.sharing.is_some() && record(&self.table, slot).owner != self.node;
         if is_peer_owned {
@@ -191,14 +191,14 @@ impl Connections {
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let tuples = self.shard.tuples(&self.table);
         if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
-            chain.init_watched(&mut runtime, &tuples, connection, packet, &mut onlooker)
+            let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
+            chain.init_watched(&mut runtime, &tuples, connection, packet, &mut function_observer)
         } else {
             chain.init(&mut runtime, &tuples, connection, packet)
         }
     }
 
-    /// What the chain says of a packet, and whether a function changed its state.
+    /// The chain's verdict on a packet, and whether a function changed its state.
     pub(super) fn process(
         &mut self,
         now: Instant,
@@ -211,8 +211,8 @@ impl Connections {
         let Functions { chain, output, .. } = &mut self.functions;
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let processed = if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
-            chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
+            let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
+            chain.process_watched(&mut runtime, connection, packet, direction, &mut function_observer)
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };

@@ -17,9 +17,9 @@ pub struct PipelineCounters {
     pub related: u64,
     /// Connections ended here.
     pub ended: u64,
-    /// Connections whose copy this node took over because their packets came here.
+    /// Connections whose replica this node took over because their packets came here.
     pub taken_over: u64,
-    /// Own connections whose windows were learnt afresh, because another node may have forwarded their packets meanwhile.
+    /// Own connections whose windows were relearnt, because another node may have forwarded their packets meanwhile.
     pub relearnt: u64,
     /// Embryonic connections evicted to make room (see [`early_drop_candidate`](flow::table::Table::early_drop_candidate)).
     pub early_dropped: u64,

@@ -20,7 +20,7 @@ pub trait Edge {
         Disposition::Drop(DropReason::UnsupportedLinkProtocol)
     }
 
-    /// Whether a packet is to pass, is for the node itself, or is refused: judged as it came in, before any function.
+    /// Whether a packet is to pass, is for the node itself, or is refused: decided as it came in, before any function.
     fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission;
 
     /// A packet for the node itself that belongs to no connection: neighbour discovery, a ping.
@@ -33,18 +33,18 @@ pub trait Edge {
         false
     }
 
-    /// What another node that is gone, or stands by, told of the connection that began with this tuple. Only while a recovery
-    /// lasts ([`super::Recovery::begin`]).
-    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+    /// The match for this original tuple in the filter of another node that is gone, or is standby. Only while a recovery lasts
+    /// ([`super::Recovery::begin`]).
+    fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
         let _ = original;
         None
     }
 
-    /// Sends a packet, already translated, on its way.
+    /// Forwards a packet, already translated.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
 
-    /// Sends a packet that the pipeline made itself, already translated, on its way: it leaves with the node's own frames, or
-    /// not at all where there is no room for it. Only while a recovery lasts.
+    /// Sends a packet that the pipeline made itself, already translated: it leaves with the node's own frames, or not at all
+    /// where there is no room for it. Only while a recovery lasts.
     fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
         let _ = (now, packet);
     }
@@ -55,9 +55,9 @@ pub trait Edge {
         None
     }
 
-    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
-    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
-    /// why, now or later, in terms of the packet as it was sent.
+    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it was
+    /// dropped, or it waits for something. It came in with the tuple `as_received`. Its sender may have to receive an error,
+    /// now or later, about the packet as it was sent.
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
         let _ = (now, packet, as_received);
     }
@@ -65,7 +65,7 @@ pub trait Edge {
 
 /// The entry of a connection in another node's filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recalled {
+pub struct FilterMatch {
     /// The node whose filter it is.
     pub owner: NodeId,
     /// Where its automaton stands, with the record's [`flow::connection::flags`]; `None`: the filter has no states.
@@ -74,7 +74,7 @@ pub struct Recalled {
     pub is_of_hosts: bool,
 }
 
-impl Recalled {
+impl FilterMatch {
     /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
     /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
     /// packet under the wrong translation is reset by the host that receives it.

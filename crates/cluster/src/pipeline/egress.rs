@@ -7,7 +7,7 @@ use network_functions::function::Verdict;
 use super::edge::Edge;
 use crate::observation::{Observation, Step};
 
-/// Does with a packet what the chain says.
+/// Applies the chain's verdict to a packet.
 #[inline(always)]
 pub(super) fn send<E: Edge>(
     now: Instant,
@@ -24,7 +24,7 @@ pub(super) fn send<E: Edge>(
     }
 }
 
-/// Sends a packet, already translated, on its way.
+/// Forwards a packet, already translated.
 #[inline]
 pub(super) fn forward<E: Edge>(
     now: Instant,
@@ -38,8 +38,8 @@ pub(super) fn forward<E: Edge>(
     edge.forward(now, packet)
 }
 
-/// The packet leaves with its batch: nobody has to be informed.
+/// The packet leaves with its batch: no error is due.
 #[inline(always)]
-pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
+pub(super) const fn is_transmitted(sent: Result<Disposition, DropReason>) -> bool {
     matches!(sent, Ok(Disposition::Transmit(_)))
 }

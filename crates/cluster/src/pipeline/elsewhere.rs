@@ -1,14 +1,14 @@
 //! This node's own connections whose packets another node may have forwarded meanwhile.
 //!
-//! While a peer is silent and not known to stand by, or is known to hold addresses that this node holds too, it may forward
+//! While a peer is silent and not known to be standby, or is known to hold addresses that this node holds too, it may forward
 //! packets of connections that this node owns. What it forwarded, this node has not seen: the windows of TCP that it knows are
-//! older than the connection, and a segment that is right would be out of window. So the windows are learnt afresh, as a copy's
+//! older than the connection, and a segment that is right would be out of window. So the windows are relearnt, as a replica's
 //! are at a take-over (see [`flow::conntrack::Tracker::take_over`]).
 //!
 //! What that weakens is bounded. It concerns a connection of which no packet was seen here for [`QUIET_MIN`], and whose last
-//! packet here lies before the end of such a time. The first packet after that is not held against windows, whoever made it; a
-//! RST among the first does not end the connection. A connection that goes on here without such a pause is judged strictly
-//! throughout, and one that was judged once after the end of such a time is judged strictly ever after.
+//! packet here lies before the end of such a time. The first packet after that is not checked against windows, whoever made it; a
+//! RST among the first does not end the connection. A connection that goes on here without such a pause is checked strictly
+//! throughout, and one that was checked once after the end of such a time is checked strictly ever after.
 
 use core::time::Duration;
 

@@ -8,13 +8,13 @@ use network_functions::function::CloseReason;
 
 use super::connections::{Connections, record_mut};
 
-/// What becomes of copies whose own timer runs out. A copy sees no packets, so its timer says nothing while its master
-/// lives: the master ends the connection and says so.
+/// The expiry of replicas whose own timer runs out. A replica sees no packets, so its timer means nothing while its owner
+/// lives: the owner ends the connection and sends the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CopyExpiry {
-    /// Their master is alive: look again after this time.
-    PutOff(Duration),
-    /// Their master is gone since this point: each has its state's whole timeout from there.
+pub enum ReplicaExpiry {
+    /// Their owner is alive: look again after this time.
+    Recheck(Duration),
+    /// Their owner is gone since this point: each has its state's whole timeout from there.
     Since(Instant),
 }
 
@@ -23,21 +23,21 @@ pub(super) fn expire(
     connections: &mut Connections,
     now: Instant,
     connections_max: usize,
-    copies: impl Fn(NodeId) -> CopyExpiry,
+    copies: impl Fn(NodeId) -> ReplicaExpiry,
 ) -> bool {
     for _ in 0..connections_max {
         let Some(slot) = connections.table.poll_expired(now) else { return false };
         let Connections { node, table, tracker, .. } = &mut *connections;
         let connection = record_mut(table, slot);
-        // A copy that this node has become master of ends like a connection of its own: nobody else would end it.
+        // A replica that this node has come to own ends like a connection of its own: no other node would end it.
         if connection.flags & flags::REPLICA != 0 && connection.owner != *node {
             let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
-            let look_again_at = match copies(connection.owner) {
-                CopyExpiry::PutOff(delay) => now + delay,
-                CopyExpiry::Since(orphaned_at) => orphaned_at + timeout,
+            let recheck_at = match copies(connection.owner) {
+                ReplicaExpiry::Recheck(delay) => now + delay,
+                ReplicaExpiry::Since(orphaned_at) => orphaned_at + timeout,
             };
-            if look_again_at > now {
-                connection.expires_at_nanos = look_again_at.as_nanos();
+            if recheck_at > now {
+                connection.expires_at_nanos = recheck_at.as_nanos();
                 continue;
             }
         }

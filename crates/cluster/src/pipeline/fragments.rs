@@ -9,7 +9,7 @@ use super::Pipeline;
 use super::arrival::Arrival;
 use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
-use super::egress::{forward, is_on_its_way};
+use super::egress::{forward, is_transmitted};
 use crate::observation::Step;
 
 impl Pipeline {
@@ -71,7 +71,7 @@ impl Pipeline {
                 disposition
             }
         };
-        let fate = match disposition {
+        let first_outcome = match disposition {
             Err(reason) | Ok(Disposition::Drop(reason)) => FirstOutcome::Dropped(reason),
             Ok(_) => FirstOutcome::Passed(FragmentRoute {
                 incoming: incoming.tuple,
@@ -79,7 +79,7 @@ impl Pipeline {
                 sequence_base: sequence_base(&incoming, fragment),
             }),
         };
-        self.fragments.note_first(fragment, fate);
+        self.fragments.note_first(fragment, first_outcome);
         disposition
     }
 
@@ -108,7 +108,7 @@ impl Pipeline {
             packet.rewrite(&outgoing);
         }
         let sent = Ok(forward(now, packet, observation, edge));
-        if !is_on_its_way(sent) {
+        if !is_transmitted(sent) {
             edge.note_not_sent(now, packet, &as_received);
         }
         sent

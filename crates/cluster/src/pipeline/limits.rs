@@ -26,7 +26,7 @@ pub struct SourceLimit {
     pub prefixes: SourcePrefixes,
 }
 
-/// The connections of each source. Copies of other nodes' connections count too, so that a source has no more after a
+/// The connections of each source. Replicas of other nodes' connections count too, so that a source has no more after a
 /// take-over than before; they are never refused.
 #[derive(Default)]
 pub(super) struct Sources {

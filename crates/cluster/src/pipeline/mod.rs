@@ -58,7 +58,7 @@ use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
 use network_functions::function::CloseReason;
 use network_functions::log::Log;
-use replication::lazy::Age;
+use replication::deferral::Age;
 use replication::representation::precise::{Ended, Relations};
 
 use crate::observation::Observation;
@@ -73,13 +73,13 @@ use waiting::Waiting;
 pub(crate) use arrival::Origin;
 pub use change::TableChange;
 pub use counters::PipelineCounters;
-pub use edge::{Edge, Recalled};
+pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
-pub use expiry::CopyExpiry;
+pub use expiry::ReplicaExpiry;
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
-pub use replica::{Applied, Remnants, Replicas};
+pub use replica::{Applied, Replicas, StaleReplicas};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
 pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
@@ -92,7 +92,7 @@ pub struct Pipeline {
     /// A place for each packet of a batch.
     pending: Vec<Pending>,
     fragments: FragmentTable,
-    /// Packets that only an update of a peer can judge.
+    /// Packets that only an update of a peer can decide.
     waiting: Waiting,
     /// Connections that only filters of other nodes know.
     pub recovery: Recovery,
@@ -158,7 +158,7 @@ impl Pipeline {
         self.begins = begins;
     }
 
-    /// Packets that cannot be judged wait so long at most from now on.
+    /// Packets that cannot be decided wait so long at most from now on.
     pub const fn set_wait_for_peer(&mut self, wait_for_peer: Duration) {
         self.waiting.wait_max = wait_for_peer;
     }
@@ -176,12 +176,12 @@ impl Pipeline {
         self.connections.forwarded_elsewhere.set(now, may_be);
     }
 
-    /// From now on connections are judged by the chain as it is now: see [`Pipeline::reevaluate_some`].
+    /// From now on connections are re-evaluated by the chain as it is now: see [`Pipeline::reevaluate_some`].
     pub const fn begin_reevaluation(&mut self) {
         self.reevaluation.begin();
     }
 
-    /// Stops judging, whatever is left.
+    /// Stops the re-evaluation, whatever is left.
     pub const fn stop_reevaluation(&mut self) {
         self.reevaluation.stop();
     }
@@ -304,7 +304,7 @@ impl Pipeline {
         self.connections.sources.count(tuple)
     }
 
-    /// Packets in pieces that are under way.
+    /// Packets of which some fragments have come.
     #[must_use]
     pub const fn fragments(&self) -> &FragmentTable {
         &self.fragments
@@ -316,13 +316,13 @@ impl Pipeline {
         self.connections.sharing.is_some()
     }
 
-    /// What was counted of shared connections; all zero while nobody forwards beside this node.
+    /// Counters of shared connections; all zero while no node forwards beside this one.
     #[must_use]
     pub fn sharing_counters(&self) -> SharingCounters {
         self.connections.sharing.as_ref().map_or_else(SharingCounters::default, |sharing| sharing.counters)
     }
 
-    /// The connection's master is another node, which lives and forwards: nobody else replicates it.
+    /// The connection's owner is another node, which lives and forwards: it alone replicates it.
     #[must_use]
     pub fn has_live_owner(&self, connection: &Connection) -> bool {
         self.connections.sharing.as_ref().is_some_and(|sharing| sharing.live_owners.contains(&connection.owner))
@@ -346,7 +346,7 @@ impl Pipeline {
         self.connections.tombstones.counters()
     }
 
-    /// Whether connections are being judged by the chain.
+    /// Whether connections are being re-evaluated by the chain.
     #[must_use]
     pub const fn is_reevaluating(&self) -> bool {
         self.reevaluation.is_active()
@@ -359,8 +359,8 @@ impl Pipeline {
         self.is_sharing() || self.connection(slot).is_some_and(|connection| related(connection.flags))
     }
 
-    /// How old a connection of this node's is that began at `began`. One whose ends have both spoken, and will say so when
-    /// they have no more to say, is open until then; what others last is from their first packet to the last.
+    /// The age of a connection of this node's that began at `began`. One with packets in both directions, of a protocol with an
+    /// end, is open until its end; the age of others is the time from their first packet to the last.
     pub(crate) fn age(&self, slot: Slot, began: Instant) -> Age {
         let Connections { node, table, tracker, .. } = &self.connections;
         let Some(connection) = table.get(slot).filter(|connection| connection.owner == *node) else { return Age::Gone };
@@ -369,7 +369,7 @@ impl Pipeline {
         }
         let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
         let last_packet_ns = connection.expires_at_nanos.saturating_sub(timeout.as_nanos() as u64);
-        Age::Heard(Instant::from_nanos(last_packet_ns).saturating_since(began))
+        Age::Observed(Instant::from_nanos(last_packet_ns).saturating_since(began))
     }
 }
 
@@ -388,9 +388,9 @@ impl Pipeline {
         self.connections.changes = changes;
     }
 
-    /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose
-    /// fragments did not all come. `copies` says what becomes of a master's copies. True when more may be waiting.
-    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: impl Fn(NodeId) -> CopyExpiry) -> bool {
+    /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose fragments
+    /// did not all come. `copies` returns the expiry of an owner's replicas. True when more may be waiting.
+    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: impl Fn(NodeId) -> ReplicaExpiry) -> bool {
         self.connections.observation.set_now(now);
         self.expire_fragments(now);
         self.connections.tombstones.forget_old(now);
@@ -403,8 +403,8 @@ impl Pipeline {
         [self.connections.table.next_expiry(), self.fragments.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Judges up to `connections_max` more connections, those of other masters only if `is_of_all`, and ends those that the
-    /// chain does not allow any more.
+    /// Re-evaluates up to `connections_max` more connections, those of other owners only if `is_of_all`, and ends those that
+    /// the chain does not allow any more.
     pub fn reevaluate_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
         self.reevaluation.step(&mut self.connections, now, connections_max, is_of_all);
     }
@@ -468,25 +468,25 @@ impl Pipeline {
         }
     }
 
-    /// The copies of other nodes' connections, to be changed as those nodes replicate them.
+    /// The replicas of other nodes' connections, to be changed as those nodes replicate them.
     pub const fn replicas(&mut self) -> Replicas<'_> {
         Replicas { connections: &mut self.connections, waiting: &mut self.waiting }
     }
 
-    /// Another node has the connection that this one was master of: it is removed here, and peers are not informed.
+    /// Another node has the connection that this one owned: it is removed here, and peers are not informed.
     pub fn let_go(&mut self, slot: Slot) {
         let _ = self.connections.remove(slot);
     }
 
-    /// A connection that this node is master of may go on elsewhere: should its packets come here again, its windows are learnt
-    /// afresh, as a copy's.
+    /// A connection that this node owns may go on elsewhere: should its packets come here again, its windows are learnt
+    /// afresh, as a replica's.
     pub fn keep_as_copy(&mut self, slot: Slot) {
         if let Some(connection) = self.connections.table.get_mut(slot) {
             connection.flags |= flags::REPLICA;
         }
     }
 
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
+    /// This node becomes the owner of a connection that it holds a replica of, without having seen a packet of it.
     pub fn claim(&mut self, now: Instant, slot: Slot) {
         self.connections.claim(now, slot);
     }

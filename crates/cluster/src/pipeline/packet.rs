@@ -12,7 +12,7 @@ use super::arrival::{Arrival, wanted};
 use super::change::TableChange;
 use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
-use super::egress::{forward, is_on_its_way, send};
+use super::egress::{forward, is_transmitted, send};
 use super::peer_owned;
 use super::recovery::RecoveryOutcome;
 use super::tracking::{advance, advance_plain, count};
@@ -91,7 +91,7 @@ impl Pipeline {
         send_known(connections, arrival, packet, (slot, direction), verdict, edge)
     }
 
-    /// Handles what is not a plain segment of a connection that this node is master of.
+    /// Handles what is not a plain segment of a connection that this node owns.
     fn handle_any_known<E: Edge>(
         &mut self,
         arrival: &Arrival,
@@ -216,21 +216,21 @@ impl Pipeline {
         let connection = self.connections.table.get(slot).ok_or(reason)?;
         let as_sent = *connection.tuple(direction.reverse());
         let outer = packet.headers.tuple;
-        // A router on the way speaks for itself, unless it is on the side that the translation hides: nobody on the other
-        // would take a packet from an address there. It then speaks, as the end host does, under the address that the end
-        // host is known by (RFC 5508 section 4.2, and Linux).
+        // A router on the path keeps its own address, unless it is on the side that the translation hides: the other side would
+        // not accept a packet from an address there. Its error then gets, as the end host's does, the address that the end host
+        // is known by (RFC 5508 section 4.2, and Linux).
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
         let sent = Ok(forward(arrival.now, packet, &mut self.connections.observation, edge));
-        if !is_on_its_way(sent) {
+        if !is_transmitted(sent) {
             edge.note_not_sent(arrival.now, packet, &outer);
         }
         sent
     }
 }
 
-/// Sends a packet of a connection on its way; what stays behind is noted as it was received.
+/// Forwards a packet of a connection; what stays behind is noted as it was received.
 #[inline(always)]
 fn send_known<E: Edge>(
     connections: &mut Connections,
@@ -277,7 +277,7 @@ fn send_first<E: Edge>(
     let (now, tuple) = (arrival.now, packet.headers.tuple);
     let (verdict, _) = connections.process(now, packet, slot, Direction::Original);
     let sent = send(now, packet, verdict, &mut connections.observation, edge);
-    if !is_on_its_way(sent) {
+    if !is_transmitted(sent) {
         edge.note_not_sent(now, packet, &tuple);
     }
     match sent {

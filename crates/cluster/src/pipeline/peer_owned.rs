@@ -1,4 +1,4 @@
-//! Packets of connections whose master may be another living node: see [`super::sharing`].
+//! Packets of connections whose owner may be another living node: see [`super::sharing`].
 
 use flow::connection::flags;
 use flow::conntrack::{Advance, Change, Next, TcpState, is_in_handshake};
@@ -15,18 +15,18 @@ use super::tracking::{advance, as_sent, count};
 use super::waiting::Waiting;
 use crate::observation::Step;
 
-/// What becomes of a packet of a connection that another node may be master of.
+/// The outcome of a packet of a connection that another node may own.
 enum Tracked {
-    /// It is a packet of this node's own connection, or makes this node the master.
+    /// It is a packet of this node's own connection, or makes this node the owner.
     Own,
-    /// It waits for an update from the master.
+    /// It waits for an update from the owner.
     Waits,
-    /// The automaton was moved on. True: this node has become master, and must replicate the connection.
+    /// The automaton was moved on. True: this node has become the owner, and must replicate the connection.
     Advanced(Advance, bool),
 }
 
 /// Moves a connection's automaton on, where other nodes forward beside this one; `None` if the packet waits for another node.
-/// True: this node has become its master, and must replicate it.
+/// True: this node has become its owner, and must replicate it.
 pub(super) fn track<E: Edge>(
     connections: &mut Connections,
     waiting: &mut Waiting,
@@ -42,7 +42,7 @@ pub(super) fn track<E: Edge>(
             let is_first_reply = is_taken_over && !is_answered && direction == Direction::Reply;
             let goes_on = advance.next == Next::Keep && !packet.headers.is_fragment;
             if is_first_reply && goes_on && edge.holds_first_reply(arrival.now, slot, packet) {
-                // The former master knows of the beginning alone, as a backup would.
+                // The former owner knows of the beginning alone, as a backup would.
                 connections.changes.push(TableChange::TakenOver { slot });
                 connections.observe(Step::HeldForBackup);
                 return None;
@@ -59,7 +59,7 @@ pub(super) fn track<E: Edge>(
     }
 }
 
-/// Moves the automaton of a peer-owned connection on, in the copy.
+/// Moves the automaton of a peer-owned connection on, in the replica.
 fn advance_peer_owned(
     connections: &mut Connections,
     waiting: &mut Waiting,
@@ -74,7 +74,7 @@ fn advance_peer_owned(
     if connection.owner == *node || !sharing.live_owners.contains(&connection.owner) {
         let is_alone = sharing.live_owners.is_empty() || connection.owner != *node;
         if connection.flags & flags::SHARED != 0 && is_alone {
-            // Windows are learnt afresh and count again.
+            // Windows are relearnt and count again.
             connection.flags &= !flags::SHARED;
             tracker.take_over(ip_protocol::TCP, &mut connection.protocol);
         }
@@ -94,7 +94,7 @@ fn advance_peer_owned(
         if waiting.hold(connections, arrival, packet, reason) {
             return Tracked::Waits;
         }
-        // The master may know of a handshake that is over and be unable to say so: then the copy is as old as any.
+        // The owner may know of a handshake that is over without a way to report it: then the replica is as old as any.
         let is_old = is_in_handshake(advanced.original.protocol, &advanced.protocol);
         return if is_old && !is_found_shared { Tracked::Own } else { Tracked::Advanced(advance, false) };
     }
@@ -107,7 +107,7 @@ fn advance_peer_owned(
     Tracked::Advanced(advance, note_forwarded(connections, now, slot, is_found_shared, is_news))
 }
 
-/// A packet of a peer-owned connection is forwarded. Becomes master if there is something to replicate, or the master must be
+/// A packet of a peer-owned connection is forwarded. Becomes the owner if there is something to replicate, or the owner must be
 /// shown that the connection lives. True then.
 fn note_forwarded(
     connections: &mut Connections,
@@ -144,8 +144,8 @@ fn manner(sharing: &Sharing, now: Instant, slot: Slot, connection: &Connection) 
     is_in_handshake(original.protocol, protocol).then_some(false)
 }
 
-/// Whether the master's automaton cannot do without what this packet did to the copy's, which was in state `before`. That a FIN
-/// was acknowledged it can, and of a copy that is behind it need not hear.
+/// Whether the owner's automaton needs what this packet did to the replica's, which was in state `before`. It does not need the
+/// acknowledgement of a FIN, and a replica that is behind it need not report it.
 fn is_news(before: u8, connection: &Connection, advance: &Advance, headers: &Headers) -> bool {
     let state = connection.protocol.state;
     let is_worth_replicating = match &headers.transport {

@@ -1,7 +1,7 @@
 //! Connections that only a filter remembers: what a node that has taken over does with packets of none that it knows.
 //!
-//! Where connections are told compactly, the table of the node that takes over is empty. What it was told lies in filters
-//! beside it, which the [`Edge`] asks for one tuple at a time ([`Edge::recall`]); connections come back into the table as
+//! With compact replication, the table of the node that takes over is empty. The peers' connections lie in filters beside it,
+//! which the [`Edge`] asks for one tuple at a time ([`Edge::recovery_lookup`]). Connections are restored into the table when
 //! their packets come (MLCBF, section 2.1: packet-driven reconstruction).
 //!
 //! ```text
@@ -18,9 +18,9 @@
 //!     └─ else ─────────────────────────────────────────────────────────────► dropped
 //! ```
 //!
-//! A filter answers some tuples that it never held. What that may let pass is bounded: nothing that the rules deny a
-//! connection to begin with, no more connections than were told, few questions of one source, and all of it only for as
-//! long as the recovery lasts. The work that strangers' packets cause is budgeted ([`work`]).
+//! A filter matches some tuples that it never held. What that may let pass is bounded: nothing that the rules deny a connection
+//! to begin with, no more connections than were replicated, few questions of one source, and all of it only for as long as the
+//! recovery lasts. The work that strangers' packets cause is budgeted ([`work`]).
 
 mod asking;
 mod blocked;
@@ -49,17 +49,17 @@ pub(super) use self::outcome::RecoveryOutcome;
 use self::work::{Admittance, TUPLES_PER_PROBE, Work};
 use super::arrival::{Arrival, wanted};
 use super::connections::Connections;
-use super::edge::{Edge, Recalled};
+use super::edge::{Edge, FilterMatch};
 
 /// How long filters are asked after a take-over, unless it is configured: longer than the keep-alive interval of hosts that
 /// keep an idle connection (two hours, RFC 1122 section 4.2.3.6) with the retries behind it.
 pub const RECOVERY_LASTS_DEFAULT: Duration = Duration::from_secs(135 * 60);
 /// Questions without an answer that one source has in a second, unless it is configured.
 pub const MISSES_PER_SOURCE_MAX_DEFAULT: u32 = 100;
-/// Beyond what was told, so many connections may be restored: what was told after the take-over, and false hits.
+/// So many more connections may be restored than were replicated: those replicated after the take-over, and false positives.
 const RESTORED_BEYOND: u64 = 64;
 
-/// How a node that has taken over goes on with connections of which it was told compactly.
+/// How a node that has taken over goes on with connections of compact replication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecoveryConfig {
     /// How long filters are asked after a take-over; what has sent nothing by then is forgotten.
@@ -85,7 +85,7 @@ impl Default for RecoveryConfig {
     }
 }
 
-/// Recoveries, of which one may be under way.
+/// Recoveries, of which one may be running.
 pub struct Recovery {
     key: HashKey,
     counters: RecoveryCounters,
@@ -98,7 +98,7 @@ impl Recovery {
     }
 
     /// From `now` on packets of no connection are looked for in filters. `entries` is how many connections were replicated. A
-    /// recovery that is under way goes on, for as long again; whether none was is returned.
+    /// running recovery goes on, for as long again; returns whether none was running.
     pub fn begin(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
         let until = now + config.lasts;
         if let Some(current) = &mut self.current {
@@ -116,7 +116,7 @@ impl Recovery {
             asking: Asking::default(),
             work: Work::new(self.key, config.misses_per_source_max),
             originals: Vec::new(),
-            recalled: Vec::new(),
+            filter_match: Vec::new(),
         }));
         true
     }
@@ -134,7 +134,7 @@ impl Recovery {
         self.current.is_some()
     }
 
-    /// When the recovery ends, if one is under way.
+    /// When the running recovery ends, if there is one.
     #[must_use]
     pub fn ends_at(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.until)
@@ -193,7 +193,7 @@ impl Recovery {
     }
 }
 
-/// A recovery that is under way.
+/// A running recovery.
 struct Current {
     config: RecoveryConfig,
     until: Instant,
@@ -208,7 +208,7 @@ struct Current {
     /// Room for the tuples that a reply may belong to,
     originals: Vec<Tuple>,
     /// and those of them that a filter names.
-    recalled: Vec<(Tuple, Recalled)>,
+    filter_match: Vec<(Tuple, FilterMatch)>,
 }
 
 impl Current {
@@ -217,7 +217,7 @@ impl Current {
         self.config.blocks || !self.config.cold_start.is_empty()
     }
 
-    /// As many connections came back as were told, and a few more.
+    /// As many connections were restored as were replicated, and a few more.
     const fn is_used_up(&self) -> bool {
         self.restored >= self.replicated_max + self.replicated_max / RESTORED_BEYOND + RESTORED_BEYOND
     }
@@ -243,9 +243,9 @@ impl Current {
         self.originals.clear();
         let mut found = None;
         if !self.is_used_up()
-            && let Some(recalled) = context.recall(edge, &wanted, ingress)
+            && let Some(filter_match) = context.recovery_lookup(edge, &wanted, ingress)
         {
-            found = self.restore(context, (wanted, ingress, recalled), &wanted);
+            found = self.restore(context, (wanted, ingress, filter_match), &wanted);
         }
         if found.is_none() && (!self.is_used_up() || self.admits_unnamed()) {
             match self.work.admit(now, &source) {
@@ -283,15 +283,15 @@ impl Current {
         let mut tuples = context.connections.functions.chain.originals_of(&wanted, &mut self.originals);
         let mut found = None;
         if !self.is_used_up() {
-            self.recalled.clear();
-            let named = |original: &Tuple| Some((*original, context.recall(edge, original, None)?));
-            self.recalled.extend(self.originals.iter().filter_map(named));
+            self.filter_match.clear();
+            let named = |original: &Tuple| Some((*original, context.recovery_lookup(edge, original, None)?));
+            self.filter_match.extend(self.originals.iter().filter_map(named));
             tuples += self.originals.len();
-            found = match self.recalled[..] {
+            found = match self.filter_match[..] {
                 [] => None,
-                [(original, recalled)] => self.restore(context, (original, None, recalled), &wanted),
+                [(original, filter_match)] => self.restore(context, (original, None, filter_match), &wanted),
                 _ => {
-                    tuples += TUPLES_PER_PROBE * self.asking.ask(context, packet, &self.recalled, edge);
+                    tuples += TUPLES_PER_PROBE * self.asking.ask(context, packet, &self.filter_match, edge);
                     Some(RecoveryOutcome::Dropped(DropReason::RecoveryAmbiguous))
                 }
             };
@@ -308,7 +308,7 @@ impl Current {
     fn restore(
         &mut self,
         context: &mut Context<'_>,
-        named: (Tuple, Option<PortId>, Recalled),
+        named: (Tuple, Option<PortId>, FilterMatch),
         wanted: &Tuple,
     ) -> Option<RecoveryOutcome> {
         let found = context.restore(named, wanted)?;

@@ -1,8 +1,8 @@
-//! Re-evaluation: after a reload, connections are judged by the new rules.
+//! Re-evaluation: after a reload, connections are checked against the new rules.
 //!
 //! The reload itself touches no record: the pause is the same whether there are ten connections or ten million. Where
-//! re-evaluation is wanted, it goes through the table in bounded steps. A connection whose packet comes first is judged then:
-//! a connection that is not allowed any more passes no packet.
+//! re-evaluation is wanted, it goes through the table in bounded steps. A connection whose packet comes first is re-evaluated
+//! then: a connection that is not allowed any more passes no packet.
 
 use flow::Instant;
 use flow::table::Slot;
@@ -10,10 +10,10 @@ use network_functions::function::{CloseReason, ReevaluationOutcome};
 
 use super::connections::Connections;
 
-/// A re-evaluation, if one is under way.
+/// A re-evaluation, if one is running.
 #[derive(Default)]
 pub(super) struct Reevaluation {
-    /// Connections from this slot on are still to be judged.
+    /// Connections from this slot on are still to be re-evaluated.
     next: Option<Slot>,
 }
 
@@ -32,13 +32,13 @@ impl Reevaluation {
         self.next.is_some()
     }
 
-    /// Judges a connection whose packet has come, if it is still to be judged. True if it has ended.
+    /// Re-evaluates a connection whose packet has come, if that is still to be done. True if it has ended.
     #[inline]
     pub(super) fn ends(&self, connections: &mut Connections, now: Instant, slot: Slot) -> bool {
         self.next.is_some_and(|next| next <= slot) && reevaluate(connections, now, slot)
     }
 
-    /// Judges up to `connections_max` more connections, those of other masters only if `is_of_all`.
+    /// Re-evaluates up to `connections_max` more connections, those of other owners only if `is_of_all`.
     pub(super) fn step(
         &mut self,
         connections: &mut Connections,
@@ -63,12 +63,12 @@ impl Reevaluation {
     }
 }
 
-/// Judges a connection by the chain, and ends it if it is not allowed any more. True if so.
+/// Re-evaluates a connection by the chain, and ends it if it is not allowed any more. True if so.
 fn reevaluate(connections: &mut Connections, now: Instant, slot: Slot) -> bool {
     let Some(connection) = connections.table.get_mut(slot) else { return false };
     let ends = connections.functions.chain.reevaluate(connection) == ReevaluationOutcome::Denied;
     if ends {
-        // Peers accept the end of a connection only from its master.
+        // Peers accept the end of a connection only from its owner.
         connections.claim(now, slot);
         connections.end(slot, CloseReason::Terminated);
         connections.counters.disallowed += 1;

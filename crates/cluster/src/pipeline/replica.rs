@@ -1,4 +1,4 @@
-//! Copies of other nodes' connections.
+//! Replicas of other nodes' connections.
 
 use flow::connection::flags;
 use flow::serial::is_before;
@@ -11,31 +11,31 @@ use super::change::TableChange;
 use super::connections::{Connections, record, record_mut};
 use super::waiting::Waiting;
 
-/// What became of a copy that a peer sent.
+/// The outcome of a replica that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// It is in the table now.
     Taken,
-    /// The table has newer word of the connection, from another master.
+    /// The table has a newer version of the connection, from another owner.
     Stale,
     /// The table is full.
     Full,
     /// One of its tuples is that of a connection of which this node knows better.
     Conflict,
-    /// The connection has ended here, and the peer is told so.
+    /// The connection has ended here, and the end is sent to the peer.
     Ended,
 }
 
-/// What becomes of copies that their master has not told again.
+/// What is done with replicas that their owner has not sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remnants {
-    /// They are removed: their master has ended them.
+pub enum StaleReplicas {
+    /// They are removed: their owner has ended them.
     Remove,
-    /// This node becomes their master, and tells its backups.
+    /// This node becomes their owner, and replicates them to its backups.
     Claim,
 }
 
-/// The copies of other nodes' connections in a pipeline.
+/// The replicas of other nodes' connections in a pipeline.
 pub struct Replicas<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) waiting: &'a mut Waiting,
@@ -43,8 +43,8 @@ pub struct Replicas<'a> {
 
 impl Replicas<'_> {
     /// Enters a connection as `from` replicates it. What the same node sent earlier is replaced, whatever the versions (its
-    /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
-    /// version. Nodes that could not reach each other may both be master of a connection with the same version: then that of
+    /// messages come in order, and a tuple may have been used again); what another node owns only by a newer
+    /// version. Nodes that could not reach each other may both own a connection with the same version: then that of
     /// the lower number counts, on both, or they would differ for ever.
     pub fn apply(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
         let applied = self.enter(now, from, copy);
@@ -76,15 +76,15 @@ impl Replicas<'_> {
                 return Applied::Taken;
             }
         }
-        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
+        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the replica's tuples, the other way round.
         let by_reply =
             self.connections.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
         for (slot, _) in [known, by_reply].into_iter().flatten() {
-            // A remnant of the same peer gives way; what this node or a third one is master of does not.
-            let gives_way = self.connections.table.get(slot).is_some_and(|other| {
+            // A stale replica of the same peer is replaced; what this node or a third one owns is not.
+            let is_replaced = self.connections.table.get(slot).is_some_and(|other| {
                 other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))
             });
-            if !gives_way {
+            if !is_replaced {
                 return Applied::Conflict;
             }
             if let Some(removed) =
@@ -151,9 +151,9 @@ impl Replicas<'_> {
         }
     }
 
-    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
-    /// began while the nodes could not reach each other (a server's answer that no connection was known for, say).
-    pub fn give_way(&mut self, copy: &Connection) {
+    /// Ends what this node owns and what conflicts with a replica: a connection with one of its tuples, which began while the
+    /// nodes could not reach each other (for example a server's answer that matched no known connection).
+    pub fn end_conflicting(&mut self, copy: &Connection) {
         for tuple in [&copy.original, &copy.reply] {
             let Some((slot, _)) = self.connections.lookup(tuple) else { continue };
             if record(&self.connections.table, slot).owner == self.connections.node {
@@ -162,8 +162,8 @@ impl Replicas<'_> {
         }
     }
 
-    /// Removes the copy that has ended according to `from`, unless another node has become its master since. A connection of
-    /// this node's ends if `from` became its master and ended it without this node having learnt so: other backups are
+    /// Removes the replica that has ended according to `from`, unless another node has become its owner since. A connection of
+    /// this node's ends if `from` became its owner and ended it without this node having learnt so: other backups are
     /// informed. True if it was there.
     pub fn delete(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
         let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
@@ -182,14 +182,14 @@ impl Replicas<'_> {
         true
     }
 
-    /// Does with copies of `from` that it has not replicated again, those whose [`flags::RESYNCED`] is not `told`, what
-    /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
+    /// Applies `stale` to replicas of `from` that it has not sent again: those whose [`flags::RESYNCED`] is not `epoch`. Looks
+    /// at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
     pub fn sweep(
         &mut self,
         now: Instant,
         from: NodeId,
-        told: bool,
-        remnants: Remnants,
+        epoch: bool,
+        stale: StaleReplicas,
         cursor: Slot,
         slots_max: usize,
     ) -> Option<Slot> {
@@ -197,13 +197,13 @@ impl Replicas<'_> {
         for _ in 0..slots_max {
             let slot = self.connections.table.next_occupied(next)?;
             let connection = record(&self.connections.table, slot);
-            let is_remnant = connection.owner == from
+            let is_stale = connection.owner == from
                 && connection.flags & flags::REPLICA != 0
-                && (connection.flags & flags::RESYNCED != 0) != told;
-            match remnants {
-                _ if !is_remnant => {}
-                Remnants::Remove => drop(self.connections.remove(slot)),
-                Remnants::Claim => {
+                && (connection.flags & flags::RESYNCED != 0) != epoch;
+            match stale {
+                _ if !is_stale => {}
+                StaleReplicas::Remove => drop(self.connections.remove(slot)),
+                StaleReplicas::Claim => {
                     self.connections.claim(now, slot);
                     self.connections.changes.push(TableChange::TakenOver { slot });
                 }
@@ -213,8 +213,8 @@ impl Replicas<'_> {
         Some(next)
     }
 
-    /// The master's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
-    /// node is its master now. True if so.
+    /// The owner's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
+    /// node is its owner now. True if so.
     pub fn refuse_end(&mut self, now: Instant, from: NodeId, original: &Tuple) -> bool {
         let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
         let connection = record(&self.connections.table, slot);

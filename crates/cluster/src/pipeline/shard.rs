@@ -3,7 +3,7 @@
 //! A connection lies with the worker that its original direction is steered to (see [`flow::steering`]), and so do its
 //! replies but for two cases, in which they come to another worker, which hands them over:
 //!
-//! * Destination NAT changes the reply tuple to one that nobody can choose. The connection's worker sends a
+//! * Destination NAT changes the reply tuple to one that no node can choose. The connection's worker sends a
 //!   [`Redirect`] to the worker that the replies come to.
 //! * The kernel's program could not follow a packet's headers.
 //!
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// A frame on its way to another worker: a copy, with what goes with it.
+/// A frame that is handed to another worker: a copy, with what goes with it.
 #[derive(Clone, Debug)]
 pub struct HandedFrame {
     /// The worker that it belongs to.
@@ -180,7 +180,7 @@ impl Shard {
         self.handed.back().map(|frame| frame.to)
     }
 
-    /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet. `is_steering`: it may be
+    /// The outcome of a packet of no connection here; `None`: that of any such packet. `is_steering`: it may be
     /// handed over.
     #[inline]
     pub(super) fn redirect(
@@ -201,7 +201,7 @@ impl Shard {
         if belongs_to == self.place.worker {
             return None;
         }
-        // Whoever handed it over has not heard yet that the connection ended, or never will.
+        // The worker that handed it over has not learned yet that the connection ended, or never will.
         self.notes.push_back((belongs_to, Redirect::Ends(*wanted)));
         Some(Err(DropReason::StrayHandOver))
     }

@@ -1,25 +1,25 @@
 //! Connections whose packets reach more than one living node.
 //!
 //! Where several nodes forward at once, the two directions of a connection may come by two of them, each of which has the
-//! connection's record: one as its master, the other as a copy. A packet of such a **peer-owned** connection is handled by the
-//! copy, without an update to the master, unless it changes something that the master must know.
+//! connection's record: one as its owner, the other as a replica. A packet of such a **peer-owned** connection is handled by the
+//! replica, without an update to the owner, unless it changes something that the owner must know.
 //!
 //! ```text
 //!              node a                                   node b
-//!   SYN ──────► begins: SYN_SENT, master a ── update ──► copy
-//!                                                        copy, SYN_RECV: master b ◄────── SYN/ACK
-//!               copy ◄─────────────────── update ────────┘
+//!   SYN ──────► begins: SYN_SENT, owner a ─── update ──► replica
+//!                                                        replica, SYN_RECV: owner b ◄─── SYN/ACK
+//!               replica ◄──────────────── update ────────┘
 //!   ACK ──────► lost to b a moment ago and still here:
-//!               shared, ESTABLISHED: master a ─ update ─► copy, shared
-//!   data ─────► master's                                 by copy ◄─────────────────────── data
-//!                                            ◄─ update ─ every quarter of the timeout: master b, so that it does not expire
+//!               shared, ESTABLISHED: owner a ── update ─► replica, shared
+//!   data ─────► owner's                                  by replica ◄───────────────────── data
+//!                                            ◄─ update ─ every quarter of the timeout: owner b, so that it does not expire
 //! ```
 //!
 //! A connection that merely moves, all of whose packets come to the other node from then on, is taken over as ever, and its
-//! windows are learnt afresh and held against its segments. It is marked [shared](flags::SHARED) when a packet comes to the node
+//! windows are relearnt and held against its segments. It is marked [shared](flags::SHARED) when a packet comes to the node
 //! that has just lost it. Who is alone takes the mark off.
 //!
-//! What could be judged only with a peer's update [waits](super::waiting) a little.
+//! What could be decided only with a peer's update [waits](super::waiting) a little.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,18 +34,18 @@ use flow::{Connection, Instant, NodeId, conntrack};
 pub const WAIT_FOR_PEER_DEFAULT: Duration = Duration::from_millis(20);
 /// A packet that comes so soon after its connection was lost to a living peer shows that both nodes get packets of it.
 const SHARED_WITHIN: Duration = Duration::from_secs(10);
-/// Packets are forwarded by a copy for this part of the state's timeout before its master is updated: early enough for the
+/// Packets are forwarded by a replica for this part of the state's timeout before its owner is updated: early enough for the
 /// update to be lost and repeated.
 const RENEWALS_PER_TIMEOUT: u32 = 4;
-/// The master is updated at most this often, however short timeouts are.
+/// The owner is updated at most this often, however short timeouts are.
 const RENEWAL_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// A connection of which a packet was forwarded within this time lives, whatever its master's timer says.
+/// A connection of which a packet was forwarded within this time lives, whatever its owner's timer shows.
 const RECENT_MAX: Duration = Duration::from_secs(30);
 
 /// How connections whose packets reach several nodes are dealt with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharingConfig {
-    /// How long at most a packet that cannot be judged waits for a peer's update; zero: not at all.
+    /// How long at most a packet that cannot be decided waits for a peer's update; zero: not at all.
     pub wait_for_peer: Duration,
 }
 
@@ -58,11 +58,11 @@ impl Default for SharingConfig {
 /// What a pipeline counts of shared connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SharingCounters {
-    /// Packets handled by the copy of a living peer's connection.
-    pub guest_packets: u64,
+    /// Packets handled by the replica of a living peer's connection.
+    pub peer_owned_packets: u64,
     /// Connections found to reach two living nodes.
     pub shared: u64,
-    /// Times that this node became master only to show that the connection lives.
+    /// Times that this node became the owner only to show that the connection lives.
     pub renewed: u64,
     /// Ends by timeout, sent by a peer, of connections that live here.
     pub ends_refused: u64,
@@ -70,7 +70,7 @@ pub struct SharingCounters {
     pub held: u64,
     /// Of those, the ones that went on because a peer replicated their connection.
     pub helped: u64,
-    /// Of those, the ones judged without it because their time was over.
+    /// Of those, the ones decided without it because their time was over.
     pub overdue: u64,
     /// Packets that would have waited, had there been room.
     pub no_room: u64,
@@ -80,11 +80,11 @@ pub struct SharingCounters {
 /// 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// When another node last replicated it, or this one as its new master.
+    /// When another node last replicated it, or this one as its new owner.
     update_ms: u32,
-    /// When this node ceased to be its master.
+    /// When this node ceased to be its owner.
     lost_ms: u32,
-    /// When a packet was forwarded here by the copy.
+    /// When a packet was forwarded here by the replica.
     forwarded_ms: u32,
 }
 
@@ -119,15 +119,15 @@ impl Sharing {
         &mut self.marks[slot.0 as usize]
     }
 
-    /// This node is not the connection's master any more, but was a moment ago.
+    /// This node is not the connection's owner any more, but was a moment ago.
     pub(super) fn was_just_lost(&self, now: Instant, slot: Slot) -> bool {
         since(now, self.marks[slot.0 as usize].lost_ms).is_some_and(|since| since <= SHARED_WITHIN)
     }
 
-    /// A packet of a peer-owned connection is forwarded. True if it is time to show the master that the connection lives, which has
+    /// A packet of a peer-owned connection is forwarded. True if it is time to show the owner that the connection lives, which has
     /// `timeout` in its state.
     pub(super) fn note_forwarded(&mut self, now: Instant, slot: Slot, timeout: Duration) -> bool {
-        self.counters.guest_packets += 1;
+        self.counters.peer_owned_packets += 1;
         let mark = self.mark_mut(slot);
         mark.forwarded_ms = milliseconds(now);
         let interval = (timeout / RENEWALS_PER_TIMEOUT).max(RENEWAL_INTERVAL_MIN);
@@ -144,7 +144,7 @@ impl Sharing {
         *self.mark_mut(slot) = Mark { update_ms: milliseconds(now), ..Mark::default() };
     }
 
-    /// The connection was updated by another node, or this one replicates it as its new master.
+    /// The connection was updated by another node, or this one replicates it as its new owner.
     pub(super) fn note_update(&mut self, now: Instant, slot: Slot) {
         self.mark_mut(slot).update_ms = milliseconds(now);
     }
@@ -164,8 +164,8 @@ impl Sharing {
         if known.owner == node {
             mark.lost_ms = milliseconds(now);
         }
-        // Two nodes that each saw something become masters at once: the update of one prevails, and must not hide what the
-        // other saw. A later connection with the same tuple is further on than by one master, or its master's before.
+        // Two nodes that each saw something become owners at once: the update of one prevails, and must not hide what the
+        // other saw. A later connection with the same tuple is further on than by one owner, or its owner's before.
         let masters_between = (update.version >> 16).wrapping_sub(known.version >> 16) as u16;
         let is_same = from != known.owner && masters_between <= 1;
         if is_same && conntrack::merge(update.original.protocol, &mut update.protocol, &known.protocol) {

@@ -1,13 +1,13 @@
 //! Tombstones: connections that have ended while a peer that knows them could not be informed.
 //!
-//! Such a peer may come back and replicate them: it goes on with copies of connections whose master it no longer reaches, and
+//! Such a peer may come back and replicate them: it goes on with replicas of connections whose owner it no longer reaches, and
 //! with its own that another node has taken over and ended since. So its update of a connection with a tombstone counts only
 //! if packets have reached it since:
 //!
 //! | the peer's update | is |
 //! |---|---|
-//! | of its first master, and the one that ended had only one master, too: this node | of another connection with the same tuple: taken |
-//! | of a master that has seen no packet | of the copy that it has from before: refused |
+//! | of its first owner, and the one that ended had only one owner, too: this node | of another connection with the same tuple: taken |
+//! | of an owner that has seen no packet | of the replica that it has from before: refused |
 //! | newer than the end | of a connection that packets reach there: taken |
 //! | as new or older | of what has ended here: refused |
 //!
@@ -22,7 +22,7 @@ use flow::{Connection, Instant};
 
 /// How long an end is remembered: a peer that comes back later than that may bring back what it knew.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// The most ends remembered, unless the table holds fewer connections; the oldest gives way.
+/// The most tombstones, unless the table holds fewer connections; the oldest is discarded.
 pub const TOMBSTONES_MAX: u32 = 1 << 18;
 /// The most that are forgotten at once, their time being over.
 const FORGOTTEN_AT_ONCE_MAX: usize = 256;
@@ -112,14 +112,13 @@ impl Tombstones {
     }
 
     /// The version that a new connection with this name begins with: newer than all of an earlier one, if its end is
-    /// remembered, and two masters on, as in [`Connection::version_of_successor`].
+    /// remembered, and two owners on, as in [`Connection::version_of_successor`].
     pub(super) fn first_version(&self, name: u64) -> u32 {
         self.version(name).map_or(1, |version| beyond(beyond(version)))
     }
 
     /// Whether a replica is of a connection that has ended here (see the [module](self)), and then the version that the end
-    /// must have to count more. `known` says of a connection with the
-    /// same original tuple in the table whether it is this node's own.
+    /// must have to count more. `known` is whether a connection with the same original tuple in the table is this node's own.
     pub(super) fn refusal(&mut self, name: u64, copy: &Connection, known: Option<bool>) -> Option<u32> {
         let ended = self.version(name)?;
         let is_of_another = is_first_masters(copy.version) && is_first_masters(ended);
@@ -145,12 +144,12 @@ impl Tombstones {
     }
 }
 
-/// The first version that a master after that of `version` could have.
+/// The first version that an owner after that of `version` could have.
 const fn beyond(version: u32) -> u32 {
     (version | 0xffff).wrapping_add(1)
 }
 
-/// Whether the connection never had another master than the node at which it began.
+/// Whether the connection never had another owner than the node at which it began.
 const fn is_first_masters(version: u32) -> bool {
     version >> 16 == 0
 }
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_are_too_many_the_oldest_gives_way() {
+    fn beyond_the_limit_the_oldest_is_discarded() {
         let mut tombstones = Tombstones::new(4);
         (0..10).for_each(|name| tombstones.add(at(name), name, name as u32));
         let held: std::vec::Vec<_> = (0..10).filter_map(|name| tombstones.version(name)).collect();

@@ -9,7 +9,7 @@ use network_functions::chain::Chain;
 
 use super::connections::{Connections, record_mut};
 
-/// Moves the connection's automaton on, taking the connection over if it was a copy. The second value is true then.
+/// Moves the connection's automaton on, taking the connection over if it was a replica. The second value is true then.
 pub(super) fn advance(
     connections: &mut Connections,
     now: Instant,
@@ -46,7 +46,7 @@ pub(super) fn advance(
     (advance, taken_over)
 }
 
-/// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
+/// Moves the automaton on for what most packets are: a plain segment of a connection that this node owns. False,
 /// and nothing done, for all others.
 #[inline(always)]
 pub(super) fn advance_plain(

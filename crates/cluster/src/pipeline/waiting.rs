@@ -1,10 +1,10 @@
-//! Packets that can be judged only by an update of a peer: a SYN/ACK whose SYN went by way of the other node, the answer to a
-//! query that went there, an ICMP error about its packets.
+//! Packets that only an update of a peer can decide: a SYN/ACK whose SYN went by way of the other node, the answer to a query
+//! that went there, an ICMP error about its packets.
 //!
 //! Such a packet is kept for a moment. It is handled once more when a peer has replicated a connection with its tuple, or when
-//! its time is over; then it is judged as it would have been at once. Nothing is asked for: the peer has sent its update before
-//! it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips, sooner than
-//! a question could be answered whose own way is as lossy.
+//! its time is over; then it is handled as it would have been at once. Nothing is asked for: the peer has sent its update
+//! before it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips,
+//! sooner than a question could be answered whose own way is as lossy.
 //!
 //! Strangers can send such packets too. What waits is bounded in number, in bytes and for each source, and for a time so short
 //! that room comes free all the while. When there is none, the **newest** does not wait: a flood can keep other packets from
@@ -80,7 +80,7 @@ impl Waiting {
         }
     }
 
-    /// Packets are judged by another chain from now on.
+    /// Packets are checked by another chain from now on.
     pub(super) fn renew(&mut self, chain: &Chain) {
         self.rehearsal = rehearsal(chain);
     }
@@ -229,10 +229,15 @@ impl Waiting {
 }
 
 /// The packet that had waited until `deadline` at most has been handled.
-pub(super) const fn count_released(counters: &mut SharingCounters, now: Instant, deadline: Instant, waits_again: bool) {
+pub(super) const fn count_released(
+    counters: &mut SharingCounters,
+    now: Instant,
+    deadline: Instant,
+    keeps_waiting: bool,
+) {
     if deadline.as_nanos() <= now.as_nanos() {
         counters.overdue += 1;
-    } else if !waits_again {
+    } else if !keeps_waiting {
         counters.helped += 1;
     }
 }

@@ -32,13 +32,13 @@ pub struct Config {
     pub preempt: bool,
     /// How long to listen after the start: about three times the failure detector's detection time.
     pub startup_hold: Duration,
-    /// How often to tell the peers how this node stands.
+    /// How often to send heartbeats to the peers.
     pub heartbeat_interval: Duration,
     /// How long a peer's last heartbeat counts, and how long the best node is waited for.
     pub heartbeat_timeout: Duration,
-    /// How long a leaving node holds the addresses when nobody takes them.
+    /// How long a leaving node holds the addresses when no node takes them.
     pub handover_limit: Duration,
-    /// How long a node must reach more than the holder before it takes the addresses from it: two nodes seldom notice the
+    /// How long a node must reach more than the active one before it takes the addresses from it: two nodes seldom notice the
     /// failure of something that both use in the same millisecond.
     pub reach_hold: Duration,
     /// One run of this node's process, random: heartbeats carry it, so that late ones of an earlier run are known.
@@ -76,10 +76,10 @@ impl Config {
 pub enum Event {
     /// Make the state of the connections usable, then call [`RoleAutomaton::handle_state_usable`].
     BecomeActive {
-        /// The number of this take-over: one more than the highest heard of.
+        /// The number of this take-over: one more than the highest received.
         term: u64,
     },
-    /// Answer for the shared addresses from now on, and tell the neighbours.
+    /// Hold the shared addresses from now on, and announce them to the neighbours.
     AnnounceAddresses {
         /// The number of the take-over.
         term: u64,
@@ -101,10 +101,10 @@ pub struct UnknownPeer(pub NodeId);
 #[derive(Clone, Debug)]
 struct Peer {
     node: NodeId,
-    /// Since when the failure detector says that it is up.
+    /// Since when the failure detector reports it up.
     up_since: Option<Instant>,
-    /// Its last heartbeat since it was last said to be down.
-    heard: Option<(Instant, Heartbeat)>,
+    /// Its last heartbeat since it was last reported down.
+    last_heartbeat: Option<(Instant, Heartbeat)>,
     /// No heartbeat that counts has been received since this node last paused.
     is_awaited: bool,
 }
@@ -127,22 +127,22 @@ pub struct RoleAutomaton {
     answers_awaited_until: Option<Instant>,
     /// Peers have acknowledged all that they need of this node's connections.
     has_replicated: bool,
-    /// Since when another holder of the addresses has outranked this one.
+    /// Since when another active node has outranked this one.
     outranked_since: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
     /// With which number this node holds the addresses, or is about to: that of its take-over, or 0 as long as it took them
-    /// knowing nothing and nobody stands by for it.
+    /// without knowledge, and no node is standby to it.
     claim: u64,
-    /// Some peer was heard since the start.
-    has_heard: bool,
-    /// This node was told all connections at some time.
+    /// A heartbeat of some peer was received since the start.
+    has_received: bool,
+    /// This node received all connections at some time.
     informed: bool,
-    /// Somebody else decides, and tells the state.
+    /// Another worker decides, and passes the state.
     pub(super) follows: bool,
     peers: Vec<Peer>,
-    /// Since when nobody who is heard holds the addresses.
+    /// Since when no peer with a current heartbeat holds the addresses.
     vacant_since: Option<Instant>,
     /// When the rules were last applied.
     decided_at: Instant,
@@ -160,8 +160,11 @@ impl RoleAutomaton {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
-        let peers =
-            config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_awaited: false }).collect();
+        let peers = config
+            .peers
+            .iter()
+            .map(|&node| Peer { node, up_since: None, last_heartbeat: None, is_awaited: false })
+            .collect();
         Self {
             config,
             state: State::Init,
@@ -176,7 +179,7 @@ impl RoleAutomaton {
             outreaches_since: None,
             term: 0,
             claim: 0,
-            has_heard: false,
+            has_received: false,
             informed: true,
             follows: false,
             peers,
@@ -188,7 +191,7 @@ impl RoleAutomaton {
         }
     }
 
-    /// The failure detector says that the peer is up.
+    /// The failure detector reports the peer up.
     ///
     /// # Errors
     /// There is no such peer.
@@ -199,22 +202,22 @@ impl RoleAutomaton {
         Ok(())
     }
 
-    /// The failure detector says that the peer is down. What it said before counts no more.
+    /// The failure detector reports the peer down. Its former heartbeats count no more.
     ///
     /// # Errors
     /// There is no such peer.
     pub fn handle_peer_down(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
         let peer = self.peer_mut(node)?;
-        (peer.up_since, peer.heard, peer.is_awaited) = (None, None, false);
-        // The peer may hear this node all the same, and hears no failure detection of it for a while.
+        (peer.up_since, peer.last_heartbeat, peer.is_awaited) = (None, None, false);
+        // The peer may receive this node's packets all the same, and receives no failure detection of it for a while.
         self.hastened_until = now + self.config.heartbeat_timeout;
         self.heartbeat_at = now;
         self.decide(now);
         Ok(())
     }
 
-    /// The failure detector says that the peer no longer hears this node. It lives, as it has just said so, and what it says
-    /// of itself goes on counting for its time: whoever cannot make himself heard takes nothing from it.
+    /// The failure detector reports that the peer no longer receives this node's packets. The peer lives, as its packet shows,
+    /// and its heartbeat goes on counting for its time: a node whose packets do not arrive takes nothing from it.
     ///
     /// # Errors
     /// There is no such peer.
@@ -224,18 +227,18 @@ impl RoleAutomaton {
         Ok(())
     }
 
-    /// A peer says how it stands.
+    /// A heartbeat of a peer.
     ///
     /// # Errors
     /// There is no such peer.
     pub fn handle_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), UnknownPeer> {
         let peer = self.peer_mut(heartbeat.node)?;
-        let held = peer.heard.is_some_and(|(_, before)| before.state.holds_addresses());
-        peer.heard = Some((now, *heartbeat));
+        let held = peer.last_heartbeat.is_some_and(|(_, before)| before.state.holds_addresses());
+        peer.last_heartbeat = Some((now, *heartbeat));
         peer.is_awaited = false;
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
-        self.has_heard = true;
+        self.has_received = true;
         let follows = matches!(heartbeat.state, State::Init | State::Standby);
         if self.state == State::Active && self.claim == 0 && follows {
             // Somebody follows: from here on a node that takes the addresses knowing nothing claims less.
@@ -246,17 +249,17 @@ impl RoleAutomaton {
         self.decide(now);
         let yielded = !heartbeat.state.holds_addresses() && (held || took_over_unheard);
         if yielded && self.state == State::Active {
-            // Its announcements may have come after this node's: the neighbours must hear this node again.
+            // Its announcements may have come after this node's: the neighbours must receive this node's again.
             self.push_event(Event::AnnounceAddresses { term: self.term });
         }
         Ok(())
     }
 
-    /// This node did not run for `absence`, which is noted before anything else. What waits to be read is as old as the
-    /// pause. So this node takes nothing until each peer has answered (see [`Roles::admits`](super::Roles::admits)), the
-    /// failure detector says that it is down, or a time is over; the heartbeats from before the pause count as long. All of
-    /// that once until a heartbeat counts: a node that pauses again and again still notices that nothing arrives. Returns until
-    /// when peers are waited for; `None`: the pause is too short to matter.
+    /// This node did not run for `absence`, which is noted before anything else. What waits to be read is as old as the pause.
+    /// So this node takes nothing until each peer has answered (see [`Roles::admits`](super::Roles::admits)), the failure
+    /// detector reports it down, or a time is over; the heartbeats from before the pause count as long. All of that once until
+    /// a heartbeat counts: a node that pauses again and again still notices that nothing arrives. Returns until when peers are
+    /// waited for; `None`: the pause is too short to matter.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) -> Option<Instant> {
         if absence * 2 < self.config.heartbeat_timeout {
             return None;
@@ -268,14 +271,14 @@ impl RoleAutomaton {
         }
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_awaited) {
             peer.is_awaited = true;
-            if let Some((at, _)) = &mut peer.heard {
+            if let Some((at, _)) = &mut peer.last_heartbeat {
                 *at = now;
             }
         }
         self.answers_awaited_until
     }
 
-    /// Whether this node has a copy of every connection that it is to back up.
+    /// Whether this node has a replica of every connection that it is to back up.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         if self.synchronised != synchronised {
             self.synchronised = synchronised;
@@ -308,7 +311,7 @@ impl RoleAutomaton {
         self.unreached
     }
 
-    /// Whether this node must not take the addresses over, whatever its peers say. It keeps addresses that it holds.
+    /// Whether this node must not take the addresses over, whatever its peers' heartbeats. It keeps addresses that it holds.
     pub fn set_passive(&mut self, now: Instant, passive: bool) {
         if self.passive != passive {
             self.passive = passive;
@@ -329,8 +332,8 @@ impl RoleAutomaton {
         self.passive
     }
 
-    /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
-    /// [`RoleAutomaton::set_synchronised`] says, that does not change when a peer goes away.
+    /// Whether this node received all connections at some time since it started, or has no peer that could send them. Unlike
+    /// [`RoleAutomaton::set_synchronised`], that does not change when a peer goes away.
     pub fn set_informed(&mut self, now: Instant, informed: bool) {
         if self.informed != informed {
             self.informed = informed;
@@ -339,10 +342,10 @@ impl RoleAutomaton {
     }
 
     /// Whether this node holds the addresses but was away for so long that a peer may have taken them: until that peer has
-    /// answered, or its answer was waited for in vain.
+    /// answered, or the wait for its answer is over.
     #[must_use]
-    pub fn is_in_doubt(&self, now: Instant) -> bool {
-        let may_have_taken = |peer: &Peer| peer.is_awaited && peer.heard.is_some();
+    pub fn is_unconfirmed(&self, now: Instant) -> bool {
+        let may_have_taken = |peer: &Peer| peer.is_awaited && peer.last_heartbeat.is_some();
         self.state == State::Active
             && self.answers_awaited_until.is_some_and(|until| now < until)
             && self.peers.iter().any(may_have_taken)
@@ -362,11 +365,11 @@ impl RoleAutomaton {
         self.outranked_since.is_some()
     }
 
-    /// Whether the peer was heard less than `age` ago.
+    /// Whether a heartbeat of the peer was received less than `age` ago.
     #[must_use]
-    pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
-        let heard = self.peers.iter().find(|peer| peer.node == node).and_then(|peer| peer.heard);
-        heard.is_some_and(|(at, _)| now < at + age)
+    pub fn was_received_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
+        let last_heartbeat = self.peers.iter().find(|peer| peer.node == node).and_then(|peer| peer.last_heartbeat);
+        last_heartbeat.is_some_and(|(at, _)| now < at + age)
     }
 
     /// What [`Event::BecomeActive`] asked for is done. Without effect when the node has meanwhile given way.
@@ -387,8 +390,8 @@ impl RoleAutomaton {
         self.decide(now);
     }
 
-    /// Another configuration takes the place of that of the start, but for the node and its peers, which stay. The peers
-    /// are told at once.
+    /// Another configuration replaces that of the start, but for the node and its peers, which stay. A heartbeat follows at
+    /// once.
     pub fn reconfigure(&mut self, now: Instant, config: Config) {
         let (node, peers) = (self.config.node, core::mem::take(&mut self.config.peers));
         self.config = Config { node, peers, ..config };
@@ -479,7 +482,7 @@ impl RoleAutomaton {
             state: self.state,
             priority: self.config.priority,
             synchronised: self.synchronised,
-            // Whoever holds the addresses says by which take-over.
+            // A node that holds the addresses names its take-over.
             term: if matches!(self.state, State::TakingOver | State::Active | State::Leaving) {
                 self.claim
             } else {
@@ -503,7 +506,7 @@ impl RoleAutomaton {
             Duty::Nothing => {}
             Duty::MakeStateUsable => {
                 self.term += 1;
-                self.claim = if self.has_heard && self.informed { self.term } else { 0 };
+                self.claim = if self.has_received && self.informed { self.term } else { 0 };
                 self.push_event(Event::BecomeActive { term: self.term });
             }
             Duty::Announce => self.push_event(Event::AnnounceAddresses { term: self.term }),

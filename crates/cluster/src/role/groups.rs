@@ -1,8 +1,8 @@
-//! What nodes tell each other of their roles where there are several groups of shared addresses.
+//! The roles in heartbeats, where there are several groups of shared addresses.
 //!
-//! One datagram tells of all groups. What a heartbeat without groups says, it says of the first, so that a node that has
-//! but one, or a release that knows no groups, understands it; beside that it has an attribute for each group. Groups are
-//! known by a number that follows from their name, lest nodes whose files list them in different orders mean different ones.
+//! One datagram carries all groups. A heartbeat without groups is about the first, so that a node that has but one, or a
+//! release that knows no groups, understands it; beside that it has an attribute for each group. Groups are known by a number
+//! that follows from their name, lest nodes whose files list them in different orders mean different ones.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::group::GROUPS_MAX;
 
 /// Bytes of a group's attribute: identity, state, priority, term.
 const GROUP_BYTES: usize = 4 + 1 + 1 + 8;
-/// Bytes of the attribute that says what a node cannot reach for a group: identity, weight.
+/// Bytes of the attribute with what a node cannot reach for a group: identity, weight.
 const UNREACHED_BYTES: usize = 4 + 2;
 
 /// How a node takes part in the choice of who holds a group.

@@ -1,4 +1,4 @@
-//! What nodes tell each other of their roles, as attributes (see [`flow::wire::tlv`]).
+//! The roles that nodes send each other, as attributes (see [`flow::wire::tlv`]).
 
 use alloc::vec::Vec;
 
@@ -36,21 +36,20 @@ pub fn is_heartbeat(datagram: &[u8]) -> bool {
     datagram.first() == Some(&0)
 }
 
-/// A node's standing, told to its peers every heartbeat interval and on every change.
+/// The state of a node, sent to its peers every heartbeat interval and on every change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
-    /// Who says it.
+    /// Its sender.
     pub node: NodeId,
     /// Its state.
     pub state: State,
     /// Its priority: the highest wins.
     pub priority: u8,
-    /// It has a copy of every connection that it is to back up.
+    /// It has a replica of every connection that it is to back up.
     pub synchronised: bool,
     /// The number of the latest take-over that it knows of.
     pub term: u64,
-    /// A number that nodes have in common if they are configured alike, as far as they must be; `None` when it does not
-    /// say.
+    /// A number that nodes have in common if they are configured alike, as far as they must be; `None` when it is not sent.
     pub configuration: Option<u64>,
     /// The weights of all tracked ports and next hops that the node cannot reach, added up; 0 when it reaches all of them, or
     /// tracks none.

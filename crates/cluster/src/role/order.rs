@@ -142,7 +142,7 @@ mod tests {
         let own = |sequence| Order { incarnation: 3, sequence };
         let mut latest = LatestHeartbeat::default();
         assert!(latest.admit(order(living, 1), None, own(4)));
-        assert!(latest.admit(order(ended, 90), Some(own(3)), own(4)), "nothing says yet that it is late");
+        assert!(latest.admit(order(ended, 90), Some(own(3)), own(4)), "nothing shows yet that it is late");
         assert!(!latest.admit(order(living, 2), Some(own(4)), own(5)), "so far it may be the one that ended");
         assert!(latest.admit(order(living, 3), Some(own(5)), own(5)), "it answers what was sent since");
         assert!(!latest.admit(order(ended, 91), Some(own(5)), own(5)), "one that has ended never does");

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::group::{GROUPS_MAX, GroupId, GroupSet};
 
-/// The states in the order in which they tell most of a node that is in several of them.
-const MOST_TELLING_FIRST: [State; 6] =
+/// The states in order of their importance for a node that is in several of them.
+const STATES_BY_RANK: [State; 6] =
     [State::Active, State::Leaving, State::TakingOver, State::Init, State::Standby, State::Left];
 
 /// Chooses, together with those of the other nodes, who holds which group.
@@ -37,7 +37,7 @@ impl Roles {
         Self::of(config, |config| RoleAutomaton::new(config, now))
     }
 
-    /// Roles that decide nothing: they are what they are told by [`Roles::follow`].
+    /// Roles that decide nothing: they are set by [`Roles::follow`].
     ///
     /// # Panics
     /// As [`Roles::new`].
@@ -89,10 +89,10 @@ impl Roles {
         self.automata.iter_mut().try_for_each(|automaton| automaton.handle_peer_deaf(now, node))
     }
 
-    /// As [`RoleAutomaton::was_heard_within`], of any group: they are told together.
+    /// As [`RoleAutomaton::was_received_within`], of any group: they are sent together.
     #[must_use]
-    pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
-        self.automata.iter().any(|automaton| automaton.was_heard_within(now, node, age))
+    pub fn was_received_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
+        self.automata.iter().any(|automaton| automaton.was_received_within(now, node, age))
     }
 
     /// As [`RoleAutomaton::handle_absence`], for every group. From now on heartbeats count only if they answer one that this
@@ -121,7 +121,7 @@ impl Roles {
         })
     }
 
-    /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node
+    /// The heartbeats of a peer. Where both nodes have several groups, these go by their identities, and those that this node
     /// does not have are passed over; else the peer's first group is this node's first.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Whether the heartbeats speak of any of this node's groups, as [`Roles::handle_heartbeats`] reads them.
+    /// Whether the heartbeats are about any of this node's groups, as [`Roles::handle_heartbeats`] reads them.
     #[must_use]
     pub fn knows_any_of(&self, said: &Heartbeats) -> bool {
         let is_known = |identity: u32| self.identities.contains(&identity);
@@ -151,10 +151,10 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
     }
 
-    /// As [`RoleAutomaton::is_in_doubt`], in any group.
+    /// As [`RoleAutomaton::is_unconfirmed`], in any group.
     #[must_use]
-    pub fn is_in_doubt(&self, now: Instant) -> bool {
-        self.automata.iter().any(|automaton| automaton.is_in_doubt(now))
+    pub fn is_unconfirmed(&self, now: Instant) -> bool {
+        self.automata.iter().any(|automaton| automaton.is_unconfirmed(now))
     }
 
     /// As [`RoleAutomaton::set_replicated`]: connections belong to no group.
@@ -180,7 +180,7 @@ impl Roles {
         }
     }
 
-    /// As [`RoleAutomaton::set_passive`], for every group: a foreign holder of one address shows that the configuration is wrong.
+    /// As [`RoleAutomaton::set_passive`], for every group: another host with one address shows that the configuration is wrong.
     pub fn set_passive(&mut self, now: Instant, passive: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_passive(now, passive));
     }
@@ -288,11 +288,11 @@ impl Roles {
         self.automata.iter().map(RoleAutomaton::state)
     }
 
-    /// What there is to say of the node in a word: that it is active if it is for any group.
+    /// The role of the whole node: it is active if it is for any group.
     #[must_use]
     pub fn summary(&self) -> State {
         let is_in = |state: &&State| self.states().any(|own| own == **state);
-        MOST_TELLING_FIRST.iter().find(is_in).copied().unwrap_or(State::Left)
+        STATES_BY_RANK.iter().find(is_in).copied().unwrap_or(State::Left)
     }
 
     /// The number of the group's latest take-over that this node knows of.
@@ -307,7 +307,7 @@ impl Roles {
         self.automata.get(group.index()).map_or(0, RoleAutomaton::priority)
     }
 
-    /// The groups whose addresses this node answers for.
+    /// The groups whose addresses this node holds.
     #[must_use]
     pub fn held(&self) -> GroupSet {
         self.groups_in(State::holds_addresses)
@@ -337,10 +337,10 @@ impl Roles {
         self.states().any(State::forwards)
     }
 
-    /// Whether this node speaks for all connections, whichever node owned them: it holds the addresses of all groups. A node
-    /// that shares the groups with others speaks for the connections that it owns.
+    /// Whether this node claims all connections, whichever node owned them: it holds the addresses of all groups. A node that
+    /// shares the groups with others claims only the connections that it owns.
     #[must_use]
-    pub fn speaks_for_all(&self) -> bool {
+    pub fn claims_all(&self) -> bool {
         self.are_all(State::holds_addresses)
     }
 
@@ -367,7 +367,7 @@ impl Roles {
         self.latest.iter().map(|(peer, _)| *peer)
     }
 
-    /// Whether a peer's heartbeat, while it counts, says that the peer holds the group.
+    /// Whether a peer's current heartbeat shows that the peer holds the group.
     #[must_use]
     pub fn is_held_by_peer(&self, now: Instant, group: GroupId) -> bool {
         self.peers().filter_map(|peer| self.peer(now, peer, group)).any(|heartbeat| heartbeat.state.holds_addresses())

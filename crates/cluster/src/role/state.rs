@@ -18,7 +18,7 @@
 /// A node's state in the choice of who holds the shared addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Just started: listening whether somebody holds the addresses.
+    /// Just started: listening whether a node holds the addresses.
     Init,
     /// Ready to take over.
     Standby,
@@ -28,7 +28,7 @@ pub enum State {
     Active,
     /// Holds the addresses until a peer has taken them, and then leaves.
     Leaving,
-    /// Has left: takes no part until told to rejoin.
+    /// Has left: takes no part until ordered to rejoin.
     Left,
 }
 
@@ -48,7 +48,7 @@ impl State {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether a node in this state answers for the shared addresses.
+    /// Whether a node in this state holds the shared addresses.
     #[must_use]
     pub const fn holds_addresses(self) -> bool {
         matches!(self, Self::Active | Self::Leaving)
@@ -67,15 +67,15 @@ pub(super) enum Input {
     /// The time to listen after the start is over, or there is nothing left to listen for: all peers were received, with all
     /// their connections.
     StartupHoldOver,
-    /// A peer holds the addresses (or is about to) and this node gives way to it.
+    /// A peer holds the addresses (or is about to) and this node yields to it.
     PeerHolds,
-    /// Nobody who can be heard holds the addresses, and this node is the one to take them.
+    /// No reachable node holds the addresses, and this node is the one to take them.
     Chosen,
     /// The node's state is ready for packets.
     StateUsable,
     /// An operator wants the node to leave.
     Leave,
-    /// Nobody took the addresses for too long after an operator wanted the node to leave.
+    /// No node took the addresses for too long after an operator wanted the node to leave.
     HandoverLimitReached,
     /// An operator wants it back.
     Rejoin,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_holding_the_addresses_is_told_to_stand_by() {
+    fn a_node_that_stops_holding_the_addresses_becomes_standby() {
         for state in State::ALL {
             for input in INPUTS {
                 let Some((next, duty)) = transition(state, input) else { continue };

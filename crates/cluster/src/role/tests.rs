@@ -14,9 +14,9 @@ use harness::*;
 #[test]
 fn of_two_nodes_that_start_together_the_lower_identifier_becomes_active() {
     let mut cluster = Cluster::of(2, |_| {});
-    let took_ms = cluster.run_until(1000, |cluster| !cluster.holders().is_empty());
-    assert_eq!(cluster.holders(), [0]);
-    assert!(took_ms < 50, "both were heard, nobody need be waited for: {took_ms} ms");
+    let took_ms = cluster.run_until(1000, |cluster| !cluster.active_nodes().is_empty());
+    assert_eq!(cluster.active_nodes(), [0]);
+    assert!(took_ms < 50, "heartbeats of both were received, nobody need be waited for: {took_ms} ms");
     assert_eq!(cluster.state(1), Some(State::Standby));
 }
 
@@ -24,7 +24,7 @@ fn of_two_nodes_that_start_together_the_lower_identifier_becomes_active() {
 fn of_two_nodes_that_start_together_the_higher_priority_becomes_active() {
     let mut cluster = Cluster::of(2, |config| config.priority = 100 + config.node.0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_node_alone_listens_for_the_startup_hold_before_it_becomes_active() {
 fn a_node_without_peers_becomes_active_too() {
     let mut cluster = Cluster::of(1, |_| {});
     cluster.run_ms(310);
-    assert_eq!(cluster.holders(), [0]);
+    assert_eq!(cluster.active_nodes(), [0]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn when_the_active_dies_the_standby_takes_over_as_soon_as_it_is_detected() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
     cluster.kill(0);
-    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [1]);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.active_nodes() == [1]);
     assert!(took_ms <= 105, "{took_ms} ms");
     assert_eq!(cluster.automaton(1).term(), 2);
 }
@@ -64,7 +64,7 @@ fn a_node_that_comes_back_stands_by_even_if_it_ranks_higher() {
     cluster.run_ms(1000);
     cluster.start(0);
     cluster.run_ms(3000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
     assert_eq!(cluster.state(0), Some(State::Standby));
 }
 
@@ -81,15 +81,15 @@ fn with_preemption_a_higher_priority_takes_the_addresses_back_once_it_is_synchro
     let now = cluster.now();
     cluster.automaton(0).set_synchronised(now, false);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1], "it knows no connection yet");
+    assert_eq!(cluster.active_nodes(), [1], "it knows no connection yet");
     let now = cluster.now();
     cluster.automaton(0).set_synchronised(now, true);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [0]);
+    assert_eq!(cluster.active_nodes(), [0]);
 }
 
 #[test]
-fn with_preemption_a_higher_priority_waits_for_the_tunnels_caches_unless_the_holder_dies() {
+fn with_preemption_a_higher_priority_waits_for_the_tunnels_caches_unless_the_active_node_dies() {
     for does_holder_die in [false, true] {
         let mut cluster = Cluster::of(2, |config| {
             config.priority = 200 - config.node.0;
@@ -102,7 +102,7 @@ fn with_preemption_a_higher_priority_waits_for_the_tunnels_caches_unless_the_hol
         let now = cluster.now();
         cluster.automaton(0).set_filling(now, true);
         cluster.run_ms(1000);
-        assert_eq!(cluster.holders(), [1], "the caches are still being copied");
+        assert_eq!(cluster.active_nodes(), [1], "the caches are still being copied");
         if does_holder_die {
             cluster.kill(1);
         } else {
@@ -110,21 +110,21 @@ fn with_preemption_a_higher_priority_waits_for_the_tunnels_caches_unless_the_hol
             cluster.automaton(0).set_filling(now, false);
         }
         cluster.run_ms(200);
-        assert_eq!(cluster.holders(), [0]);
+        assert_eq!(cluster.active_nodes(), [0]);
     }
 }
 
 #[test]
-fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again() {
+fn after_a_split_the_later_take_over_keeps_the_addresses_and_announces_them_once_more() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
-    cluster.set_cut(true);
+    cluster.set_partitioned(true);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0, 1], "neither can know that the other lives");
+    assert_eq!(cluster.active_nodes(), [0, 1], "neither can know that the other lives");
     cluster.nodes[1].events.clear();
-    cluster.set_cut(false);
+    cluster.set_partitioned(false);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
     assert!(matches!(cluster.nodes[1].events[..], [Event::AnnounceAddresses { .. }]), "{:?}", cluster.nodes[1].events);
     assert_eq!(cluster.nodes[0].events.last(), Some(&Event::BecomeStandby));
 }
@@ -136,52 +136,52 @@ fn a_node_that_has_just_begun_to_stand_by_knows_the_number_to_take_over_with() {
     cluster.automaton(0).set_informed(Instant::ZERO, false);
     cluster.automaton(1).set_informed(Instant::ZERO, false);
     cluster.automaton(1).set_synchronised(Instant::ZERO, false);
-    cluster.run_until(1000, |cluster| cluster.holders() == [0] && cluster.state(1) == Some(State::Standby));
+    cluster.run_until(1000, |cluster| cluster.active_nodes() == [0] && cluster.state(1) == Some(State::Standby));
     let now = cluster.now();
     cluster.automaton(1).set_informed(now, true);
     cluster.automaton(1).set_synchronised(now, true);
     cluster.run_ms(5);
-    cluster.set_cut(true);
+    cluster.set_partitioned(true);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0, 1]);
-    cluster.set_cut(false);
+    assert_eq!(cluster.active_nodes(), [0, 1]);
+    cluster.set_partitioned(false);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [1], "it took over later, though both began moments before");
+    assert_eq!(cluster.active_nodes(), [1], "it took over later, though both began moments before");
 }
 
 #[test]
-fn a_node_that_starts_behind_a_cut_link_takes_nothing_from_one_that_serves() {
+fn a_node_that_starts_behind_a_failed_link_takes_nothing_from_one_that_serves() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.kill(0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1], "it was alone from the start");
+    assert_eq!(cluster.active_nodes(), [1], "it was alone from the start");
     cluster.start(0);
     cluster.run_ms(1000);
     cluster.kill(0);
-    cluster.set_cut(true);
+    cluster.set_partitioned(true);
     cluster.start(0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0, 1], "neither hears the other");
-    cluster.set_cut(false);
+    assert_eq!(cluster.active_nodes(), [0, 1], "neither receives the other's heartbeats");
+    cluster.set_partitioned(false);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [1], "though node 0 ranks higher, and either has taken over once");
+    assert_eq!(cluster.active_nodes(), [1], "though node 0 ranks higher, and either has taken over once");
 }
 
 #[test]
-fn a_take_over_by_a_node_that_was_told_nothing_gives_way() {
+fn a_take_over_by_a_node_that_received_nothing_yields() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
     let now = cluster.now();
     cluster.automaton(1).set_informed(now, false);
-    cluster.set_cut(true);
+    cluster.set_partitioned(true);
     cluster.run_ms(1000);
-    cluster.set_cut(false);
+    cluster.set_partitioned(false);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [0]);
+    assert_eq!(cluster.active_nodes(), [0]);
 }
 
 #[test]
-fn a_node_that_starts_empty_lets_one_that_has_left_tell_it_the_connections_first() {
+fn a_node_that_starts_empty_lets_one_that_has_left_send_the_connections_first() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
     let now = cluster.now();
@@ -192,10 +192,10 @@ fn a_node_that_starts_empty_lets_one_that_has_left_tell_it_the_connections_first
     let now = cluster.now();
     cluster.automaton(0).set_informed(now, false);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [], "it hears that the other has left, and waits to be told");
+    assert_eq!(cluster.active_nodes(), [], "it learns that the other has left, and waits for its connections");
     let now = cluster.now();
     cluster.automaton(0).set_informed(now, true);
-    cluster.run_until(5, |cluster| cluster.holders() == [0]);
+    cluster.run_until(5, |cluster| cluster.active_nodes() == [0]);
 }
 
 #[test]
@@ -209,11 +209,11 @@ fn a_node_that_starts_empty_leaves_the_addresses_to_a_standby_that_has_the_conne
     let now = cluster.now();
     cluster.automaton(0).set_informed(now, false);
     cluster.automaton(0).set_synchronised(now, false);
-    cluster.run_until(250, |cluster| cluster.holders() == [1]);
+    cluster.run_until(250, |cluster| cluster.active_nodes() == [1]);
     let now = cluster.now();
     cluster.automaton(0).set_informed(now, true);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
 #[test]
@@ -244,30 +244,30 @@ fn after_a_pause_a_standby_takes_nothing_until_a_heartbeat_counts_or_the_peer_is
 }
 
 #[test]
-fn a_node_that_has_left_and_tells_nothing_is_waited_for_no_longer_than_one_that_is_away() {
+fn a_node_that_has_left_and_sends_nothing_is_waited_for_no_longer_than_one_that_is_away() {
     let mut cluster = Cluster::of(2, |_| {});
     let now = cluster.now();
     cluster.automaton(1).leave(now);
     cluster.automaton(0).set_informed(now, false);
-    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [0]);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.active_nodes() == [0]);
     assert!((300..320).contains(&took_ms), "after the time to listen: {took_ms} ms");
 }
 
 #[test]
-fn two_that_end_listening_at_once_without_hearing_each_other_do_not_both_take_the_addresses() {
+fn two_that_end_listening_at_once_without_heartbeats_do_not_both_take_the_addresses() {
     let mut cluster = Cluster::of(3, |_| {});
     cluster.kill(0);
     cluster.run_ms(207);
-    cluster.set_cut(true);
+    cluster.set_partitioned(true);
     cluster.run_ms(95);
     assert_eq!((cluster.state(1), cluster.state(2)), (Some(State::Active), Some(State::Standby)));
-    cluster.set_cut(false);
+    cluster.set_partitioned(false);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
 #[test]
-fn a_node_that_cannot_make_itself_heard_takes_nothing() {
+fn a_node_whose_packets_do_not_arrive_takes_nothing() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
     let heartbeat = cluster.automaton(0).poll_heartbeat(Instant::from_millis(2000)).unwrap();
@@ -304,15 +304,15 @@ fn a_leaving_node_holds_the_addresses_until_they_are_taken() {
     cluster.automaton(0).leave(now);
     for _ in 0..100 {
         cluster.step();
-        assert!(!cluster.holders().is_empty(), "at every moment somebody holds the addresses");
+        assert!(!cluster.active_nodes().is_empty(), "at every moment somebody holds the addresses");
     }
     assert_eq!((cluster.state(0), cluster.state(1)), (Some(State::Left), Some(State::Active)));
     let now = cluster.now();
     cluster.automaton(0).rejoin(now);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
     cluster.kill(1);
-    cluster.run_until(200, |cluster| cluster.holders() == [0]);
+    cluster.run_until(200, |cluster| cluster.active_nodes() == [0]);
 }
 
 #[test]
@@ -322,12 +322,12 @@ fn a_node_that_is_given_a_higher_priority_and_may_preempt_takes_the_addresses() 
     let now = cluster.now();
     cluster.automaton(1).reconfigure(now, Config { priority: 101, ..Config::new(NodeId(1), Vec::new()) });
     cluster.run_ms(500);
-    assert_eq!(cluster.holders(), [0], "a priority alone takes nothing from a node that works");
+    assert_eq!(cluster.active_nodes(), [0], "a priority alone takes nothing from a node that works");
     let now = cluster.now();
     let config = Config { priority: 101, preempt: true, ..Config::new(NodeId(1), Vec::new()) };
     cluster.automaton(1).reconfigure(now, config);
     cluster.run_ms(100);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
 #[test]
@@ -340,9 +340,9 @@ fn a_leaving_node_that_nobody_relieves_goes_after_the_limit() {
     let now = cluster.now();
     cluster.automaton(0).leave(now);
     cluster.run_ms(4900);
-    assert_eq!(cluster.holders(), [0], "the other knows no connection yet");
+    assert_eq!(cluster.active_nodes(), [0], "the other knows no connection yet");
     cluster.run_ms(300);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn of_three_the_synchronised_one_takes_over() {
     cluster.automaton(1).set_synchronised(now, false);
     cluster.run_ms(100);
     cluster.kill(0);
-    cluster.run_until(200, |cluster| cluster.holders() == [2]);
+    cluster.run_until(200, |cluster| cluster.active_nodes() == [2]);
 }
 
 #[test]
@@ -392,7 +392,7 @@ enum Fault {
     Start(usize),
     Leave(usize),
     Rejoin(usize),
-    Cut,
+    Partition,
     Heal,
 }
 
@@ -402,14 +402,14 @@ fn fault() -> impl Strategy<Value = (Fault, u64)> {
         (0usize..3).prop_map(Fault::Start),
         (0usize..3).prop_map(Fault::Leave),
         (0usize..3).prop_map(Fault::Rejoin),
-        Just(Fault::Cut),
+        Just(Fault::Partition),
         Just(Fault::Heal),
     ];
     (fault, 1u64..700)
 }
 
 proptest! {
-    /// On the way, `step` checks that nodes that hear each other are not both active.
+    /// On the way, `step` checks that nodes that receive each other's heartbeats are not both active.
     #[test]
     fn whatever_fails_one_node_holds_the_addresses_in_the_end(
         faults in proptest::collection::vec(fault(), 1..20), priorities in [0u8..3, 0..3, 0..3], preempt in any::<bool>(),
@@ -425,17 +425,17 @@ proptest! {
                 Fault::Start(node) if cluster.state(node).is_none() => cluster.start(node),
                 Fault::Leave(node) if cluster.state(node).is_some() => cluster.automaton(node).leave(now),
                 Fault::Rejoin(node) if cluster.state(node).is_some() => cluster.automaton(node).rejoin(now),
-                Fault::Cut => cluster.set_cut(true),
-                Fault::Heal => cluster.set_cut(false),
+                Fault::Partition => cluster.set_partitioned(true),
+                Fault::Heal => cluster.set_partitioned(false),
                 _ => {}
             }
             cluster.run_ms(then_ms);
         }
-        cluster.set_cut(false);
+        cluster.set_partitioned(false);
         cluster.run_ms(7000);
         let takes_part = |node: &usize| cluster.state(*node).is_some_and(|state| state != State::Left);
         let expected = usize::from((0..3).any(|node| takes_part(&node)));
-        prop_assert_eq!(cluster.holders().len(), expected);
+        prop_assert_eq!(cluster.active_nodes().len(), expected);
     }
 }
 
@@ -445,12 +445,12 @@ fn addresses_move_to_the_standby_that_reaches_more_after_the_hold_and_do_not_mov
     cluster.run_ms(1000);
     let now = cluster.now();
     cluster.automaton(0).set_unreached(now, 10);
-    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [1]);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.active_nodes() == [1]);
     assert!((100..=110).contains(&took_ms), "the hold, and no more: {took_ms} ms");
     let now = cluster.now();
     cluster.automaton(0).set_unreached(now, 0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1], "equal reach moves nothing");
+    assert_eq!(cluster.active_nodes(), [1], "equal reach moves nothing");
 }
 
 #[test]
@@ -463,12 +463,12 @@ fn addresses_stay_when_both_nodes_lose_the_same_or_the_standby_is_not_synchronis
     let now = cluster.now();
     cluster.automaton(1).set_unreached(now, 10);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0], "what both use failed");
+    assert_eq!(cluster.active_nodes(), [0], "what both use failed");
     let now = cluster.now();
     cluster.automaton(1).set_synchronised(now, false);
     cluster.automaton(1).set_unreached(now, 0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0], "a node without the connections would lose them");
+    assert_eq!(cluster.active_nodes(), [0], "a node without the connections would lose them");
 }
 
 #[test]
@@ -481,11 +481,11 @@ fn preemption_by_priority_waits_until_the_higher_node_reaches_as_much() {
     let now = cluster.now();
     cluster.automaton(0).set_unreached(now, 1);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
     let now = cluster.now();
     cluster.automaton(0).set_unreached(now, 0);
     cluster.run_ms(1000);
-    assert_eq!(cluster.holders(), [0]);
+    assert_eq!(cluster.active_nodes(), [0]);
 }
 
 #[test]
@@ -496,19 +496,19 @@ fn a_passive_node_takes_nothing_and_is_not_waited_for() {
     cluster.automaton(1).set_passive(now, true);
     cluster.run_ms(50);
     cluster.kill(0);
-    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [2]);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.active_nodes() == [2]);
     assert!(took_ms <= 105, "{took_ms} ms");
     cluster.kill(2);
     cluster.run_ms(1000);
-    assert!(cluster.holders().is_empty());
+    assert!(cluster.active_nodes().is_empty());
     let now = cluster.now();
     cluster.automaton(1).set_passive(now, false);
     cluster.run_ms(10);
-    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.active_nodes(), [1]);
 }
 
-/// A node that took the addresses knowing nothing, while the one that holds them rightfully could not be heard, at this time.
-fn blind_holder(now: Instant) -> RoleAutomaton {
+/// A node that took the addresses knowing nothing, while the one that should hold them could not be reached, at this time.
+fn uninformed_active(now: Instant) -> RoleAutomaton {
     let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
     automaton.set_informed(Instant::ZERO, false);
     automaton.handle_timeout(now);
@@ -531,7 +531,7 @@ fn who_took_the_addresses_knowing_nothing_yields_them_once_its_connections_are_r
         passive: false,
     };
     let outranked = || {
-        let mut automaton = blind_holder(began);
+        let mut automaton = uninformed_active(began);
         automaton.set_replicated(began, false);
         automaton.handle_heartbeat(began, &rightful).unwrap();
         assert!(automaton.is_outranked() && automaton.state() == State::Active, "its connections are not replicated");
@@ -549,7 +549,7 @@ fn who_took_the_addresses_knowing_nothing_yields_them_once_its_connections_are_r
 }
 
 #[test]
-fn a_holder_that_stood_still_is_in_doubt_until_its_peer_has_answered_or_was_waited_for() {
+fn an_active_node_that_stood_still_awaits_its_peers_answer_for_a_limited_time() {
     let follower = |state| Heartbeat {
         node: NodeId(1),
         state,
@@ -561,16 +561,16 @@ fn a_holder_that_stood_still_is_in_doubt_until_its_peer_has_answered_or_was_wait
         passive: false,
     };
     let (now, absence) = (Instant::from_millis(600), Duration::from_millis(500));
-    let mut automaton = blind_holder(now);
+    let mut automaton = uninformed_active(now);
     assert_eq!(
-        (automaton.handle_absence(now, absence).is_some(), automaton.is_in_doubt(now)),
+        (automaton.handle_absence(now, absence).is_some(), automaton.is_unconfirmed(now)),
         (true, false),
-        "nobody heard"
+        "no heartbeat received"
     );
     automaton.handle_heartbeat(now, &follower(State::Standby)).unwrap();
     let back = now + absence;
     let until = automaton.handle_absence(back, absence).expect("that is long");
-    assert!(automaton.is_in_doubt(back) && !automaton.is_in_doubt(until));
+    assert!(automaton.is_unconfirmed(back) && !automaton.is_unconfirmed(until));
     automaton.handle_heartbeat(back, &follower(State::Standby)).unwrap();
-    assert!(!automaton.is_in_doubt(back), "it still follows");
+    assert!(!automaton.is_unconfirmed(back), "it still follows");
 }

@@ -1,4 +1,4 @@
-//! How many workers a node has: said beside its heartbeats, because a connection's copy must lie with the worker that its
+//! How many workers a node has: sent beside its heartbeats, because a connection's replica must lie with the worker that its
 //! packets will come to.
 
 use alloc::vec::Vec;
@@ -25,14 +25,14 @@ impl Division {
         Self { workers: steering.workers(), version: STEERING_VERSION }
     }
 
-    /// Appends it to a heartbeat. A node with one worker says nothing, as nodes did before there were several.
+    /// Appends it to a heartbeat. A node with one worker appends nothing, as nodes did before there were several.
     pub fn encode(self, heartbeat: &mut Vec<u8>) {
         if self.workers != 1 {
             tlv::put(heartbeat, attribute::DIVISION, &[self.workers, self.version]);
         }
     }
 
-    /// What a sound heartbeat says of it. An attribute of another size says something that this version cannot know.
+    /// Reads it from a sound heartbeat. An attribute of another size has a meaning that this version cannot know.
     #[must_use]
     pub fn decode(heartbeat: &[u8]) -> Self {
         let alone = Self::of(Steering::ALONE);
@@ -43,7 +43,7 @@ impl Division {
         })
     }
 
-    /// Whether two nodes with these divisions find each other's copies. One worker is one worker by whatever function.
+    /// Whether two nodes with these divisions find each other's replicas. One worker is one worker by whatever function.
     #[must_use]
     pub const fn goes_with(self, other: Self) -> bool {
         self.workers == other.workers && (self.version == other.version || self.workers == 1)

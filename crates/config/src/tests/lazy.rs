@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replication::lazy::{Config, Dynamic};
+use replication::deferral::{Config, Dynamic};
 
 use super::{broken, check, said};
 

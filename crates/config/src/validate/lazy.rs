@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replication::lazy::{Config, Dynamic, LEVELS_MAX};
+use replication::deferral::{Config, Dynamic, LEVELS_MAX};
 use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};

@@ -90,7 +90,7 @@ pub struct Replication {
     /// Silence after which a peer counts as away.
     pub peer_timeout: Duration,
     /// How long connections are put off before they are told; `None`: not at all.
-    pub lazy: Option<replication::lazy::Config>,
+    pub lazy: Option<replication::deferral::Config>,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use flow::netfilter::{Entry, Expectation};
 use flow::{Instant, NodeId};
 use replication::Handle;
-use replication::representation::kernel::{Ended, Speaker};
+use replication::representation::kernel::{Ended, Origin};
 
 use self::dump_state::DumpState;
 use self::expectation_table::ExpectationTable;
@@ -199,7 +199,7 @@ impl Connections {
 
     /// The identification of an ended connection on the wire.
     pub(super) fn name(&self, record: &Record) -> Ended {
-        Ended { original: record.original(), zone: record.zone(), speaker: speaker(record) }
+        Ended { original: record.original(), zone: record.zone(), origin: origin(record) }
     }
 
     pub(super) fn note_full(&mut self, now: Instant, event: SyncEvent) {
@@ -210,8 +210,8 @@ impl Connections {
     }
 }
 
-pub(super) fn speaker(record: &Record) -> Speaker {
-    Speaker { version: record.version, owner: record.owner(), is_unseen: record.is_any(flag::UNSEEN) }
+pub(super) fn origin(record: &Record) -> Origin {
+    Origin { version: record.version, owner: record.owner(), is_unseen: record.is_any(flag::UNSEEN) }
 }
 
 /// Seconds of the table's clock.

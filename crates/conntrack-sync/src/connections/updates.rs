@@ -14,7 +14,7 @@ use flow::Instant;
 use flow::NodeId;
 use flow::netfilter::{Entry, Status, TcpState, Tuple};
 use flow::serial::is_before;
-use replication::representation::kernel::{Ended, Speaker, Told as Update};
+use replication::representation::kernel::{Ended, Origin, Update};
 use replication::{ApplyError, Handle};
 
 use super::{ConnectionChange, Connections, ends_s};
@@ -37,11 +37,11 @@ impl Connections {
     fn apply_new(&mut self, now: Instant, from: NodeId, round: bool, update: &Update) -> Result<(), ApplyError> {
         // The peer restarted while this node got all packets. The peer found the connection in its kernel; this node
         // does not know it, so it has ended meanwhile.
-        if update.speaker.is_unseen && self.restarted.contains(from) {
-            let Update { entry, speaker, .. } = update;
-            let speaker = Speaker { version: beyond(speaker.version), owner: self.node, is_unseen: false };
+        if update.origin.is_unseen && self.restarted.contains(from) {
+            let Update { entry, origin, .. } = update;
+            let origin = Origin { version: beyond(origin.version), owner: self.node, is_unseen: false };
             self.counters.updates_refused += 1;
-            self.names.push_back(Ended { original: entry.original, zone: entry.zone, speaker });
+            self.names.push_back(Ended { original: entry.original, zone: entry.zone, origin });
             self.changes.push(ConnectionChange::Refused(from));
             return Ok(());
         }
@@ -61,12 +61,12 @@ impl Connections {
         let (node, is_primary) = (self.node, self.role == SyncRole::Primary);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let owner = record.owner();
-        if owner != from && !prevails(record, node, is_primary, from, update.speaker) {
+        if owner != from && !prevails(record, node, is_primary, from, update.origin) {
             self.counters.updates_stale += 1;
             let stays_here = owner == node && !record.is_any(flag::UNSEEN);
-            if stays_here && !is_before(update.speaker.version, record.version) {
+            if stays_here && !is_before(update.origin.version, record.version) {
                 // The peer would otherwise remain an owner, too.
-                record.version = beyond(update.speaker.version);
+                record.version = beyond(update.origin.version);
                 record.set(flag::REPLICATED, true);
                 self.changes.push(ConnectionChange::Changed(handle));
             }
@@ -74,7 +74,7 @@ impl Connections {
         }
         // Two nodes that each saw packets become owners concurrently; neither's update may hide the other's state. A
         // later connection with the same tuple is ahead by more than one owner, or follows a different owner.
-        let owners_between = (update.speaker.version >> 16).wrapping_sub(record.version >> 16) as u16;
+        let owners_between = (update.origin.version >> 16).wrapping_sub(record.version >> 16) as u16;
         let is_same = owner == node && !record.is_any(flag::UNSEEN) && owners_between <= 1;
         let is_ahead_of_update = is_same && has_newer_state(record, &update.entry);
         let has_changed = self.replace(handle, from, round, update, is_ahead_of_update);
@@ -134,8 +134,8 @@ impl Connections {
         }
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.set_owner(from);
-        record.version = update.speaker.version;
-        record.set(flag::UNSEEN, update.speaker.is_unseen);
+        record.version = update.origin.version;
+        record.set(flag::UNSEEN, update.origin.is_unseen);
         record.set(flag::REPLICATED, false);
         record.set(flag::ROUND, round);
         if takes_expectations && record.expectations() != update.expectations.as_slice() {
@@ -151,7 +151,7 @@ impl Connections {
     /// Applies a peer's deletion.
     pub(crate) fn delete(&mut self, from: NodeId, ended: &Ended) {
         let is_primarys = self.primaries.contains(from);
-        self.delete_named(from, &ended.original, ended.zone, ended.speaker, is_primarys);
+        self.delete_named(from, &ended.original, ended.zone, ended.origin, is_primarys);
     }
 
     /// As [`Connections::delete`]; `is_primarys` states that the peer gets the packets.
@@ -160,7 +160,7 @@ impl Connections {
         from: NodeId,
         original: &Tuple,
         zone: u16,
-        speaker: Speaker,
+        origin: Origin,
         is_primarys: bool,
     ) {
         let Some(handle) = self.mirror.find(original, zone) else { return };
@@ -168,9 +168,9 @@ impl Connections {
         let Some(record) = self.mirror.get(handle) else { return };
         let owner = record.owner();
         // The peer may have become owner and seen the end before it sent either.
-        let counts = owner == from || prevails(record, node, is_primary, from, speaker);
+        let counts = owner == from || prevails(record, node, is_primary, from, origin);
         // A connection that this node only found in its kernel, and that a node with packets reports as ended.
-        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !speaker.is_unseen;
+        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !origin.is_unseen;
         if !counts && !is_disowned {
             self.counters.ends_stale += 1;
             return;
@@ -206,16 +206,15 @@ impl Connections {
 }
 
 /// Whether an update of `from` overrides another node's state.
-fn prevails(record: &Record, node: NodeId, is_primary: bool, from: NodeId, speaker: Speaker) -> bool {
+fn prevails(record: &Record, node: NodeId, is_primary: bool, from: NodeId, origin: Origin) -> bool {
     let owner = record.owner();
-    if owner == node && record.is_any(flag::UNSEEN) != speaker.is_unseen && (is_primary || record.is_any(flag::UNSEEN))
-    {
+    if owner == node && record.is_any(flag::UNSEEN) != origin.is_unseen && (is_primary || record.is_any(flag::UNSEEN)) {
         return record.is_any(flag::UNSEEN);
     }
-    if owner == node && is_primary && speaker.is_unseen {
+    if owner == node && is_primary && origin.is_unseen {
         return false;
     }
-    is_before(record.version, speaker.version) || (record.version == speaker.version && from < owner)
+    is_before(record.version, origin.version) || (record.version == origin.version && from < owner)
 }
 
 /// Whether this node has newer state of its connection than the update.

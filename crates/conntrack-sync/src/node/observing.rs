@@ -104,9 +104,9 @@ fn add_obstacles_of(peer: &SyncPeerStatus, add: &mut impl FnMut(bool, Obstacle))
     add(!peer.is_complete && !peer.lacks_room, Obstacle::IncompleteFromPeer(peer.id));
     add(peer.lacks_room, Obstacle::NoRoom(peer.id));
     if let Some(session) = &peer.conntrackd {
-        add(!session.told, Obstacle::IncompleteToPeer(peer.id));
+        add(!session.sent_all, Obstacle::IncompleteToPeer(peer.id));
     }
     let Some(session) = &peer.session else { return };
-    add(!session.told, Obstacle::IncompleteToPeer(peer.id));
-    add(session.agreement.divergent > 0, Obstacle::Differs(peer.id));
+    add(!session.sent_all, Obstacle::IncompleteToPeer(peer.id));
+    add(session.anti_entropy.divergent > 0, Obstacle::Differs(peer.id));
 }

@@ -175,7 +175,7 @@ impl Pair {
                 let status = host.node.status(pair.now);
                 let idle = |peer: &SyncPeerStatus| {
                     peer.session.is_some_and(|session| {
-                        session.queued == 0 && session.in_flight == 0 && session.told && session.heard
+                        session.queued == 0 && session.in_flight == 0 && session.sent_all && session.received_all
                     })
                 };
                 status.pending == 0 && !status.is_recovering && status.peers.iter().all(idle)

@@ -2,7 +2,7 @@
 
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
-use api::{Agreement, ChannelStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
+use api::{AntiEntropy, ChannelStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
 use replication::secure::Refusal;
@@ -24,9 +24,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
         samples.add_count(Metric::LazyLevel, &[], lazy.level.into());
         samples.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
-        samples.add_count(Metric::ConnectionsPutOff, &[], lazy.put_off);
-        samples.add_count(Metric::ConnectionsSpared, &[], lazy.spared);
-        samples.add_count(Metric::ConnectionsToldLate, &[], lazy.told_late);
+        samples.add_count(Metric::ConnectionsPutOff, &[], lazy.deferred);
+        samples.add_count(Metric::ConnectionsSpared, &[], lazy.never_replicated);
+        samples.add_count(Metric::ConnectionsToldLate, &[], lazy.replicated_late);
     }
     for port in &status.ports {
         let labels = [port.name.as_str()];
@@ -70,7 +70,7 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add_count(Metric::ReplicationReceived, &labels, peer.received);
         samples.add_count(Metric::ReplicationResent, &labels, peer.resent);
         samples.add_count(Metric::ReplicationLost, &labels, peer.lost);
-        add_agreement(samples, &labels, &peer.agreement, status.monotonic_now_ns);
+        add_anti_entropy(samples, &labels, &peer.anti_entropy, status.monotonic_now_ns);
         add_channel(samples, &id, &peer.channel);
         if let Some(filter) = &peer.filter {
             samples.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
@@ -160,14 +160,14 @@ fn add_paths(samples: &mut Samples, id: &str, peer: &PeerStatus) {
     }
 }
 
-fn add_agreement(samples: &mut Samples, labels: &[&str], agreement: &Agreement, now_ns: u64) {
-    samples.add_count(Metric::ReplicaRounds, labels, agreement.rounds);
-    samples.add_count(Metric::ReplicaDivergent, labels, agreement.divergent);
-    samples.add_count(Metric::ReplicaDivergentFound, labels, agreement.found);
-    samples.add_count(Metric::ReplicaRepaired, labels, agreement.repaired);
-    samples.add_count(Metric::ReplicaGhosts, labels, agreement.ghosts_removed);
-    samples.add_count(Metric::ReplicaChangedSilently, labels, agreement.changed_silently);
-    if let Some(agreed_ns) = agreement.agreed_ns {
+fn add_anti_entropy(samples: &mut Samples, labels: &[&str], anti_entropy: &AntiEntropy, now_ns: u64) {
+    samples.add_count(Metric::ReplicaRounds, labels, anti_entropy.rounds);
+    samples.add_count(Metric::ReplicaDivergent, labels, anti_entropy.divergent);
+    samples.add_count(Metric::ReplicaDivergentFound, labels, anti_entropy.found);
+    samples.add_count(Metric::ReplicaRepaired, labels, anti_entropy.repaired);
+    samples.add_count(Metric::ReplicaGhosts, labels, anti_entropy.extra_removed);
+    samples.add_count(Metric::ReplicaChangedSilently, labels, anti_entropy.unnoted_changes);
+    if let Some(agreed_ns) = anti_entropy.agreed_ns {
         let age = std::time::Duration::from_nanos(now_ns.saturating_sub(agreed_ns));
         samples.add(Metric::ReplicaAgreementAge, labels, age.as_secs_f64());
     }

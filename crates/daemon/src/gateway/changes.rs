@@ -60,7 +60,7 @@ impl Changes {
                 Reevaluation::AsBefore
             }
             OnReload::Keep => Reevaluation::Keep,
-            OnReload::Reevaluate => Reevaluation::Judge,
+            OnReload::Reevaluate => Reevaluation::Reevaluate,
         };
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
@@ -475,7 +475,7 @@ mod tests {
         let changes =
             changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
         assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
-        assert_eq!(changes.reevaluation, Reevaluation::Judge, "they were let in by whatever rules there were");
+        assert_eq!(changes.reevaluation, Reevaluation::Reevaluate, "they were let in by whatever rules there were");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum GatewayError {
     Node(#[from] cluster::node::ConfigError),
     /// Connections cannot be put off as configured.
     #[error("[replication.lazy]: {0}")]
-    Lazy(#[from] replication::lazy::ConfigError),
+    Lazy(#[from] replication::deferral::ConfigError),
     /// The chain cannot be made as configured.
     #[error(transparent)]
     Chain(#[from] network_functions::chain::ChainError),

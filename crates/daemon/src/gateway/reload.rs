@@ -147,8 +147,8 @@ impl Operator {
             let order = ReloadOrder { reconfiguration, lazy, tracking, announce_refresh, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
-                Err(why) => {
-                    report.mistakes.push(why);
+                Err(reason) => {
+                    report.mistakes.push(reason);
                     return Ok(());
                 }
             }

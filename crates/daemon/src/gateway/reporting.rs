@@ -186,7 +186,7 @@ impl Reporting {
             NodeEvent::ReplicationDown(id) => (EventKind::ReplicationDown, peer(id)),
             NodeEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
             NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
-            NodeEvent::Judged { ended } => (
+            NodeEvent::Reevaluated { ended } => (
                 EventKind::Reevaluated,
                 format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
             ),

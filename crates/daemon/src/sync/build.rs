@@ -68,7 +68,7 @@ fn conntrackd_peer(conntrackd: &Conntrackd) -> SyncPeerConfig {
         ack_every_messages: conntrackd.ack_window_messages,
         peer_timeout: conntrackd.peer_timeout,
         batch_delay: conntrackd.batch_delay,
-        tells_window_scales: conntrackd.window_tracking,
+        replicates_window_scales: conntrackd.window_tracking,
         ..FtfwConfig::default()
     };
     // In 2106 the numbers begin anew, as conntrackd's do.

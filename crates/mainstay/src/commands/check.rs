@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use replication::lazy;
+use replication::deferral;
 use serde::Serialize;
 
 use super::CommandError;
@@ -105,8 +105,8 @@ fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Ho
 fn describe_lazy(replication: &Replication) -> String {
     let threshold = match &replication.lazy {
         None => return String::new(),
-        Some(lazy::Config::Fixed(threshold)) => console::duration(*threshold),
-        Some(lazy::Config::Dynamic(dynamic)) => {
+        Some(deferral::Config::Fixed(threshold)) => console::duration(*threshold),
+        Some(deferral::Config::Dynamic(dynamic)) => {
             let [least, most] = [dynamic.threshold_min, dynamic.threshold_max].map(console::duration);
             format!("{least} to {most} while the load demands it")
         }

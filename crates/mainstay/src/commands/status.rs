@@ -78,7 +78,7 @@ pub fn describe(status: &Status) -> String {
         text.push_str(&super::sync::describe::describe(status, sync));
         add_tables(
             &mut text,
-            [peer_table(status), agreement_table(status), channel_table(status), refused_table(sync)],
+            [peer_table(status), anti_entropy_table(status), channel_table(status), refused_table(sync)],
         );
         return text;
     }
@@ -107,7 +107,7 @@ pub fn describe(status: &Status) -> String {
     let tables = [
         group_table(status),
         peer_table(status),
-        agreement_table(status),
+        anti_entropy_table(status),
         filter::told_table(status),
         channel_table(status),
         worker_table(status),
@@ -155,21 +155,22 @@ fn paths(status: &Status) -> String {
     text
 }
 
-/// Connections that are put off, if any ever are.
+/// The state of deferral, if it is configured.
 fn lazy(status: &Status) -> String {
     let Some(lazy) = &status.lazy else { return String::new() };
-    let LazyStatus { threshold_ms, level, levels, utilisation, put_off, spared, told_late, .. } = *lazy;
+    let LazyStatus { threshold_ms, level, levels, utilisation, deferred, never_replicated, replicated_late, .. } =
+        *lazy;
     let threshold = match threshold_ms {
-        0.0 => "nothing is put off".to_owned(),
-        threshold_ms => format!("told from {threshold_ms:.0} ms on"),
+        0.0 => "nothing is deferred".to_owned(),
+        threshold_ms => format!("replicated from {threshold_ms:.0} ms on"),
     };
     let busy = utilisation.map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     let degraded = if levels == 0 { String::new() } else { format!(" (level {level} of {levels}{busy})") };
     format!(
-        "Lazy         {threshold}{degraded} · {} put off, which a failover now would lose · {} spared · {} told late\n",
-        count(put_off),
-        count(spared),
-        count(told_late),
+        "Lazy         {threshold}{degraded} · {} deferred, which a failover now would lose · {} never replicated · {} replicated late\n",
+        count(deferred),
+        count(never_replicated),
+        count(replicated_late),
     )
 }
 
@@ -208,7 +209,7 @@ fn group_table(status: &Status) -> Table {
 
 fn peer_table(status: &Status) -> Table {
     let mut table =
-        Table::of("PEER|ADDRESS|ROLE|DETECTOR|SESSION|SYNCED|>LAG|>RTT|>QUEUED|>IN FLIGHT|>RESENT|>LOST|>HEARD");
+        Table::of("PEER|ADDRESS|ROLE|DETECTOR|SESSION|SYNCED|>LAG|>RTT|>QUEUED|>IN FLIGHT|>RESENT|>LOST|>RECEIVED");
     for peer in &status.peers {
         table.row(peer_row(peer, status.monotonic_now_ns));
     }
@@ -229,23 +230,23 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.in_flight),
         count(peer.resent),
         count(peer.lost),
-        peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
+        peer.last_received_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
 }
 
-/// How this node's copies stand to what its peers told.
-fn agreement_table(status: &Status) -> Table {
-    let mut table = Table::of(">COPIES OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>GHOSTS REMOVED");
-    for PeerStatus { id, agreement, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
+/// How this node's replicas compare with what its peers sent.
+fn anti_entropy_table(status: &Status) -> Table {
+    let mut table = Table::of(">REPLICAS OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>EXTRA REMOVED");
+    for PeerStatus { id, anti_entropy, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
         table.row([
             id.to_string(),
-            agreement
+            anti_entropy
                 .agreed_ns
                 .map_or_else(|| "never compared".to_owned(), |at| format!("{} ago", ago(status.monotonic_now_ns, at))),
-            count(agreement.divergent),
-            count(agreement.found),
-            count(agreement.repaired),
-            count(agreement.ghosts_removed),
+            count(anti_entropy.divergent),
+            count(anti_entropy.found),
+            count(anti_entropy.repaired),
+            count(anti_entropy.extra_removed),
         ]);
     }
     table

@@ -3,7 +3,7 @@
 use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
-    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
+    AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
     GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates,
     RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
@@ -43,13 +43,13 @@ fn node_status() -> Status {
             rtt_ms: Some(0.12),
             in_flight: 12,
             filter: None,
-            last_heard_ns: Some(201_998_000_000),
-            agreement: Agreement {
+            last_received_ns: Some(201_998_000_000),
+            anti_entropy: AntiEntropy {
                 agreed_ns: Some(200_800_000_000),
                 rounds: 40,
                 found: 3,
                 repaired: 3,
-                ..Agreement::default()
+                ..AntiEntropy::default()
             },
             ..PeerStatus::default()
         }],
@@ -92,11 +92,11 @@ Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
 Config       0123456789abcdef
 
-PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST       HEARD
+PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
 1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago
 
-COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
-        1  1 s ago              0      3         3               0
+REPLICAS OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  EXTRA REMOVED
+          1  1 s ago              0      3         3              0
 
 PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
 1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed
@@ -122,19 +122,19 @@ fn a_status_says_what_a_failover_now_would_lose() {
         level: 3,
         levels: 10,
         utilisation: Some(0.92),
-        put_off: 1480,
-        spared: 1_234_567,
-        told_late: 31,
-        told_at_once: 9,
+        deferred: 1480,
+        never_replicated: 1_234_567,
+        replicated_late: 31,
+        replicated_at_once: 9,
     };
     let cases = [
-        (degraded, "told from 60 ms on (level 3 of 10, 92 % busy)"),
-        (LazyStatus { threshold_ms: 0.0, level: 0, ..degraded }, "nothing is put off (level 0 of 10, 92 % busy)"),
-        (LazyStatus { levels: 0, ..degraded }, "told from 60 ms on"),
+        (degraded, "replicated from 60 ms on (level 3 of 10, 92 % busy)"),
+        (LazyStatus { threshold_ms: 0.0, level: 0, ..degraded }, "nothing is deferred (level 0 of 10, 92 % busy)"),
+        (LazyStatus { levels: 0, ..degraded }, "replicated from 60 ms on"),
     ];
     for (lazy, expected) in cases {
         node.lazy = Some(lazy);
-        let lines = "1 480 put off, which a failover now would lose · 1 234 567 spared · 31 told late\nConfig ";
+        let lines = "1 480 deferred, which a failover now would lose · 1 234 567 never replicated · 31 replicated late\nConfig ";
         let expected = format!("\nLazy         {expected} · {lines}");
         assert!(status::describe(&node).contains(&expected), "{}", status::describe(&node));
     }

@@ -63,7 +63,7 @@ pub(crate) struct Peer {
 }
 
 pub(crate) fn session() -> FtfwSession {
-    let config = FtfwConfig { tells_window_scales: true, datagram_bytes_max: 1452, ..FtfwConfig::default() };
+    let config = FtfwConfig { replicates_window_scales: true, datagram_bytes_max: 1452, ..FtfwConfig::default() };
     let time_of_day_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32;
     FtfwSession::new(config, NodeId(1), time_of_day_s).unwrap()
 }

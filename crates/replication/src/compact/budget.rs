@@ -44,7 +44,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// What is sent within so many seconds by whoever sends whenever it may.
+    /// The bytes sent within so many seconds by a sender that sends whenever it may.
     fn sent_within(seconds: u64, bytes_per_second: u64, datagram_bytes: usize) -> u64 {
         let mut budget = Budget::new(bytes_per_second, datagram_bytes);
         let mut sent = 0;

@@ -1,4 +1,4 @@
-//! What a filter's cell says of a connection.
+//! The state of a connection in a filter's cell.
 
 use core::fmt;
 
@@ -22,8 +22,8 @@ const ASSURED: u8 = 0x20;
 /// 0 0    assured   replied   TCP's state, by its number ([`TcpState`]); else 0
 /// ```
 ///
-/// Windows, window scales and a function's state do not fit. Whoever has other states than connections' (a category of
-/// a URL, say) gives them numbers of its own.
+/// Windows, window scales and a function's state do not fit. Other users of cells (a category of a URL, for example) assign
+/// numbers of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CellState(u8);
 
@@ -50,9 +50,9 @@ impl CellState {
         self.0
     }
 
-    /// Where a connection in this state stands, as far as a cell tells: the automaton's state, with liberal windows,
-    /// since nothing is known of TCP's numbers and window scales. A number that no state has is taken for ESTABLISHED, in
-    /// which a connection can go on. Whoever goes on with it takes it over as any copy ([`flow::conntrack::Tracker::take_over`]).
+    /// The connection's state, as far as a cell holds it: the automaton's state, with liberal windows, since TCP's numbers and
+    /// window scales are unknown. A number that no state has is taken for ESTABLISHED, in which a connection can go on. The
+    /// connection is taken over like any replica ([`flow::conntrack::Tracker::take_over`]).
     #[must_use]
     pub fn protocol_state(self, protocol: u8) -> ProtocolState {
         match protocol {

@@ -10,17 +10,17 @@ use filters::{
 
 use super::cell::STATE_BITS;
 
-/// The smallest [`CompactConfig::datagram_bytes_max`]: what tells a shape, and a section's digests, fit.
+/// The smallest [`CompactConfig::datagram_bytes_max`]: a shape, and a section's digests, fit.
 pub const DATAGRAM_BYTES_MIN: usize = 512;
 /// The largest.
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Filters of gone nodes that a node tells on at the same time: a connection may be idle through as many failovers, and one
+/// Inherited filters that a node re-advertises at the same time: a connection may be idle through as many failovers, and one
 /// more.
 pub const INHERITED_FILTERS_MAX: usize = 3;
-/// An acknowledgement is due so long after the first datagram that it tells of. So late may a datagram come that
-/// another one has overtaken, and still be used.
+/// An acknowledgement is due so long after the first datagram that it covers. So late may a datagram come that another one has
+/// overtaken, and still be used.
 pub const ACK_DELAY: Duration = Duration::from_millis(2);
-/// Bits of a stateful counting Bloom filter's states: eight would be told from "several" by none of their values.
+/// Bits of a stateful counting Bloom filter's states: none of the values of eight bits would stand for "several".
 const CELL_STATE_BITS: u8 = 12;
 /// Bits that a cell of the filters with fingerprints has for the fingerprint.
 const FINGERPRINT_BITS_MAX: u8 = 31 - STATE_BITS;
@@ -67,7 +67,7 @@ impl Representation {
         }
     }
 
-    /// Whether a lookup tells a state. If not, it holds connections only while they are
+    /// Whether a lookup yields a state. If not, it holds connections only while they are
     /// [established](super::CellState::is_established).
     #[must_use]
     pub const fn has_states(self) -> bool {
@@ -105,7 +105,7 @@ pub enum UpdateRule {
     Immediate {
         /// How long the first change waits for others.
         batch: Duration,
-        /// An establishment does not wait: the peers receive it before the packet that tells an end of it. A connection whose
+        /// An establishment does not wait: the peers receive it before the packet that shows it to an end. A connection whose
         /// end believes it to be established is lost with the node otherwise, if the node fails within `batch`.
         establishment_at_once: bool,
     },
@@ -120,7 +120,7 @@ pub enum UpdateRule {
     },
 }
 
-/// A compact stream's make and limits. Peers are told all that they must know of it.
+/// A compact stream's make and limits. The stream carries all that peers must know of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactConfig {
     /// How connections become entries.
@@ -134,16 +134,16 @@ pub struct CompactConfig {
     pub counters_per_item: u8,
     /// Hash functions of the Bloom filters (k).
     pub hashes: u8,
-    /// When what changed is told.
+    /// When changes are sent.
     pub update: UpdateRule,
     /// Leaves out of incremental messages what the peer has already ([`crate::symbol`]).
     pub symbols: bool,
-    /// The secret that keys are hashed under; every peer is told. It must be random and another one at each start, as it also
-    /// tells this stream from those before it.
+    /// The secret that keys are hashed under; every peer receives it. It must be random and another one at each start, as it
+    /// also identifies this stream among those before it.
     pub secret: [u64; 2],
     /// Bytes of a datagram: the link's MTU less the IP and UDP headers.
     pub datagram_bytes_max: usize,
-    /// What may be told to all peers together. What waits is told as it is when its turn comes.
+    /// What may be sent to all peers together. Entries that wait are sent in their current state.
     pub budget_bytes_per_second: Option<u64>,
 }
 
@@ -153,17 +153,17 @@ pub enum CompactConfigError {
     /// There is no such filter.
     #[error("there is no such filter: {0}")]
     Shape(#[from] ShapeError),
-    /// More peers than a filter can be told to.
-    #[error("a filter is told to at most {MARKS_MAX} peers, not {0}")]
+    /// More peers than a filter can be sent to.
+    #[error("a filter is sent to at most {MARKS_MAX} peers, not {0}")]
     TooManyPeers(usize),
     /// Datagrams too small or too large.
     #[error("datagrams of at most {0} bytes: allowed are {DATAGRAM_BYTES_MIN} to {DATAGRAM_BYTES_MAX}")]
     DatagramBytes(usize),
-    /// A budget under which nothing could be told.
+    /// A budget under which nothing could be sent.
     #[error("a budget of {0} bytes a second is less than a datagram: give more, or none for no limit")]
     Budget(u64),
     /// A period without length.
-    #[error("a filter cannot be told every 0 s: give a period, or the rule for immediate updates")]
+    #[error("a filter cannot be sent every 0 s: give a period, or the rule for immediate updates")]
     Period,
     /// No entries, or more than can be numbered.
     #[error("a filter for {0} items: allowed are 1 to 2^32")]
@@ -174,9 +174,9 @@ impl CompactConfig {
     /// How long the first change waits for others, usually.
     pub const BATCH_USUAL: Duration = Duration::from_millis(10);
 
-    /// The usual one for a representation and so many entries: told at once, in batches of 10 ms, with symbols, without
-    /// a budget. Bloom filters have ten counters an item and four hash functions (1.2 % false positives), the others all the
-    /// bits of fingerprint that a cell has room for.
+    /// The usual one for a representation and so many entries: sent at once, in batches of 10 ms, with symbols, without a
+    /// budget. Bloom filters have ten counters an item and four hash functions (1.2 % false positives), the others all the bits
+    /// of fingerprint that a cell has room for.
     #[must_use]
     pub const fn new(representation: Representation, items_max: u64, secret: [u64; 2]) -> Self {
         Self {
@@ -216,7 +216,7 @@ impl CompactConfig {
         Ok(())
     }
 
-    /// Bytes of the filter as it is told, and as a backup holds it.
+    /// Bytes of the filter as it is sent, and as a backup holds it.
     ///
     /// # Errors
     /// There is no such filter.
@@ -224,7 +224,7 @@ impl CompactConfig {
         Ok(self.shape().words()? * size_of::<u32>())
     }
 
-    /// The shape of what is told.
+    /// The shape of what is sent.
     pub(super) fn shape(&self) -> Shape {
         let counters = self.items_max.saturating_mul(self.counters_per_item.into());
         match self.representation {

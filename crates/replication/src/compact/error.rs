@@ -10,16 +10,16 @@ pub enum CompactError {
     #[error("the datagram is not one of a compact stream")]
     NotOurs,
     /// Of another version.
-    #[error("the peer tells its filter in version {0}, this node knows version 1: update the older one")]
+    #[error("the peer sends its filter in version {0}, this node knows version 1: update the older one")]
     Version(u8),
-    /// From a node that is told nothing.
-    #[error("an answer of node {}, which is told nothing: its configuration names this node as a peer, ours does not", .0.0)]
+    /// From a node that no filter is sent to.
+    #[error("an answer of node {}, which receives nothing: its configuration names this node as a peer, ours does not", .0.0)]
     UnknownPeer(NodeId),
     /// Of a kind that is not known, or for the other side.
     #[error("a datagram of kind {0}, which is not known here")]
     Kind(u8),
-    /// Of more streams than a node tells on.
-    #[error("a datagram of stream {0}, which no node of this release tells: update this node")]
+    /// Of more streams than a node re-advertises.
+    #[error("a datagram of stream {0}, which no node of this release sends: update this node")]
     Stream(u8),
     /// The bytes cannot be read.
     #[error("the datagram cannot be read: {0}")]
@@ -47,7 +47,7 @@ pub enum CompactError {
         /// Which numbers are possible.
         next: u32,
     },
-    /// What is told cannot be taken over.
+    /// What was sent cannot be taken over.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
 }

@@ -1,4 +1,4 @@
-//! A peer's filter as a backup holds it. The master keeps one for each peer, too: what that peer has.
+//! A peer's filter as a backup holds it. The owner keeps one for each peer, too: what that peer has.
 
 use core::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct Known {
     pub state: Option<CellState>,
 }
 
-/// Words that are told: one of the structures.
+/// Words that are sent: one of the structures.
 #[allow(
     clippy::large_enum_variant,
     reason = "there are a few for each peer, and a look-up goes through no further pointer"
@@ -105,7 +105,7 @@ impl Held {
         }
     }
 
-    /// The digest of a section as messages tell it.
+    /// The digest of a section as messages carry it.
     pub(super) fn digest(&self, words: Range<u32>) -> u32 {
         let sum = self.memory().digest(words.start as usize..words.end as usize);
         (sum ^ sum >> 32) as u32

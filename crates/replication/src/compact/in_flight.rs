@@ -76,7 +76,7 @@ mod tests {
     use crate::compact::wire::ACK_NUMBERS;
 
     #[test]
-    fn an_acknowledgement_says_of_each_number_whether_it_was_received() {
+    fn an_acknowledgement_states_of_each_number_whether_it_was_received() {
         // 3 and 1 were received, 0 and 2 were not; and the oldest number that fits was.
         let ack = Ack { next: 4, received: [0b1010 << 60, 0, 0, 1] };
         assert_eq!([0, 1, 2, 3].map(|number| ack.has(number)), [false, true, false, true]);

@@ -71,4 +71,4 @@ pub use outgoing::COMPARE_INTERVAL;
 pub use receiver::{CompactReceiver, ReceiverLimits};
 pub use sender::CompactSender;
 pub use status::{CompactReceiverStatus, CompactSenderStatus};
-pub use wire::{Addressee, addressee, carries_entries, is_compact, set_stream, stream, telling_bytes};
+pub use wire::{Addressee, addressee, carries_entries, filter_content_bytes, is_compact, set_stream, stream};

@@ -268,8 +268,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A datagram is no longer in flight. Words of it that the peer does not have as they are now are sent again: at once if the datagram
-    /// was lost, or if their turn came while it was in flight.
+    /// A datagram is no longer in flight. The words that it carried and that the peer does not have in their current state are sent again: at
+    /// once if the datagram was lost, or if their turn came while it was in flight.
     fn settle(&mut self, memory: &mut Memory, changes: &[Change], is_received: bool) {
         for change in changes {
             if memory.words()[change.index as usize] != self.known.word(change.index) {
@@ -341,7 +341,7 @@ impl Outgoing {
         true
     }
 
-    /// Tells the peer that it has the whole filter, once it has.
+    /// Notifies the peer that it has the whole filter, once it has.
     fn poll_whole(&mut self, now: Instant, source: &Source, out: &mut Vec<u8>) -> bool {
         let is_all = self.left == 0 && self.raw.is_empty() && self.recovery.in_flight() == 0;
         if self.phase != Phase::Filling || !is_all {

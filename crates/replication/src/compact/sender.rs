@@ -247,7 +247,7 @@ impl CompactSender {
                 probes: status.probes + counters.probes,
                 drifts: status.drifts + counters.drifts,
                 beginnings: status.beginnings + counters.beginnings,
-                peers_told: status.peers_told + u64::from(outgoing.is_complete()),
+                peers_with_filter: status.peers_with_filter + u64::from(outgoing.is_complete()),
                 peers_refusing: status.peers_refusing + u64::from(outgoing.is_refused),
                 ..status
             }

@@ -1,4 +1,4 @@
-//! The master's own filter: what it must be able to take out again, and of that what peers are told.
+//! The owner's own filter: what it must be able to take out again, and of that what peers receive.
 
 use core::hash::{BuildHasherDefault, Hasher};
 
@@ -13,7 +13,7 @@ use super::config::{CompactConfig, Representation};
 use super::held::Held;
 use super::key;
 
-/// What a cell says of a pair of hosts.
+/// A cell's state for a pair of hosts.
 const TALKING: u16 = 1;
 
 /// Keys are hashes already, under a secret.
@@ -40,16 +40,16 @@ struct Pair {
     /// How many, also of those that began when there was no room for the pair.
     connections: u32,
     /// It is in the filter.
-    is_told: bool,
+    is_in_filter: bool,
 }
 
-/// As many as there are connections at most: whoever owns them bounds both.
+/// As many as there are connections at most: their owner bounds both.
 type Pairs = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {
     Hosts {
         pairs: Pairs,
-        told: MultiLevel<States>,
+        filter: MultiLevel<States>,
     },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
@@ -83,7 +83,7 @@ impl Source {
         let structure = match (config.shape(), config.representation.has_states()) {
             (Shape::Bloom(_), _) => Structure::Digest(CountingBloom::with_digest(config.counting_shape())?),
             (Shape::StatefulBloom(shape), _) => Structure::Counting(StatefulBloom::new(shape)?),
-            (shape, false) => Structure::Hosts { pairs: Pairs::default(), told: MultiLevel::empty(shape)? },
+            (shape, false) => Structure::Hosts { pairs: Pairs::default(), filter: MultiLevel::empty(shape)? },
             (shape, true) => Structure::Cells(MultiLevel::empty(shape)?),
         };
         let secret = Secret::new(config.secret);
@@ -117,10 +117,10 @@ impl Source {
         }
     }
 
-    /// The words that peers are told.
+    /// The words that are sent to peers.
     pub(super) fn memory(&self) -> &Memory {
         match &self.structure {
-            Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory(),
+            Structure::Hosts { filter, .. } | Structure::Cells(filter) => filter.memory(),
             Structure::Digest(counting) => counting.digest().map_or(counting.memory(), Bloom::memory),
             Structure::Counting(filter) => filter.memory(),
             Structure::Inherited { held, .. } => held.memory(),
@@ -129,7 +129,7 @@ impl Source {
 
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         match &mut self.structure {
-            Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory_mut(),
+            Structure::Hosts { filter, .. } | Structure::Cells(filter) => filter.memory_mut(),
             Structure::Digest(counting) => {
                 counting.digest_mut().expect("it was made with a digest, which is never taken away").memory_mut()
             }
@@ -141,7 +141,7 @@ impl Source {
     /// Cells taken in each level of a filter that has levels.
     pub(super) fn items_by_level(&self) -> Option<impl Iterator<Item = usize> + use<>> {
         match &self.structure {
-            Structure::Hosts { told, .. } | Structure::Cells(told) => Some(told.items_by_level().into_iter()),
+            Structure::Hosts { filter, .. } | Structure::Cells(filter) => Some(filter.items_by_level().into_iter()),
             Structure::Digest(_) | Structure::Counting(_) | Structure::Inherited { .. } => None,
         }
     }
@@ -149,7 +149,7 @@ impl Source {
     /// What the whole takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.structure {
-            Structure::Hosts { pairs, told } => told.bytes() + pairs.allocation_size(),
+            Structure::Hosts { pairs, filter } => filter.bytes() + pairs.allocation_size(),
             Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
             Structure::Cells(filter) => filter.bytes(),
             Structure::Counting(filter) => filter.memory().bytes(),
@@ -251,16 +251,16 @@ impl Source {
                 self.beyond += u64::from(self.entries >= self.items_max);
                 self.note_inserted();
             }
-            Structure::Hosts { pairs, told } => {
+            Structure::Hosts { pairs, filter } => {
                 let key = key::of_hosts(&self.secret, tuple);
                 let pair = pairs.entry(key).or_default();
                 pair.connections = pair.connections.saturating_add(1);
-                if pair.is_told {
+                if pair.is_in_filter {
                     return;
                 }
                 let is_first = pair.connections == 1;
-                pair.is_told = self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok();
-                if pair.is_told {
+                pair.is_in_filter = self.entries < self.items_max && filter.insert_distinct(key, TALKING).is_ok();
+                if pair.is_in_filter {
                     self.absent -= u64::from(!is_first);
                     self.note_inserted();
                 } else {
@@ -279,17 +279,17 @@ impl Source {
                     self.note_removed();
                 }
             }
-            Structure::Hosts { pairs, told } => {
+            Structure::Hosts { pairs, filter } => {
                 let key = key::of_hosts(&self.secret, tuple);
                 let Some(pair) = pairs.get_mut(&key) else { return };
                 pair.connections -= 1;
                 if pair.connections > 0 {
                     return;
                 }
-                let was_told = pair.is_told;
+                let was_in_filter = pair.is_in_filter;
                 pairs.remove(&key);
-                if was_told {
-                    told.remove_state(key, TALKING);
+                if was_in_filter {
+                    filter.remove_state(key, TALKING);
                     self.note_removed();
                 } else {
                     self.absent -= 1;

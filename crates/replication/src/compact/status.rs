@@ -15,24 +15,24 @@ pub struct CompactSenderStatus {
     pub bytes: u64,
     /// Datagrams.
     pub datagrams: u64,
-    /// Updates that told a peer the whole filter, because that was smaller,
+    /// Updates that sent the whole filter to a peer, because that was smaller,
     pub whole_updates: u64,
-    /// and those that told what had changed.
+    /// and those that sent what had changed.
     pub incremental_updates: u64,
-    /// Words told.
+    /// Words sent.
     pub words: u64,
     /// Datagrams that did not arrive.
     pub lost: u64,
     /// Questions for an acknowledgement.
     pub probes: u64,
-    /// Sections that a peer found to be different and that were told again.
+    /// Sections that a peer found to be different and that were sent again.
     pub drifts: u64,
-    /// Times that a peer knew nothing of the filter and was told all of it.
+    /// Times that a peer knew nothing of the filter and was sent all of it.
     pub beginnings: u64,
     /// Answers of peers that could not be used.
     pub bad_datagrams: u64,
     /// Peers that have a whole filter of this node.
-    pub peers_told: u64,
+    pub peers_with_filter: u64,
     /// Peers that refuse the filter, as it is larger than they take.
     pub peers_refusing: u64,
     /// What the filter and what is kept for the peers take, in bytes.

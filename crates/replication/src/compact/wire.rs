@@ -33,7 +33,7 @@ pub(super) const HEADER_BYTES: usize = 6;
 pub(super) const NUMBERED_BYTES: usize = HEADER_BYTES + 4;
 /// Bytes before the digests of a datagram of them.
 pub(super) const DIGESTS_BYTES: usize = NUMBERED_BYTES + 12;
-/// Numbers that an acknowledgement tells of, and so many are under way at most.
+/// Numbers that an acknowledgement covers; at most so many are in flight.
 pub(super) const ACK_NUMBERS: u32 = 256;
 /// Sections that a datagram compares or asks for at most.
 pub(super) const SECTIONS_MAX: usize = 64;
@@ -52,7 +52,7 @@ pub(super) mod kind {
     pub(in super::super) const WHOLE: u8 = 4;
     pub(in super::super) const PROBE: u8 = 5;
     pub(in super::super) const DIGESTS: u8 = 6;
-    /// The bits that say which stream.
+    /// The bits of the stream's number.
     pub(in super::super) const STREAM: u8 = 0x70;
     pub(in super::super) const BY_RECEIVER: u8 = 0x80;
     pub(in super::super) const ACK: u8 = 0x81;
@@ -64,7 +64,7 @@ pub(super) mod kind {
 /// For which of the two a datagram is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Addressee {
-    /// The [`super::CompactSender`]: a peer answers what it was told.
+    /// The [`super::CompactSender`]: a peer's answer to what it received.
     Sender,
     /// The [`super::CompactReceiver`] of the peer that it comes from.
     Receiver,
@@ -83,26 +83,26 @@ pub fn addressee(datagram: &[u8]) -> Option<Addressee> {
     Some(if kind & kind::BY_RECEIVER == 0 { Addressee::Receiver } else { Addressee::Sender })
 }
 
-/// How many of a datagram's bytes tell a receiver of the filter what is in it: what stands behind the headers. 0 for datagrams that only
-/// compare the copy with the original or ask for an acknowledgement, for the description of a filter, and for what is not a
-/// datagram of a filter's sender.
+/// How many of a datagram's bytes are content of the filter: what stands behind the headers. 0 for datagrams that only compare
+/// the replica with the original or ask for an acknowledgement, for the description of a filter, and for what is not a datagram
+/// of a filter's sender.
 #[must_use]
-pub fn telling_bytes(datagram: &[u8]) -> usize {
+pub fn filter_content_bytes(datagram: &[u8]) -> usize {
     match datagram.get(1).filter(|_| is_compact(datagram)).map(|kind| kind & !kind::STREAM) {
         Some(kind::WORDS | kind::CHANGES | kind::WHOLE) => datagram.len().saturating_sub(NUMBERED_BYTES),
         _ => 0,
     }
 }
 
-/// Whether a datagram tells of entries, or that there are none any more.
+/// Whether a datagram carries entries, or the removal of entries.
 #[must_use]
 pub fn carries_entries(datagram: &[u8]) -> bool {
     let kind = datagram.get(1).filter(|_| is_compact(datagram)).map(|kind| kind & !kind::STREAM);
     matches!(kind, Some(kind::WORDS | kind::CHANGES))
 }
 
-/// Which of its sender's streams a compact datagram is of: 0 is that of the node's own filter, others are those that it tells
-/// on for nodes that are gone.
+/// Which of its sender's streams a compact datagram is of: 0 is that of the node's own filter, others are those of inherited
+/// filters.
 #[must_use]
 pub fn stream(datagram: &[u8]) -> u8 {
     datagram.get(1).map_or(0, |kind| (kind & kind::STREAM) >> kind::STREAM.trailing_zeros())
@@ -170,14 +170,14 @@ impl Body<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Announcement {
     pub(super) representation: Representation,
-    /// Changes are told by [`crate::symbol`] and not in whole words.
+    /// Changes are sent by [`crate::symbol`] and not in whole words.
     pub(super) symbols: bool,
     pub(super) secret: [u64; 2],
     pub(super) shape: Shape,
 }
 
 impl Announcement {
-    /// What tells this stream from those before it.
+    /// What identifies this stream among those before it.
     pub(super) fn epoch(&self) -> u64 {
         filters::Secret::new(self.secret).check()
     }

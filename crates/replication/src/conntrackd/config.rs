@@ -13,40 +13,40 @@ pub struct FtfwConfig {
     /// Handles of expectations are below this.
     pub expectations_max: u32,
     /// Ended connections (and as many expectations) that wait to be sent or acknowledged. When full, the oldest is given up:
-    /// the peer's copy then ends by its own timeout.
+    /// the peer's replica then ends by its own timeout.
     pub deletions_max: u32,
     /// Messages sent and not acknowledged. When full, changes wait in their queue, where newer state replaces older. A
     /// conntrackd acknowledges every `ACKWindowSize` messages (300 unless configured), so several times that.
     pub in_flight_messages_max: u16,
-    /// As `in_flight_messages_max`, while everything is told: less, so that a conntrackd's socket buffer holds it, and changes
-    /// have room.
+    /// As `in_flight_messages_max`, during a full synchronisation: less, so that a conntrackd's socket buffer holds it, and
+    /// changes have room.
     pub resync_in_flight_messages_max: u16,
     /// Bytes of a datagram: the link's MTU less the IP and UDP headers.
     pub datagram_bytes_max: usize,
-    /// An acknowledgement is due after so many messages; else with the next sign of life.
+    /// An acknowledgement is due after so many messages; else with the next keep-alive.
     pub ack_every_messages: u16,
     /// How long changes may wait for more to share their datagram; zero sends whatever there is when asked.
     pub batch_delay: Duration,
     /// Something is sent at least this often; conntrackd does it every second.
     pub alive_interval: Duration,
-    /// A sign of life follows the last message after this, so that the peer finds out at once if that was lost; and again, after
+    /// A keep-alive follows the last message after this, so that the peer finds out at once if that was lost; and again, after
     /// four times as long each, up to [`FtfwConfig::tail_probes_max`] times.
     pub tail_probe_delay: Duration,
     /// See [`FtfwConfig::tail_probe_delay`].
     pub tail_probes_max: u8,
     /// What was not acknowledged for so long is asked after: a number is left out, and the peer answers the gap at once. A
-    /// conntrackd that has much to tell itself acknowledges only every `ACKWindowSize` messages, however long that takes.
+    /// conntrackd that sends much itself acknowledges only every `ACKWindowSize` messages, however long that takes.
     pub ask_timeout: Duration,
     /// As `ask_timeout`, when nothing more may be sent before an acknowledgement.
     pub ask_timeout_window_full: Duration,
-    /// What was not acknowledged for so long, although it was asked after, is told again.
+    /// What was not acknowledged for so long, although it was asked after, is sent again.
     pub resend_timeout: Duration,
-    /// A peer that nothing was heard of for so long is held to be away.
+    /// A peer is away once nothing was received from it for so long.
     pub peer_timeout: Duration,
     /// Time from the first HELLO to the second; doubles from then on, up to `alive_interval`.
     pub hello_interval_min: Duration,
-    /// The scales of TCP's windows are told (conntrackd's `TCPWindowTracking`).
-    pub tells_window_scales: bool,
+    /// The scales of TCP's windows are replicated (conntrackd's `TCPWindowTracking`).
+    pub replicates_window_scales: bool,
 }
 
 impl Default for FtfwConfig {
@@ -68,12 +68,12 @@ impl Default for FtfwConfig {
             resend_timeout: Duration::from_secs(4),
             peer_timeout: Duration::from_secs(5),
             hello_interval_min: Duration::from_millis(50),
-            tells_window_scales: false,
+            replicates_window_scales: false,
         }
     }
 }
 
-/// Why a session cannot be had with a configuration: misuse, to be put right by whoever wrote it.
+/// Why a session cannot be had with a configuration: misuse, to be corrected by its author.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FtfwConfigError {
     /// Some limit or time is zero.

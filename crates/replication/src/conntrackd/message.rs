@@ -6,22 +6,22 @@ use alloc::vec::Vec;
 pub const VERSION: u8 = 1;
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 8;
-/// Bytes of a control message that says a range of numbers.
+/// Bytes of a control message with a range of numbers.
 pub const RANGE_BYTES: usize = 16;
 /// The port that conntrackd's documentation suggests.
 pub const PORT_DEFAULT: u16 = 3780;
 
 /// The flags of a header.
 pub mod flags {
-    /// The sender asks to be told everything. A control message.
+    /// The sender asks for a full synchronisation. A control message.
     pub const RESYNC: u8 = 0x02;
     /// A range of numbers did not arrive. A control message.
     pub const NACK: u8 = 0x04;
     /// A range of numbers arrived. A control message.
     pub const ACK: u8 = 0x08;
-    /// A sign of life. A control message.
+    /// A keep-alive. A control message.
     pub const ALIVE: u8 = 0x10;
-    /// The sender was just started and has heard no answer yet. Any message.
+    /// The sender was just started and has received no answer yet. Any message.
     pub const HELLO: u8 = 0x20;
     /// The answer to it. Any message.
     pub const HELLO_BACK: u8 = 0x40;
@@ -172,7 +172,7 @@ pub fn finish(out: &mut [u8], at: usize) {
     out[at + 2..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a sign of life.
+/// Appends a keep-alive.
 pub fn put_alive(out: &mut Vec<u8>, flags: u8, number: u32) {
     let at = begin(out, Kind::Control, flags | flags::ALIVE, number);
     finish(out, at);

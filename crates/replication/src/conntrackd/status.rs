@@ -1,4 +1,4 @@
-//! What a session tells of itself.
+//! What a session reports of itself.
 
 use alloc::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::object::ObjectError;
 use super::session::Link;
 use crate::session::ApplyError;
 
-/// Events that wait to be polled, at most; the oldest give way.
+/// Events that wait to be polled, at most; the oldest are discarded.
 pub const EVENTS_MAX: usize = 64;
 
 /// What was wrong with a datagram of the peer.
@@ -18,15 +18,15 @@ pub enum FtfwError {
     /// A message's header cannot be: the rest of the datagram is not looked at.
     #[error("malformed datagram: {0}")]
     Malformed(&'static str),
-    /// The peer speaks another version. Said once for each change of its version.
+    /// The peer uses another version. Reported once for each change of its version.
     #[error(
-        "the peer speaks version {theirs} of conntrackd's protocol, this node {VERSION}: another program, or another release"
+        "the peer uses version {theirs} of conntrackd's protocol, this node {VERSION}: another program, or another release"
     )]
     Incompatible {
-        /// The version that it speaks.
+        /// The peer's version.
         theirs: u8,
     },
-    /// A message says something of a connection that cannot be understood. The others of its datagram are used.
+    /// A message about a connection that cannot be understood. The others of its datagram are used.
     #[error("a message of type {kind} cannot be understood: {error}")]
     Object {
         /// The type of the message.
@@ -35,7 +35,7 @@ pub enum FtfwError {
         error: ObjectError,
     },
     /// The peer acknowledges, or asks for, messages that were never sent: it means an earlier process at this address.
-    #[error("the peer speaks of messages that were never sent")]
+    #[error("the peer acknowledges or asks for messages that were never sent")]
     NeverSent,
     /// The node did not take a message.
     #[error(transparent)]
@@ -45,16 +45,16 @@ pub enum FtfwError {
 /// What happened to a session, for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FtfwEvent {
-    /// The peer hears this node, which asks it for everything and tells it everything from now on.
+    /// The peer receives this node's messages; both ask for a full synchronisation and send one from now on.
     PeerUp,
-    /// Nothing was heard of the peer for [`super::FtfwConfig::peer_timeout`].
+    /// Nothing was received from the peer for [`super::FtfwConfig::peer_timeout`].
     PeerSilent,
-    /// The peer was restarted, and is told everything again.
+    /// The peer was restarted, and a full synchronisation to it begins.
     PeerRestarted,
-    /// The peer asks to be told everything.
+    /// The peer asks for a full synchronisation.
     ResyncRequested,
-    /// The peer was told everything there was.
-    Told,
+    /// Everything was sent to the peer.
+    SentAll,
 }
 
 /// A session's figures, for operators. Counters count since the session was made.
@@ -62,10 +62,11 @@ pub enum FtfwEvent {
 pub struct FtfwStatus {
     /// How the session stands to its peer.
     pub link: Link,
-    /// The peer was told everything, and has acknowledged it.
-    pub told: bool,
-    /// The peer was asked for everything, and has acknowledged the question. How much is still to come it never says.
-    pub heard: bool,
+    /// The full synchronisation was sent to the peer, and is acknowledged.
+    pub sent_all: bool,
+    /// The peer was asked for a full synchronisation, and has acknowledged the question. conntrackd never reports how much is
+    /// still to come.
+    pub received_all: bool,
     /// Changes and ends that wait to be sent.
     pub queued: usize,
     /// Messages about connections sent and not acknowledged.
@@ -76,7 +77,7 @@ pub struct FtfwStatus {
     pub bytes_sent: u64,
     /// Messages about connections and expectations sent, those sent again included.
     pub messages_sent: u64,
-    /// Acknowledgements, signs of life and the like sent.
+    /// Acknowledgements, keep-alives and the like sent.
     pub control_sent: u64,
     /// Datagrams received from the peer.
     pub datagrams_received: u64,
@@ -88,7 +89,7 @@ pub struct FtfwStatus {
     pub control_received: u64,
     /// Messages that the peer said it did not receive, or did not acknowledge in time.
     pub lost: u64,
-    /// Of those, the ones that were still worth telling again.
+    /// Of those, the ones that were still worth retransmitting.
     pub resent: u64,
     /// Of those that were lost, the ones that were never acknowledged rather than asked for.
     pub timed_out: u64,
@@ -98,11 +99,11 @@ pub struct FtfwStatus {
     pub missed: u64,
     /// Messages of the peer not used: duplicates and late ones.
     pub late: u64,
-    /// Ends that found no room to wait in: the peer's copies end by their timeouts.
+    /// Ends that found no room to wait in: the peer's replicas end by their timeouts.
     pub left_out: u64,
     /// Connections and expectations that conntrackd has no words for.
     pub inexpressible: u64,
-    /// How often everything was told.
+    /// Full synchronisations sent.
     pub rounds: u64,
     /// Messages whose object could not be understood.
     pub bad_messages: u64,
@@ -110,19 +111,19 @@ pub struct FtfwStatus {
     pub apply_errors: u64,
     /// Datagrams that were malformed or of another version.
     pub bad_datagrams: u64,
-    /// Events that nobody polled in time.
+    /// Events that were not polled in time.
     pub events_dropped: u64,
-    /// When the peer was last heard.
-    pub last_heard: Option<Instant>,
+    /// When a message of the peer was last received.
+    pub last_received_at: Option<Instant>,
     /// When the oldest unacknowledged message was sent, or the oldest change was found waiting.
     pub oldest_unacknowledged_at: Option<Instant>,
 }
 
 impl FtfwStatus {
-    /// Both have told each other everything, as far as can be known.
+    /// Both full synchronisations are complete, as far as can be known.
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
-        self.link == Link::Open && self.told && self.heard
+        self.link == Link::Open && self.sent_all && self.received_all
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the session needs of the node whose connections it tells.
+//! What the session needs of the node whose connections it replicates.
 
 use flow::netfilter::{Entry, Expectation, Tuple};
 use flow::{Instant, NodeId};
@@ -11,14 +11,14 @@ use crate::session::{ApplyError, Handle};
 /// [`super::FtfwConfig::expectations_max`]: two number spaces. What comes from the peer comes in the order in which it was sent
 /// (some may be left out, none comes late), and replaces whatever the same peer said of the same connection before.
 pub trait Table {
-    /// A connection's current state, to be told; `None` if the handle is free.
+    /// A connection's current state, to be sent; `None` if the handle is free.
     fn connection(&mut self, now: Instant, handle: Handle) -> Option<Entry>;
 
-    /// The connection of this node with the original tuple, in the zone. A connection that is there is not told to be ended
-    /// because an earlier one with its tuple was.
+    /// The connection of this node with the original tuple, in the zone. The end of an earlier connection with its tuple is not
+    /// sent while it is there.
     fn find(&self, original: &Tuple, zone: u16) -> Option<Handle>;
 
-    /// Takes a connection's state over, creating it if it is not there. What `entry` leaves unsaid the peer does not say.
+    /// Takes a connection's state over, creating it if it is not there. What `entry` leaves out the peer did not send.
     ///
     /// # Errors
     /// The session counts it and goes on.
@@ -30,10 +30,10 @@ pub trait Table {
     /// The session counts it and goes on.
     fn remove(&mut self, now: Instant, from: NodeId, entry: &Entry) -> Result<(), ApplyError>;
 
-    /// The first connection at or after `from` of which this node must tell the peer (being its master).
+    /// The first connection at or after `from` that this node must send to the peer (being its owner).
     fn next_for_resync(&self, from: Handle) -> Option<Handle>;
 
-    /// An expectation's current state, to be told; `None` if the handle is free.
+    /// An expectation's current state, to be sent; `None` if the handle is free.
     fn expectation(&mut self, now: Instant, handle: Handle) -> Option<Expectation>;
 
     /// Takes an expectation over.
@@ -48,6 +48,6 @@ pub trait Table {
     /// The session counts it and goes on.
     fn remove_expectation(&mut self, now: Instant, from: NodeId, expectation: &Expectation) -> Result<(), ApplyError>;
 
-    /// The first expectation at or after `from` of which this node must tell the peer.
+    /// The first expectation at or after `from` that this node must send to the peer.
     fn next_expectation_for_resync(&self, from: Handle) -> Option<Handle>;
 }

@@ -9,7 +9,7 @@ use flow::{Instant, NodeId};
 use super::Table;
 use crate::session::{ApplyError, Handle};
 
-/// A node's own connections and expectations, by handle, and its copies of the peer's.
+/// A node's own connections and expectations, by handle, and its replicas of the peer's.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryTable {
     /// This node's connections.
@@ -20,7 +20,7 @@ pub struct MemoryTable {
     pub copies: BTreeMap<(Tuple, u16), Entry>,
     /// The peer's expectations, by expected tuple.
     pub expected: BTreeMap<Tuple, Expectation>,
-    /// The most copies that there is room for, if that is limited.
+    /// The most replicas that there is room for, if that is limited.
     pub copies_max: Option<usize>,
     /// Where each connection is.
     handles: BTreeMap<(Tuple, u16), Handle>,
@@ -67,7 +67,7 @@ impl MemoryTable {
         self.expectations.get_mut(handle.0 as usize)?.take()
     }
 
-    /// The copy of the peer's connection with the original tuple, in the default zone.
+    /// The replica of the peer's connection with the original tuple, in the default zone.
     #[must_use]
     pub fn copy(&self, original: &Tuple) -> Option<&Entry> {
         self.copies.get(&(*original, 0))

@@ -27,8 +27,8 @@ pub struct NeverSent;
 
 /// What is in flight, under consecutive numbers, and when to probe for its acknowledgement.
 ///
-/// An acknowledgement settles every number below one: each was received or is lost. Nothing is retransmitted under its old number, as
-/// newer state replaces what was lost. So the receiver decides what is lost, and a probe makes it say so.
+/// An acknowledgement settles every number below one: each was received or is lost. Nothing is retransmitted under its old
+/// number, as newer state replaces what was lost. So the receiver decides what is lost, and a probe asks for its decision.
 ///
 /// ```text
 ///             base = oldest in flight          next
@@ -161,10 +161,10 @@ impl<T> LossRecovery<T> {
 
 #[cfg(test)]
 impl<T> LossRecovery<T> {
-    /// Appends what its future depends on, with what `name` says of each item: times as seen from `now`, numbers from the next one. With
-    /// the two timeouts equal, that leaves out the measured round trip.
+    /// Appends what its future depends on, with what `name` appends for each item: times as seen from `now`, numbers from the
+    /// next one. With the two timeouts equal, that leaves out the measured round trip.
     pub(crate) fn normal_form(&self, now: Instant, out: &mut Vec<u64>, mut name: impl FnMut(&T, &mut Vec<u64>)) {
-        // Named one by one, so that whoever adds a field is asked here what hangs on it.
+        // Named one by one, so that a new field does not compile until it is handled here.
         let Self { in_flight, next: _, rtt: _, timeouts, probe_at, probes: _ } = self;
         assert_eq!(timeouts.min, timeouts.max);
         let age_max = timeouts.ack_delay + timeouts.max;

@@ -32,7 +32,7 @@ impl NumberRange {
 
 /// What a node received: everything before `next` but what is `missing`.
 ///
-/// An Ack says all that is missing since the sender's base, so that a later Ack makes up for a lost one.
+/// An Ack lists all that is missing since the sender's base, so that a later Ack makes up for a lost one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ack {
     /// The number behind the highest that was received.

@@ -19,9 +19,9 @@ pub mod flags {
     pub const HELLO_BACK: u8 = 2;
     /// Acknowledge at once (an Alive that asks for an answer).
     pub const PROBE: u8 = 4;
-    /// Your numbers cannot follow those that were seen: say Hello with a new session.
+    /// Your numbers cannot follow those that were seen: send Hello with a new session.
     pub const OUT_OF_SYNC: u8 = 8;
-    /// Tell everything again; repeated until [`super::Header::round`] changes.
+    /// Start a full synchronisation; repeated until [`super::Header::round`] changes.
     pub const RESYNC: u8 = 16;
     /// This node leaves of its own will.
     pub const GOODBYE: u8 = 32;
@@ -49,7 +49,7 @@ pub struct Header {
     pub flags: u8,
     /// The sending node.
     pub sender: NodeId,
-    /// The sender's resynchronisation that is under way or was the last; 0 before the first.
+    /// The sender's full synchronisation that is in progress or was the last; 0 before the first.
     pub round: u8,
     /// The sender's session: random, new whenever its numbering begins anew; never 0.
     pub session: u32,
@@ -57,8 +57,8 @@ pub struct Header {
     pub peer_session: u32,
     /// Number of the first numbered message here; if there is none, the number that the next one will have.
     pub first: u32,
-    /// How many numbers before `first` the sender does not know to be received. All numbers before those are done
-    /// with: received, or told again under newer numbers.
+    /// How many numbers before `first` the sender does not know to be received. All numbers before those are settled: received,
+    /// or sent again under newer numbers.
     pub unresolved: u16,
     /// Numbered messages here.
     pub count: u16,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_told_from_other_protocols() {
+    fn an_unknown_version_and_an_unknown_protocol_are_different_errors() {
         let mut bytes = [1; HEADER_BYTES];
         assert_eq!(Header::parse(&bytes), Err(HeaderError::NotOurs));
         bytes[0] = MAGIC | 9;

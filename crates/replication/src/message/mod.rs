@@ -5,7 +5,7 @@
 //! [`Header::first`]; so a message of an unknown type is skipped without losing count.
 
 mod ack;
-pub(crate) mod agreement;
+pub(crate) mod anti_entropy;
 mod header;
 
 pub use ack::{ACK_RANGES_MAX, Ack, AckView, NumberRange};
@@ -21,17 +21,17 @@ pub const NEW: u16 = 1;
 pub const UPDATE: u16 = 2;
 /// A message with the name of a connection that has ended.
 pub const DELETE: u16 = 3;
-/// A message that says: the resynchronisation of [`Header::round`] is complete. No body.
+/// A message: the full synchronisation of [`Header::round`] is complete. No body.
 pub const RESYNC_END: u16 = 4;
 /// Types from here on take no number.
 pub const UNNUMBERED: u16 = 0x8000;
 /// An [`Ack`].
 pub const ACK: u16 = 0x8001;
-/// Digests of what was told, bucket by bucket.
+/// Digests of what was sent, bucket by bucket.
 pub const DIGESTS: u16 = 0x8002;
-/// Names and checks of what was told in some buckets.
+/// Names and checks of what was sent in some buckets.
 pub const LISTING: u16 = 0x8003;
-/// A question about what was told.
+/// A question about what was sent.
 pub const ASK: u16 = 0x8004;
 
 /// Which of the two messages brought a connection's state. Both carry all of it.

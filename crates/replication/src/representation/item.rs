@@ -4,10 +4,10 @@ use flow::{Connection, Tuple};
 
 use crate::session::Item;
 
-/// What a master and the holder of a copy must agree on of a connection once it was told, hashed under `key`: both tuples
-/// and the version, which names what was told. The rest of a record is not among it. Time, counters and windows are each
-/// node's own; the state of a copy moves on without a word where several nodes get a connection's packets; and a release
-/// that does not know a function leaves its state out.
+/// The parts of a replicated connection on which its owner and the node with the replica must agree, hashed under `key`: both
+/// tuples and the version, which names what was sent. The rest of a record is not among it. Time, counters and windows are each
+/// node's own. The state of a replica moves on without a message where several nodes get a connection's packets. A release that
+/// does not know a function leaves its state out.
 #[must_use]
 pub fn item(key: u64, connection: &Connection) -> Item {
     let name = hash_tuple(key, &connection.original);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn whatever_must_agree_changes_the_item_and_nothing_else_does() {
-        let told = connection(1);
+        let replicated = connection(1);
         let other = |change: fn(&mut Connection)| {
             let mut connection = connection(1);
             change(&mut connection);
@@ -77,16 +77,16 @@ mod tests {
             |connection| connection.reply.destination_port ^= 1,
             |connection| connection.original.source[15] ^= 1,
         ];
-        equal.iter().for_each(|change| assert_eq!(other(*change), item(7, &told)));
-        different.iter().for_each(|change| assert_ne!(other(*change), item(7, &told)));
+        equal.iter().for_each(|change| assert_eq!(other(*change), item(7, &replicated)));
+        different.iter().for_each(|change| assert_ne!(other(*change), item(7, &replicated)));
     }
 
     #[test]
     fn a_connection_keeps_its_bucket_whatever_becomes_of_it() {
-        let (told, mut later) = (connection(1), connection(1));
+        let (replicated, mut later) = (connection(1), connection(1));
         later.version += 9;
         later.reply.destination_port = 5;
-        assert_eq!(item(7, &told).bucket(1024), item(7, &later).bucket(1024));
+        assert_eq!(item(7, &replicated).bucket(1024), item(7, &later).bucket(1024));
     }
 
     #[test]

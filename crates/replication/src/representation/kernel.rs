@@ -1,4 +1,4 @@
-//! A connection of the kernel's by value: everything that another node's kernel can be told of it.
+//! A connection of the kernel by value: everything that another node's kernel can take over of it.
 //!
 //! | type | attribute | value |
 //! |---|---|---|
@@ -20,8 +20,8 @@
 //! | 48 | the one direction that the zone is of, unless it is of both | 1: original, 2: reply |
 //!
 //! A discriminator is two ports (kind 0), or an ICMP identifier, type and code (kind 1), or nothing (kind 2). The record's
-//! flags say what was said at all: 1 the timeout, 2 the status, 4 the mark; and 8 that its master has seen no packet of the
-//! connection but speaks for it. A state has 32 or 33, and 36; the end of a connection 32 or 33, and 47 (at most 56 bytes).
+//! flags state what is known at all: 1 the timeout, 2 the status, 4 the mark; and 8 that its owner has seen no packet of the
+//! connection but replicates it. A state has 32 or 33, and 36; the end of a connection 32 or 33, and 47 (at most 56 bytes).
 //! Unknown attributes are skipped. The numbers are none of those of [`super::precise`], so that a gateway and a node that
 //! replicates the kernel's connections refuse each other's messages by name. A TCP connection over IPv4 takes 56 bytes, 76
 //! if it is translated.
@@ -79,36 +79,36 @@ pub const EXPECTATIONS_MAX: usize = 16;
 /// Room asked for at once, so that the attributes of most connections are appended without growing the buffer.
 const STATE_BYTES_USUAL: usize = 128;
 
-/// Who speaks for a connection, and how new the word is.
+/// Which node replicates a connection, and the version of its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Speaker {
+pub struct Origin {
     /// The word's version; see decision 4.
     pub version: u32,
     /// The connection's master.
     pub owner: NodeId,
-    /// It has seen no packet of the connection, but speaks for it.
+    /// It has seen no packet of the connection, but replicates it.
     pub is_unseen: bool,
 }
 
 /// A connection's state as a message brings it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
-    /// All that is said of it.
+pub struct Update {
+    /// The connection's state.
     pub entry: Entry,
-    /// Who says it.
-    pub speaker: Speaker,
+    /// Its sender and version.
+    pub origin: Origin,
     /// The connections expected on its behalf.
     pub expectations: Vec<Expectation>,
 }
 
 /// Appends a connection's state.
-pub fn encode(entry: &Entry, speaker: Speaker, expectations: &[Expectation], out: &mut Vec<u8>) {
+pub fn encode(entry: &Entry, origin: Origin, expectations: &[Expectation], out: &mut Vec<u8>) {
     out.reserve(STATE_BYTES_USUAL);
     put_original(ORIGINAL, &entry.original, entry.zone, out);
     if entry.reply != entry.original.inverse() {
         put_reply(REPLY, &entry.reply, out);
     }
-    put_record(entry, speaker, out);
+    put_record(entry, origin, out);
     put_protocol(entry, out);
     if let Some(extra) = entry.extra.as_deref() {
         extra.labels.into_iter().for_each(|labels| tlv::put(out, LABELS, &labels));
@@ -141,7 +141,7 @@ pub fn encode(entry: &Entry, speaker: Speaker, expectations: &[Expectation], out
 ///
 /// # Errors
 /// The attributes are malformed, or one that is needed is not there.
-pub fn decode(attributes: &[u8]) -> Result<Told, ApplyError> {
+pub fn decode(attributes: &[u8]) -> Result<Update, ApplyError> {
     let (mut original, mut reply, mut record, mut protocol_info) = (None, None, None, None);
     let mut extra = flow::netfilter::Extra::default();
     let mut has_extra = false;
@@ -177,8 +177,8 @@ pub fn decode(attributes: &[u8]) -> Result<Told, ApplyError> {
     if has_extra {
         *entry.extra_mut() = extra;
     }
-    let speaker = Speaker { version: u32_at(&record, 0), owner: NodeId(record[4]), is_unseen: flags & IS_UNSEEN != 0 };
-    Ok(Told { entry, speaker, expectations })
+    let origin = Origin { version: u32_at(&record, 0), owner: NodeId(record[4]), is_unseen: flags & IS_UNSEEN != 0 };
+    Ok(Update { entry, origin, expectations })
 }
 
 /// A connection that has ended.
@@ -188,16 +188,16 @@ pub struct Ended {
     pub original: Tuple,
     /// The zone.
     pub zone: u16,
-    /// Who speaks for it.
-    pub speaker: Speaker,
+    /// Its sender and version.
+    pub origin: Origin,
 }
 
 /// Appends the name of a connection that has ended: at most 56 bytes.
 pub fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
     put_original(ORIGINAL, &ended.original, ended.zone, out);
-    let [a, b, c, d] = ended.speaker.version.to_be_bytes();
-    let flags = if ended.speaker.is_unseen { IS_UNSEEN } else { 0 };
-    tlv::put(out, ENDED, &[a, b, c, d, ended.speaker.owner.0, flags, 0, 0]);
+    let [a, b, c, d] = ended.origin.version.to_be_bytes();
+    let flags = if ended.origin.is_unseen { IS_UNSEEN } else { 0 };
+    tlv::put(out, ENDED, &[a, b, c, d, ended.origin.owner.0, flags, 0, 0]);
 }
 
 /// Reads the name of a connection that has ended.
@@ -216,20 +216,20 @@ pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
     }
     let (original, zone) = original.ok_or(ApplyError::Missing(ORIGINAL[0]))?;
     let ended = ended.ok_or(ApplyError::Missing(ENDED))?;
-    let speaker = Speaker { version: u32_at(&ended, 0), owner: NodeId(ended[4]), is_unseen: ended[5] & IS_UNSEEN != 0 };
-    Ok(Ended { original, zone, speaker })
+    let origin = Origin { version: u32_at(&ended, 0), owner: NodeId(ended[4]), is_unseen: ended[5] & IS_UNSEEN != 0 };
+    Ok(Ended { original, zone, origin })
 }
 
 #[inline]
-fn put_record(entry: &Entry, speaker: Speaker, out: &mut Vec<u8>) {
+fn put_record(entry: &Entry, origin: Origin, out: &mut Vec<u8>) {
     let flag = |is_said: bool, flag: u8| if is_said { flag } else { 0 };
     fixed::put::<24>(out, RECORD, 20, |bytes| {
-        bytes[4..8].copy_from_slice(&speaker.version.to_be_bytes());
-        bytes[8] = speaker.owner.0;
+        bytes[4..8].copy_from_slice(&origin.version.to_be_bytes());
+        bytes[8] = origin.owner.0;
         bytes[9] = flag(entry.timeout_s.is_some(), HAS_TIMEOUT)
             | flag(entry.status.is_some(), HAS_STATUS)
             | flag(entry.mark.is_some(), HAS_MARK)
-            | flag(speaker.is_unseen, IS_UNSEEN);
+            | flag(origin.is_unseen, IS_UNSEEN);
         bytes[12..16].copy_from_slice(&entry.timeout_s.unwrap_or(0).to_be_bytes());
         bytes[16..20].copy_from_slice(&entry.status.unwrap_or_default().0.to_be_bytes());
         bytes[20..24].copy_from_slice(&entry.mark.unwrap_or(0).to_be_bytes());

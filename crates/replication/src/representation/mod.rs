@@ -1,9 +1,9 @@
-//! What a connection looks like within a message, and which changes are worth telling.
+//! What a connection looks like within a message, and which changes are worth replicating.
 //!
 //! * [`precise`]: everything that another node needs to go on with the connection, by value.
 //! * [`kernel`]: a connection of the Linux kernel's tracking, by value.
 //! * [`item()`]: as one number, to compare what two nodes have.
-//! * [`selection`]: whether a change is told at once (*precise-eager*) or only when it matters (*precise-selective*).
+//! * [`selection`]: whether a change is sent at once (*precise-eager*) or only when it matters (*precise-selective*).
 
 mod fixed;
 mod item;

@@ -43,8 +43,8 @@ const MASTER_V6: u16 = 11;
 const TIMED_OUT: u16 = 12;
 
 /// The flags of a record that mean something to another node.
-const FLAGS_TOLD: u8 = flags::REPLIED | flags::ASSURED | flags::SHARED;
-/// In the flags of a record on the wire: its master has seen no packet of the connection, but speaks for it.
+const FLAGS_REPLICATED: u8 = flags::REPLIED | flags::ASSURED | flags::SHARED;
+/// In the flags of a record on the wire: its owner has seen no packet of the connection, but replicates it.
 const WIRE_UNSEEN: u8 = 4;
 /// `::ffff:0:0/96`, in which IPv4 addresses lie (RFC 4291, section 2.5.5.2).
 const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -124,7 +124,7 @@ pub fn decode(now: Instant, attributes: &[u8], functions: &impl FunctionStates) 
     let expires_in = Duration::from_millis(u32_at(&record, 4).into());
     let mut connection = Connection::new(original, NodeId(record[8]), protocol, now + expires_in);
     connection.version = u32_at(&record, 0);
-    connection.flags = record[9] & FLAGS_TOLD;
+    connection.flags = record[9] & FLAGS_REPLICATED;
     if record[9] & WIRE_UNSEEN != 0 {
         connection.flags |= flags::UNSEEN;
     }
@@ -135,7 +135,7 @@ pub fn decode(now: Instant, attributes: &[u8], functions: &impl FunctionStates) 
     Ok(connection)
 }
 
-/// What a state says of other connections.
+/// What a state states about other connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Relations<'a> {
     /// Attributes of the connections that are expected on its behalf.
@@ -160,7 +160,7 @@ pub fn encode_master(master: &Tuple, out: &mut Vec<u8>) {
     put_tuple([MASTER_V4, MASTER_V6], master, out);
 }
 
-/// Reads what a state says of other connections.
+/// Reads what a state states about other connections.
 ///
 /// # Errors
 /// The attributes are malformed.
@@ -184,9 +184,9 @@ pub struct Ended {
     pub original: Tuple,
     /// Its last version.
     pub version: u32,
-    /// Its master.
+    /// Its owner.
     pub owner: NodeId,
-    /// It ended because nothing came of it for its time, as far as its master saw.
+    /// It ended because nothing came of it for its time, as far as its owner saw.
     pub has_timed_out: bool,
 }
 
@@ -242,7 +242,7 @@ fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
         bytes[8..12].copy_from_slice(&expires_in_ms.to_be_bytes());
         bytes[12] = connection.owner.0;
         let unseen = if connection.flags & flags::REPLICA != 0 { WIRE_UNSEEN } else { 0 };
-        bytes[13] = connection.flags & FLAGS_TOLD | unseen;
+        bytes[13] = connection.flags & FLAGS_REPLICATED | unseen;
     });
 }
 

@@ -8,7 +8,7 @@ use flow::wire::ip_protocol;
 pub struct TcpStates(u16);
 
 impl TcpStates {
-    /// SYN_SENT, ESTABLISHED, FIN_WAIT, TIME_WAIT and CLOSE: with these a copy can go on from whatever state the
+    /// SYN_SENT, ESTABLISHED, FIN_WAIT, TIME_WAIT and CLOSE: with these a replica can go on from whatever state the
     /// connection has really reached, and one that is closing does not outlive its end for long.
     pub const THAT_MATTER: Self = Self::of(&[1, 3, 4, 7, 8]);
 
@@ -35,7 +35,7 @@ impl TcpStates {
     }
 }
 
-/// How much of a connection's life its backups are told.
+/// Which changes of a connection are sent to its backups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Selection {
     /// *Precise-eager*: every change that another node could need, windows included.
@@ -50,10 +50,10 @@ impl Default for Selection {
     }
 }
 
-/// Whether a change of a connection is to be told. `previous_state` and `new_state` are numbers of the automaton of the IP
-/// protocol `protocol`; `change` is what tracking said of it.
+/// Whether a change of a connection is to be sent. `previous_state` and `new_state` are numbers of the automaton of the IP
+/// protocol `protocol`; `change` is the tracker's result.
 ///
-/// A change of state within one state (the connection became assured, say) counts as one to that state.
+/// A change within one state (the connection became assured, for example) counts as one to that state.
 #[must_use]
 pub fn is_worth_replicating(
     selection: Selection,
@@ -75,7 +75,7 @@ mod tests {
     use flow::wire::ip_protocol::{TCP, UDP};
 
     #[test]
-    fn eager_tells_whatever_another_node_could_need() {
+    fn eager_replicates_whatever_another_node_could_need() {
         for protocol in [TCP, UDP] {
             for state in 0..10 {
                 assert!(is_worth_replicating(Selection::Eager, protocol, state, state, Change::Detail));
@@ -86,22 +86,32 @@ mod tests {
     }
 
     #[test]
-    fn selective_tells_of_tcp_only_the_states_that_matter() {
-        let told = |previous, new, change| is_worth_replicating(Selection::default(), TCP, previous, new, change);
+    fn selective_replicates_of_tcp_only_the_states_that_matter() {
+        let is_replicated =
+            |previous, new, change| is_worth_replicating(Selection::default(), TCP, previous, new, change);
         for previous in 0..10 {
             for new in 0..10 {
-                assert_eq!(told(previous, new, Change::State), [1, 3, 4, 7, 8].contains(&new), "{previous} to {new}");
+                assert_eq!(
+                    is_replicated(previous, new, Change::State),
+                    [1, 3, 4, 7, 8].contains(&new),
+                    "{previous} to {new}"
+                );
             }
-            assert!(!told(previous, previous, Change::Detail));
-            assert!(!told(previous, previous, Change::None));
+            assert!(!is_replicated(previous, previous, Change::Detail));
+            assert!(!is_replicated(previous, previous, Change::None));
         }
     }
 
     #[test]
-    fn selective_tells_every_change_of_state_of_other_protocols() {
-        let told = |previous, new, change| is_worth_replicating(Selection::default(), UDP, previous, new, change);
-        assert!(told(0, 1, Change::State) && told(1, 1, Change::State) && told(0, 0, Change::State));
-        assert!(!told(1, 1, Change::Detail));
+    fn selective_replicates_every_change_of_state_of_other_protocols() {
+        let is_replicated =
+            |previous, new, change| is_worth_replicating(Selection::default(), UDP, previous, new, change);
+        assert!(
+            is_replicated(0, 1, Change::State)
+                && is_replicated(1, 1, Change::State)
+                && is_replicated(0, 0, Change::State)
+        );
+        assert!(!is_replicated(1, 1, Change::Detail));
     }
 
     #[test]

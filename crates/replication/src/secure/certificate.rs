@@ -1,7 +1,7 @@
 //! X.509 certificates: what this node shows, and what it expects to be shown.
 //!
-//! A proof is a certificate chain and a signature over the handshake's hash: it says that whoever holds the certificate's
-//! key took part in just this handshake. It travels under the session keys that the handshake made.
+//! A proof is a certificate chain and a signature over the handshake's hash: the owner of the certificate's key took part in
+//! just this handshake. It travels under the session keys that the handshake made.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -45,7 +45,7 @@ impl SignatureScheme {
     }
 }
 
-/// Signs with the key of the node's certificate. Whoever has the key implements it: some algorithms draw randomness.
+/// Signs with the key of the node's certificate. The owner of the key implements it: some algorithms draw randomness.
 pub trait Signer: Send + Sync {
     /// How it signs.
     fn scheme(&self) -> SignatureScheme;
@@ -91,7 +91,7 @@ pub enum CertificateError {
     /// Signed in an unknown way.
     #[error("it signs in way {0}, which is not spoken here: use an Ed25519 or a P-256 key")]
     Scheme(u8),
-    /// Issued by somebody else.
+    /// Issued by another authority.
     #[error("its certificate was not issued by the authority that is configured here (replication.security.authority)")]
     UnknownIssuer,
     /// Over.
@@ -108,7 +108,7 @@ pub enum CertificateError {
         /// The name that was expected.
         expected: String,
     },
-    /// Signed by somebody who does not have the key.
+    /// Signed without the certificate's key.
     #[error("its signature is not of its certificate's key: somebody else shows its certificate")]
     Signature,
     /// Anything else.
@@ -119,7 +119,7 @@ pub enum CertificateError {
     NoName,
 }
 
-/// A time as people say it.
+/// A duration for people.
 fn describe(duration: Duration) -> String {
     use alloc::format;
     match duration.as_secs() {

@@ -27,7 +27,7 @@ pub struct ChannelConfig {
     pub local: NodeId,
     /// The peer.
     pub peer: NodeId,
-    /// The worker that speaks with the peer's same-numbered one.
+    /// The worker that exchanges datagrams with the peer's worker of the same number.
     pub worker: WorkerId,
     /// When session keys are exchanged.
     pub rotation: Rotation,

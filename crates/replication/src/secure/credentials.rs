@@ -60,7 +60,7 @@ impl Credentials {
         Ok(Self { keys, certificates, public_key: PreSharedKey::new(public) })
     }
 
-    /// A number that equal credentials have in common, and that tells nothing of them.
+    /// A number that equal credentials have in common, and that reveals nothing of them.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut context = digest::Context::new(&digest::SHA256);

@@ -13,11 +13,11 @@ pub enum Refusal {
     Malformed,
     /// It is not encrypted.
     Unprotected,
-    /// The peer speaks another version of the channel, or has credentials of another kind.
+    /// The peer uses another version of the channel, or has credentials of another kind.
     Incompatible,
     /// A handshake under a key that is not configured here.
     UnknownKey,
-    /// Whoever sent it does not have the key.
+    /// Its sender does not have the key.
     Forged,
     /// It came before.
     Replayed,
@@ -74,7 +74,7 @@ pub enum ChannelError {
     },
     /// Another version.
     #[error(
-        "it speaks version {0} of the secure channel, which this release does not: run the same release on both nodes"
+        "it uses version {0} of the secure channel, which this release does not: run the same release on both nodes"
     )]
     Version(u8),
     /// It is in plain text.
@@ -112,7 +112,7 @@ pub enum ChannelError {
     ForgedHandshake,
     /// Content that does not hold.
     #[error(
-        "a datagram that was changed on its way or forged: somebody pretends to be the node, or the link is broken"
+        "a datagram that was changed in transit or forged: somebody pretends to be the node, or the link is broken"
     )]
     Forged,
     /// It came before.

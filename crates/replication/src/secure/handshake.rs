@@ -74,7 +74,7 @@ impl Channel {
             return Err(ChannelError::RateLimited);
         }
         if credentials.has_keys() {
-            self.give_way(now);
+            self.yield_to_peer(now);
         }
         self.offer(now, handshake, key.id(), initiation.index, stamp).ok_or(ChannelError::ForgedHandshake)
     }
@@ -117,7 +117,7 @@ impl Channel {
         noise: &[u8],
     ) -> Result<(), ChannelError> {
         let Some(attempt) = &mut self.attempt else { return Err(ChannelError::UnknownSession) };
-        let Progress::Greeting { index, noise: handshake, answers_tried } = &mut attempt.progress else {
+        let Progress::Initiated { index, noise: handshake, answers_tried } = &mut attempt.progress else {
             return Err(ChannelError::UnknownSession);
         };
         if *index != initiator_index {
@@ -129,7 +129,7 @@ impl Channel {
         *answers_tried += 1;
         handshake.read_message(noise, &mut []).map_err(|_| ChannelError::ForgedHandshake)?;
         let Some(mut attempt) = self.attempt.take() else { return Ok(()) };
-        let Progress::Greeting { noise: handshake, .. } = attempt.progress else { return Ok(()) };
+        let Progress::Initiated { noise: handshake, .. } = attempt.progress else { return Ok(()) };
         let (transport, hash) = finished(*handshake).ok_or(ChannelError::ForgedHandshake)?;
         let key = self.credentials.first_key().id();
         let has_certificates = self.credentials.certificates().is_some();
@@ -150,10 +150,10 @@ impl Channel {
         Ok(())
     }
 
-    /// Something speaks for it that the peer was restarted. If it has been silent since, a handshake is begun; a stranger can
+    /// Something indicates that the peer was restarted. If it has been silent since, a handshake is begun; a stranger can
     /// make that happen only while the peer is away, and not often.
     pub(super) fn hint(&mut self, now: Instant) {
-        let is_quiet = now.saturating_since(self.heard_at) >= QUIET;
+        let is_quiet = now.saturating_since(self.received_at) >= QUIET;
         if is_quiet && self.attempt.is_none() && self.current.is_some() && self.hints.take(now, &HINTS) {
             self.want(now);
         }

@@ -1,4 +1,4 @@
-//! Handshakes that this node begins: when, how often, and when it gives way to the peer's.
+//! Handshakes that this node begins: when, how often, and when it yields to the peer's.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -6,15 +6,15 @@ use core::time::Duration;
 use flow::Instant;
 
 use super::Channel;
-use super::attempt::{AGAIN_MIN, Attempt, Progress};
+use super::attempt::{Attempt, Progress, RETRY_MIN};
 
 /// Handshakes that follow each other at one pace: a node that starts has hardly longer than it listens before it takes the
 /// addresses, and on a link that loses every fourth datagram only every other handshake comes to its end.
 const QUICK_TRIES: u32 = 10;
 /// The same of the node with the higher number, so that two that began at once do not meet again and again.
-const AGAIN_MIN_HIGHER: Duration = Duration::from_millis(30);
+const RETRY_MIN_HIGHER: Duration = Duration::from_millis(30);
 /// The most that the time until a handshake is tried again doubles to.
-const AGAIN_MAX: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_millis(500);
 /// Handshakes that cross each other within this time are one: that of the node with the lower number. Where the way is
 /// longer, both may come to an end, and that node's counts.
 const CROSSING: Duration = Duration::from_millis(10);
@@ -28,19 +28,19 @@ impl Channel {
     pub(super) fn begin(&mut self, now: Instant) {
         self.wanted_at = None;
         let is_lower = self.config.local < self.config.peer;
-        self.greet(now, if is_lower { AGAIN_MIN } else { AGAIN_MIN_HIGHER }, 1);
+        self.greet(now, if is_lower { RETRY_MIN } else { RETRY_MIN_HIGHER }, 1);
     }
 
     /// Begins anew what brought nothing, or repeats the proof.
-    pub(super) fn try_again(&mut self, now: Instant) {
+    pub(super) fn retry(&mut self, now: Instant) {
         let Some(attempt) = &mut self.attempt else { return };
-        let interval = (attempt.interval * 2).min(AGAIN_MAX);
+        let interval = (attempt.interval * 2).min(RETRY_MAX);
         if let Progress::Proving { index, shown } = &mut attempt.progress
             && *shown < PROOFS_MAX
         {
             *shown += 1;
             let index = *index;
-            (attempt.interval, attempt.again_at) = (interval, now + interval);
+            (attempt.interval, attempt.retry_at) = (interval, now + interval);
             self.show_proof(index);
         } else {
             let tries = attempt.tries + 1;
@@ -54,11 +54,11 @@ impl Channel {
         let (index, stamp) = (self.new_index(), self.next_stamp(now));
         let begun = self.noise.initiate(&self.config, &self.credentials, &mut self.random, index, stamp);
         let Some((noise, datagram)) = begun else {
-            self.wanted_at = Some(now + AGAIN_MAX);
+            self.wanted_at = Some(now + RETRY_MAX);
             return;
         };
-        let progress = Progress::Greeting { index, noise: Box::new(noise), answers_tried: 0 };
-        self.attempt = Some(Attempt { progress, sent_at: now, again_at: now + interval, interval, tries });
+        let progress = Progress::Initiated { index, noise: Box::new(noise), answers_tried: 0 };
+        self.attempt = Some(Attempt { progress, sent_at: now, retry_at: now + interval, interval, tries });
         self.push_out(datagram);
     }
 
@@ -76,10 +76,10 @@ impl Channel {
     }
 
     /// The peer's handshake is being answered: this node's own waits, so that not both come to an end.
-    pub(super) fn give_way(&mut self, now: Instant) {
+    pub(super) fn yield_to_peer(&mut self, now: Instant) {
         let later = now + WAY_GIVEN;
         if let Some(attempt) = &mut self.attempt {
-            attempt.again_at = attempt.again_at.max(later);
+            attempt.retry_at = attempt.retry_at.max(later);
         }
         self.wanted_at = self.wanted_at.map(|at| at.max(later));
     }

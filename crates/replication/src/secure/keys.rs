@@ -58,7 +58,7 @@ pub(super) enum Action {
     /// Check the proof; if it holds, take the keys into use.
     CheckAndTakeIntoUse,
     /// Show one's own proof again: it was lost.
-    ShowAgain,
+    RepeatProof,
     /// A repetition.
     Ignore,
     /// The peer has not proven who it is.
@@ -75,7 +75,7 @@ impl Stage {
             }
             (Self::Answered, true, Input::Proof) => (Self::Proven, Action::CheckAndShow),
             (Self::Proving, true, Input::Proof) => (Self::InUse, Action::CheckAndTakeIntoUse),
-            (Self::Proven, true, Input::Proof) => (Self::Proven, Action::ShowAgain),
+            (Self::Proven, true, Input::Proof) => (Self::Proven, Action::RepeatProof),
             (Self::InUse, true, Input::Proof) => (Self::InUse, Action::Ignore),
             (stage, _, _) => (stage, Action::Refuse),
         }
@@ -97,7 +97,7 @@ pub(super) struct Keys {
     /// When the handshake said this was made, for what the peer begins.
     pub(super) stamp: u64,
     pub(super) made_at: Instant,
-    pub(super) heard_at: Instant,
+    pub(super) received_at: Instant,
     /// The counter of the next datagram to be sent.
     pub(super) sent: u64,
     window: ReplayWindow,
@@ -127,7 +127,7 @@ impl Keys {
             stage,
             stamp,
             made_at: now,
-            heard_at: now,
+            received_at: now,
             sent: 0,
             window: ReplayWindow::new(),
         }

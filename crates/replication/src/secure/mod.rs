@@ -1,4 +1,4 @@
-//! The secure channel between two nodes: whatever one says to the other is encrypted, and is known to be said by it.
+//! The secure channel between two nodes: datagrams are encrypted, and their sender is authenticated.
 //!
 //! A [`Channel`] is a value as a session is: it is handed datagrams and the time, and is asked for datagrams. It knows no
 //! socket, no clock and no randomness but the seed that it was given.
@@ -46,12 +46,12 @@ mod attempt;
 mod certificate;
 mod config;
 mod credentials;
+mod decryption;
 mod error;
 mod handshake;
 mod initiator;
 mod keys;
 mod noise;
-mod opening;
 mod resolver;
 mod secret;
 mod security;
@@ -89,17 +89,17 @@ pub use status::{ChannelEvent, ChannelStatus, EVENTS_MAX, SessionKeys};
 pub use window::REPLAY_WINDOW_DATAGRAMS;
 pub use wire::{CHANNEL_VERSION, OVERHEAD_BYTES, is_channel};
 
-/// Session keys that a responder has offered and of which nothing was heard yet; the oldest gives way.
+/// Session keys that a responder has offered and under which nothing was received yet; the oldest are discarded.
 const PENDING_KEYS_MAX: usize = 4;
 /// How long they are kept.
 const PENDING_KEYS_VALID: Duration = Duration::from_secs(5);
-/// Former session keys that are still taken; the oldest give way.
+/// Former session keys that are still accepted; the oldest are discarded.
 const PREVIOUS_KEYS_MAX: usize = 2;
 /// How long they are kept after they were last used by the peer.
 const PREVIOUS_KEYS_VALID: Duration = Duration::from_secs(10);
 /// A peer that still sends under former keys after this time does not have the new ones: the nodes agree anew.
 const SWITCH_WITHIN: Duration = Duration::from_secs(1);
-/// Datagrams of handshakes that wait to be sent; the oldest gives way.
+/// Datagrams of handshakes that wait to be sent; the oldest are discarded.
 const OUTBOX_DATAGRAMS_MAX: usize = 8;
 /// What a sealed datagram holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +147,7 @@ pub struct Channel {
     /// When a handshake is begun.
     wanted_at: Option<Instant>,
     in_use_since: Instant,
-    heard_at: Instant,
+    received_at: Instant,
     outbox: VecDeque<Vec<u8>>,
     checks: TokenBucket,
     answers: TokenBucket,
@@ -157,7 +157,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel that begins with a handshake as soon as it is told the time. `seed` must differ from start to start and be
+    /// A channel that begins with a handshake at the first call with a time. `seed` must differ from start to start and be
     /// drawn from a generator that is fit for keys. `unix_time` is the time since 1970.
     #[must_use]
     pub fn new(
@@ -183,7 +183,7 @@ impl Channel {
             attempt: None,
             wanted_at: Some(now),
             in_use_since: now,
-            heard_at: now,
+            received_at: now,
             outbox: VecDeque::new(),
             checks: TokenBucket::default(),
             answers: TokenBucket::default(),
@@ -199,7 +199,8 @@ impl Channel {
         self.current.is_some()
     }
 
-    /// Which worker speaks here; to be said before anything is sent. Workers that were given one seed draw from it differently.
+    /// Which worker uses the channel; to be set before anything is sent. Workers that were given one seed draw from it
+    /// differently.
     pub fn set_worker(&mut self, worker: WorkerId) {
         self.config.worker = worker;
         self.random.seed = self.random.seed.derive(&[worker.0]);
@@ -251,10 +252,10 @@ impl Channel {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.previous.retain(|keys| now.saturating_since(keys.heard_at) < PREVIOUS_KEYS_VALID);
+        self.previous.retain(|keys| now.saturating_since(keys.received_at) < PREVIOUS_KEYS_VALID);
         self.pending.retain(|keys| now.saturating_since(keys.made_at) < PENDING_KEYS_VALID);
-        if self.attempt.as_ref().is_some_and(|attempt| attempt.again_at <= now) {
-            self.try_again(now);
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.retry_at <= now) {
+            self.retry(now);
         } else if self.attempt.is_none() && self.wanted_at.is_some_and(|at| at <= now) {
             self.begin(now);
         }
@@ -263,8 +264,8 @@ impl Channel {
     /// When [`Channel::handle_timeout`] has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let handshake = self.attempt.as_ref().map(|attempt| attempt.again_at).or(self.wanted_at);
-        let previous = self.previous.iter().map(|keys| keys.heard_at + PREVIOUS_KEYS_VALID);
+        let handshake = self.attempt.as_ref().map(|attempt| attempt.retry_at).or(self.wanted_at);
+        let previous = self.previous.iter().map(|keys| keys.received_at + PREVIOUS_KEYS_VALID);
         let pending = self.pending.iter().map(|keys| keys.made_at + PENDING_KEYS_VALID);
         pending.chain(handshake).chain(previous).min()
     }
@@ -292,7 +293,7 @@ impl Channel {
         }
     }
 
-    /// A handshake is to be begun now, unless one is under way.
+    /// A handshake is to be begun now, unless one is in progress.
     const fn want(&mut self, now: Instant) {
         self.wanted_at = Some(now);
     }
@@ -331,19 +332,19 @@ impl Channel {
     /// From now on, these keys are sent under, unless they are of a handshake that another one has crossed.
     fn take_into_use(&mut self, now: Instant, mut keys: Keys) {
         keys.stage = Stage::InUse;
-        keys.heard_at = now;
+        keys.received_at = now;
         if self.has_crossed(&keys) {
             self.push_previous(keys);
             return;
         }
         let interval = self.config.rotation.interval;
-        // Whoever began the last handshake begins the next one; the other steps in if nothing comes of it.
+        // The initiator of the last handshake begins the next one; the other node does if that fails.
         let pause = if keys.part == Part::Initiator { interval } else { interval + interval / 8 };
         self.wanted_at = Some(now + pause);
         self.attempt = None;
         self.peer_stamp = self.peer_stamp.max(keys.stamp);
         self.in_use_since = now;
-        self.heard_at = now;
+        self.received_at = now;
         let event = if self.current.is_some() { ChannelEvent::KeysExchanged } else { ChannelEvent::Established };
         self.counters.handshakes += 1;
         if let Some(former) = self.current.replace(keys) {

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// Bytes of a pre-shared key.
 pub const PRE_SHARED_KEY_BYTES: usize = 32;
 
-/// What a key is called where it must not be shown: the beginning of its hash. Of a random key that tells nothing.
+/// The name of a key that must not be shown: the beginning of its hash. Of a random key that reveals nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyId(pub [u8; 4]);
 
@@ -61,7 +61,7 @@ impl PreSharedKey {
         Ok(Self::new(*bytes))
     }
 
-    /// A secret for another purpose, which tells nothing of the key: the first bytes of a hash of both.
+    /// A secret for another purpose, which reveals nothing of the key: the first bytes of a hash of both.
     #[must_use]
     pub fn derive(&self, purpose: &[u8]) -> [u8; 16] {
         let mut context = digest::Context::new(&digest::SHA256);
@@ -73,7 +73,7 @@ impl PreSharedKey {
         derived
     }
 
-    /// A key for another purpose, which tells nothing of this one and cannot be used in its place.
+    /// A key for another purpose, which reveals nothing of this one and cannot be used in its place.
     #[must_use]
     pub fn for_purpose(&self, purpose: &[u8]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);

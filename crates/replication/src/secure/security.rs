@@ -30,7 +30,7 @@ pub struct SecurityReconfiguration {
     pub rotation: Rotation,
 }
 
-/// A peer's certificate cannot be told from others.
+/// A peer's certificate cannot be distinguished from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
 pub struct UnnamedPeer(pub NodeId);
@@ -39,7 +39,7 @@ impl Security {
     /// The channel with a peer.
     ///
     /// # Errors
-    /// The credentials do not say by which name the peer is known.
+    /// The credentials lack the name by which the peer is known.
     pub fn channel(&self, local: NodeId, peer: NodeId, now: Instant) -> Result<Channel, UnnamedPeer> {
         if !self.credentials.knows(peer) {
             return Err(UnnamedPeer(peer));

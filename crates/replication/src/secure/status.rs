@@ -1,4 +1,4 @@
-//! What a channel tells of itself.
+//! The status of a channel.
 
 use alloc::string::String;
 
@@ -45,7 +45,7 @@ pub struct ChannelStatus {
     pub keys: Option<SessionKeys>,
     /// Handshakes that made keys which came into use.
     pub handshakes: u64,
-    /// Multiplications of points for handshakes, whoever began them.
+    /// Multiplications of points for handshakes of both nodes.
     pub multiplications: u64,
     /// Datagrams that were sealed.
     pub sealed: u64,

@@ -20,7 +20,7 @@ impl ReplayWindow {
         Self { next: 0, seen: [0; WORDS] }
     }
 
-    /// The counter was not seen, as far as one can tell.
+    /// The counter was not seen, as far as the window reaches.
     pub(super) const fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;

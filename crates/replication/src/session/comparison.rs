@@ -1,47 +1,47 @@
-//! Where the comparison of copies meets the session: questions, answers, and word of what changed in the table.
+//! Where the comparison of replicas meets the session: questions, answers, and notes of what changed in the table.
 
 use alloc::vec::Vec;
 
 use flow::Instant;
 use flow::random::SplitMix64;
 
-use super::agreement::Word;
+use super::anti_entropy::Report;
 use super::sender::COMPARISON_BYTES_MAX;
 use super::status::SessionEvent;
 use super::{Handle, Holding, Link, Session, Store};
 use crate::item::Item;
-use crate::message::agreement::{AskView, DigestsView, ListingView};
+use crate::message::anti_entropy::{AskView, DigestsView, ListingView};
 use crate::message::{ASK, DIGESTS, Header, LISTING};
 
 impl Session {
-    /// What lies in a slot changed, where copies of the peer's have a part in it: one was entered, renewed, removed or taken
+    /// What lies in a slot changed, where replicas of the peer's have a part in it: one was entered, renewed, removed or taken
     /// over, or a connection of this node's became one. To be called before the next datagram is handled or polled.
-    /// `holding` says what lies there, given the key of [`Store::item`].
+    /// `holding` returns the holding, given the key of [`Store::item`].
     pub fn note_copy(&mut self, handle: Handle, holding: impl FnOnce(u64) -> Holding) {
         let holding = holding(self.sender.key());
         let before = self.sender.hold(handle, holding);
         let after = if let Holding::Peers(item) = holding { item } else { Item::NONE };
         if before != after {
-            self.agreement.changed(before, after);
+            self.anti_entropy.changed(before, after);
         }
     }
 
-    /// A connection has ended that is not in this node's table and that the peer has told of: it is told. `attributes` are as
-    /// in [`Session::mark_deleted`].
-    pub fn tell_end(&mut self, attributes: &[u8]) {
-        self.sender.tell_end(attributes, Item::NONE);
+    /// Replicates the end of a connection that is not in this node's table and that the peer has sent. `attributes` are as in
+    /// [`Session::mark_deleted`].
+    pub fn replicate_end(&mut self, attributes: &[u8]) {
+        self.sender.replicate_end(attributes, Item::NONE);
     }
 
-    /// Drops what [`Session::poll_untold_end`] would bring next, for those who remember no ends; false when there is none.
-    pub fn drop_untold_end(&mut self) -> bool {
-        self.sender.pop_untold_end().is_some()
+    /// Drops what [`Session::poll_unsent_end`] would bring next, for nodes without tombstones; false when there is none.
+    pub fn drop_unsent_end(&mut self) -> bool {
+        self.sender.pop_unsent_end().is_some()
     }
 
-    /// Replaces `out` with the attributes of a connection that has ended and of which the peer may know, but will not be told
-    /// as it is away: when it is back, it may tell of it. False, and `out` empty, when there is none.
-    pub fn poll_untold_end(&mut self, out: &mut Vec<u8>) -> bool {
+    /// Replaces `out` with the attributes of an ended connection that the peer may know. Its end is not sent, as the peer is
+    /// away: when it is back, it may send the connection. False, and `out` empty, when there is none.
+    pub fn poll_unsent_end(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
-        let Some(attributes) = self.sender.pop_untold_end() else { return false };
+        let Some(attributes) = self.sender.pop_unsent_end() else { return false };
         out.extend_from_slice(&attributes);
         true
     }
@@ -50,7 +50,7 @@ impl Session {
     pub(super) fn note_gone(&mut self, handle: Handle) {
         let before = self.sender.changes().held(handle);
         if !before.is_none() {
-            self.agreement.changed(before, Item::NONE);
+            self.anti_entropy.changed(before, Item::NONE);
         }
     }
 
@@ -62,25 +62,25 @@ impl Session {
     }
 
     pub(super) fn comparison_at(&self) -> Option<Instant> {
-        let question = self.agreement.next_question().map(|_| Instant::ZERO);
-        question.or_else(|| [self.agreement.poll_timeout(), self.answers.at()].into_iter().flatten().min())
+        let question = self.anti_entropy.next_question().map(|_| Instant::ZERO);
+        question.or_else(|| [self.anti_entropy.poll_timeout(), self.answers.at()].into_iter().flatten().min())
     }
 
     /// Does what is due of the comparison.
     pub(super) fn compare(&mut self, now: Instant, store: &impl Store) {
-        self.agreement.walk(now, self.peer, &mut self.sender, store);
-        self.agreement.handle_timeout(now, &self.sender, store);
-        if self.agreement.takes_round() {
+        self.anti_entropy.scan(now, self.peer, &mut self.sender, store);
+        self.anti_entropy.handle_timeout(now, &self.sender, store);
+        if self.anti_entropy.takes_round() {
             self.request_resync();
         }
-        self.tell_agreement();
+        self.push_comparison_events();
     }
 
-    fn tell_agreement(&mut self) {
-        while let Some(word) = self.agreement.poll_word() {
-            self.events.push(match word {
-                Word::Diverged(connections) => SessionEvent::Diverged { connections },
-                Word::Agreed(repaired) => SessionEvent::Agreed { repaired },
+    fn push_comparison_events(&mut self) {
+        while let Some(report) = self.anti_entropy.poll_report() {
+            self.events.push(match report {
+                Report::Diverged(connections) => SessionEvent::Diverged { connections },
+                Report::Agreed(repaired) => SessionEvent::Agreed { repaired },
             });
         }
     }
@@ -92,12 +92,12 @@ impl Session {
         let length_max =
             if self.sender.queued() == 0 { datagram_max } else { datagram_max.min(buf.len() + COMPARISON_BYTES_MAX) };
         let before = buf.len();
-        while let Some(question) = self.agreement.next_question() {
+        while let Some(question) = self.anti_entropy.next_question() {
             if buf.len() + question.length_bytes() > length_max {
                 break;
             }
             question.emit(buf);
-            self.agreement.asked();
+            self.anti_entropy.asked();
         }
         self.sender.fill_answers(now, &mut self.answers, length_max, buf);
         buf.len() > before
@@ -114,14 +114,14 @@ impl Session {
     ) {
         match message_type {
             DIGESTS => {
-                if let Some(told) = DigestsView::parse(body) {
+                if let Some(digests) = DigestsView::parse(body) {
                     let is_exact = self.receiver.is_at(header.first);
-                    self.agreement.digests_told(now, &told, is_exact, &self.sender, store);
+                    self.anti_entropy.handle_digests(now, &digests, is_exact, &self.sender, store);
                 }
             }
             LISTING => {
                 if let Some(part) = ListingView::parse(body) {
-                    self.agreement.listing_told(now, &part);
+                    self.anti_entropy.handle_listing(now, &part);
                 }
             }
             ASK => {
@@ -131,6 +131,6 @@ impl Session {
             }
             _ => {}
         }
-        self.tell_agreement();
+        self.push_comparison_events();
     }
 }

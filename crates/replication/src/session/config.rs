@@ -9,7 +9,7 @@ pub const DATAGRAM_BYTES_MIN: usize = 1024;
 
 const _: () = assert!(HEADER_BYTES + 12 + ACK_RANGES_MAX * 8 + 256 <= DATAGRAM_BYTES_MIN);
 
-/// Bytes of memory that a session takes for each connection that it may tell of, before any is there.
+/// Bytes of memory that a session takes for each connection that it may replicate, before any is there.
 pub const BYTES_PER_CONNECTION: usize = 16;
 
 /// Limits and times of a session; [`super::Session::new`] checks them.
@@ -39,9 +39,9 @@ pub struct SessionConfig {
     pub probe_timeout_max: Duration,
     /// Something is sent at least this often.
     pub alive_interval: Duration,
-    /// A peer that nothing was heard of for so long is held to be away.
+    /// A peer is away once nothing was received from it for so long.
     pub peer_timeout: Duration,
-    /// Copies are compared with what the peer told, and put right. The peer is answered in any case.
+    /// Replicas are compared with what the peer sent, and repaired. The peer is answered in any case.
     pub compares_copies: bool,
     /// Time from the first Hello to the second; doubles from then on
     pub hello_interval_min: Duration,
@@ -72,7 +72,7 @@ impl Default for SessionConfig {
     }
 }
 
-/// Why a session cannot be had with a configuration: misuse, to be put right by whoever wrote it.
+/// Why a session cannot be had with a configuration: misuse, to be corrected by its author.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Some limit or time is zero.

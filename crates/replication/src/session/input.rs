@@ -10,7 +10,7 @@ use super::status::{PeerError, SessionEvent};
 use super::{Retired, Session, Store};
 use crate::message::{self, AckView, Header, HeaderError, Kind, flags};
 
-/// What the header says of the two sessions.
+/// What the header states about the two sessions.
 enum Recognition {
     /// The peer's session, and it knows this one: the datagram is read.
     Mutual,
@@ -19,7 +19,7 @@ enum Recognition {
 }
 
 impl Session {
-    /// Takes a datagram of the peer. What it says of connections goes to `store`.
+    /// Takes a datagram of the peer. Its connections go to `store`.
     ///
     /// # Errors
     /// What was wrong with the datagram, or the first message that the store did not take. The session goes on in every
@@ -34,7 +34,7 @@ impl Session {
         if let Recognition::Dealt = self.recognise(now, &header) {
             return Ok(());
         }
-        self.last_heard = Some(now);
+        self.last_received_at = Some(now);
         if header.has(flags::GOODBYE) {
             self.leave_peer(now, header.session);
             return Ok(());
@@ -43,7 +43,7 @@ impl Session {
             self.renew();
             return Ok(());
         }
-        if self.change_link(Input::Recognised) == Action::Tell {
+        if self.change_link(Input::Recognised) == Action::Synchronise {
             self.has_been_open = true;
             self.pending |= ALIVE;
             self.events.push(SessionEvent::PeerUp);
@@ -75,8 +75,8 @@ impl Session {
         error.map_or(Ok(None), Err)
     }
 
-    /// A datagram that names this session, or says Hello, makes its sender's session the peer's; any header says where
-    /// the peer's numbering stands.
+    /// A datagram that names this session, or is a Hello, makes its sender's session the peer's; any header states where the
+    /// peer's numbering is.
     fn recognise(&mut self, now: Instant, header: &Header) -> Recognition {
         let hello = header.has(flags::HELLO);
         if self.peer_session != Some(header.session) {
@@ -94,16 +94,16 @@ impl Session {
         if hello {
             self.pending |= flags::HELLO_BACK;
         } else {
-            // The peer speaks to a session of this node that is over: it must learn of the new one.
+            // The datagram is for a session of this node that is over: the peer must learn of the new one.
             self.counters.stale_datagrams += 1;
             self.pending |= flags::HELLO;
         }
         Recognition::Dealt
     }
 
-    /// Which of the peer's two sessions is the younger cannot be seen: a late datagram may have brought the older one back.
-    /// So this node takes a new session as well when it has talked with the former one. Should that live, it learns from
-    /// this that it was forgotten, and tells everything again; and nothing that was said to the session before counts here.
+    /// Which of the peer's two sessions is the younger cannot be seen: a late datagram may have brought the older one back. So
+    /// this node renews its session as well if it has exchanged datagrams with the former one. Should that one live, it learns
+    /// from this that it was forgotten, and synchronises fully. Nothing that was sent to the session before counts here.
     fn adopt(&mut self, now: Instant, header: &Header) {
         if let Some(former) = self.peer_session.replace(header.session) {
             self.retire(now, former);
@@ -165,7 +165,7 @@ impl Session {
                 continue;
             }
             if count == header.count {
-                return Err(PeerError::Malformed("more messages than the header says"));
+                return Err(PeerError::Malformed("more messages than the header states"));
             }
             let number = header.first.wrapping_add(count.into());
             count += 1;
@@ -187,7 +187,7 @@ impl Session {
         })
     }
 
-    /// The first message of a new round comes before any that the round tells.
+    /// The first message of a new round comes before any connection of the round.
     fn note_round(&mut self, now: Instant, round: u8, store: &mut impl Store) {
         let is_known = match self.receiver.round {
             PeerRound::None => round == 0,

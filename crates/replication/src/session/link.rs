@@ -28,11 +28,11 @@ pub enum Link {
 pub(crate) enum Input {
     /// A datagram of the peer's session came that names this session.
     Recognised,
-    /// The peer's numbering began anew, so that it has forgotten what it was told.
+    /// The peer's numbering began anew, so that it has forgotten what it received.
     PeerRenewed,
     /// This session's numbering must begin anew.
     OutOfSync,
-    /// Nothing was heard for [`super::SessionConfig::peer_timeout`].
+    /// Nothing was received for [`super::SessionConfig::peer_timeout`].
     Silence,
     /// The peer said Goodbye.
     Goodbye,
@@ -44,8 +44,8 @@ pub(crate) enum Input {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Nothing,
-    /// Tell the peer everything.
-    Tell,
+    /// Begin a full synchronisation.
+    Synchronise,
     /// Keep nothing for the peer until it is there again.
     Suspend,
 }
@@ -56,7 +56,7 @@ impl Link {
         match (self, input) {
             (Self::Closed, _) => (Self::Closed, Action::Nothing),
             (_, Input::Close) => (Self::Closed, Action::Suspend),
-            (Self::Seeking, Input::Recognised) => (Self::Open, Action::Tell),
+            (Self::Seeking, Input::Recognised) => (Self::Open, Action::Synchronise),
             (Self::Open, Input::Recognised) => (Self::Open, Action::Nothing),
             (Self::Seeking, _) => (Self::Seeking, Action::Nothing),
             (Self::Open, Input::PeerRenewed | Input::OutOfSync | Input::Silence | Input::Goodbye) => {
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn every_transition_is_as_drawn() {
-        use Action::{Nothing, Suspend, Tell};
+        use Action::{Nothing, Suspend, Synchronise};
         use Link::{Closed, Open, Seeking};
         let table = [
-            (Input::Recognised, (Open, Tell), (Open, Nothing)),
+            (Input::Recognised, (Open, Synchronise), (Open, Nothing)),
             (Input::PeerRenewed, (Seeking, Nothing), (Seeking, Suspend)),
             (Input::OutOfSync, (Seeking, Nothing), (Seeking, Suspend)),
             (Input::Silence, (Seeking, Nothing), (Seeking, Suspend)),

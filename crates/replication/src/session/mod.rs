@@ -1,7 +1,7 @@
 //! The FT-FW protocol between this node and one peer (FT-FW, section 5), both ways, as a value.
 //!
 //! What it promises, whatever the network loses, doubles, delays or turns round:
-//! * once the network is quiet, the peer has the newest state of every connection that it was to be told;
+//! * once the network is quiet, the peer has the newest state of every connection that is replicated to it;
 //! * of one connection, the peer is never given an older state after a newer one;
 //! * memory is bounded by [`SessionConfig`], whatever the peer sends and however long it is away.
 //!
@@ -9,7 +9,7 @@
 //! a batch [`Session::poll_transmit`] until it is false. Datagrams of the peer go to [`Session::handle_datagram`], and when
 //! [`Session::poll_timeout`] has come, [`Session::handle_timeout`] is called; after each of the two, `poll_transmit` again.
 
-mod agreement;
+mod anti_entropy;
 mod comparison;
 mod config;
 mod input;
@@ -28,14 +28,14 @@ use arrayvec::ArrayVec;
 use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
-use self::agreement::Agreement;
+use self::anti_entropy::AntiEntropy;
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
 use self::sender::{Answers, Sender};
 pub(crate) use self::status::Events;
 use self::status::SessionCounters;
 
-pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
+pub use self::anti_entropy::{AntiEntropyStatus, COMPARE_INTERVAL, SCAN_PERIOD};
 pub use self::config::{BYTES_PER_CONNECTION, ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
 pub use self::link::Link;
 pub use self::sender::DELETION_BYTES_MAX;
@@ -47,8 +47,8 @@ pub use crate::item::{BUCKETS_MAX, Item};
 /// Sessions of the peer that are over and must not be taken up again when a datagram of theirs comes late.
 const RETIRED_SESSIONS_MAX: usize = 4;
 
-/// A session of the peer that is held to be over, for [`SessionConfig::peer_timeout`]: so long may a datagram be on its way.
-/// Not for good, because a late Hello may have made the wrong one of two look like the older.
+/// A session of the peer that is taken to be over, for [`SessionConfig::peer_timeout`]: so long may a datagram be in flight.
+/// Not for ever, because a late Hello may have made the wrong one of two look like the older.
 #[derive(Clone, Copy)]
 struct Retired {
     session: u32,
@@ -70,19 +70,19 @@ pub struct Session {
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
     receiver: Receiver,
-    agreement: Agreement,
+    anti_entropy: AntiEntropy,
     answers: Answers,
     /// Header flags that the next datagram is to carry.
     pending: u8,
     /// Somebody waits for an acknowledgement that has not been asked for yet.
     is_awaited: bool,
-    /// When one was asked for last because somebody waited.
+    /// When one was asked for last for a waiting caller.
     asked_at: Option<Instant>,
     hello_at: Instant,
     hello_interval: Duration,
     last_sent: Instant,
-    last_heard: Option<Instant>,
-    /// This node asks to be told everything: the peer's round at that time.
+    last_received_at: Option<Instant>,
+    /// This node asks for a full synchronisation: the peer's round at that time.
     resync_asked: Option<PeerRound>,
     other_version: Option<u8>,
     was_synchronised: bool,
@@ -113,7 +113,7 @@ impl Session {
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
             receiver: Receiver::new(),
-            agreement: Agreement::new(),
+            anti_entropy: AntiEntropy::new(),
             answers: Answers::default(),
             pending: 0,
             is_awaited: false,
@@ -121,7 +121,7 @@ impl Session {
             hello_at: Instant::ZERO,
             hello_interval: config.hello_interval_min,
             last_sent: Instant::ZERO,
-            last_heard: None,
+            last_received_at: None,
             resync_asked: None,
             other_version: None,
             was_synchronised: false,
@@ -136,39 +136,39 @@ impl Session {
         self.peer
     }
 
-    /// A connection changed in a way worth telling. Costs nothing more when it waits to be told already. Handles that
-    /// are not below `connections_max` are ignored.
+    /// A connection changed in a way worth replicating. Costs nothing more when it is queued already. Handles that are not
+    /// below `connections_max` are ignored.
     pub fn mark_changed(&mut self, handle: Handle) {
         self.sender.mark_changed(handle);
     }
 
-    /// A connection ended, and its slot may be used again. `attributes` (at most [`DELETION_BYTES_MAX`] bytes) name it to
-    /// the peer. Of a connection that was never marked as changed since its slot was taken, the peer is not told.
+    /// A connection ended, and its slot may be used again. `attributes` (at most [`DELETION_BYTES_MAX`] bytes) name it to the
+    /// peer. The end of a connection that was never marked as changed since its slot was taken is not sent.
     pub fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
         self.note_gone(handle);
         self.sender.mark_deleted(handle, attributes);
     }
 
-    /// As [`Session::mark_deleted`], of a connection that the peer knows, whoever told it: it is told even if this node never
-    /// told it of the connection.
-    pub fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+    /// As [`Session::mark_deleted`], of a connection that the peer knows from any sender: the end is sent even if this session
+    /// never sent the connection.
+    pub fn mark_deleted_unconditionally(&mut self, handle: Handle, attributes: &[u8]) {
         self.note_gone(handle);
-        self.sender.mark_deleted_anyway(handle, attributes);
+        self.sender.mark_deleted_unconditionally(handle, attributes);
     }
 
-    /// A slot became free of which the peer need not hear (it held a copy of the peer's own connection).
+    /// A slot became free without a message to the peer (it held a replica of the peer's own connection).
     pub fn forget(&mut self, handle: Handle) {
         self.note_gone(handle);
         self.sender.forget(handle);
     }
 
-    /// Whether the peer was told of the connection, or is about to be.
+    /// Whether the connection was sent to the peer, or is queued.
     #[must_use]
-    pub fn is_told(&self, handle: Handle) -> bool {
-        self.sender.is_told(handle)
+    pub fn is_replicated(&self, handle: Handle) -> bool {
+        self.sender.is_replicated(handle)
     }
 
-    /// Whether the peer hears what this node tells.
+    /// Whether the peer receives what this node sends.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.link == Link::Open
@@ -181,20 +181,20 @@ impl Session {
         self.link != Link::Open || self.sender.is_known(handle)
     }
 
-    /// Asks the peer to acknowledge what changed so far, because somebody waits for [`Session::is_acknowledged`]: with the
+    /// Asks the peer to acknowledge what changed so far, because a caller waits for [`Session::is_acknowledged`]: with the
     /// next datagram, unless it was asked less than [`SessionConfig::batch_delay`] ago; then when that is over, so that
     /// many who wait share a datagram and its answer.
     pub const fn ask_for_acknowledgement(&mut self) {
         self.is_awaited = matches!(self.link, Link::Open);
     }
 
-    /// Asks the peer to tell everything again (this node's copies were found wanting).
+    /// Asks the peer for a full synchronisation (this node's replicas were found wanting).
     pub fn request_resync(&mut self) {
         self.resync_asked = Some(self.receiver.round);
         self.pending |= output::ALIVE;
     }
 
-    /// Tells the peer everything again.
+    /// Begins a full synchronisation to the peer.
     pub fn resync(&mut self) {
         self.sender.resync_requested();
     }
@@ -217,7 +217,7 @@ impl Session {
         SessionConfig { batch_delay, ..self.config }.check()
     }
 
-    /// The node leaves: the next datagram says Goodbye, and is the last.
+    /// The node leaves: the next datagram carries Goodbye, and is the last.
     pub fn close(&mut self) {
         if self.link != Link::Closed {
             self.change_link(Input::Close);
@@ -236,8 +236,8 @@ impl Session {
         let sent = &self.sender.counters;
         SessionStatus {
             link: self.link,
-            told: self.sender.is_synchronised(),
-            heard: matches!(self.receiver.round, PeerRound::Completed(_)),
+            sent_all: self.sender.is_synchronised(),
+            received_all: matches!(self.receiver.round, PeerRound::Completed(_)),
             session: self.session,
             peer_session: self.peer_session,
             queued: self.sender.queued(),
@@ -261,9 +261,9 @@ impl Session {
             bad_datagrams: self.counters.bad_datagrams,
             events_dropped: self.events.dropped,
             round_trip: self.sender.recovery.round_trip(),
-            last_heard: self.last_heard,
+            last_received_at: self.last_received_at,
             oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
-            agreement: self.agreement.status(),
+            anti_entropy: self.anti_entropy.status(),
         }
     }
 
@@ -272,13 +272,13 @@ impl Session {
         self.link = link;
         match action {
             Action::Nothing => {}
-            Action::Tell => self.sender.open(self.item_key()),
+            Action::Synchronise => self.sender.open(self.item_key()),
             Action::Suspend => {
                 self.sender.suspend();
                 self.is_awaited = false;
                 self.hello_interval = self.config.hello_interval_min;
                 self.was_synchronised = false;
-                self.agreement.stop();
+                self.anti_entropy.stop();
                 self.answers.clear();
             }
         }
@@ -302,14 +302,14 @@ impl Session {
     }
 
     fn note_synchronised(&mut self, now: Instant) {
-        let heard = matches!(self.receiver.round, PeerRound::Completed(_));
-        let is_synchronised = self.link == Link::Open && heard && self.sender.is_synchronised();
+        let received_all = matches!(self.receiver.round, PeerRound::Completed(_));
+        let is_synchronised = self.link == Link::Open && received_all && self.sender.is_synchronised();
         if is_synchronised && !self.was_synchronised {
             self.events.push(SessionEvent::Synchronised);
         }
         let compares = is_synchronised && self.config.compares_copies;
-        if compares != self.agreement.is_started() {
-            if compares { self.agreement.start(now) } else { self.agreement.stop() }
+        if compares != self.anti_entropy.is_started() {
+            if compares { self.anti_entropy.start(now) } else { self.anti_entropy.stop() }
         }
         self.was_synchronised = is_synchronised;
     }

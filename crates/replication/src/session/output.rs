@@ -22,7 +22,7 @@ impl Session {
                 self.silent_at(),
                 self.receiver.ack_timer.due_at(),
                 self.sender.recovery.probe_at(),
-                self.sender.again_at(&self.config),
+                self.sender.resume_at(&self.config),
                 self.ask_at(),
                 Some(self.last_sent + self.config.alive_interval),
                 self.comparison_at(),
@@ -33,15 +33,15 @@ impl Session {
         }
     }
 
-    /// When somebody's waiting makes a datagram due.
+    /// When a waiting caller makes a datagram due.
     fn ask_at(&self) -> Option<Instant> {
         let may_ask_at = self.asked_at.map_or(Instant::ZERO, |asked_at| asked_at + self.config.batch_delay);
         self.is_awaited.then_some(may_ask_at)
     }
 
     pub(super) fn silent_at(&self) -> Option<Instant> {
-        let heard = self.last_heard.filter(|_| self.link == Link::Open)?;
-        Some(heard + self.config.peer_timeout)
+        let received_at = self.last_received_at.filter(|_| self.link == Link::Open)?;
+        Some(received_at + self.config.peer_timeout)
     }
 
     /// Writes a datagram for the peer to `buf`, replacing what is there; false if there is none to send now.
@@ -98,7 +98,7 @@ impl Session {
         if let Some(ack) = self.receiver.ack(now) {
             ack.emit(buf);
         }
-        // Before what takes numbers: digests are of what was told up to here.
+        // Before what takes numbers: digests cover what was sent up to here.
         let has_compared = self.fill_comparison(now, buf);
         let asks = self.ask_at().is_some_and(|at| at <= now);
         let count = self.sender.fill(now, &self.config, store, asks, buf);

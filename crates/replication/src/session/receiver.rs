@@ -1,4 +1,4 @@
-//! The receiving half: which of the peer's numbers have come, and when to say so.
+//! The receiving half: which of the peer's numbers have come, and when to acknowledge them.
 
 use arrayvec::ArrayVec;
 use flow::Instant;
@@ -21,7 +21,7 @@ pub(crate) struct OutOfSync;
 pub(crate) enum PeerRound {
     /// None has begun since the peer's session began.
     None,
-    /// This one is under way.
+    /// This one is in progress.
     Started(u8),
     /// This one is complete.
     Completed(u8),
@@ -35,8 +35,8 @@ pub(crate) enum PeerRound {
 ///  -----------+---##----####-----------+----------> numbers
 /// ```
 ///
-/// A number that comes when it is below `next` is either a duplicate or was counted missing, and the sender tells its
-/// content again under a new number; it is not used. So what is used is used in the order of its numbers.
+/// A number that comes when it is below `next` is either a duplicate or was counted missing, and the sender sends its content
+/// again under a new number; it is not used. So what is used is used in the order of its numbers.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Receiver {
@@ -71,7 +71,7 @@ impl Receiver {
         *self = Self { base, next: base, missed: self.missed, late: self.late, ..Self::new() };
     }
 
-    /// A header says that everything before `first` was sent, and everything before `base` is done with.
+    /// A header states that everything before `first` was sent, and everything before `base` is settled.
     pub(crate) fn observe(&mut self, now: Instant, first: u32, base: u32) -> Result<(), OutOfSync> {
         let ahead = first.wrapping_sub(self.next);
         if ahead > NUMBERS_APART_MAX && ahead.wrapping_neg() > NUMBERS_APART_MAX {
@@ -99,7 +99,7 @@ impl Receiver {
         });
     }
 
-    /// When no further range fits, the last one grows over what was received in between: that is told again needlessly.
+    /// When no further range fits, the last one grows over what was received in between: that is retransmitted needlessly.
     fn note_gap(&mut self, gap: NumberRange) {
         self.missed += u64::from(gap.end.wrapping_sub(gap.start));
         if let Err(full) = self.missing.try_push(gap)
@@ -135,7 +135,7 @@ impl Receiver {
 
 #[cfg(test)]
 impl Receiver {
-    /// The number that is expected next, and the round: what a normal form is seen from when the peer cannot say.
+    /// The number that is expected next, and the round: the origin of a normal form when the peer's is unknown.
     pub(crate) const fn origin(&self) -> (u32, u8) {
         match self.round {
             PeerRound::None => (self.next, 0),
@@ -158,7 +158,7 @@ impl Receiver {
     }
 
     /// Forgets that numbers from `number` on were received (sabotage).
-    pub(crate) const fn expect_again(&mut self, number: u32) {
+    pub(crate) const fn rewind(&mut self, number: u32) {
         self.next = number;
     }
 }

@@ -1,4 +1,4 @@
-//! What a session tells its node and its operator.
+//! What a session reports to its node and its operator.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -6,10 +6,10 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 
 use super::Link;
-use super::agreement::AgreementStatus;
+use super::anti_entropy::AntiEntropyStatus;
 use crate::message::PROTOCOL_VERSION;
 
-/// The most events that wait for [`super::Session::poll_event`]; the oldest give way.
+/// The most events that wait for [`super::Session::poll_event`]; the oldest are discarded.
 pub const EVENTS_MAX: usize = 64;
 
 /// What is wrong with a datagram, and whose fault it is. The session goes on in every case.
@@ -18,18 +18,18 @@ pub enum PeerError {
     /// The bytes are not a datagram of this protocol: something else sends to this port, or the link corrupts.
     #[error("malformed datagram: {0}")]
     Malformed(&'static str),
-    /// The peer speaks another version. Said once for each change of its version.
-    #[error("the peer speaks protocol version {theirs}, this node {ours}: run the same release on both")]
+    /// The peer uses another version. Reported once for each change of its version.
+    #[error("the peer uses protocol version {theirs}, this node {ours}: run the same release on both")]
     Incompatible {
-        /// The version that it speaks.
+        /// The peer's version.
         theirs: u8,
-        /// The version that this node speaks.
+        /// This node's version.
         ours: u8,
     },
     /// The datagram is of another node: two nodes have the same address, or the configuration names the wrong one.
     #[error("the datagram is of node {}, expected node {}: check the nodes' identifiers", sender.0, expected.0)]
     WrongSender {
-        /// The node that it says it is of.
+        /// The node that its header names.
         sender: NodeId,
         /// The node that the session is with.
         expected: NodeId,
@@ -54,30 +54,30 @@ impl PeerError {
 /// What happened to a session, for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionEvent {
-    /// The peer is there and is told everything from now on.
+    /// The peer is there, and a full synchronisation to it begins.
     PeerUp,
-    /// Nothing was heard of the peer for [`super::SessionConfig::peer_timeout`].
+    /// Nothing was received from the peer for [`super::SessionConfig::peer_timeout`].
     PeerSilent,
     /// The peer has left of its own will.
     PeerLeft,
     /// The peer's session is a new one: it was restarted.
     PeerRestarted,
-    /// The peer says that this session's numbers are out of sync; the session began anew.
+    /// The peer reports that this session's numbers are out of sync; the session began anew.
     Renumbered,
-    /// The peer began to tell all its connections.
+    /// The peer's full synchronisation began.
     ResyncStarted,
-    /// The peer has told all its connections.
+    /// The peer's full synchronisation is complete.
     ResyncCompleted,
-    /// Both have told each other everything.
+    /// Both full synchronisations are complete.
     Synchronised,
-    /// So many of this node's copies were found not to be what the peer told. They are being put right.
+    /// So many of this node's replicas were found not to be what the peer sent. They are being repaired.
     Diverged {
-        /// Connections found since the last word of it.
+        /// Connections found since the last such event.
         connections: u32,
     },
-    /// After a divergence: the copies are what the peer told.
+    /// After a divergence: the replicas are what the peer sent.
     Agreed {
-        /// Copies that were told again or removed to that end.
+        /// Replicas that were retransmitted or removed to that end.
         repaired: u32,
     },
 }
@@ -87,10 +87,10 @@ pub enum SessionEvent {
 pub struct SessionStatus {
     /// How the session stands to its peer.
     pub link: Link,
-    /// The peer has been told everything that it must know.
-    pub told: bool,
-    /// The peer has told everything that this node must know.
-    pub heard: bool,
+    /// The full synchronisation to the peer is complete: everything was sent and acknowledged.
+    pub sent_all: bool,
+    /// The peer's full synchronisation to this node is complete: everything was received.
+    pub received_all: bool,
     /// This session's number.
     pub session: u32,
     /// The peer's session's number, if it is known.
@@ -133,23 +133,23 @@ pub struct SessionStatus {
     pub stale_datagrams: u64,
     /// Datagrams that were malformed, of another version or of another node.
     pub bad_datagrams: u64,
-    /// Events that nobody polled in time.
+    /// Events that were not polled in time.
     pub events_dropped: u64,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,
-    /// When the peer was last heard.
-    pub last_heard: Option<Instant>,
+    /// When a datagram of the peer was last received.
+    pub last_received_at: Option<Instant>,
     /// When the oldest unacknowledged change was sent (or was found waiting).
     pub oldest_unacknowledged_at: Option<Instant>,
-    /// How the copies of the peer's connections stand to what it told.
-    pub agreement: AgreementStatus,
+    /// How the replicas of the peer's connections compare with what it sent.
+    pub anti_entropy: AntiEntropyStatus,
 }
 
 impl SessionStatus {
-    /// Both nodes have told each other everything.
+    /// Both full synchronisations are complete.
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
-        self.link == Link::Open && self.told && self.heard
+        self.link == Link::Open && self.sent_all && self.received_all
     }
 
     /// How far the peer's knowledge is behind: the age of the oldest unacknowledged change.

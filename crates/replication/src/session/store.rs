@@ -1,4 +1,4 @@
-//! What a session needs of the node whose connections it tells.
+//! What a session needs of the node whose connections it replicates.
 
 use alloc::vec::Vec;
 
@@ -32,32 +32,32 @@ pub enum ApplyError {
 pub enum Holding {
     /// Nothing.
     Nothing,
-    /// A connection that this node is master of.
+    /// A connection that this node owns.
     Own,
-    /// A copy of a connection of the peer's.
+    /// A replica of a connection of the peer's.
     Peers(Item),
-    /// A copy of a third node's.
+    /// A replica of a third node's.
     Others,
 }
 
 /// Where the connections are: implemented by the node.
 ///
-/// The peer's messages come in the order in which it sent them (some may be left out, none comes late), so whatever
-/// comes replaces what the same peer said of the same connection before, **whatever the versions say**: a tuple may be
-/// used again by a new connection whose versions begin again at 1. Versions decide between *different* masters.
+/// The peer's messages come in the order in which it sent them (some may be left out, none comes late). So whatever comes
+/// replaces what the same peer sent of the same connection before, **whatever the versions are**: a tuple may be used again by
+/// a new connection whose versions begin again at 1. Versions decide between *different* owners.
 pub trait Store {
     /// Appends the attributes of a connection's current state; false, with nothing appended, when `handle` is free.
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool;
 
-    /// Takes a connection's state over. Creates the connection if it is not there, whatever `kind` says. A copy of the
-    /// same peer that shares either tuple with it and is not it gives way.
+    /// Takes a connection's state over. Creates the connection if it is not there, whatever `kind` is. A replica of the same
+    /// peer that shares either tuple with it and is another connection is replaced.
     ///
     /// # Errors
     /// [`ApplyError`]; the session counts it and goes on.
     fn apply(&mut self, now: Instant, from: NodeId, kind: Kind, attributes: &[u8]) -> Result<(), ApplyError>;
 
     /// Removes the connection that `attributes` (as handed to [`super::Session::mark_deleted`] by the peer) name, if it
-    /// is there and `from` is its master.
+    /// is there and `from` is its owner.
     ///
     /// # Errors
     /// [`ApplyError`]; the session counts it and goes on.
@@ -67,15 +67,15 @@ pub trait Store {
     /// [`super::Session::mark_deleted`] by this node) now.
     fn find(&self, attributes: &[u8]) -> Option<Handle>;
 
-    /// The first connection at or after `from` of which this node must tell the peer (being its master).
+    /// The first connection at or after `from` that this node must send to the peer (being its owner).
     fn next_for_resync(&self, from: Handle) -> Option<Handle>;
 
-    /// The peer `from` begins to tell all its connections: unmark those that are copies of its.
+    /// The full synchronisation of the peer `from` begins: unmark its replicas.
     fn resync_started(&mut self, now: Instant, from: NodeId) {
         let _ = (now, from);
     }
 
-    /// The peer `from` has told all its connections: copies of its that were not told of since
+    /// The full synchronisation of the peer `from` is complete: replicas of its connections that were not sent since
     /// [`Store::resync_started`] are gone there.
     fn resync_completed(&mut self, now: Instant, from: NodeId) {
         let _ = (now, from);
@@ -104,15 +104,15 @@ pub trait Store {
         u32::MAX
     }
 
-    /// Appends attributes that name the copy in the slot, as those of [`Store::delete`] do; false, with nothing appended, if
+    /// Appends attributes that name the replica in the slot, as those of [`Store::delete`] do; false, with nothing appended, if
     /// there is none.
     fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
         let _ = (handle, out);
         false
     }
 
-    /// The peer holds a copy of the connection that `attributes` name, as one of this node's, and asks whether it is still
-    /// there. This node becomes its master if it holds it as one of the peer's: else each would believe it the other's.
+    /// The peer holds a replica of the connection that `attributes` name, as one of this node's, and asks whether it is still
+    /// there. This node becomes its owner if it holds it as one of the peer's: else each would believe it the other's.
     fn answer_for(&mut self, now: Instant, peer: NodeId, attributes: &[u8]) -> Option<Handle> {
         let _ = (now, peer);
         self.find(attributes)

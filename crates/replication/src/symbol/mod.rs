@@ -1,11 +1,11 @@
 //! How changes of a filter's words look in datagrams, the constant parts left out: symbol replacement (MLCBF, section 3.4).
 //!
-//! Of what is told of a connection, level, bucket and fingerprint stay what they are while it lives. The seed gives them a
-//! number, in the order in which both sides see new connections, and tells the number from the second message on; a message
-//! that is lost or overtaken makes both count differently, so it wants a stream in order. Here a cell's *place* is the
-//! number: the receiver looks up the constant part in its own filter, where the first message put it. Whoever encodes knows
-//! what the receiver has in that place (it was acknowledged, and nothing is under way to it), and leaves out what is the same.
-//! So a message never says anything that depends on another one that may be lost, and there is no list of numbers on either side.
+//! Level, bucket and fingerprint of a connection stay what they are while it lives. MLCBF gives them a number, in the order in
+//! which both sides see new connections, and sends the number from the second message on. A message that is lost or overtaken
+//! makes both count differently, so it wants a stream in order. Here a cell's *place* is the number: the receiver looks up the
+//! constant part in its own filter, where the first message put it. The encoder knows what the receiver has in that place (it
+//! was acknowledged, and nothing for it is in flight), and leaves out what is the same. So no message depends on another one
+//! that may be lost, and neither side keeps a list of numbers.
 //!
 //! Changes follow one another in rising order of places; each begins with the gap since the last one. Numbers are in LEB128.
 //!
@@ -25,7 +25,7 @@ use filters::{Change, ExchangeError, Shape};
 
 use self::number::{read, write};
 
-/// The bit that says that a cell is taken (see [`filters::multi_level`]).
+/// The bit of a cell that is taken (see [`filters::multi_level`]).
 const TAKEN: u32 = 1 << 31;
 /// Bits of a state of two to a word, with its counter.
 const HALF: u32 = 16;
@@ -50,7 +50,7 @@ pub enum Coding {
 
 impl Coding {
     /// The one that leaves out most of what the receiver of a filter of this shape has already. Bits that change are always
-    /// told as such; the rest as whole words unless `symbols` are wanted.
+    /// sent as such; the rest as whole words unless `symbols` are wanted.
     #[must_use]
     pub const fn of(shape: Shape, symbols: bool) -> Self {
         match shape {
@@ -68,7 +68,7 @@ impl Coding {
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     coding: Coding,
-    /// The place behind the last one: a word, or a bit where bits are told.
+    /// The place behind the last one: a word, or a bit where bits are sent.
     end: u64,
 }
 
@@ -160,12 +160,12 @@ fn read_tail(bits: u8, bytes: &[u8]) -> Result<(u32, &[u8]), ExchangeError> {
     Ok((tail.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)), rest))
 }
 
-/// Reads a message of changes to a filter of so many words, of which `word` tells what is there, and adds to `changes` what
-/// becomes of them. Whether a filter can have such words is for the reader to find out: where it has not what the sender
-/// took for known, it may not.
+/// Reads a message of changes to a filter of so many words, of which `word` returns the current ones, and adds the new ones to
+/// `changes`. Whether a filter can have such words is for the reader to find out: where it has not what the sender took for
+/// known, it may not.
 ///
 /// # Errors
-/// The message is none, or tells of words beyond the filter's; `changes` then has some that are not to be used.
+/// The message is none, or has words beyond the filter's; `changes` then has some that are not to be used.
 pub fn decode(
     coding: Coding,
     message: &[u8],
@@ -203,7 +203,7 @@ pub fn decode(
     Ok(())
 }
 
-/// What becomes of one word.
+/// The new value of one word.
 fn entry(coding: Coding, kind: u64, place: u64, known: u32, rest: &[u8]) -> Result<(u32, &[u8]), ExchangeError> {
     let unknown = ExchangeError::Malformed("a change of a kind that is not known");
     match (coding, kind) {

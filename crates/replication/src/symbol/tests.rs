@@ -1,4 +1,4 @@
-//! That what is told in symbols is understood as it was meant, and costs what it should.
+//! That decoding a message in symbols yields what was encoded, and that messages cost what they should.
 
 use super::*;
 use filters::{BloomShape, CountingBloomShape, MultiLevelShape, StatefulBloomShape, Update};
@@ -37,7 +37,7 @@ fn encoded(coding: Coding, known: &BTreeMap<u32, u32>, changes: &BTreeMap<u32, u
 
 proptest! {
     #[test]
-    fn what_was_told_is_what_is_there(
+    fn a_decoded_message_yields_the_words_of_its_sender(
         known in proptest::collection::btree_map(0..WORDS as u32, any::<u32>(), 0..60),
         states in proptest::collection::btree_map(0..WORDS as u32, prop_oneof![Just(0), any::<u32>()], 0..60),
     ) {
@@ -53,11 +53,11 @@ proptest! {
                 }));
             }
             let message = encoded(coding, &known, &changes);
-            let mut told = Vec::new();
+            let mut decoded = Vec::new();
             let word = |index: u32| known.get(&index).copied().unwrap_or(0);
-            decode(coding, &message, WORDS, word, &mut told).expect("it was just written");
+            decode(coding, &message, WORDS, word, &mut decoded).expect("it was just written");
             let mut after = known.clone();
-            after.extend(told.iter().map(|change| (change.index, change.word)));
+            after.extend(decoded.iter().map(|change| (change.index, change.word)));
             for (index, word) in &changes {
                 prop_assert_eq!(after.get(index).copied().unwrap_or(0), *word, "{:?}", coding);
             }
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn words_are_told_as_the_filters_tell_them(
+    fn words_of_every_filter_are_encoded_and_decoded(
         changes in proptest::collection::btree_map(0..WORDS as u32, any::<u32>(), 0..60),
     ) {
         let message = encoded(Coding::Words, &BTreeMap::new(), &changes);

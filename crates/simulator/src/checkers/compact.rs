@@ -30,7 +30,7 @@ pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
             outcome.filtered.unknown += u64::from(heir.pipeline().lookup(&connection.original).is_none());
             continue;
         }
-        match heir.recalls(&connection.original) {
+        match heir.recovery_lookup(&connection.original) {
             None => outcome.filtered.unknown += 1,
             Some(recalled) => {
                 let is_right = recalled.state.is_none_or(|(state, flags)| {
@@ -44,7 +44,7 @@ pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
         for nth in 0..ABSENT_PER_CONNECTION {
             let stranger = Tuple { source: STRANGER, source_port: STRANGERS_PORT_FIRST + nth, ..connection.original };
             outcome.filtered.strangers_asked += 1;
-            outcome.filtered.false_hits += u64::from(heir.recalls(&stranger).is_some());
+            outcome.filtered.false_hits += u64::from(heir.recovery_lookup(&stranger).is_some());
         }
     }
 }

@@ -26,7 +26,7 @@ fn is_resynchronised(node: &Node) -> bool {
     let status = node.status(Instant::ZERO);
     status.peers.iter().all(|peer| {
         let has_filter = peer.compact.as_ref().is_none_or(|filter| filter.filters > 0);
-        peer.session.is_some_and(|session| session.heard) && has_filter
+        peer.session.is_some_and(|session| session.received_all) && has_filter
     })
 }
 

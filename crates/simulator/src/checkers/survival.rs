@@ -7,7 +7,7 @@ use cluster::node::Node;
 use cluster::role::State;
 use flow::{DropReason, Instant, NodeId, Tuple};
 use replication::compact::{CellState, Representation};
-use replication::lazy::IDLE_LOOK_AGAIN;
+use replication::deferral::IDLE_RECHECK_INTERVAL;
 
 use super::{Conditions, View};
 use crate::host::Host;
@@ -55,7 +55,7 @@ impl Survival {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let deferral = match scenario.deferral {
             Duration::ZERO => Duration::ZERO,
-            deferral => deferral + IDLE_LOOK_AGAIN,
+            deferral => deferral + IDLE_RECHECK_INTERVAL,
         };
         Self { deferral, ..Self::default() }
     }
@@ -332,7 +332,7 @@ fn is_replicated(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
 }
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {
-    node.pipeline().lookup(tuple).is_some() || node.recalls(tuple).is_some()
+    node.pipeline().lookup(tuple).is_some() || node.recovery_lookup(tuple).is_some()
 }
 
 /// Whether the node itself began the connection, with its only packet so far.

@@ -102,8 +102,8 @@ impl World<'_> {
             let now = machine.clock.own(self.now);
             for session in node.status(now).peers.into_iter().filter_map(|peer| peer.session) {
                 self.outcome.messages_lost += session.lost;
-                self.outcome.replicas_differing += session.agreement.divergent_found;
-                self.outcome.replicas_repaired += session.agreement.repaired + session.agreement.ghosts_removed;
+                self.outcome.replicas_differing += session.anti_entropy.divergent_found;
+                self.outcome.replicas_repaired += session.anti_entropy.repaired + session.anti_entropy.extra_removed;
             }
         }
         self.outcome.simulated = self.now.saturating_since(Instant::ZERO);

@@ -37,7 +37,7 @@ impl World<'_> {
             Some(Sabotage::EndlessDeferral) => MUCH_TOO_LONG,
             _ => self.scenario.deferral,
         };
-        let lazy = (!deferral.is_zero()).then_some(replication::lazy::Config::Fixed(deferral));
+        let lazy = (!deferral.is_zero()).then_some(replication::deferral::Config::Fixed(deferral));
         value.set_lazy(now, lazy).expect("a time is a threshold");
         value.set_tracking(now, topology::tracking());
         if node_config::has_service_paths(self.scenario) {

@@ -106,7 +106,7 @@ fn an_ipv6_address_is_defended_by_advertisements() {
 }
 
 #[test]
-fn held_addresses_are_announced_again_from_time_to_time() {
+fn held_addresses_are_announced_periodically() {
     let mut bench = quiet();
     bench.forwarder.set_announce_refresh(bench.now, Some(Duration::from_secs(60)));
     let announced = announced_ms(&bench.run_ms(300_000), INSIDE_SHARED);
@@ -118,7 +118,7 @@ fn held_addresses_are_announced_again_from_time_to_time() {
 }
 
 #[test]
-fn probes_claim_nothing_and_are_answered_by_the_holder_alone() {
+fn probes_claim_nothing_and_are_answered_by_the_active_node_alone() {
     let mut starting = Bench::standby();
     starting.forwarder.ports[0].mac = FOREIGN_MAC;
     starting.drain();
@@ -132,31 +132,34 @@ fn probes_claim_nothing_and_are_answered_by_the_holder_alone() {
 
     let mut standby = Bench::standby();
     standby.drain();
-    let mut holder = quiet();
+    let mut active = quiet();
     for probe in probes {
         standby.feed(INSIDE, probe.clone());
         assert_eq!(standby.drain(), [], "a standby holds nothing");
-        holder.feed(INSIDE, probe);
-        let answers = holder.drain();
+        active.feed(INSIDE, probe);
+        let answers = active.drain();
         assert_eq!(answers.len(), 1);
         starting.feed(INSIDE, answers[0].1.clone());
-        let finding = starting.forwarder.poll_finding().expect("the address is in use");
-        assert_eq!((finding.kind, finding.mac, finding.port), (FindingKind::InUse, INSIDE_MAC, INSIDE));
+        let address_report = starting.forwarder.poll_address_report().expect("the address is in use");
+        assert_eq!(
+            (address_report.kind, address_report.mac, address_report.port),
+            (AddressReportKind::InUse, INSIDE_MAC, INSIDE)
+        );
     }
-    assert_eq!(holder.forwarder.counters().address_conflicts, 0, "a probe is no claim");
+    assert_eq!(active.forwarder.counters().address_conflicts, 0, "a probe is no claim");
 }
 
 #[test]
 fn of_two_that_probe_the_lower_link_address_goes_first() {
-    for (mac, kind) in [(LOW_MAC, FindingKind::ProbedFirst), (HIGH_MAC, FindingKind::ProbedSecond)] {
+    for (mac, kind) in [(LOW_MAC, AddressReportKind::ProbedFirst), (HIGH_MAC, AddressReportKind::ProbedSecond)] {
         let mut bench = Bench::standby();
         bench.forwarder.probe_addresses(GroupSet::ALL);
         bench.feed(INSIDE, build::arp_request(mac, Ipv4Addr::UNSPECIFIED, INSIDE_SHARED));
-        let finding = bench.forwarder.poll_finding().unwrap();
-        assert_eq!((finding.kind, finding.mac), (kind, mac));
+        let address_report = bench.forwarder.poll_address_report().unwrap();
+        assert_eq!((address_report.kind, address_report.mac), (kind, mac));
         // The lowest address alone decides: it is on one link.
         bench.feed(OUTSIDE, build::arp_request(mac, Ipv4Addr::UNSPECIFIED, OUTSIDE_SHARED));
-        assert_eq!(bench.forwarder.poll_finding(), None);
+        assert_eq!(bench.forwarder.poll_address_report(), None);
     }
 }
 

@@ -8,7 +8,7 @@ const SECOND: GroupSet = GroupSet::EMPTY.with(GroupId(1));
 const INSIDE_SECOND: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const OUTSIDE_SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// A forwarder that holds these groups and has nothing left to say.
+/// A forwarder that holds these groups and has nothing left to send.
 fn holding(groups: GroupSet) -> Bench {
     let mut config = config();
     for (port, address) in config.ports.iter_mut().zip([INSIDE_SECOND, OUTSIDE_SECOND]) {
@@ -45,7 +45,7 @@ fn is_answered(bench: &mut Bench, address: Ipv4Addr) -> bool {
 }
 
 #[test]
-fn a_node_that_holds_one_of_two_groups_forwards_and_answers_for_that_one() {
+fn a_node_that_holds_one_of_two_groups_forwards_and_replies_for_that_one() {
     let mut bench = holding(SECOND);
     assert!(is_answered(&mut bench, INSIDE_SECOND) && !is_answered(&mut bench, INSIDE_SHARED));
     assert_eq!(bench.feed(INSIDE, to_server()).disposition, Disposition::Transmit(OUTSIDE));

@@ -61,7 +61,7 @@ impl Bench {
         bench
     }
 
-    /// Active, with the gateways and the inside host known, and nothing left to say.
+    /// Active, with the gateways and the inside host known, and nothing left to send.
     pub(super) fn settled() -> Self {
         let mut bench = Self::active();
         bench.drain();
@@ -113,7 +113,7 @@ impl Bench {
         .collect()
     }
 
-    /// Lets time pass from timer to timer, and says what was sent when, in milliseconds.
+    /// Lets time pass from timer to timer, and returns what was sent when, in milliseconds.
     pub(super) fn run_ms(&mut self, ms: u64) -> Vec<(u64, OutFrame, Vec<u8>)> {
         let start = self.now;
         let end = start + Duration::from_millis(ms);

@@ -1,4 +1,4 @@
-//! Connections that are replicated only once they have lived for a while: see [`replication::lazy`].
+//! Connections that are replicated only once they have lived for a while: see [`replication::deferral`].
 //!
 //! | a deferred connection | |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | is one of a node that is about to leave, or gives its addresses up | it is replicated before the addresses move |
 //! | is there when a peer comes and receives everything | it is left out, and replicated when it is old enough |
 //!
-//! Digests of agreement are over what was replicated, so that nodes agree without it.
+//! Digests of anti-entropy cover what was replicated, so that nodes agree although connections are deferred.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId, Tuple};
 use replication::Handle;
-use replication::lazy::{Config, LazyInsertion, LazyStatus};
+use replication::deferral::{Config, DeferralQueue, DeferralStatus};
 
 use crate::pipeline::{Pipeline, TableChange};
 
@@ -28,7 +28,7 @@ pub(super) const LOOKS_PER_TIMEOUT_MAX: usize = 1024;
 /// What a node that defers connections keeps of them.
 #[derive(Debug)]
 pub(in crate::node) struct Deferral {
-    pub(super) insertion: LazyInsertion,
+    pub(super) insertion: DeferralQueue,
     /// The connection of this node's that ended last, until another change comes: whether the next took its place.
     ended: Option<Tuple>,
 }
@@ -51,17 +51,17 @@ pub(super) enum Verdict {
 impl Deferral {
     /// Nothing is deferred yet.
     pub(super) fn new(config: Config, connections_max: u32, now: Instant) -> Self {
-        Self { insertion: LazyInsertion::new(config, connections_max, now), ended: None }
+        Self { insertion: DeferralQueue::new(config, connections_max, now), ended: None }
     }
 
     /// Whether the connection in the slot is not replicated for now: it is too young, or was over before it was not.
     pub(in crate::node) fn is_deferred(&self, slot: Slot) -> bool {
-        self.insertion.is_put_off(Handle(slot.0))
+        self.insertion.is_deferred(Handle(slot.0))
     }
 
     /// Connections that are deferred now.
     pub(super) fn deferred(&self) -> u32 {
-        self.insertion.put_off()
+        self.insertion.deferred()
     }
 
     pub(in crate::node) fn note_utilisation(&mut self, per_mille: u16) {
@@ -78,7 +78,7 @@ impl Deferral {
         }
     }
 
-    pub(in crate::node) fn status(&self) -> LazyStatus {
+    pub(in crate::node) fn status(&self) -> DeferralStatus {
         self.insertion.status()
     }
 
@@ -116,7 +116,7 @@ impl Deferral {
             }
             TableChange::Ended { slot, ended } => {
                 let handle = Handle(slot.0);
-                let is_unknown = self.insertion.is_unheard_of(handle);
+                let is_unknown = self.insertion.is_unknown_to_peers(handle);
                 self.insertion.end(now, handle);
                 self.ended = (ended.owner == node).then_some(ended.original);
                 if is_unknown { Verdict::EndUnreplicated } else { Verdict::Replicate }
@@ -144,7 +144,7 @@ impl Deferral {
         }
         let original = pipeline.connection(slot).map(|connection| connection.original);
         if ended.is_some() && original == ended {
-            self.insertion.note_unheard_of(Handle(slot.0));
+            self.insertion.note_unknown_to_peers(Handle(slot.0));
         }
         Verdict::Defer
     }
@@ -161,7 +161,7 @@ impl Deferral {
 
     /// The connection is replicated now: true if it was deferred.
     fn begins_early(&mut self, now: Instant, slot: Slot) -> bool {
-        self.insertion.tell(now, Handle(slot.0))
+        self.insertion.replicate(now, Handle(slot.0))
     }
 
     /// The next connection that is old enough by `now`, of `looks_left` that are looked at.
@@ -170,7 +170,7 @@ impl Deferral {
             *looks_left -= 1;
             let due = self.insertion.poll_due(now)?;
             let slot = Slot(due.handle.0);
-            if self.insertion.judge(now, due.handle, pipeline.age(slot, due.began)) {
+            if self.insertion.decide(now, due.handle, pipeline.age(slot, due.began)) {
                 return Some(slot);
             }
         }
@@ -178,7 +178,7 @@ impl Deferral {
     }
 }
 
-/// Both sides have said that they have no more to say, or one has broken off.
+/// Both sides have closed the connection, or one has broken off.
 fn is_over(connection: &Connection) -> bool {
     let state = connection.protocol.state;
     connection.original.protocol == ip_protocol::TCP

@@ -19,7 +19,7 @@ use flow::conntrack::{Change, TcpState};
 use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId, Tuple};
-use replication::lazy::{Config, ConfigError};
+use replication::deferral::{Config, ConfigError};
 use replication::representation::precise::{self, Ended};
 use replication::representation::{Selection, is_worth_replicating};
 use replication::{Handle, Link, Session, SessionStatus};
@@ -29,9 +29,9 @@ use super::event::{Events, NodeEvent};
 use super::peer::{Peer, sessions};
 use super::peers::Peers;
 use super::store::{ReplicaStore, holding};
-use crate::pipeline::{Pipeline, Recalled, TableChange};
+use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
-use compact::{Compact, recall};
+use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
 
@@ -76,7 +76,7 @@ impl ReplicationSet {
                 self.replicate(now, pipeline, change);
             }
             (Verdict::Begin, TableChange::Changed { slot, .. }) => self.on_begun(now, pipeline, *slot),
-            // The slot may have held a copy of which the sessions still know something.
+            // The slot may have held a replica of which the sessions still know something.
             (Verdict::Defer, TableChange::Began { slot }) => self.forget(*slot),
             (Verdict::EndUnreplicated, TableChange::Ended { slot, ended }) => {
                 self.attributes.clear();
@@ -142,7 +142,7 @@ impl ReplicationSet {
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
-        speaks_for_all: bool,
+        claims_all: bool,
         from: NodeId,
         datagram: &[u8],
     ) -> Result<(), NodeError> {
@@ -152,7 +152,7 @@ impl ReplicationSet {
             let ours = pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
-        let Some((session, mut store)) = self.session(pipeline, speaks_for_all, place) else { return Ok(()) };
+        let Some((session, mut store)) = self.session(pipeline, claims_all, place) else { return Ok(()) };
         Ok(session.handle_datagram(now, datagram, &mut store)?)
     }
 
@@ -195,7 +195,7 @@ impl ReplicationSet {
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
-        speaks_for_all: bool,
+        claims_all: bool,
         buffer: &mut Vec<u8>,
     ) -> Option<NodeId> {
         let count = self.peers.len();
@@ -204,7 +204,7 @@ impl ReplicationSet {
             if !self.peers[place].takes_updates() {
                 continue;
             }
-            let Some((session, mut store)) = self.session(pipeline, speaks_for_all, place) else { continue };
+            let Some((session, mut store)) = self.session(pipeline, claims_all, place) else { continue };
             if session.poll_transmit(now, &mut store, buffer) {
                 self.next_session = (place + 1) % count;
                 return Some(self.peers[place].id);
@@ -217,7 +217,7 @@ impl ReplicationSet {
     pub(super) fn session<'a>(
         &'a mut self,
         pipeline: &'a mut Pipeline,
-        speaks_for_all: bool,
+        claims_all: bool,
         place: usize,
     ) -> Option<(&'a mut Session, ReplicaStore<'a>)> {
         let Peer { session, resync, replica, .. } = &mut self.peers[place];
@@ -226,7 +226,7 @@ impl ReplicationSet {
             pipeline,
             resync,
             counters: replica,
-            speaks_for_all,
+            claims_all,
             cells: self.compact.as_mut().map(|compact| &mut compact.cells),
             deferral: self.deferral.as_deref(),
         };
@@ -260,8 +260,8 @@ impl ReplicationSet {
 
 /// Deferral, and a departure for which all is replicated.
 impl ReplicationSet {
-    /// From now on connections are deferred as `config` says; `None`: they are all replicated as soon as they begin. Those that
-    /// are deferred now are replicated if it differs from the configuration before.
+    /// From now on connections are deferred as configured; `None`: they are all replicated as soon as they begin. Those that
+    /// are deferred now are replicated if the configuration differs from the one before.
     ///
     /// # Errors
     /// The configuration is unsound; nothing has changed.
@@ -293,16 +293,16 @@ impl ReplicationSet {
         }
     }
 
-    /// Replicates all connections that are deferred. `defers_again`: further ones are deferred.
-    pub(super) fn flush_deferred(&mut self, now: Instant, pipeline: &Pipeline, defers_again: bool) {
+    /// Replicates all connections that are deferred. `resumes_deferral`: further ones are deferred.
+    pub(super) fn flush_deferred(&mut self, now: Instant, pipeline: &Pipeline, resumes_deferral: bool) {
         self.replicate_deferred(now, pipeline);
-        if defers_again {
-            self.defer_again();
+        if resumes_deferral {
+            self.resume_deferral();
         }
     }
 
     /// Connections are deferred again, as configured.
-    pub(super) fn defer_again(&mut self) {
+    pub(super) fn resume_deferral(&mut self) {
         self.deferral.iter_mut().for_each(|deferral| deferral.insertion.resume());
     }
 
@@ -335,7 +335,7 @@ impl ReplicationSet {
     pub(super) fn has_replicated_to(&self, is_meant: impl Fn(&Peer) -> bool) -> bool {
         let statuses = self.peers.iter().filter(|peer| is_meant(peer)).filter_map(|peer| peer.session.as_ref());
         let has_all = |status: SessionStatus| {
-            status.link == Link::Open && status.told && status.queued == 0 && status.in_flight == 0
+            status.link == Link::Open && status.sent_all && status.queued == 0 && status.in_flight == 0
         };
         self.deferral.as_ref().is_none_or(|deferral| deferral.deferred() == 0)
             && statuses.map(Session::status).all(has_all)
@@ -367,11 +367,11 @@ impl ReplicationSet {
         }
     }
 
-    /// What peers replicated compactly of the connection that began with this tuple, whether a recovery is under way or not, if the
-    /// chain can restore the connection.
-    pub(super) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
-        let recalled = recall(&self.peers, original)?;
-        recalled.may_stand_for(pipeline.chain(), original, None).then_some(recalled)
+    /// What peers replicated compactly of the connection that began with this tuple, whether a recovery is running or not, if
+    /// the chain can restore the connection.
+    pub(super) fn recovery_lookup(&self, pipeline: &Pipeline, original: &Tuple) -> Option<FilterMatch> {
+        let filter_match = recovery_lookup(&self.peers, original)?;
+        filter_match.may_stand_for(pipeline.chain(), original, None).then_some(filter_match)
     }
 }
 
@@ -388,7 +388,7 @@ impl ReplicationSet {
 
     /// A connection is replicated for the first time.
     fn on_begun(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
-        // The slot may have held a copy of which the sessions still know something.
+        // The slot may have held a replica of which the sessions still know something.
         self.forget(slot);
         if self.is_in_filter(|compact| compact.replicate(now, pipeline, slot)) {
             return;
@@ -411,7 +411,7 @@ impl ReplicationSet {
         }
     }
 
-    /// A copy in the slot came, changed, went, or has another owner.
+    /// A replica in the slot came, changed, went, or has another owner.
     fn note_copied(&mut self, pipeline: &Pipeline, slot: Slot) {
         let node = self.id;
         for peer in &mut self.peers {
@@ -430,7 +430,7 @@ impl ReplicationSet {
         precise::encode_ended(ended, &mut self.attributes);
         for session in sessions(&mut self.peers) {
             if had_another_owner {
-                session.mark_deleted_anyway(Handle(slot.0), &self.attributes);
+                session.mark_deleted_unconditionally(Handle(slot.0), &self.attributes);
             } else {
                 session.mark_deleted(Handle(slot.0), &self.attributes);
             }
@@ -442,7 +442,7 @@ impl ReplicationSet {
         if let Some(session) = self.peers.get_mut(to).and_then(|peer| peer.session.as_mut()) {
             self.attributes.clear();
             precise::encode_ended(ended, &mut self.attributes);
-            session.tell_end(&self.attributes);
+            session.replicate_end(&self.attributes);
         }
     }
 
@@ -450,7 +450,7 @@ impl ReplicationSet {
     fn remember_unsent_ends(&mut self, now: Instant, pipeline: &mut Pipeline) {
         for peer in &mut self.peers {
             let Some(session) = &mut peer.session else { continue };
-            while session.poll_untold_end(&mut self.attributes) {
+            while session.poll_unsent_end(&mut self.attributes) {
                 // They were encoded here.
                 if let Ok(ended) = precise::decode_ended(&self.attributes) {
                     pipeline.remember_ended(now, &ended);
@@ -460,8 +460,8 @@ impl ReplicationSet {
     }
 }
 
-/// Whether a change of a shared connection is replicated whatever the selection says: the other node's automaton sees a part of
-/// the segments and needs it.
+/// Whether a change of a shared connection is replicated whatever the selection: the other node's automaton sees a part of the
+/// segments and needs it.
 fn is_needed_by_peers(connection: &Connection, change: Change) -> bool {
     let is_shared = connection.original.protocol == ip_protocol::TCP && connection.flags & flags::SHARED != 0;
     is_shared && change == Change::State && connection.protocol.state != TcpState::CloseWait as u8

@@ -23,8 +23,8 @@ fn node_0_alone(options: Options) -> Cluster {
     cluster
 }
 
-fn cut_between_nodes(cluster: &mut Cluster, is_cut: bool) {
-    (cluster.is_replication_cut, cluster.is_detection_cut) = (is_cut, is_cut);
+fn partition_nodes(cluster: &mut Cluster, is_partitioned: bool) {
+    (cluster.is_replication_down, cluster.is_detection_down) = (is_partitioned, is_partitioned);
 }
 
 fn passive(cluster: &Cluster, id: u8) -> Option<PassiveReason> {
@@ -66,10 +66,10 @@ fn a_starting_standby_with_another_key_leaves_the_addresses_where_they_are() {
 #[test]
 fn a_peer_that_cannot_be_authenticated_keeps_a_starting_node_passive_though_no_probe_reaches_it() {
     let mut cluster = node_0_alone(Options { keys: Some([1, 2]), ..Options::default() });
-    cluster.is_link_cut = true;
+    cluster.is_link_partitioned = true;
     cluster.restart(1);
     stays_passive(&mut cluster, Duration::from_secs(8));
-    let reason = PassiveReason::PeerRejected { peer: NodeId(0), why: Rejection::NotAuthenticated };
+    let reason = PassiveReason::PeerRejected { peer: NodeId(0), reason: Rejection::NotAuthenticated };
     assert_eq!(passive(&cluster, 1), Some(reason));
     assert_eq!(events(&mut cluster, 1), [NodeEvent::Passive(Some(reason))], "it is reported once");
     cluster.kill(0);
@@ -80,7 +80,7 @@ fn a_peer_that_cannot_be_authenticated_keeps_a_starting_node_passive_though_no_p
 #[test]
 fn a_starting_node_that_reaches_nobody_takes_no_address_that_is_defended() {
     let mut cluster = node_0_alone(Options::default());
-    cut_between_nodes(&mut cluster, true);
+    partition_nodes(&mut cluster, true);
     cluster.restart(1);
     stays_passive(&mut cluster, Duration::from_secs(8));
     let Some(PassiveReason::AddressDefended { port, mac, .. }) = passive(&cluster, 1) else {
@@ -89,17 +89,17 @@ fn a_starting_node_that_reaches_nobody_takes_no_address_that_is_defended() {
     assert_eq!(mac, port_mac(0, port));
     let conflicts = cluster.node(0).status(cluster.now).forwarding.address_conflicts;
     assert_eq!(conflicts, 0, "node 1 claimed nothing");
-    // As soon as the nodes reach each other, node 1 stands by as ever.
-    cut_between_nodes(&mut cluster, false);
+    // As soon as the nodes reach each other, node 1 is standby.
+    partition_nodes(&mut cluster, false);
     cluster.run_until("node 1 to know its peer", |cluster| passive(cluster, 1).is_none() && cluster.is_settled());
     cluster.kill(0);
     assert!(takes_over_after(&mut cluster) < Duration::from_millis(130));
 }
 
 #[test]
-fn a_defended_address_is_taken_when_its_holder_is_gone() {
+fn a_defended_address_is_taken_when_its_owner_is_gone() {
     let mut cluster = node_0_alone(Options::default());
-    cut_between_nodes(&mut cluster, true);
+    partition_nodes(&mut cluster, true);
     cluster.restart(1);
     stays_passive(&mut cluster, Duration::from_secs(3));
     cluster.kill(0);
@@ -110,8 +110,8 @@ fn a_defended_address_is_taken_when_its_holder_is_gone() {
 #[test]
 fn a_standby_that_has_the_connections_waits_for_no_heartbeat_of_a_peer_that_has_died() {
     let mut cluster = node_0_alone(Options::default());
-    // It receives all connections, but no heartbeat that says whose the defended addresses are.
-    cluster.are_heartbeats_cut = true;
+    // It receives all connections, but no heartbeat that shows who has the defended addresses.
+    cluster.are_heartbeats_lost = true;
     cluster.restart(1);
     cluster.run_until("node 1 to be passive", |cluster| {
         matches!(passive(cluster, 1), Some(PassiveReason::AddressDefended { .. }))
@@ -134,7 +134,7 @@ fn a_failover_to_a_node_that_knows_its_peer_waits_for_no_probe() {
 #[test]
 fn two_nodes_that_start_together_and_reach_nobody_do_not_both_stay_passive() {
     let mut cluster = Cluster::begin(Options::default());
-    cut_between_nodes(&mut cluster, true);
+    partition_nodes(&mut cluster, true);
     cluster.run(Duration::from_secs(6));
     assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
     assert!(matches!(passive(&cluster, 1), Some(PassiveReason::AddressDefended { .. })));
@@ -166,7 +166,7 @@ fn receives(datagram: &[u8], options: Options) -> (Option<PassiveReason>, Durati
 }
 
 #[test]
-fn heartbeats_that_are_not_acceptable_keep_a_starting_node_passive_for_three_seconds_and_say_why() {
+fn unacceptable_heartbeats_keep_a_starting_node_passive_for_three_seconds_and_name_the_reason() {
     let grouped = Options { is_translated: false, has_groups: true, ..Options::default() };
     let group = GroupHeartbeat { identity: 77, state: State::Active, priority: 1, term: 1, unreached: 0 };
     let of_other_groups =
@@ -180,10 +180,10 @@ fn heartbeats_that_are_not_acceptable_keep_a_starting_node_passive_for_three_sec
         (&another, Options::default(), Rejection::NamesAnotherNode(NodeId(7))),
         (&[0, 1, 0, 200], Options::default(), Rejection::Unreadable),
     ];
-    for (datagram, options, why) in cases {
+    for (datagram, options, expected) in cases {
         let (reason, after) = receives(datagram, options);
-        assert_eq!(reason, Some(PassiveReason::PeerRejected { peer: NodeId(0), why }));
-        assert!(after > Duration::from_secs(2) && after < Duration::from_millis(2600), "{why:?} {after:?}");
+        assert_eq!(reason, Some(PassiveReason::PeerRejected { peer: NodeId(0), reason: expected }));
+        assert!(after > Duration::from_secs(2) && after < Duration::from_millis(2600), "{reason:?} {after:?}");
     }
 }
 
@@ -208,7 +208,7 @@ fn a_claim_of_a_foreign_host_is_reported_and_defended() {
 fn split(cluster: &mut Cluster) -> u16 {
     let seen_port = cluster.connect(40_000);
     exchange(cluster, 40_000, seen_port, 1001, 5001);
-    cut_between_nodes(cluster, true);
+    partition_nodes(cluster, true);
     cluster.run_until("both nodes to be active", |cluster| cluster.node(1).holds_addresses());
     assert!(cluster.node(0).holds_addresses());
     cluster.via = Some(1);
@@ -224,17 +224,17 @@ fn announced_since(cluster: &Cluster, id: u8, since: Instant) -> Option<Duration
 }
 
 #[test]
-fn the_survivor_of_a_cut_announces_and_its_connections_go_on_when_the_other_active_node_dies() {
-    for is_link_cut in [false, true] {
+fn the_survivor_of_a_partition_announces_and_its_connections_go_on_when_the_other_active_node_dies() {
+    for is_link_partitioned in [false, true] {
         let mut cluster = Cluster::start(Options::default());
-        cluster.is_link_cut = is_link_cut;
+        cluster.is_link_partitioned = is_link_partitioned;
         let seen_port = split(&mut cluster);
         cluster.kill(1);
         let died_at = cluster.now;
         cluster.run(Duration::from_secs(5));
         let after = announced_since(&cluster, 0, died_at).expect("node 0 announces the addresses");
-        // Node 0 gives way to node 1 until two of its claims are missing.
-        let limit_ms = if is_link_cut { 1_200 } else { 3_700 };
+        // Node 0 yields to node 1 until two of its claims are missing.
+        let limit_ms = if is_link_partitioned { 1_200 } else { 3_700 };
         assert!(after < Duration::from_millis(limit_ms), "{after:?}");
         // Far beyond what node 0 has seen of the connection.
         cluster.via = None;
@@ -251,7 +251,7 @@ fn two_active_nodes_do_not_flood_the_link() {
     cluster.announced.clear();
     cluster.run(Duration::from_secs(20));
     let announced = |id| cluster.announced.iter().filter(|(from, _)| *from == id).count();
-    assert_eq!(announced(0), 0, "the node that was active before gives way");
+    assert_eq!(announced(0), 0, "the node that was active before yields");
     assert!((10..=40).contains(&announced(1)), "{} times in 20 s", announced(1));
 }
 
@@ -269,7 +269,7 @@ fn the_active_node_announces_when_a_silent_peer_returns() {
 }
 
 #[test]
-fn windows_are_judged_strictly_where_no_peer_may_have_forwarded() {
+fn windows_are_checked_strictly_where_no_peer_may_have_forwarded() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
@@ -281,7 +281,7 @@ fn windows_are_judged_strictly_where_no_peer_may_have_forwarded() {
 }
 
 #[test]
-fn after_a_cut_each_connection_is_learnt_afresh_once_and_then_judged_strictly() {
+fn after_a_partition_windows_are_relearnt_once_and_then_checked_strictly() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
@@ -298,13 +298,13 @@ fn after_a_cut_each_connection_is_learnt_afresh_once_and_then_judged_strictly() 
 }
 
 #[test]
-fn a_reset_after_a_cut_does_not_end_a_connection_whose_windows_are_not_known() {
+fn a_reset_after_a_partition_does_not_end_a_connection_whose_windows_are_not_known() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = split(&mut cluster);
     cluster.kill(1);
     cluster.run(Duration::from_secs(4));
     cluster.via = None;
-    // It passes, as at a take-over: its receiver can tell whether it is genuine.
+    // It passes, as at a take-over: its receiver can decide whether it is genuine.
     cluster.server_sends(seen_port, segment(flow::wire::tcp_flags::RST | ACK, 4_000_006, 3_000_008), b"");
     assert!(cluster.client_receives().is_some());
     exchange(&mut cluster, 40_000, seen_port, 3_000_008, 4_000_006);

@@ -20,7 +20,7 @@ use network_functions::rule_set::Conditions;
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
-use replication::{ApplyError, PeerError, SessionConfig, lazy};
+use replication::{ApplyError, PeerError, SessionConfig, deferral};
 
 use crate::failure_detector::BfdError;
 use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
@@ -69,13 +69,13 @@ pub(super) struct Options {
     pub(super) has_service_paths: bool,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
-    /// Connections are put off.
-    pub(super) lazy: Option<lazy::Config>,
-    /// Connections are told compactly.
+    /// Deferral of connections.
+    pub(super) lazy: Option<deferral::Config>,
+    /// Compact replication.
     pub(super) compact: Option<Compactly>,
 }
 
-/// How connections are told compactly.
+/// Options of compact replication.
 #[derive(Clone, Copy)]
 pub(super) struct Compactly {
     pub(super) representation: Representation,
@@ -159,7 +159,7 @@ pub(super) fn nat(id: u8, translates: bool) -> Nat {
 /// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
 fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
     let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
-    // Of an answer that comes first nobody knows where its connection came in: NAT's rules name addresses.
+    // The ingress port of a connection is unknown if its answer comes first: NAT's rules name addresses.
     let from_inside = Conditions { sources, ..Conditions::default() };
     let outside = std::vec![SHARED_OUTSIDE.into()];
     let translate =
@@ -245,7 +245,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
             routes: Vec::new(),
             seed: 3,
         },
-        // Whoever has been told everything first takes the addresses first, which is chance where keys are agreed upon first.
+        // The node that is synchronised first takes the addresses first, which is chance where keys are agreed upon first.
         role: role::Config {
             priority: 200 - id,
             preempt: options.keys.is_some(),
@@ -296,18 +296,18 @@ pub(super) struct Cluster {
     options: Options,
     nodes: [Option<Node>; 2],
     /// Replication datagrams are thrown away while set.
-    pub(super) is_replication_cut: bool,
+    pub(super) is_replication_down: bool,
     /// Of a hundred replication datagrams so many are lost.
     pub(super) loss_percent: u64,
     /// What chance loses is drawn from.
     chance: u64,
     /// Failure-detection packets are thrown away while set.
-    pub(super) is_detection_cut: bool,
-    pub(super) are_heartbeats_cut: bool,
+    pub(super) is_detection_down: bool,
+    pub(super) are_heartbeats_lost: bool,
     /// Ports of nodes that nothing leaves or reaches, though their links are up.
-    pub(super) cut_off: Vec<(u8, PortId)>,
-    /// Nodes whose frames for the other one do not get through on a port's link.
-    pub(super) cut_ports: Vec<(u8, PortId)>,
+    pub(super) isolated_ports: Vec<(u8, PortId)>,
+    /// Nodes whose frames for the other node do not get through on a port's link.
+    pub(super) one_way_ports: Vec<(u8, PortId)>,
     /// Frames between the nodes on the ports' links, and to which node they went.
     pub(super) path_frames: Vec<(u8, PortId, Vec<u8>)>,
     /// The node that hosts send their packets to, where several are active.
@@ -318,7 +318,7 @@ pub(super) struct Cluster {
     /// What nodes refused of each other, where channels are secured.
     pub(super) refusals: Vec<(u8, NodeError)>,
     /// Nodes do not receive each other's frames while set.
-    pub(super) is_link_cut: bool,
+    pub(super) is_link_partitioned: bool,
     /// Announcements that nodes sent of the shared address inside, by ARP requests, and when.
     pub(super) announced: Vec<(u8, Instant)>,
     /// All that went from node to node where channels are secured, and to which.
@@ -330,14 +330,14 @@ fn is_path_frame(frame: &[u8]) -> bool {
 }
 
 impl Cluster {
-    /// Both nodes run, the first is active, and they have told each other everything.
+    /// Both nodes run, the first is active, and both are synchronised.
     pub(super) fn start(options: Options) -> Self {
         let mut cluster = Self::begin(options);
-        cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
-            let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
+        cluster.run_until("node 0 to be active and received by node 1", |cluster| {
+            let is_received = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
             let stands_by = options.has_groups || !cluster.node(1).holds_addresses();
             let is_chosen = cluster.node(0).holds_addresses() && stands_by;
-            is_chosen && is_heard && cluster.is_settled()
+            is_chosen && is_received && cluster.is_settled()
         });
         cluster
     }
@@ -350,19 +350,19 @@ impl Cluster {
             now,
             options,
             nodes,
-            is_replication_cut: false,
+            is_replication_down: false,
             loss_percent: 0,
             chance: 1,
-            is_detection_cut: false,
-            are_heartbeats_cut: false,
-            cut_off: Vec::new(),
-            cut_ports: Vec::new(),
+            is_detection_down: false,
+            are_heartbeats_lost: false,
+            isolated_ports: Vec::new(),
+            one_way_ports: Vec::new(),
             path_frames: Vec::new(),
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
             refusals: Vec::new(),
-            is_link_cut: false,
+            is_link_partitioned: false,
             announced: Vec::new(),
             overheard: Vec::new(),
         }
@@ -460,13 +460,13 @@ impl Cluster {
         let is_lost = matches!(transmit, Transmit::Replication(_)) && self.is_lost();
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
-            Transmit::Port { port, .. } if self.cut_off.contains(&(from, port)) => {}
+            Transmit::Port { port, .. } if self.isolated_ports.contains(&(from, port)) => {}
             Transmit::Port { port, .. } if is_path_frame(bytes) => self.carry_path_frame(from, port, bytes),
             Transmit::Port { port, .. } => {
                 self.carry_to_peer(from, port, bytes);
                 self.carry_frame(port, bytes);
             }
-            Transmit::Detection(_) if self.is_detection_cut => {}
+            Transmit::Detection(_) if self.is_detection_down => {}
             Transmit::Detection(_) => {
                 match peer.map_or(Ok(()), |peer| peer.handle_detection(now, NodeId(from), bytes, 255)) {
                     // A node that stood still does not know yet that its peer has started anew.
@@ -474,8 +474,8 @@ impl Cluster {
                     Err(error) => panic!("{error}"),
                 }
             }
-            Transmit::Replication(_) if self.is_replication_cut || is_lost => {}
-            Transmit::Replication(_) if self.are_heartbeats_cut && crate::role::is_heartbeat(bytes) => {}
+            Transmit::Replication(_) if self.is_replication_down || is_lost => {}
+            Transmit::Replication(_) if self.are_heartbeats_lost && crate::role::is_heartbeat(bytes) => {}
             Transmit::Replication(_) if self.options.keys.is_some() => {
                 self.overheard.push((1 - from, bytes.to_vec()));
                 if let Some(peer) = peer {
@@ -498,7 +498,7 @@ impl Cluster {
         }
     }
 
-    /// An ARP packet of a node reaches the other one, if it is for it.
+    /// An ARP packet of a node reaches the peer, if it is for it.
     fn carry_to_peer(&mut self, from: u8, port: PortId, bytes: &[u8]) {
         let view = ethernet::EthernetView::new_checked(bytes).unwrap();
         if view.ether_type() != ethernet::ether_type::ARP {
@@ -509,7 +509,9 @@ impl Cluster {
             self.announced.push((from, self.now));
         }
         let to = view.destination();
-        let Some(peer) = self.nodes[usize::from(1 - from)].as_mut().filter(|_| !self.is_link_cut) else { return };
+        let Some(peer) = self.nodes[usize::from(1 - from)].as_mut().filter(|_| !self.is_link_partitioned) else {
+            return;
+        };
         if to.is_group() || to == port_mac(1 - from, port) {
             let mut bytes = bytes.to_vec();
             let length_bytes = bytes.len();
@@ -519,9 +521,9 @@ impl Cluster {
         }
     }
 
-    /// A frame by which the nodes detect each other reaches the other one, unless the link is cut between them.
+    /// A frame by which the nodes detect each other reaches the peer, unless the link fails between them.
     fn carry_path_frame(&mut self, from: u8, port: PortId, bytes: &[u8]) {
-        if !self.cut_ports.contains(&(from, port)) {
+        if !self.one_way_ports.contains(&(from, port)) {
             self.path_frames.push((1 - from, port, bytes.to_vec()));
             self.hand_to(1 - from, port, bytes);
         }
@@ -558,7 +560,7 @@ impl Cluster {
 
     /// A frame comes in on the port's link: every living node sees it.
     pub(super) fn hand_in(&mut self, port: PortId, frame: Vec<u8>) {
-        for id in (0..2_u8).filter(|id| !self.cut_off.contains(&(*id, port))).collect::<Vec<_>>() {
+        for id in (0..2_u8).filter(|id| !self.isolated_ports.contains(&(*id, port))).collect::<Vec<_>>() {
             let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
             let mut bytes = frame.clone();
             let length_bytes = bytes.len();

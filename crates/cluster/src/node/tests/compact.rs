@@ -1,4 +1,4 @@
-//! Connections that are told compactly: what a node that has taken over goes on with.
+//! Compact replication: what a node that has taken over goes on with.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -25,12 +25,18 @@ pub(super) fn outwards(port: u16) -> Tuple {
     Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80))
 }
 
-pub(super) fn client_says(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
+pub(super) fn client_segment_passes(
+    cluster: &mut Cluster,
+    port: u16,
+    flags: u8,
+    sequence: u32,
+    acknowledgement: u32,
+) -> bool {
     cluster.client_sends(port, segment(flags, sequence, acknowledgement), b"");
     cluster.server_receives().is_some_and(|got| got.tuple == outwards(port))
 }
 
-fn server_says(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
+fn server_segment_passes(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
     let back = outwards(port).inverse();
     cluster.server_sends_frame(|envelope| envelope.tcp(&back, segment(flags, sequence, acknowledgement), b""));
     cluster.client_receives().is_some_and(|got| got.tuple == back)
@@ -42,7 +48,7 @@ pub(super) fn connect(cluster: &mut Cluster, port: u16) {
     let back = outwards(port).inverse();
     cluster.server_sends_frame(|envelope| envelope.tcp(&back, syn_ack(), b""));
     assert!(cluster.client_receives().is_some(), "and its answer");
-    assert!(client_says(cluster, port, ACK, 1001, 5001));
+    assert!(client_segment_passes(cluster, port, ACK, 1001, 5001));
 }
 
 pub(super) fn ports(count: u16) -> impl Iterator<Item = u16> + Clone {
@@ -55,14 +61,14 @@ pub(super) fn connected(options: Options, count: u16) -> Cluster {
     cluster
 }
 
-/// Far beyond what anybody was told; by turns the client or the server speaks first.
+/// Far beyond what was replicated; by turns the client or the server sends first.
 pub(super) fn goes_on(cluster: &mut Cluster, port: u16) -> bool {
     let client_first = port.is_multiple_of(2);
     [client_first, !client_first].into_iter().all(|is_client| {
         if is_client {
-            client_says(cluster, port, ACK, 1_000_001, 2_000_001)
+            client_segment_passes(cluster, port, ACK, 1_000_001, 2_000_001)
         } else {
-            server_says(cluster, port, ACK, 2_000_001, 1_000_001)
+            server_segment_passes(cluster, port, ACK, 2_000_001, 1_000_001)
         }
     })
 }
@@ -72,16 +78,16 @@ pub(super) fn going_on(cluster: &mut Cluster, count: u16) -> usize {
 }
 
 fn entries(cluster: &Cluster, id: u8) -> u64 {
-    cluster.node(id).status(cluster.now).compact.expect("connections are told compactly").sender.entries
+    cluster.node(id).status(cluster.now).compact.expect("connections are replicated compactly").sender.entries
 }
 
-/// All that the node has to tell compactly has been told.
-pub(super) fn is_told(node: &Node) -> bool {
+/// All that the node has to replicate is acknowledged.
+pub(super) fn is_replicated(node: &Node) -> bool {
     !node.has_unacknowledged()
 }
 
 pub(super) fn take_over(cluster: &mut Cluster, from: u8) {
-    cluster.run_until("everything to be told", |cluster| is_told(cluster.node(from)));
+    cluster.run_until("everything to be replicated", |cluster| is_replicated(cluster.node(from)));
     cluster.kill(from);
     cluster.run_until("the other to take over", |cluster| cluster.node(1 - from).holds_addresses());
 }
@@ -104,13 +110,13 @@ fn a_connection_goes_on_whose_node_dies_right_behind_the_servers_answer() {
     const LAST: u16 = 30_000;
     for representation in Representation::ALL.into_iter().filter(|it| it.has_states()) {
         let mut cluster = connected(options(Compactly::of(representation)), 10);
-        cluster.run_until("everything to be acknowledged", |cluster| is_told(cluster.node(0)));
+        cluster.run_until("everything to be acknowledged", |cluster| is_replicated(cluster.node(0)));
         cluster.client_sends(LAST, syn(), b"");
         assert!(cluster.server_receives().is_some());
-        assert!(server_says(&mut cluster, LAST, tcp_flags::SYN | ACK, 5000, 1001));
+        assert!(server_segment_passes(&mut cluster, LAST, tcp_flags::SYN | ACK, 5000, 1001));
         cluster.kill(0);
         cluster.run_until("the other to take over", |cluster| cluster.node(1).holds_addresses());
-        assert!(client_says(&mut cluster, LAST, ACK, 1001, 5001), "{}", representation.name());
+        assert!(client_segment_passes(&mut cluster, LAST, ACK, 1001, 5001), "{}", representation.name());
     }
 }
 
@@ -143,14 +149,14 @@ fn pairs_of_hosts_hold_no_translated_connection_which_are_replicated_as_records_
 }
 
 #[test]
-fn what_was_restored_is_told_on_and_a_node_that_comes_back_can_take_over_again() {
+fn restored_connections_are_replicated_and_a_restarted_node_can_take_over() {
     for representation in Representation::ALL {
         let mut cluster = connected(options(Compactly::of(representation)), 300);
         take_over(&mut cluster, 0);
         assert_eq!(going_on(&mut cluster, 300), 300);
         cluster.restart(0);
-        cluster.run_until("node 0 to be told", |cluster| {
-            cluster.node(1).status(cluster.now).peers[0].could_take_over() && is_told(cluster.node(1))
+        cluster.run_until("node 0 to be synchronised", |cluster| {
+            cluster.node(1).status(cluster.now).peers[0].could_take_over() && is_replicated(cluster.node(1))
         });
         assert_eq!(cluster.connections(0), 0);
         take_over(&mut cluster, 1);
@@ -183,22 +189,22 @@ fn a_fifth_of_the_datagrams_lost_loses_no_connection() {
 fn a_closing_connection_goes_on_in_its_state_and_one_that_ended_is_forgotten() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 2);
     let (closing, reset) = (20_000, 20_001);
-    assert!(client_says(&mut cluster, closing, FIN_ACK, 1001, 5001));
-    assert!(server_says(&mut cluster, reset, tcp_flags::RST | ACK, 5001, 1001));
+    assert!(client_segment_passes(&mut cluster, closing, FIN_ACK, 1001, 5001));
+    assert!(server_segment_passes(&mut cluster, reset, tcp_flags::RST | ACK, 5001, 1001));
     cluster.run(Duration::from_secs(11));
     assert_eq!(entries(&cluster, 0), 1, "a connection that was reset ends soon");
     take_over(&mut cluster, 0);
-    assert!(server_says(&mut cluster, closing, FIN_ACK, 5001, 1002));
-    assert!(client_says(&mut cluster, closing, ACK, 1002, 5002));
+    assert!(server_segment_passes(&mut cluster, closing, FIN_ACK, 5001, 1002));
+    assert!(client_segment_passes(&mut cluster, closing, ACK, 1002, 5002));
     let (slot, _) = cluster.node(1).pipeline().lookup(&outwards(closing)).unwrap();
     let state = cluster.node(1).pipeline().connection(slot).unwrap().protocol.state;
     assert_eq!(state, flow::conntrack::TcpState::TimeWait as u8);
-    assert!(!client_says(&mut cluster, reset, ACK, 1001, 5001));
+    assert!(!client_segment_passes(&mut cluster, reset, ACK, 1001, 5001));
     assert_eq!(cluster.dropped(1, DropReason::NoConnection), 1);
 }
 
 #[test]
-fn translation_is_made_again_from_the_tuple() {
+fn translation_is_made_from_the_tuple() {
     let compact = Some(Compactly::of(MULTI_LEVEL));
     let mut cluster = Cluster::start(Options { compact, ..Options::default() });
     let seen: Vec<(u16, u16)> = (40_000..40_030).map(|port| (port, cluster.connect(port))).collect();
@@ -214,7 +220,7 @@ fn translation_is_made_again_from_the_tuple() {
 }
 
 #[test]
-fn a_full_filter_loses_what_it_could_not_hold_and_says_how_much() {
+fn a_full_filter_loses_what_it_could_not_hold_and_counts_it() {
     let mut cluster = connected(options(Compactly { items_max: 400, ..Compactly::of(MULTI_LEVEL) }), 1000);
     let sender = cluster.node(0).status(cluster.now).compact.unwrap().sender;
     assert!(sender.entries >= 400 && sender.absent > 0 && sender.entries + sender.absent == 1000, "{sender:?}");
@@ -225,7 +231,7 @@ fn a_full_filter_loses_what_it_could_not_hold_and_says_how_much() {
 }
 
 #[test]
-fn what_a_full_filter_cannot_hold_is_told_precisely_in_a_mixture() {
+fn what_a_full_filter_cannot_hold_is_replicated_precisely_in_a_mixture() {
     let precise = WhichPrecise::LongerThan { age: Duration::from_secs(3600), budget_bytes_per_second: None };
     let compact = Compactly { items_max: 400, precise, ..Compactly::of(MULTI_LEVEL) };
     let mut cluster = connected(options(compact), 1000);
@@ -242,7 +248,8 @@ fn a_connection_that_grows_old_moves_from_the_filter_to_precise_words() {
     let mut cluster = connected(options(Compactly { precise, ..Compactly::of(MULTI_LEVEL) }), 50);
     cluster.run(Duration::from_secs(2));
     assert_eq!((cluster.connections(1), entries(&cluster, 0)), (0, 50));
-    cluster.run_until("the old ones to be told", |cluster| cluster.connections(1) == 50 && entries(cluster, 0) == 0);
+    cluster
+        .run_until("the old ones to be replicated", |cluster| cluster.connections(1) == 50 && entries(cluster, 0) == 0);
     connect(&mut cluster, 30_000);
     assert_eq!(cluster.node(0).status(cluster.now).compact.unwrap().precision.long_lived, 50);
 
@@ -287,19 +294,19 @@ fn a_node_that_hands_over_lets_go_what_the_other_has_taken() {
     let now = cluster.now;
     cluster.node_mut(0).undrain(now);
     cluster.run_until("node 0 to be ready", |cluster| {
-        cluster.node(1).status(cluster.now).peers[0].could_take_over() && is_told(cluster.node(1))
+        cluster.node(1).status(cluster.now).peers[0].could_take_over() && is_replicated(cluster.node(1))
     });
     take_over(&mut cluster, 1);
     assert_eq!(going_on(&mut cluster, 100), 100);
 }
 
 #[test]
-fn a_recovery_is_told_of_and_ends() {
+fn a_recovery_is_reported_and_ends() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 10);
     take_over(&mut cluster, 0);
     assert_eq!(going_on(&mut cluster, 10), 10);
-    let told = events(&mut cluster, 1);
-    assert!(told.iter().any(|event| matches!(event, NodeEvent::RecoveryBegan { entries: 10.. })), "{told:?}");
+    let reported = events(&mut cluster, 1);
+    assert!(reported.iter().any(|event| matches!(event, NodeEvent::RecoveryBegan { entries: 10.. })), "{reported:?}");
     let ends_at = cluster.node(1).status(cluster.now).compact.unwrap().recovery_ends_at.expect("it lasts");
     cluster.now = ends_at;
     cluster.run(Duration::from_millis(2));
@@ -311,22 +318,22 @@ fn a_recovery_is_told_of_and_ends() {
 fn a_cold_start_makes_good_what_the_last_update_came_too_late_for() {
     let compact = Compactly { cold_start: true, ..Compactly::of(Representation::FlowDigest) };
     let mut cluster = connected(options(compact), 100);
-    cluster.run_until("these to be told", |cluster| is_told(cluster.node(0)));
-    cluster.is_replication_cut = true;
+    cluster.run_until("these to be replicated", |cluster| is_replicated(cluster.node(0)));
+    cluster.is_replication_down = true;
     (30_000..30_020).for_each(|port| connect(&mut cluster, port));
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert_eq!(going_on(&mut cluster, 100), 100);
     for port in (30_000..30_020).step_by(2) {
-        assert!(client_says(&mut cluster, port, ACK, 1001, 5001), "the inside is trusted");
+        assert!(client_segment_passes(&mut cluster, port, ACK, 1001, 5001), "the inside is trusted");
     }
     for port in (30_001..30_020).step_by(2) {
         let back = outwards(port).inverse();
         cluster.server_sends_frame(|envelope| envelope.tcp(&back, segment(ACK, 5001, 1001), b"data"));
         let probe = cluster.client_receives().expect("the client is asked");
         assert!(matches!(probe.headers.transport, Transport::Tcp(it) if it.payload_bytes == 0 && it.sequence == 5000));
-        assert!(client_says(&mut cluster, port, ACK, 1001, 5001), "and answers");
-        assert!(server_says(&mut cluster, port, ACK, 5001, 1001));
+        assert!(client_segment_passes(&mut cluster, port, ACK, 1001, 5001), "and answers");
+        assert!(server_segment_passes(&mut cluster, port, ACK, 5001, 1001));
     }
 }
 
@@ -366,7 +373,7 @@ fn a_node_that_stood_by_for_a_moment_learns_the_windows_of_all_its_connections_a
         |node: &Node| node.pipeline().table().iter().filter(|(_, known)| known.flags & flags::REPLICA == 0).count();
     assert_eq!(seen(node), 300);
     // Another node held the addresses, and gave them up before this one had looked at a connection.
-    node.replication.compact.as_mut().unwrap().begin_standing_by(now);
+    node.replication.compact.as_mut().unwrap().begin_standby(now);
     (0..3).for_each(|_| node.handle_timeout(now));
     assert_eq!(seen(node), 0, "what the other node forwarded meanwhile is not held against them");
     assert!(ports(300).all(|port| goes_on(&mut cluster, port)));

@@ -47,13 +47,13 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) fn says(&mut self, cluster: &mut impl Hosts, text: &str) {
+    pub(super) fn sends(&mut self, cluster: &mut impl Hosts, text: &str) {
         cluster.host_sends(self.port, &self.tuple, segment(ACK, self.next, self.received), text.as_bytes());
         self.next = self.next.wrapping_add(text.len() as u32);
     }
 
     /// The next segment in order, as text; what it acknowledges is what this end has sent.
-    pub(super) fn hears(&mut self, cluster: &mut impl Hosts) -> Option<String> {
+    pub(super) fn receives(&mut self, cluster: &mut impl Hosts) -> Option<String> {
         let segment = cluster.host_receives(self.port)?;
         let flow::wire::Transport::Tcp(tcp) = segment.headers.transport else { panic!("TCP only") };
         assert_eq!(segment.tuple, self.tuple.inverse());
@@ -85,10 +85,10 @@ pub(super) fn connect(cluster: &mut impl Hosts, port: PortId, tuple: Tuple) -> O
 /// Bytes pass both ways.
 pub(super) fn exchange(cluster: &mut impl Hosts, [caller, called]: &mut [End; 2]) {
     for _ in 0..2 {
-        caller.says(cluster, "question");
-        assert_eq!(called.hears(cluster).as_deref(), Some("question"));
-        called.says(cluster, "a longer answer");
-        assert_eq!(caller.hears(cluster).as_deref(), Some("a longer answer"));
+        caller.sends(cluster, "question");
+        assert_eq!(called.receives(cluster).as_deref(), Some("question"));
+        called.sends(cluster, "a longer answer");
+        assert_eq!(caller.receives(cluster).as_deref(), Some("a longer answer"));
     }
 }
 
@@ -116,11 +116,11 @@ fn active_mode(cluster: &mut impl Hosts, control: &mut [End; 2]) -> (Ipv4Addr, u
 
 /// As [`active_mode`], at another port.
 pub(super) fn active_mode_at(cluster: &mut impl Hosts, [client, server]: &mut [End; 2], port: u16) -> (Ipv4Addr, u16) {
-    client.says(cluster, &std::format!("PORT {}\r\n", numbers(CLIENT, port)));
-    let heard = server.hears(cluster).expect("the command passes");
-    server.says(cluster, "200 fine\r\n");
-    assert_eq!(client.hears(cluster).as_deref(), Some("200 fine\r\n"));
-    announced(&heard)
+    client.sends(cluster, &std::format!("PORT {}\r\n", numbers(CLIENT, port)));
+    let received = server.receives(cluster).expect("the command passes");
+    server.sends(cluster, "200 fine\r\n");
+    assert_eq!(client.receives(cluster).as_deref(), Some("200 fine\r\n"));
+    announced(&received)
 }
 
 pub(super) fn data_from_server((address, port): (Ipv4Addr, u16)) -> Tuple {
@@ -153,8 +153,8 @@ fn what_was_not_announced_or_has_come_already_does_not_pass() {
     let (address, port) = active_mode(&mut cluster, &mut control);
     assert!(connect(&mut cluster, OUTSIDE, data_from_server((address, port + 1))).is_none());
     connect(&mut cluster, OUTSIDE, data_from_server((address, port))).expect("it was announced");
-    let again = Tuple { source_port: 1020, ..data_from_server((address, port)) };
-    assert!(connect(&mut cluster, OUTSIDE, again).is_none(), "once only");
+    let another = Tuple { source_port: 1020, ..data_from_server((address, port)) };
+    assert!(connect(&mut cluster, OUTSIDE, another).is_none(), "once only");
     assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 2);
 }
 
@@ -163,11 +163,11 @@ fn passive_mode_needs_no_help_from_inside_and_follows_the_control_connection() {
     let mut cluster = Cluster::start(Options::default());
     let mut control = connect(&mut cluster, INSIDE, control_from_inside()).unwrap();
     let [client, server] = &mut control;
-    client.says(&mut cluster, "PASV\r\n");
-    server.hears(&mut cluster).unwrap();
+    client.sends(&mut cluster, "PASV\r\n");
+    server.receives(&mut cluster).unwrap();
     let line = std::format!("227 Entering Passive Mode ({}).\r\n", numbers(SERVER, 50_000));
-    server.says(&mut cluster, &line);
-    assert_eq!(client.hears(&mut cluster), Some(line), "the server is known by its own address");
+    server.sends(&mut cluster, &line);
+    assert_eq!(client.receives(&mut cluster), Some(line), "the server is known by its own address");
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_001), (SERVER, 50_000));
     let mut data = connect(&mut cluster, INSIDE, tuple).unwrap();
     assert_eq!(data[1].tuple.destination_ip(), SHARED_OUTSIDE, "as the control connection is translated");
@@ -188,10 +188,10 @@ fn forwarded() -> (Cluster, [End; 2]) {
 fn passive_mode_works_for_a_server_that_is_forwarded_to() {
     let (mut cluster, mut control) = forwarded();
     let [client, server] = &mut control;
-    client.says(&mut cluster, "PASV\r\n");
-    server.hears(&mut cluster).unwrap();
-    server.says(&mut cluster, &std::format!("227 Entering Passive Mode ({})\r\n", numbers(CLIENT, 50_000)));
-    let target = announced(&client.hears(&mut cluster).unwrap());
+    client.sends(&mut cluster, "PASV\r\n");
+    server.receives(&mut cluster).unwrap();
+    server.sends(&mut cluster, &std::format!("227 Entering Passive Mode ({})\r\n", numbers(CLIENT, 50_000)));
+    let target = announced(&client.receives(&mut cluster).unwrap());
     assert_eq!(target, (SHARED_OUTSIDE, 50_000));
     let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 40_001), target);
     let mut data = connect(&mut cluster, OUTSIDE, tuple).expect("it was announced");
@@ -204,8 +204,8 @@ fn passive_mode_works_for_a_server_that_is_forwarded_to() {
 fn active_mode_of_a_server_that_is_forwarded_to_comes_from_the_address_that_the_client_knows() {
     let (mut cluster, mut control) = forwarded();
     let [client, server] = &mut control;
-    client.says(&mut cluster, "EPRT |1|198.51.100.10|5000|\r\n");
-    assert_eq!(server.hears(&mut cluster).as_deref(), Some("EPRT |1|198.51.100.10|5000|\r\n"));
+    client.sends(&mut cluster, "EPRT |1|198.51.100.10|5000|\r\n");
+    assert_eq!(server.receives(&mut cluster).as_deref(), Some("EPRT |1|198.51.100.10|5000|\r\n"));
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 20), (SERVER, 5000));
     let mut data = connect(&mut cluster, INSIDE, tuple).unwrap();
     assert_eq!(data[1].tuple.destination_addr().to_string(), "198.51.100.1:20");
@@ -237,8 +237,8 @@ fn a_connection_announced_just_before_the_node_dies_passes_the_other() {
     // The control connection goes on with shifted numbers, and announces again.
     exchange(&mut cluster, &mut control);
     let [client, server] = &mut control;
-    client.says(&mut cluster, "\r\n");
-    server.hears(&mut cluster).unwrap();
+    client.sends(&mut cluster, "\r\n");
+    server.receives(&mut cluster).unwrap();
     let next = active_mode(&mut cluster, &mut control);
     let mut data = connect(&mut cluster, OUTSIDE, Tuple { source_port: 1020, ..data_from_server(next) }).unwrap();
     exchange(&mut cluster, &mut data);
@@ -250,17 +250,17 @@ fn a_command_that_was_lost_with_its_node_is_translated_alike_by_the_other() {
     let mut control = connect(&mut cluster, INSIDE, control_from_inside()).unwrap();
     let [client, server] = &mut control;
     let command = std::format!("PORT {}\r\n", numbers(CLIENT, 5000));
-    client.says(&mut cluster, &command);
-    let lost = cluster.host_receives(OUTSIDE).expect("the command is on its way").bytes;
+    client.sends(&mut cluster, &command);
+    let lost = cluster.host_receives(OUTSIDE).expect("the command is in flight").bytes;
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     client.next -= command.len() as u32;
-    client.says(&mut cluster, &command);
-    let heard = server.hears(&mut cluster).expect("the command passes again");
-    assert!(lost.ends_with(heard.as_bytes()), "{heard}");
-    server.says(&mut cluster, "200 fine\r\n");
-    assert_eq!(client.hears(&mut cluster).as_deref(), Some("200 fine\r\n"));
-    let mut data = connect(&mut cluster, OUTSIDE, data_from_server(announced(&heard))).expect("it was announced");
+    client.sends(&mut cluster, &command);
+    let received = server.receives(&mut cluster).expect("the command passes again");
+    assert!(lost.ends_with(received.as_bytes()), "{received}");
+    server.sends(&mut cluster, "200 fine\r\n");
+    assert_eq!(client.receives(&mut cluster).as_deref(), Some("200 fine\r\n"));
+    let mut data = connect(&mut cluster, OUTSIDE, data_from_server(announced(&received))).expect("it was announced");
     exchange(&mut cluster, &mut data);
 }
 
@@ -292,7 +292,7 @@ fn a_node_that_comes_back_learns_what_is_expected() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_expected_and_judges_no_connection_that_was_announced() {
+fn a_reload_keeps_what_is_expected_and_ends_no_connection_that_was_announced() {
     let mut cluster = Cluster::start(Options::default());
     let mut control = connect(&mut cluster, INSIDE, control_from_inside()).unwrap();
     let target = active_mode(&mut cluster, &mut control);
@@ -300,7 +300,7 @@ fn a_reload_keeps_what_is_expected_and_judges_no_connection_that_was_announced()
         let layout = cluster.node(0).pipeline().chain().layout();
         let functions = ChainBuilder::new().push(firewall(rules(None))).push(nat(0, true)).push(ftp(0));
         let chain = functions.build_within(layout).unwrap();
-        Reconfiguration { chain, reevaluation: Reevaluation::Judge, ..with_rules(cluster, 0, rules(None)) }
+        Reconfiguration { chain, reevaluation: Reevaluation::Reevaluate, ..with_rules(cluster, 0, rules(None)) }
     };
     let new = renewed(&cluster);
     reload(&mut cluster, 0, new);
@@ -308,7 +308,7 @@ fn a_reload_keeps_what_is_expected_and_judges_no_connection_that_was_announced()
     exchange(&mut cluster, &mut data);
     let new = renewed(&cluster);
     reload(&mut cluster, 0, new);
-    cluster.run_until("all connections to be judged", |cluster| !cluster.node(0).pipeline().is_reevaluating());
+    cluster.run_until("all connections to be re-evaluated", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     exchange(&mut cluster, &mut data);
     exchange(&mut cluster, &mut control);
     assert_eq!(cluster.node(0).pipeline().counters().disallowed, 0);

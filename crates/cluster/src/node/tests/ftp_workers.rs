@@ -35,20 +35,20 @@ fn control_from_inside(site: &mut Site, port: u16) -> (Tuple, [End; 2]) {
 
 /// The client outside asks the server inside, which listens on `port`; returns where the client is to connect to.
 fn passive_mode(site: &mut Site, [client, server]: &mut [End; 2], port: u16) -> Tuple {
-    client.says(site, "PASV\r\n");
-    assert_eq!(server.hears(site).as_deref(), Some("PASV\r\n"));
-    server.says(site, &std::format!("227 Entering Passive Mode ({})\r\n", numbers(CLIENT, port)));
-    let target = announced(&client.hears(site).expect("the answer passes"));
+    client.sends(site, "PASV\r\n");
+    assert_eq!(server.receives(site).as_deref(), Some("PASV\r\n"));
+    server.sends(site, &std::format!("227 Entering Passive Mode ({})\r\n", numbers(CLIENT, port)));
+    let target = announced(&client.receives(site).expect("the answer passes"));
     assert_eq!(target, (SHARED_OUTSIDE, port));
     Tuple::v4(ip_protocol::TCP, (SERVER, port - 10_000), target)
 }
 
 /// The control connection goes on, with numbers that may be shifted.
 fn go_on(site: &mut Site, [client, server]: &mut [End; 2]) {
-    client.says(site, "NOOP\r\n");
-    assert_eq!(server.hears(site).as_deref(), Some("NOOP\r\n"));
-    server.says(site, "200 fine\r\n");
-    assert_eq!(client.hears(site).as_deref(), Some("200 fine\r\n"));
+    client.sends(site, "NOOP\r\n");
+    assert_eq!(server.receives(site).as_deref(), Some("NOOP\r\n"));
+    server.sends(site, "200 fine\r\n");
+    assert_eq!(client.receives(site).as_deref(), Some("200 fine\r\n"));
 }
 
 fn expected(site: &Site, id: u8) -> Vec<usize> {
@@ -82,8 +82,8 @@ fn active_mode_works_whichever_worker_the_data_connection_comes_to() {
             for id in [0, 1] {
                 assert_eq!(expected(&site, id), std::vec![0; workers.into()], "it has come");
             }
-            let again = Tuple { source_port: 1020, ..data_tuple };
-            assert!(connect(&mut site, OUTSIDE, again).is_none(), "once only");
+            let another = Tuple { source_port: 1020, ..data_tuple };
+            assert!(connect(&mut site, OUTSIDE, another).is_none(), "once only");
             pairs.push((tuple, data_tuple));
         }
         assert_both_cases(workers, &pairs);
@@ -156,10 +156,10 @@ fn passive_mode_from_inside_is_translated_to_a_port_whose_replies_come_back() {
     for port in CONTROLS {
         let (tuple, mut control) = control_from_inside(&mut site, port);
         let [client, server] = &mut control;
-        client.says(&mut site, "EPSV\r\n");
-        server.hears(&mut site).expect("the question passes");
-        server.says(&mut site, &std::format!("229 Extended Passive Mode (|||{}|)\r\n", port + 10_000));
-        client.hears(&mut site).expect("the answer passes");
+        client.sends(&mut site, "EPSV\r\n");
+        server.receives(&mut site).expect("the question passes");
+        server.sends(&mut site, &std::format!("229 Extended Passive Mode (|||{}|)\r\n", port + 10_000));
+        client.receives(&mut site).expect("the answer passes");
         let data_tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port + 1000), (SERVER, port + 10_000));
         let handed_over = site.handed_over(0);
         let mut data = connect(&mut site, INSIDE, data_tuple).expect("it was announced");
@@ -172,7 +172,7 @@ fn passive_mode_from_inside_is_translated_to_a_port_whose_replies_come_back() {
 }
 
 #[test]
-fn workers_that_have_not_heard_of_each_other_announce_different_ports() {
+fn workers_without_each_others_messages_announce_different_ports() {
     let mut site = site(3, false);
     let mut controls: Vec<_> = CONTROLS.map(|port| control_from_inside(&mut site, port)).collect();
     site.are_messages_held = true;

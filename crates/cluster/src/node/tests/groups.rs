@@ -57,7 +57,7 @@ fn exchange(cluster: &mut Cluster, via: u8, port: u16) {
     cluster.client_receives().expect("a segment of the server's passes");
 }
 
-/// The master of the connection, as the node knows it.
+/// The owner of the connection, as the node knows it.
 fn owner(cluster: &Cluster, id: u8, port: u16) -> Option<NodeId> {
     let pipeline = cluster.node(id).pipeline();
     let (slot, _) = pipeline.lookup(&Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80)))?;
@@ -94,12 +94,12 @@ fn when_one_dies_the_other_carries_all_until_it_comes_back_for_its_group() {
     cluster.run_until("node 0 to hold both groups", |cluster| cluster.node(0).roles().held() == BOTH);
     exchange(&mut cluster, 0, 40_000);
     exchange(&mut cluster, 0, 40_001);
-    let told = events(&mut cluster, 0);
+    let reported = events(&mut cluster, 0);
     let taken = |group: GroupId| {
         let is_it = |event: &NodeEvent| matches!(event, NodeEvent::BecameActive { group: of, .. } if *of == group);
-        told.iter().any(is_it)
+        reported.iter().any(is_it)
     };
-    assert!(taken(GroupId(1)) && !taken(GroupId::FIRST), "{told:?}");
+    assert!(taken(GroupId(1)) && !taken(GroupId::FIRST), "{reported:?}");
 
     cluster.restart(1);
     cluster.run_until("node 1 to have its group back", is_held_by_each);
@@ -135,16 +135,16 @@ fn a_drained_node_gives_its_group_away_and_takes_it_back() {
 fn a_living_peers_connections_are_neither_claimed_nor_ended() {
     let mut cluster = started();
     connect(&mut cluster, 1, 40_001);
-    // A session that begins anew tells everything; a node that speaks for all would claim it on the way.
-    cluster.is_replication_cut = true;
+    // A session that begins anew synchronises fully; a node that claims all would claim it on the way.
+    cluster.is_replication_down = true;
     cluster.run(Duration::from_secs(5));
-    cluster.is_replication_cut = false;
+    cluster.is_replication_down = false;
     cluster.run(Duration::from_secs(5));
     assert_eq!((owner(&cluster, 0, 40_001), owner(&cluster, 1, 40_001)), (Some(NodeId(1)), Some(NodeId(1))));
 }
 
 #[test]
-fn a_copy_lives_as_long_as_its_living_master_hears_packets() {
+fn a_replica_lives_as_long_as_its_living_owner_receives_packets() {
     let mut cluster = started();
     cluster.via = Some(1);
     let question = Tuple::v4(ip_protocol::UDP, (CLIENT, 40_000), (SERVER, 53));
@@ -160,13 +160,14 @@ fn a_copy_lives_as_long_as_its_living_master_hears_packets() {
 }
 
 #[test]
-fn each_judges_its_own_connections_and_the_survivor_those_of_the_dead() {
+fn each_node_reevaluates_its_own_connections_and_the_survivor_those_of_the_dead() {
     let mut cluster = started();
     connect(&mut cluster, 0, 40_000);
     connect(&mut cluster, 1, 40_001);
-    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 0, rules(Some(40_001))) };
-    assert!(reload(&mut cluster, 0, new).judges);
-    cluster.run_until("node 0 to have judged its own", |cluster| !cluster.node(0).pipeline().is_reevaluating());
+    let new =
+        Reconfiguration { reevaluation: Reevaluation::Reevaluate, ..with_rules(&cluster, 0, rules(Some(40_001))) };
+    assert!(reload(&mut cluster, 0, new).reevaluates);
+    cluster.run_until("node 0 to have re-evaluated its own", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     cluster.run(Duration::from_millis(100));
     assert_eq!(cluster.connections(1), 2, "the other node allows it still");
     exchange(&mut cluster, 1, 40_001);
@@ -208,7 +209,7 @@ fn all_workers_of_a_node_hold_what_their_lead_holds() {
     site.kill(1);
     site.are_messages_held = true;
     site.run(Duration::from_millis(150));
-    assert!(holds(&site, 0, FIRST), "the other worker has not heard of it, and is waited for");
+    assert!(holds(&site, 0, FIRST), "the other worker has not received it, and is waited for");
     site.are_messages_held = false;
     site.run_until("node 0 to hold both", |site| holds(site, 0, BOTH));
 }

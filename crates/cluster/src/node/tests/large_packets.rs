@@ -67,7 +67,7 @@ fn a_datagram_in_pieces_passes_translated_in_whatever_order_its_pieces_come() {
 fn pieces_of_a_first_reply_wait_with_it_until_the_backup_knows_the_connection() {
     let hold_first_reply = Duration::from_secs(1);
     let mut cluster = Cluster::start(Options { hold_first_reply, ..Options::default() });
-    cluster.is_replication_cut = true;
+    cluster.is_replication_down = true;
     let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53));
     cluster.client_sends_frame(|envelope| envelope.udp(&out, b"question"));
     let back = cluster.server_receives().expect("the question passes at once").tuple.inverse();
@@ -76,7 +76,7 @@ fn pieces_of_a_first_reply_wait_with_it_until_the_backup_knows_the_connection() 
         cluster.server_sends_frame(|envelope| piece(envelope, &back, &answer, nth));
     }
     assert!(cluster.client_receives().is_none(), "the backup knows nothing yet");
-    cluster.is_replication_cut = false;
+    cluster.is_replication_down = false;
     cluster.run_until("the backup to know", |cluster| cluster.connections(1) == 1);
     cluster.run(Duration::from_millis(2));
     assert_eq!(put_together(core::iter::from_fn(|| cluster.client_receives())), out.inverse());
@@ -95,12 +95,14 @@ fn pieces_whose_first_one_never_comes_are_given_up() {
 }
 
 #[test]
-fn a_datagram_too_large_for_the_way_out_is_cut_if_it_allows_that() {
+fn a_datagram_too_large_for_the_way_out_is_fragmented_if_it_allows_that() {
     let mut cluster = Cluster::start(Options::default());
     let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53));
     let question = datagram(&out, 3000);
-    let may_be_cut = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
-    cluster.client_sends_frame(|envelope| build::Envelope { fragment: may_be_cut, ..envelope }.raw(&out, &question));
+    let may_be_fragmented = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
+    cluster.client_sends_frame(|envelope| {
+        build::Envelope { fragment: may_be_fragmented, ..envelope }.raw(&out, &question)
+    });
     let pieces: Vec<Received> = core::iter::from_fn(|| cluster.server_receives()).collect();
     assert_eq!(pieces.len(), 3);
     assert_eq!(put_together(pieces.into_iter()).source_ip(), SHARED_OUTSIDE);
@@ -108,12 +110,12 @@ fn a_datagram_too_large_for_the_way_out_is_cut_if_it_allows_that() {
 }
 
 #[test]
-fn a_datagram_that_must_not_be_cut_is_refused_to_its_sender_in_its_own_terms() {
+fn a_datagram_that_must_not_be_fragmented_is_refused_by_an_error_about_the_packet_as_sent() {
     let mut cluster = Cluster::start(Options { outside_mtu_bytes: 1300, ..Options::default() });
     let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53));
     cluster.client_sends_frame(|envelope| envelope.udp(&out, &[0; 1400]));
     assert!(cluster.server_receives().is_none());
-    let error = cluster.client_receives().expect("the client is told");
+    let error = cluster.client_receives().expect("the client receives an error");
     let Transport::IcmpError(about) = error.headers.transport else { panic!("an error") };
     assert_eq!((about.kind, about.code), (icmp::kind::DESTINATION_UNREACHABLE, 4));
     assert_eq!(about.inner, out, "the packet that it sent, not the translated one");

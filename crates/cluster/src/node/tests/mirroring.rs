@@ -1,4 +1,4 @@
-//! Two sites with two gateways each: either site's active gateway dies, and the one that stood by goes on with the tunnel's
+//! Two sites with two gateways each: either site's active gateway dies, and the standby one goes on with the tunnel's
 //! caches.
 
 use std::collections::VecDeque;
@@ -145,10 +145,10 @@ impl World {
         self.run(50);
     }
 
-    /// The mirror of the site's node that stands by.
+    /// The mirror of the site's standby node.
     fn mirror(&self, site: usize) -> Option<MirrorStatus> {
-        let standing_by = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
-        standing_by.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
+        let standby = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
+        standby.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
     }
 
     fn run_until_mirrored(&mut self, bytes: u64) {
@@ -245,7 +245,7 @@ impl World {
             }
             let Some(node) = &mut self.sites[site][number] else { continue };
             let mut bytes = bytes.clone();
-            // Whoever answered for the address last is sent its frames.
+            // The node that answered for the address last receives its frames.
             if !is_arp {
                 bytes[..6].copy_from_slice(&mac(site, number, port).0);
             }
@@ -378,7 +378,7 @@ fn a_node_that_comes_back_becomes_a_mirror_and_takes_over_with_it() {
 }
 
 #[test]
-fn a_node_whose_peer_has_no_tunnel_is_told_so() {
+fn a_node_whose_peer_has_no_tunnel_reports_it() {
     let mut world = World::start(MIRRORED);
     let config = NodeConfig { peers: node_config(0, Options::default()).peers, ..node_config(0, Options::default()) };
     let mut stranger = Node::new(config, world.now).unwrap();

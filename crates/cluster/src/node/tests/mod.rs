@@ -1,22 +1,22 @@
 //! Scenarios with two nodes: what a client and a server see.
 
-mod absence;
 mod addresses;
-mod agreement;
+mod anti_entropy;
 mod cluster;
 mod compact;
-mod compact_again;
+mod compact_failovers;
 mod control_first;
+mod deferral;
 mod ftp;
 mod ftp_workers;
 mod groups;
 mod large_packets;
-mod lazily;
 mod mirroring;
 mod observing;
 mod operations;
 mod other_protocols;
 mod paths;
+mod pause;
 mod readiness;
 mod refusals;
 mod sctp;
@@ -24,7 +24,7 @@ mod secured;
 mod sharing;
 mod site;
 mod tracking;
-mod wan;
+mod two_sites;
 mod workers;
 
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn a_connection_goes_on_through_the_other_node_when_the_active_one_dies() {
 
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
-    // Far beyond what the copy has seen of the connection.
+    // Far beyond what the replica has seen of the connection.
     exchange(&mut cluster, 40_000, seen_port, 1_000_009, 2_000_007);
 
     let NodeEvent::BecameActive { term, .. } = events(&mut cluster, 1)[1] else { panic!("taking over comes second") };
@@ -76,15 +76,15 @@ fn a_connection_goes_on_through_the_other_node_when_the_active_one_dies() {
 }
 
 #[test]
-fn a_take_over_is_told_in_order() {
+fn a_take_over_is_reported_in_order() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     events(&mut cluster, 1);
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
-    let told = events(&mut cluster, 1);
-    let order: Vec<_> = told.iter().filter(|event| !matches!(event, NodeEvent::ReplicationDown(_))).collect();
+    let reported = events(&mut cluster, 1);
+    let order: Vec<_> = reported.iter().filter(|event| !matches!(event, NodeEvent::ReplicationDown(_))).collect();
     assert!(
         matches!(
             order[..],
@@ -95,7 +95,7 @@ fn a_take_over_is_told_in_order() {
                 NodeEvent::FirstPacketAfterTakeOver
             ]
         ),
-        "{told:?}"
+        "{reported:?}"
     );
 }
 
@@ -132,18 +132,18 @@ fn what_the_firewall_does_not_allow_begins_no_connection() {
 fn the_first_reply_waits_until_the_backup_knows_the_connection() {
     let hold_first_reply = Duration::from_secs(1);
     let mut cluster = Cluster::start(Options { hold_first_reply, ..Options::default() });
-    cluster.is_replication_cut = true;
+    cluster.is_replication_down = true;
     cluster.client_sends(40_000, syn(), b"");
     let seen = cluster.server_receives().expect("the SYN passes at once").tuple;
     cluster.server_sends(seen.source_port, syn_ack(), b"");
     assert!(cluster.client_receives().is_none(), "the backup knows nothing yet");
 
-    cluster.is_replication_cut = false;
+    cluster.is_replication_down = false;
     let before = cluster.now;
     cluster.run_until("the reply to be let go", |cluster| cluster.connections(1) == 1);
     cluster.run(Duration::from_millis(2));
     assert!(cluster.client_receives().is_some());
-    assert!(cluster.now.saturating_since(before) < Duration::from_millis(150), "a lost message is soon told again");
+    assert!(cluster.now.saturating_since(before) < Duration::from_millis(150), "a lost message is soon retransmitted");
     let status = cluster.node(0).status(cluster.now);
     assert_eq!((status.replies_held, status.replies_overdue), (1, 0));
 }
@@ -152,7 +152,7 @@ fn the_first_reply_waits_until_the_backup_knows_the_connection() {
 fn a_reply_that_no_backup_confirms_is_let_go_when_its_time_is_over() {
     let hold_first_reply = Duration::from_millis(20);
     let mut cluster = Cluster::start(Options { hold_first_reply, ..Options::default() });
-    cluster.is_replication_cut = true;
+    cluster.is_replication_down = true;
     cluster.client_sends(40_000, syn(), b"");
     let seen = cluster.server_receives().expect("the SYN passes at once").tuple;
     cluster.server_sends(seen.source_port, syn_ack(), b"");
@@ -171,7 +171,7 @@ fn a_connection_that_times_out_ends_on_both_nodes() {
     cluster.server_sends(seen_port, segment(FIN_ACK, 5001, 1002), b"");
     cluster.client_sends(40_000, segment(ACK, 1002, 5002), b"");
     assert_eq!((cluster.connections(0), cluster.connections(1)), (1, 1), "TIME_WAIT");
-    // In larger steps than the failure detector allows, so that neither node is told the time alone.
+    // In larger steps than the failure detector allows, so that neither node is called alone.
     let after = cluster.now + Duration::from_secs(125);
     while cluster.now < after {
         cluster.run(Duration::from_millis(500));
@@ -180,13 +180,13 @@ fn a_connection_that_times_out_ends_on_both_nodes() {
 }
 
 #[test]
-fn a_node_that_comes_back_empty_learns_every_connection_and_can_take_over_again() {
+fn a_node_that_restarts_empty_learns_every_connection_and_can_take_over() {
     let mut cluster = Cluster::start(Options::default());
     let ports: Vec<(u16, u16)> = (40_000..40_010).map(|port| (port, cluster.connect(port))).collect();
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     cluster.restart(0);
-    // Most of the connections have sent nothing through node 1: it speaks for them all the same.
+    // Most of the connections have sent nothing through node 1: it replicates them all the same.
     cluster.run_until("node 0 to know them", |cluster| cluster.connections(0) == 10);
     cluster.run(Duration::from_millis(500));
     assert!(!cluster.node(0).holds_addresses(), "a node that comes back does not take over by itself");
@@ -199,23 +199,23 @@ fn a_node_that_comes_back_empty_learns_every_connection_and_can_take_over_again(
 }
 
 #[test]
-fn copies_that_ended_while_the_link_was_cut_are_swept_when_it_is_back() {
+fn replicas_of_connections_that_ended_during_a_partition_are_swept_after_it() {
     let mut cluster = Cluster::start(Options { connections_max: 8, ..Options::default() });
     let seen_port = cluster.connect(40_000);
     let _ = cluster.connect(40_001);
     assert_eq!(cluster.connections(1), 2);
-    cluster.is_replication_cut = true;
+    cluster.is_replication_down = true;
     cluster.run(Duration::from_millis(100));
-    // A reset ends the first: the word of it is lost, and given up when the peer is held to be away.
+    // A reset ends the first: its deletion is lost, and given up when the peer counts as away.
     cluster.server_sends(seen_port, segment(tcp_flags::RST | ACK, 5001, 1001), b"");
     cluster.run(Duration::from_secs(30));
     assert_eq!((cluster.connections(0), cluster.connections(1)), (1, 2));
-    cluster.is_replication_cut = false;
+    cluster.is_replication_down = false;
     cluster.run_until("the copy to be swept", |cluster| cluster.connections(1) == 1);
 }
 
 #[test]
-fn a_standby_without_room_for_all_connections_says_so_and_goes_on_with_those_it_has() {
+fn a_standby_without_room_for_all_connections_reports_it_and_goes_on_with_those_it_has() {
     let mut cluster = Cluster::start(Options { standby_connections_max: Some(4), ..Options::default() });
     let is_ready = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].could_take_over();
     let ports: Vec<_> = (40_000..40_004).map(|port| (port, cluster.connect(port))).collect();

@@ -1,4 +1,4 @@
-//! Scenarios of somebody who looks on: what is told of packets, frames and connections.
+//! Scenarios of observers: what they see of packets, frames and connections.
 
 use std::boxed::Box;
 use std::string::ToString;
@@ -155,7 +155,7 @@ fn a_plain_segment_is_tracked_once() {
 }
 
 #[test]
-fn the_trace_of_a_copy_s_first_packet_says_that_it_is_taken_over() {
+fn the_trace_of_a_replicas_first_packet_shows_the_take_over() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     cluster.kill(0);
@@ -304,20 +304,20 @@ fn connections_are_followed_from_their_beginning_to_their_end() {
     cluster.server_sends(seen_port, segment(tcp_flags::RST | ACK, 5001, 1001), b"");
     cluster.run_until("the connection to end", |cluster| cluster.connections(0) == 1);
 
-    let mut told = Vec::new();
+    let mut observed_changes = Vec::new();
     while let Some(observed) = cluster.node_mut(0).pipeline_mut().observation_mut().poll() {
         let Sight::Connection(event) = observed.sight else { panic!("connections are followed") };
         assert_eq!(event.connection.original.source_port, 40_000);
-        told.push((event.change, event.connection.packets));
+        observed_changes.push((event.change, event.connection.packets));
     }
-    assert_eq!(told.first(), Some(&(ConnectionChange::Began, [1, 0])));
-    assert_eq!(told.last(), Some(&(ConnectionChange::Ended, [2, 2])), "with all that it has carried");
-    let changes = told.iter().filter(|(change, _)| *change == ConnectionChange::Changed).count();
-    assert_eq!((changes, told.len()), (3, 5), "SYN_RECV, ESTABLISHED and CLOSE: {told:?}");
+    assert_eq!(observed_changes.first(), Some(&(ConnectionChange::Began, [1, 0])));
+    assert_eq!(observed_changes.last(), Some(&(ConnectionChange::Ended, [2, 2])), "with all that it has carried");
+    let changes = observed_changes.iter().filter(|(change, _)| *change == ConnectionChange::Changed).count();
+    assert_eq!((changes, observed_changes.len()), (3, 5), "SYN_RECV, ESTABLISHED and CLOSE: {observed_changes:?}");
 }
 
 #[test]
-fn a_watch_ends_when_it_has_seen_enough_and_says_what_it_missed() {
+fn a_watch_ends_when_it_has_seen_enough_and_reports_what_it_missed() {
     let mut cluster = Cluster::start(Options::default());
     let node = cluster.node_mut(0);
     node.pipeline_mut().observation_mut().begin(WatchId(1), Subject::Packets(PacketFilter::default()), 2).unwrap();

@@ -1,4 +1,4 @@
-//! Scenarios of operators at work: other rules and addresses under way, nodes taken out of service and back.
+//! Scenarios of operators at work: other rules and addresses while packets pass, nodes taken out of service and back.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -58,7 +58,7 @@ fn new_rules_are_for_new_connections_and_the_others_go_on() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     let closed = with_rules(&cluster, 0, Vec::new());
-    assert!(!reload(&mut cluster, 0, closed).judges);
+    assert!(!reload(&mut cluster, 0, closed).reevaluates);
     assert!(!is_answered(&mut cluster, 40_001));
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
     let open = with_rules(&cluster, 0, rules(None));
@@ -76,18 +76,19 @@ fn connections_that_new_rules_do_not_allow_end_on_both_nodes_when_the_operator_w
     }
     let seen_port = cluster.connect(40_300);
     events(&mut cluster, 0);
-    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 0, rules(Some(40_300))) };
-    assert!(reload(&mut cluster, 0, new).judges);
+    let new =
+        Reconfiguration { reevaluation: Reevaluation::Reevaluate, ..with_rules(&cluster, 0, rules(Some(40_300))) };
+    assert!(reload(&mut cluster, 0, new).reevaluates);
 
     // Its packet comes before the walk does: it does not pass all the same.
     cluster.client_sends(40_300, segment(ACK, 1001, 5001), b"question");
     assert!(cluster.server_receives().is_none());
     assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 1);
 
-    cluster.run_until("all to be judged", |cluster| !cluster.node(0).pipeline().is_reevaluating());
-    assert!(events(&mut cluster, 0).contains(&NodeEvent::Judged { ended: 1 }));
+    cluster.run_until("all to be re-evaluated", |cluster| !cluster.node(0).pipeline().is_reevaluating());
+    assert!(events(&mut cluster, 0).contains(&NodeEvent::Reevaluated { ended: 1 }));
     assert_eq!(cluster.node(0).pipeline().counters().disallowed, 1);
-    cluster.run_until("the standby to hear of it", |cluster| cluster.connections(1) == 300);
+    cluster.run_until("the standby to receive the end", |cluster| cluster.connections(1) == 300);
     assert_eq!(cluster.connections(0), 300);
     cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"answer");
     assert!(cluster.client_receives().is_none(), "nor does an answer");
@@ -95,12 +96,13 @@ fn connections_that_new_rules_do_not_allow_end_on_both_nodes_when_the_operator_w
 }
 
 #[test]
-fn a_standby_that_was_told_to_judge_does_so_when_it_takes_over_and_not_before() {
+fn a_standby_reevaluates_when_it_takes_over_and_not_before() {
     let mut cluster = Cluster::start(Options::default());
     let allowed = cluster.connect(40_000);
     let _ = cluster.connect(40_001);
-    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(Some(40_001))) };
-    assert!(!reload(&mut cluster, 1, new).judges, "the connections are another node's");
+    let new =
+        Reconfiguration { reevaluation: Reevaluation::Reevaluate, ..with_rules(&cluster, 1, rules(Some(40_001))) };
+    assert!(!reload(&mut cluster, 1, new).reevaluates, "the connections are another node's");
     cluster.run(Duration::from_millis(100));
     assert_eq!((cluster.connections(0), cluster.connections(1)), (2, 2));
     cluster.kill(0);
@@ -113,8 +115,9 @@ fn a_standby_that_was_told_to_judge_does_so_when_it_takes_over_and_not_before() 
 fn rules_that_came_later_and_keep_connections_are_not_held_against_them() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
-    let judges = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(None)) };
-    reload(&mut cluster, 1, judges);
+    let reevaluates =
+        Reconfiguration { reevaluation: Reevaluation::Reevaluate, ..with_rules(&cluster, 1, rules(None)) };
+    reload(&mut cluster, 1, reevaluates);
     let unrelated = Reconfiguration { reevaluation: Reevaluation::AsBefore, ..with_rules(&cluster, 1, rules(None)) };
     reload(&mut cluster, 1, unrelated);
     let keeps = with_rules(&cluster, 1, Vec::new());
@@ -140,8 +143,9 @@ fn functions_come_and_go_while_connections_keep_their_translation() {
     reload(&mut cluster, 0, reordered);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
     assert!(!is_answered(&mut cluster, 40_001), "the firewall is back, and closed");
-    // The copy still tells which rule let the connection in, and where: the other node can judge it.
-    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(Some(40_000))) };
+    // The replica still names the rule that let the connection in, and where: the other node can re-evaluate it.
+    let new =
+        Reconfiguration { reevaluation: Reevaluation::Reevaluate, ..with_rules(&cluster, 1, rules(Some(40_000))) };
     reload(&mut cluster, 1, new);
     cluster.kill(0);
     cluster.run_until("the connection to be ended", |cluster| cluster.connections(1) == 0);
@@ -190,22 +194,22 @@ fn other_detection_times_and_a_new_address_are_taken_without_a_peer_down() {
         let detection_time = cluster.node(0).status(cluster.now).peers[0].detector.detection_time;
         assert_eq!(detection_time, Duration::from_millis(10 * interval_ms));
     }
-    let told = events(&mut cluster, 0);
-    assert!(!told.iter().any(|event| matches!(event, NodeEvent::PeerDown(_))), "{told:?}");
+    let events_of_0 = events(&mut cluster, 0);
+    assert!(!events_of_0.iter().any(|event| matches!(event, NodeEvent::PeerDown(_))), "{events_of_0:?}");
 }
 
 #[test]
-fn nodes_tell_each_other_whether_they_are_configured_alike() {
+fn nodes_send_each_other_whether_they_are_configured_alike() {
     let mut cluster = Cluster::start(Options::default());
-    let heard = |cluster: &Cluster| {
+    let configuration = |cluster: &Cluster| {
         cluster.node(1).status(cluster.now).peers[0].heartbeat(GroupId::FIRST).unwrap().configuration
     };
-    assert_eq!(heard(&cluster), None);
+    assert_eq!(configuration(&cluster), None);
     let mut new = with_rules(&cluster, 0, rules(None));
     new.role.configuration = Some(42);
     reload(&mut cluster, 0, new);
     cluster.run(Duration::from_millis(2));
-    assert_eq!(heard(&cluster), Some(42));
+    assert_eq!(configuration(&cluster), Some(42));
     assert_eq!(cluster.node(0).status(cluster.now).configuration, Some(42));
 }
 
@@ -233,7 +237,7 @@ fn a_drained_node_hands_its_connections_over_and_stands_by_only_when_undrained()
     cluster.run(Duration::from_millis(50));
     assert_eq!((state(&cluster, 0), state(&cluster, 1)), (State::Standby, State::Active));
     let now = cluster.now;
-    cluster.node_mut(1).drain(now, false).expect("the other stands by again");
+    cluster.node_mut(1).drain(now, false).expect("the peer is standby once more");
     cluster.run_until("node 0 to take over", |cluster| state(cluster, 0) == State::Active);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
 }
@@ -243,7 +247,7 @@ fn a_node_that_nobody_could_relieve_is_not_drained_unless_forced() {
     let mut cluster = Cluster::start(Options { replicates: false, ..Options::default() });
     let now = cluster.now;
     assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
-    cluster.node_mut(1).drain(now, false).expect("a node that stands by may go while another works");
+    cluster.node_mut(1).drain(now, false).expect("a standby node may leave while another works");
     cluster.run(Duration::from_millis(50));
     let now = cluster.now;
     cluster.node_mut(0).drain(now, true).expect("it is forced");
@@ -287,7 +291,7 @@ fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to
     let reaches_less = Obstacle::ReachesLess { theirs: 100, ours: 0 };
     for id in [0, 1] {
         let obstacles = cluster.node(id).status(cluster.now).readiness.obstacles;
-        assert_eq!(obstacles, [NodeObstacle { node: NodeId(1), obstacle: reaches_less }], "as node {id} says");
+        assert_eq!(obstacles, [NodeObstacle { node: NodeId(1), obstacle: reaches_less }], "as node {id} reports");
     }
     let now = cluster.now;
     assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
@@ -322,8 +326,8 @@ fn a_node_that_hands_over_and_is_back_at_once_takes_no_connection_with_it() {
         cluster.node_mut(id).leave(now);
         cluster.run_until("the other to take over", |cluster| state(cluster, 1 - id) == State::Active);
         cluster.restart(id);
-        // It says at once that it has told all of its connections: there are none. The other holds copies of those that
-        // it was master of, and has seen no packet of them yet.
+        // Its full synchronisation is complete at once: it has no connections. The other holds replicas of those that it owned,
+        // and has seen no packet of them yet.
         cluster.run(Duration::from_millis(500));
         assert_eq!((cluster.connections(0), cluster.connections(1)), (400, 400));
     }

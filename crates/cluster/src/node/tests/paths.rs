@@ -39,25 +39,26 @@ fn states(cluster: &Cluster, id: u8) -> Vec<(Path, State)> {
     status.peers[0].paths.iter().map(|path| (path.path, path.state)).collect()
 }
 
-fn cut_replication(cluster: &mut Cluster, is_cut: bool) {
-    (cluster.is_replication_cut, cluster.is_detection_cut) = (is_cut, is_cut);
+fn fail_replication(cluster: &mut Cluster, is_partitioned: bool) {
+    (cluster.is_replication_down, cluster.is_detection_down) = (is_partitioned, is_partitioned);
 }
 
-fn cut_all(cluster: &mut Cluster, is_cut: bool) {
-    cut_replication(cluster, is_cut);
-    cluster.cut_ports = [0, 1].iter().flat_map(|id| [(*id, INSIDE), (*id, OUTSIDE)]).filter(|_| is_cut).collect();
+fn fail_all_paths(cluster: &mut Cluster, is_partitioned: bool) {
+    fail_replication(cluster, is_partitioned);
+    cluster.one_way_ports =
+        [0, 1].iter().flat_map(|id| [(*id, INSIDE), (*id, OUTSIDE)]).filter(|_| is_partitioned).collect();
 }
 
 fn split_brains(cluster: &Cluster) -> [SplitBrain; 2] {
     [0, 1].map(|id| cluster.node(id).status(cluster.now).peers[0].split_brain)
 }
 
-fn cut_replication_link_is_survived(options: Options) {
+fn replication_link_failure_is_survived(options: Options) {
     let mut cluster = started(options);
     let seen_port = cluster.connect(40_000);
     let (_, _) = (events(&mut cluster, 0), events(&mut cluster, 1));
 
-    cut_replication(&mut cluster, true);
+    fail_replication(&mut cluster, true);
     cluster.run(Duration::from_secs(3));
     assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses(), "nobody takes over");
     for id in 0..2 {
@@ -68,11 +69,11 @@ fn cut_replication_link_is_survived(options: Options) {
         let expected =
             [(Path::Replication, State::Down), (Path::Port(INSIDE), State::Up), (Path::Port(OUTSIDE), State::Up)];
         assert_eq!(states, expected);
-        let told = events(&mut cluster, id);
+        let reported = events(&mut cluster, id);
         let other = NodeId(1 - id);
-        assert!(told.contains(&NodeEvent::PathDown { peer: other, path: Path::Replication }), "{told:?}");
-        assert_eq!(told.iter().filter(|event| **event == NodeEvent::Degraded(other)).count(), 1, "{told:?}");
-        assert!(!told.contains(&NodeEvent::PeerDown(other)), "{told:?}");
+        assert!(reported.contains(&NodeEvent::PathDown { peer: other, path: Path::Replication }), "{reported:?}");
+        assert_eq!(reported.iter().filter(|event| **event == NodeEvent::Degraded(other)).count(), 1, "{reported:?}");
+        assert!(!reported.contains(&NodeEvent::PeerDown(other)), "{reported:?}");
     }
 
     // Now it dies indeed.
@@ -84,23 +85,23 @@ fn cut_replication_link_is_survived(options: Options) {
 }
 
 #[test]
-fn a_cut_replication_link_makes_nobody_take_over_and_a_death_after_it_is_found() {
-    cut_replication_link_is_survived(with_paths());
+fn a_failed_replication_link_causes_no_take_over_and_a_death_after_it_is_found() {
+    replication_link_failure_is_survived(with_paths());
 }
 
 #[test]
-fn encrypted_nodes_survive_a_cut_replication_link_as_well() {
-    cut_replication_link_is_survived(Options { keys: Some([1, 1]), ..with_paths() });
+fn encrypted_nodes_survive_a_failed_replication_link_as_well() {
+    replication_link_failure_is_survived(Options { keys: Some([1, 1]), ..with_paths() });
 }
 
 #[test]
 fn replication_goes_on_and_the_nodes_are_synchronised_once_the_link_is_back() {
     let mut cluster = started(with_paths());
-    cut_replication(&mut cluster, true);
+    fail_replication(&mut cluster, true);
     cluster.run(Duration::from_secs(2));
     let _ = cluster.connect(40_000);
     assert_eq!(cluster.connections(1), 0);
-    cut_replication(&mut cluster, false);
+    fail_replication(&mut cluster, false);
     cluster.run_until("the copy to be there", |cluster| cluster.connections(1) == 1);
     cluster.run_until("node 1 to be ready", |cluster| cluster.node(0).status(cluster.now).peers[0].could_take_over());
     assert!(!cluster.node(0).status(cluster.now).peers[0].is_degraded());
@@ -110,7 +111,7 @@ fn replication_goes_on_and_the_nodes_are_synchronised_once_the_link_is_back() {
 fn nodes_that_start_without_a_replication_link_find_each_other_over_their_ports() {
     for options in [with_paths(), Options { keys: Some([1, 1]), ..with_paths() }] {
         let mut cluster = Cluster::begin(options);
-        cut_replication(&mut cluster, true);
+        fail_replication(&mut cluster, true);
         for _ in 0..2000 {
             cluster.run(Duration::from_millis(1));
             assert!(!(cluster.node(0).holds_addresses() && cluster.node(1).holds_addresses()), "{:?}", cluster.now);
@@ -120,11 +121,11 @@ fn nodes_that_start_without_a_replication_link_find_each_other_over_their_ports(
 }
 
 #[test]
-fn when_all_paths_are_cut_both_serve_and_a_split_brain_is_reported_until_one_yields() {
+fn when_all_paths_fail_both_serve_and_a_split_brain_is_reported_until_one_yields() {
     for options in [with_paths(), Options { keys: Some([1, 1]), ..with_paths() }] {
         let mut cluster = started(options);
         assert_eq!(split_brains(&cluster), [SplitBrain::None; 2]);
-        cut_all(&mut cluster, true);
+        fail_all_paths(&mut cluster, true);
         cluster.run_until("both to be active", |cluster| {
             cluster.node(0).holds_addresses() && cluster.node(1).holds_addresses()
         });
@@ -132,17 +133,17 @@ fn when_all_paths_are_cut_both_serve_and_a_split_brain_is_reported_until_one_yie
         cluster.run(Duration::from_secs(2));
         let (_, _) = (events(&mut cluster, 0), events(&mut cluster, 1));
 
-        cut_all(&mut cluster, false);
+        fail_all_paths(&mut cluster, false);
         cluster.run_until("one to yield", |cluster| {
             cluster.node(0).holds_addresses() != cluster.node(1).holds_addresses()
         });
         cluster.run(Duration::from_millis(500));
         assert!(cluster.node(0).holds_addresses() != cluster.node(1).holds_addresses());
         assert_eq!(split_brains(&cluster), [SplitBrain::None; 2]);
-        let told: Vec<NodeEvent> = (0..2).flat_map(|id| events(&mut cluster, id)).collect();
-        let begins = told.iter().filter(|event| matches!(event, NodeEvent::SplitBrain(_))).count();
-        let ends = told.iter().filter(|event| matches!(event, NodeEvent::SplitBrainEnded(_))).count();
-        assert!(begins >= 1 && begins == ends, "{told:?}");
+        let reported: Vec<NodeEvent> = (0..2).flat_map(|id| events(&mut cluster, id)).collect();
+        let begins = reported.iter().filter(|event| matches!(event, NodeEvent::SplitBrain(_))).count();
+        let ends = reported.iter().filter(|event| matches!(event, NodeEvent::SplitBrainEnded(_))).count();
+        assert!(begins >= 1 && begins == ends, "{reported:?}");
     }
 }
 
@@ -175,7 +176,7 @@ fn recorded_moved_and_forged_frames_do_not_keep_a_dead_node_alive() {
     let mut frames: Vec<(PortId, Vec<u8>)> = frames_of(&mut other);
     frames.extend(frames_of(&mut plain));
     // Lost on the one link, so that they are new, and moved to the other.
-    cluster.cut_ports = std::vec![(1, INSIDE)];
+    cluster.one_way_ports = std::vec![(1, INSIDE)];
     let replayed = frames_of(&mut cluster);
     frames.extend(replayed.iter().map(|(port, frame)| (PortId(1 - port.0), frame.clone())));
     frames.extend(replayed);
@@ -206,9 +207,9 @@ fn a_wrong_key_lets_no_path_come_up() {
 }
 
 #[test]
-fn keys_are_exchanged_over_service_paths_while_the_replication_link_is_cut() {
+fn keys_are_exchanged_over_service_paths_while_the_replication_link_is_down() {
     let mut cluster = started(Options { keys: Some([1, 1]), ..with_paths() });
-    cut_replication(&mut cluster, true);
+    fail_replication(&mut cluster, true);
     cluster.run(Duration::from_secs(1));
     let _ = (events(&mut cluster, 0), events(&mut cluster, 1));
     let keys = [1, 9].map(|key| PreSharedKey::new([key; 32])).to_vec();
@@ -222,21 +223,22 @@ fn keys_are_exchanged_over_service_paths_while_the_replication_link_is_cut() {
     }
     cluster.run(Duration::from_secs(2));
     for id in 0..2 {
-        let told = events(&mut cluster, id);
-        assert!(told.contains(&NodeEvent::SessionKeysExchanged(NodeId(1 - id))), "{told:?}");
-        assert!(!told.contains(&NodeEvent::PeerDown(NodeId(1 - id))), "{told:?}");
+        let reported = events(&mut cluster, id);
+        assert!(reported.contains(&NodeEvent::SessionKeysExchanged(NodeId(1 - id))), "{reported:?}");
+        assert!(!reported.contains(&NodeEvent::PeerDown(NodeId(1 - id))), "{reported:?}");
     }
     assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
     assert_eq!(cluster.node(0).place(), Place::ALONE);
 }
 
-/// Cuts the ways whose bits are set; whether each way of `path` is left whole.
-fn cut(cluster: &mut Cluster, cuts: u8, whole: [u8; 2]) {
-    let is_cut = |path: u8, way: u8| !whole.contains(&path) && cuts & 1 << (2 * path + way) != 0;
-    cut_replication(cluster, is_cut(0, 0) || is_cut(0, 1));
+/// Fails the ways whose bits are set, except on the paths in `whole`.
+fn fail_paths(cluster: &mut Cluster, failed: u8, whole: [u8; 2]) {
+    let is_partitioned = |path: u8, way: u8| !whole.contains(&path) && failed & 1 << (2 * path + way) != 0;
+    fail_replication(cluster, is_partitioned(0, 0) || is_partitioned(0, 1));
     let ports = [(1, INSIDE), (2, OUTSIDE)];
     let ways = ports.iter().flat_map(|(path, port)| [0, 1].map(|way| (*path, way, *port)));
-    cluster.cut_ports = ways.filter(|(path, way, _)| is_cut(*path, *way)).map(|(_, way, port)| (way, port)).collect();
+    cluster.one_way_ports =
+        ways.filter(|(path, way, _)| is_partitioned(*path, *way)).map(|(_, way, port)| (way, port)).collect();
 }
 
 proptest! {
@@ -247,9 +249,9 @@ proptest! {
     ) {
         let mut cluster = started(with_paths());
         let mut whole = phases[0].1;
-        for (cuts, next, lasts_ms) in phases {
+        for (failed, next, lasts_ms) in phases {
             // The path that was whole stays so until the next one is up.
-            cut(&mut cluster, cuts, [whole, next]);
+            fail_paths(&mut cluster, failed, [whole, next]);
             for _ in 0..lasts_ms {
                 cluster.run(Duration::from_millis(1));
                 prop_assert!(cluster.node(0).holds_addresses() != cluster.node(1).holds_addresses());

@@ -11,7 +11,7 @@ use crate::node::readiness::{NodeObstacle, Obstacle, readiness};
 use crate::node::stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX, ServiceGap};
 use crate::role::{Heartbeat, State};
 
-/// What node 0 says of its peer after `change` of what the peer's heartbeat said.
+/// The obstacles that node 0 sees of its peer after `change` of the peer's heartbeat.
 fn obstacles_after(change: impl Fn(&mut Heartbeat)) -> Vec<Obstacle> {
     let mut cluster = Cluster::start(Options::default());
     cluster.run_until("node 0 to be ready", |cluster| cluster.node(0).status(cluster.now).readiness.is_ready());
@@ -25,7 +25,7 @@ fn each_thing_that_a_take_over_needs_is_an_obstacle_while_it_is_missing() {
     assert_eq!(obstacles_after(|_| {}), []);
     assert_eq!(obstacles_after(|said| said.passive = true), [Obstacle::Passive]);
     assert_eq!(obstacles_after(|said| said.state = State::Left), [Obstacle::Drained]);
-    assert_eq!(obstacles_after(|said| said.state = State::Init), [Obstacle::NotStandingBy]);
+    assert_eq!(obstacles_after(|said| said.state = State::Init), [Obstacle::NotStandby]);
     assert_eq!(obstacles_after(|said| said.synchronised = false), [Obstacle::LacksConnections]);
     let reaches_less = Obstacle::ReachesLess { theirs: 7, ours: 0 };
     assert_eq!(obstacles_after(|said| said.unreached = 7), [reaches_less]);

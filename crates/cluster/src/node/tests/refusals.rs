@@ -1,4 +1,4 @@
-//! What senders are told of packets that could not be sent on: always in terms of the packet as they sent it.
+//! ICMP errors about packets that could not be sent on: always about the packet as its sender sent it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use super::cluster::{CLIENT, Cluster, Options, Received, SERVER, SHARED_INSIDE, 
 
 /// Type, code and quoted tuple of an error.
 fn error(received: Option<Received>) -> (u8, u8, Tuple) {
-    let received = received.expect("the sender is told");
+    let received = received.expect("the sender receives an error");
     let Transport::IcmpError(error) = received.headers.transport else { panic!("an error") };
     (error.kind, error.code, error.inner)
 }
 
 #[test]
-fn no_route_is_told_to_the_client_about_its_own_packet() {
+fn a_missing_route_is_reported_to_the_client_about_its_own_packet() {
     let mut cluster = Cluster::start(Options::default());
     let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (Ipv4Addr::new(203, 0, 113, 9), 53));
     cluster.client_sends_frame(|envelope| envelope.udp(&out, b"question"));
-    let told = error(cluster.client_receives());
-    assert_eq!(told, (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::NETWORK, out));
+    let error = error(cluster.client_receives());
+    assert_eq!(error, (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::NETWORK, out));
     assert_eq!((cluster.dropped(0, DropReason::NoRoute), cluster.connections(0)), (1, 0));
 }
 
 #[test]
-fn a_neighbour_that_does_not_answer_is_told_to_the_client_about_its_own_packet() {
+fn a_neighbour_that_does_not_answer_is_reported_to_the_client_about_its_own_packet() {
     let mut cluster = Cluster::start(Options::default());
     let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (Ipv4Addr::new(198, 51, 100, 77), 53));
     cluster.client_sends_frame(|envelope| envelope.udp(&out, b"question"));
     assert!(cluster.client_receives().is_none(), "it is asked first");
     cluster.run(Duration::from_secs(4));
-    let told = error(cluster.client_receives());
-    assert_eq!(told, (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::HOST, out));
+    let error = error(cluster.client_receives());
+    assert_eq!(error, (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::HOST, out));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_node_itself_is_reached_with_the_last_hop_left() {
     cluster.client_sends_frame(|envelope| {
         build::Envelope { ttl: 1, ..envelope }.echo(&ping, build::Echo::default(), b"anybody?")
     });
-    let answer = cluster.client_receives().expect("a router answers for itself whatever is left");
+    let answer = cluster.client_receives().expect("a router replies whatever hop limit is left");
     assert!(matches!(answer.headers.transport, Transport::IcmpQuery(query) if query.is_reply));
     assert_eq!(answer.headers.ttl, 64, "with a time to live of its own");
 }
@@ -93,14 +93,14 @@ fn errors_from_outside_are_translated_whatever_they_quote() {
             let header = build::IcmpHeader { kind: 11, code: 0, parameter: 0 };
             let router = Ipv4Addr::new(198, 51, 100, 200);
             cluster.server_sends_frame(|envelope| envelope.icmp_error(router.into(), header, quoted).unwrap());
-            let told = cluster.client_receives().expect("its sums are right, or it would not have been read");
-            assert_eq!(told.tuple.source_ip(), router);
-            let Transport::IcmpError(about) = told.headers.transport else { panic!("an error") };
+            let error = cluster.client_receives().expect("its sums are right, or it would not have been read");
+            assert_eq!(error.tuple.source_ip(), router);
+            let Transport::IcmpError(about) = error.headers.transport else { panic!("an error") };
             assert_eq!(about.inner, out);
             if !is_cut_short {
-                // The quoted packet is as the client sent it, but for the hop: its own checksums tell.
-                let mut packet = told.bytes[..14].to_vec();
-                packet.extend_from_slice(&told.bytes[usize::from(about.inner_l3_offset)..]);
+                // The quoted packet is as the client sent it, but for the hop: its own checksums show it.
+                let mut packet = error.bytes[..14].to_vec();
+                packet.extend_from_slice(&error.bytes[usize::from(about.inner_l3_offset)..]);
                 assert_eq!(Received::new(packet).tuple, out);
             }
         }

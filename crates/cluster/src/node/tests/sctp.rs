@@ -33,7 +33,7 @@ fn offering(kind: u8, tag: u32) -> Vec<u8> {
     chunk
 }
 
-/// The tuple under which the server receives it. (Whoever receives a packet checks its checksum.)
+/// The tuple under which the server receives it. (A packet's receiver checks its checksum.)
 fn client_sends(cluster: &mut Cluster, tag: u32, chunks: &[u8]) -> Option<Tuple> {
     cluster.client_sends_frame(|envelope| envelope.sctp(&inside(), tag, chunks));
     let received = cluster.server_receives()?;
@@ -48,7 +48,7 @@ fn server_sends(cluster: &mut Cluster, outside: &Tuple, tag: u32, chunks: &[u8])
     received.is_some_and(|received| received.tuple == inside().inverse() && received.bytes.ends_with(chunks))
 }
 
-/// Opens the association; says how the server knows it.
+/// Opens the association; returns how the server knows it.
 fn open(cluster: &mut Cluster) -> Tuple {
     let outside = client_sends(cluster, 0, &offering(1, TO_CLIENT)).expect("the INIT passes");
     assert_eq!((outside.source_ip(), outside.destination_port), (SHARED_OUTSIDE.into(), 2905));
@@ -107,7 +107,7 @@ fn nothing_but_an_init_begins_one_and_an_abort_ends_it() {
     let outside = open(&mut cluster);
     assert!(server_sends(&mut cluster, &outside, TO_CLIENT, ABORT));
     assert_eq!(state(&cluster, 0), "CLOSED");
-    let again = open(&mut cluster);
+    let reopened = open(&mut cluster);
     assert_eq!((state(&cluster, 0), cluster.connections(0)), ("ESTABLISHED", 1));
-    assert_eq!(again.destination, outside.destination);
+    assert_eq!(reopened.destination, outside.destination);
 }

@@ -72,7 +72,7 @@ fn each_worker_has_a_channel_of_its_own_with_its_like() {
 }
 
 #[test]
-fn a_node_that_comes_back_is_taken_up_again_and_takes_over() {
+fn a_node_that_comes_back_is_accepted_and_takes_over() {
     let mut cluster = Cluster::start(secured());
     let ports: Vec<(u16, u16)> = (40_000..40_010).map(|port| (port, cluster.connect(port))).collect();
     cluster.kill(0);
@@ -88,10 +88,10 @@ fn a_node_that_comes_back_is_taken_up_again_and_takes_over() {
 }
 
 #[test]
-fn a_node_with_another_key_is_told_nothing_and_the_error_says_why() {
+fn a_node_with_another_key_receives_nothing_and_the_error_names_the_reason() {
     let mut cluster = Cluster::begin(Options { keys: Some([1, 2]), ..Options::default() });
     cluster.run(Duration::from_secs(2));
-    assert!(cluster.node(0).holds_addresses(), "a node that hears nobody takes the addresses");
+    assert!(cluster.node(0).holds_addresses(), "a node that receives no heartbeat takes the addresses");
     cluster.client_sends(40_000, super::syn(), b"");
     cluster.run(Duration::from_secs(1));
     assert_eq!((cluster.connections(0), cluster.connections(1)), (1, 0));
@@ -113,7 +113,7 @@ fn a_node_with_another_key_is_told_nothing_and_the_error_says_why() {
 fn whoever_can_reach_the_ports_can_neither_kill_a_node_nor_keep_a_dead_one_alive() {
     let mut cluster = Cluster::start(secured());
     let seen_port = cluster.connect(40_000);
-    // What two nodes say without encryption, to be said by a stranger.
+    // What two nodes send without encryption, to be sent by a stranger.
     let mut plain = Cluster::start(Options::default());
     let (now, mut buffer) = (plain.now, Vec::new());
     plain.run(Duration::from_millis(20));
@@ -147,7 +147,7 @@ fn whoever_can_reach_the_ports_can_neither_kill_a_node_nor_keep_a_dead_one_alive
 }
 
 #[test]
-fn a_node_without_encryption_says_that_the_other_one_encrypts() {
+fn a_node_without_encryption_reports_that_its_peer_encrypts() {
     let mut secured = Cluster::start(secured());
     let mut plain = Cluster::start(Options::default());
     let now = plain.now;
@@ -167,9 +167,9 @@ fn keys_are_exchanged_by_reloads_without_a_session_noticing() {
         cluster.run(Duration::from_secs(2));
     }
     for id in 0..2 {
-        let told = events(&mut cluster, id);
-        assert!(told.contains(&NodeEvent::SessionKeysExchanged(NodeId(1 - id))));
-        assert!(told.iter().all(|event| matches!(event, NodeEvent::SessionKeysExchanged(_))), "{told:?}");
+        let reported = events(&mut cluster, id);
+        assert!(reported.contains(&NodeEvent::SessionKeysExchanged(NodeId(1 - id))));
+        assert!(reported.iter().all(|event| matches!(event, NodeEvent::SessionKeysExchanged(_))), "{reported:?}");
         let status = cluster.node(id).status(cluster.now);
         let keys = status.peers[0].channel.as_ref().unwrap().keys.clone().unwrap();
         assert_eq!(keys.key, Some(PreSharedKey::new([2; 32]).id()));
@@ -186,7 +186,7 @@ fn datagrams_leave_room_for_what_encryption_adds() {
     for port in 40_000..40_200 {
         cluster.client_sends(port, super::syn(), b"");
     }
-    // All of them are told anew.
+    // All of them are replicated anew.
     cluster.kill(1);
     cluster.run(Duration::from_secs(2));
     cluster.restart(1);

@@ -65,7 +65,7 @@ pub(super) struct Site {
     /// Letters are kept back while set.
     pub(super) are_messages_held: bool,
     /// Replication datagrams are thrown away while set.
-    pub(super) is_replication_cut: bool,
+    pub(super) is_replication_down: bool,
     messages: VecDeque<(u8, WorkerId, WorkerId, WorkerMessage)>,
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
@@ -104,7 +104,7 @@ impl Site {
             arrives_at: None,
             via: None,
             are_messages_held: false,
-            is_replication_cut: false,
+            is_replication_down: false,
             messages: VecDeque::new(),
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -112,12 +112,12 @@ impl Site {
         }
     }
 
-    /// Node 0 is active, and all workers have told each other everything.
+    /// Node 0 is active, and all workers are synchronised.
     pub(super) fn started(workers: u8) -> Self {
         Self::start([workers; 2], Options::default()).ready()
     }
 
-    /// Once node 0 is active, and all workers have told each other everything.
+    /// Once node 0 is active, and all workers are synchronised.
     pub(super) fn ready(mut self) -> Self {
         let site = &mut self;
         site.run_until("both nodes to be ready", |site| {
@@ -164,7 +164,7 @@ impl Site {
         self.deliver();
     }
 
-    /// Carries everything until nobody has anything more to send.
+    /// Carries everything until nothing is left to send.
     pub(super) fn deliver(&mut self) {
         let mut buffer = Vec::new();
         loop {
@@ -211,7 +211,7 @@ impl Site {
 
     fn carry(&mut self, from: u8, worker: WorkerId, transmit: Transmit, bytes: &[u8]) {
         let now = self.now;
-        // Same-numbered workers speak with each other; a worker that the peer does not have speaks to nobody.
+        // Workers of the same number exchange datagrams; a worker that the peer does not have sends to none.
         let peer = self.nodes[usize::from(1 - from)].get_mut(worker.index());
         match transmit {
             Transmit::Port { port, .. } => self.carry_frame(from, port, bytes),
@@ -219,7 +219,7 @@ impl Site {
                 assert_eq!(worker, WorkerId::LEAD, "the lead alone watches peers");
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
-            Transmit::Replication(_) if self.is_replication_cut => {}
+            Transmit::Replication(_) if self.is_replication_down => {}
             // Refusals are in the events.
             Transmit::Replication(_) => {
                 peer.into_iter().for_each(|peer| drop(peer.handle_replication(now, NodeId(from), bytes)));
@@ -269,7 +269,7 @@ impl Site {
         }
     }
 
-    /// A frame arrives at a node, at the worker that the kernel would give it to unless the test says otherwise.
+    /// A frame arrives at a node, at the worker that the kernel would give it to unless the test decides otherwise.
     pub(super) fn hand_in(&mut self, id: u8, port: PortId, mut bytes: Vec<u8>) {
         let length_bytes = bytes.len();
         bytes.resize(length_bytes + ROOM_BYTES, 0);

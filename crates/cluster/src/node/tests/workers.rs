@@ -79,17 +79,17 @@ fn replies_that_come_to_another_worker_are_handed_over_before_and_after_a_take_o
 fn the_first_reply_of_a_connection_answered_elsewhere_waits_for_the_backup_like_any_other() {
     let options = Options { hold_first_reply: Duration::from_secs(1), ..Options::default() };
     let mut site = Site::start([2, 2], options);
-    site.run_until("node 1 to be told of everything", |site| {
+    site.run_until("node 1 to be synchronised", |site| {
         site.lead(0).holds_addresses()
             && site.nodes[0].iter().all(|node| node.status(site.now).peers[0].could_take_over())
     });
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
-    site.is_replication_cut = true;
+    site.is_replication_down = true;
     site.server_sends(port, FORWARDED.0, syn());
     assert!(site.client_receives().is_some());
     site.client_sends(FORWARDED.1, port, syn_ack());
     assert!(site.server_receives().is_none(), "the backup knows nothing yet");
-    site.is_replication_cut = false;
+    site.is_replication_down = false;
     site.run(Duration::from_millis(150));
     assert!(site.server_receives().is_some());
     let status = site.worker(0, worker).status(site.now);
@@ -132,7 +132,7 @@ fn an_icmp_error_reaches_the_worker_of_the_connection_that_it_is_about() {
 }
 
 #[test]
-fn a_reply_to_a_connection_that_ended_is_dropped_and_the_stale_word_of_it_forgotten() {
+fn a_reply_to_a_connection_that_ended_is_dropped_and_the_stale_redirect_forgotten() {
     let mut site = Site::started(2);
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
     site.connect_in(port);
@@ -152,12 +152,16 @@ fn a_reply_to_a_connection_that_ended_is_dropped_and_the_stale_word_of_it_forgot
 fn a_connection_whose_replies_would_be_taken_for_anothers_is_ended() {
     let mut site = Site::started(2);
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
-    // The client speaks first, from its service's port: the tuple is that of the replies to come. Its address is not
+    // The client sends first, from its service's port: the tuple is that of the replies to come. Its address is not
     // translated to the server's side here but it is a connection of its own all the same.
     site.client_sends(FORWARDED.1, port, syn());
     assert!(site.server_receives().is_some());
     site.server_sends(port, FORWARDED.0, syn());
-    assert_eq!(site.worker(0, worker).pipeline().table().len(), 0, "refused by the worker that has the other one");
+    assert_eq!(
+        site.worker(0, worker).pipeline().table().len(),
+        0,
+        "refused by the worker that has the other connection"
+    );
     assert_eq!((site.redirects(0), site.connections(0).iter().sum::<u32>()), (0, 1));
 }
 
@@ -170,7 +174,7 @@ fn addresses_are_announced_when_all_workers_are_usable() {
     site.kill(0);
     site.run_until("node 1 to notice", |site| site.lead(1).status(site.now).peers[0].down_since.is_some());
     site.run(USABLE_WITHIN / 2);
-    assert!(!site.lead(1).holds_addresses() && site.announcements == before, "the other worker has not heard of it");
+    assert!(!site.lead(1).holds_addresses() && site.announcements == before, "the other worker has not received it");
     site.are_messages_held = false;
     site.deliver();
     assert!(site.lead(1).holds_addresses() && site.announcements > before);
@@ -196,7 +200,7 @@ fn a_node_that_leaves_takes_all_its_workers_with_it() {
     let now = site.now;
     site.nodes[0][0].leave(now);
     site.run_until("node 1 to have the addresses", |site| site.lead(1).holds_addresses());
-    site.run_until("node 0 to stand by", |site| !site.lead(0).holds_addresses());
+    site.run_until("node 0 to be standby", |site| !site.lead(0).holds_addresses());
     site.run(Duration::from_millis(5));
     assert!(site.nodes[0].iter().all(|node| !node.holds_addresses()));
     seen_ports.into_iter().for_each(|(port, seen_port)| site.exchange(port, seen_port));
@@ -204,13 +208,13 @@ fn a_node_that_leaves_takes_all_its_workers_with_it() {
 }
 
 #[test]
-fn nodes_with_different_numbers_of_workers_do_not_replicate_and_say_why() {
+fn nodes_with_different_numbers_of_workers_do_not_replicate_and_report_the_reason() {
     for workers in [[1, 2], [2, 3]] {
         let mut site = Site::start(workers, Options::default());
         site.run_until("node 0 to be active", |site| site.lead(0).holds_addresses());
         site.run(Duration::from_secs(2));
-        let told = NodeEvent::WorkersDiffer { peer: NodeId(1), theirs: workers[1], ours: workers[0] };
-        assert_eq!(site.events(0).iter().filter(|event| **event == told).count(), 1, "said once");
+        let expected = NodeEvent::WorkersDiffer { peer: NodeId(1), theirs: workers[1], ours: workers[0] };
+        assert_eq!(site.events(0).iter().filter(|event| **event == expected).count(), 1, "said once");
         for port in 40_000..40_008 {
             let _ = site.connect(port);
         }

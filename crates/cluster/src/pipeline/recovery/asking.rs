@@ -1,12 +1,11 @@
-//! Answers that may be to several connections: those inside are asked to which.
+//! Replies with an ambiguous match: the inside hosts are probed.
 //!
-//! Behind a computed translation one outside port stands for many inside ports. Of an answer that comes first after a
-//! take-over, the filter says which of them may be meant: the right one, and those that it mistakes for known, or all where it
-//! holds no ports. Each end point that may be meant gets a keep-alive in the answer's place (as a TCP cold start sends it: MLCBF,
-//! section 2.1.2). The one that has the connection acknowledges it, which restores the connection as any packet of the
-//! original direction does; the others reset it, and these resets are not passed on: they would end the right one's
-//! connection. The answer itself is dropped; its sender repeats it, and if need be those are asked again that have not
-//! denied yet.
+//! Behind a computed translation one outside port stands for many inside ports. For a reply that comes first after a take-over,
+//! the filter matches some of them: the right one, and false positives, or all where it holds no ports. Each matching end point
+//! gets a keep-alive in the reply's place (as a TCP cold start sends it: MLCBF, section 2.1.2). The one that has the connection
+//! acknowledges it, which restores the connection as any packet of the original direction does. The others reset it, and these
+//! resets are not passed on: they would end the right one's connection. The reply itself is dropped; its sender repeats it, and
+//! if need be those are probed again that have not denied yet.
 //!
 //! ```text
 //!   server               node that has taken over           inside ports that may be meant
@@ -28,14 +27,14 @@ use flow::{Direction, Instant, OwnedFrame, Tuple};
 use network_functions::function::Verdict;
 
 use super::super::connections::Connections;
-use super::super::edge::{Edge, Recalled};
+use super::super::edge::{Edge, FilterMatch};
 use super::context::Context;
 use super::keep_alive::{make_keep_alive, translate};
 
-/// Answers of which it is remembered who has denied them; the oldest gives way, and its next repetition is asked about anew.
+/// Replies of which it is remembered who has denied them; the oldest is discarded, and its next repetition causes new probes.
 const ANSWERS_MAX: usize = 4096;
 /// From a question to the next one about the same answer: a sender's window of segments asks once.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is known of an answer that may be to several connections.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ pub(super) struct Asking {
 impl Asking {
     /// Whether those inside may be asked now about an answer. If so, it is remembered.
     fn may_ask(&mut self, now: Instant, answer: u64) -> bool {
-        if self.answers.get(&answer).is_some_and(|known| now < known.asked_at + ASK_AGAIN) {
+        if self.answers.get(&answer).is_some_and(|known| now < known.asked_at + QUESTION_INTERVAL) {
             return false;
         }
         if let Some(known) = self.answers.get_mut(&answer) {
@@ -92,13 +91,13 @@ impl Asking {
         true
     }
 
-    /// The answer `packet` may be to any of the connections in `recalled`: each end point that has not denied it is asked.
+    /// The answer `packet` may be to any of the connections in `filter_match`: each end point that has not denied it is asked.
     /// Returns how many were.
     pub(super) fn ask<E: Edge>(
         &mut self,
         context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
-        recalled: &[(Tuple, Recalled)],
+        filter_match: &[(Tuple, FilterMatch)],
         edge: &mut E,
     ) -> usize {
         context.counters.ambiguous += 1;
@@ -113,7 +112,7 @@ impl Asking {
             return 0;
         }
         let mut asked = 0;
-        for (original, _) in recalled {
+        for (original, _) in filter_match {
             let has_denied = self.has_denied(answer, context.connections.directed_hash(original));
             if !has_denied && context.connections.lookup(original).is_none() {
                 let passes = ask_one(context.connections, context.now, *original, packet, edge);

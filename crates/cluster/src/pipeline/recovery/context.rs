@@ -4,7 +4,7 @@ use flow::connection::flags;
 use flow::{Connection, DropReason, Instant, PortId, Tuple};
 
 use super::super::connections::Connections;
-use super::super::edge::{Edge, Recalled};
+use super::super::edge::{Edge, FilterMatch};
 use super::counters::RecoveryCounters;
 use super::keep_alive::assumed_state;
 use super::outcome::RecoveryOutcome;
@@ -18,9 +18,14 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     /// What filters of other nodes name as the connection that began with `original`, and came in by `ingress`.
-    pub(super) fn recall<E: Edge>(&self, edge: &E, original: &Tuple, ingress: Option<PortId>) -> Option<Recalled> {
-        let recalled = self.lies_here(original).then(|| edge.recall(original)).flatten()?;
-        recalled.may_stand_for(&self.connections.functions.chain, original, ingress).then_some(recalled)
+    pub(super) fn recovery_lookup<E: Edge>(
+        &self,
+        edge: &E,
+        original: &Tuple,
+        ingress: Option<PortId>,
+    ) -> Option<FilterMatch> {
+        let filter_match = self.lies_here(original).then(|| edge.recovery_lookup(original)).flatten()?;
+        filter_match.may_stand_for(&self.connections.functions.chain, original, ingress).then_some(filter_match)
     }
 
     /// The connection is this worker's share.
@@ -29,11 +34,11 @@ impl Context<'_> {
         place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
     }
 
-    /// Enters a connection as a copy of `recalled.owner`'s, to be taken over by the packet that is looked up as `wanted`.
+    /// Enters a connection as a replica of `filter_match.owner`'s, to be taken over by the packet that is looked up as `wanted`.
     /// `None`: the rules would not let it begin, or its translation is another's.
     pub(super) fn restore(
         &mut self,
-        (original, ingress, recalled): (Tuple, Option<PortId>, Recalled),
+        (original, ingress, filter_match): (Tuple, Option<PortId>, FilterMatch),
         wanted: &Tuple,
     ) -> Option<RecoveryOutcome> {
         let Self { connections, counters, now } = self;
@@ -41,10 +46,10 @@ impl Context<'_> {
             counters.denied += 1;
             return None;
         };
-        let (protocol, known) = recalled.state.unwrap_or_else(|| assumed_state(original.protocol));
+        let (protocol, known) = filter_match.state.unwrap_or_else(|| assumed_state(original.protocol));
         let known = known & (flags::REPLIED | flags::ASSURED);
         let timeout = connections.tracker.timeout(original.protocol, &protocol, known);
-        let mut copy = Connection::new(original, recalled.owner, protocol, *now + timeout);
+        let mut copy = Connection::new(original, filter_match.owner, protocol, *now + timeout);
         copy.version = connections.first_version(&original);
         copy.flags = known | flags::REPLICA;
         (copy.reply, copy.functions) = (restored.reply, restored.functions);

@@ -5,7 +5,7 @@
 pub struct RecoveryCounters {
     /// Recoveries begun.
     pub begun: u64,
-    /// Recoveries that ended because everything that was told had come back.
+    /// Recoveries that ended because everything that was replicated had been restored.
     pub used_up: u64,
     /// Connections restored by a filter's answer.
     pub restored: u64,

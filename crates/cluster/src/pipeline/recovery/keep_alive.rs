@@ -20,9 +20,10 @@ pub(super) fn translate(
     direction: Direction,
 ) -> Verdict {
     let Connections { node, functions, relations, .. } = connections;
-    let (protocol, told) = assumed_state(original.protocol);
+    let (protocol, status_flags) = assumed_state(original.protocol);
     let mut passing = Connection::new(original, *node, protocol, now);
-    (passing.reply, passing.functions, passing.flags) = (restored.reply, restored.functions, told | flags::REPLICA);
+    (passing.reply, passing.functions, passing.flags) =
+        (restored.reply, restored.functions, status_flags | flags::REPLICA);
     let mut runtime = functions.output.runtime(now, *node, &mut relations.expectations);
     functions.chain.process(&mut runtime, &mut passing, packet, direction).verdict
 }

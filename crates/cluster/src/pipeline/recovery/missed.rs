@@ -7,14 +7,14 @@ use network_functions::chain::Chain;
 use network_functions::function::Verdict;
 use network_functions::restoration::Restored;
 
-use super::super::edge::Recalled;
+use super::super::edge::FilterMatch;
 use super::Current;
 use super::context::Context;
 use super::keep_alive::{make_keep_alive, translate};
 use super::outcome::RecoveryOutcome;
 
 impl Current {
-    /// What becomes of a segment that no filter names.
+    /// The outcome of a segment without a match in any filter.
     pub(super) fn handle_unnamed(&mut self, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> RecoveryOutcome {
         let Transport::Tcp(segment) = packet.headers.transport else { return RecoveryOutcome::Unknown };
         if segment.flags & (tcp_flags::SYN | tcp_flags::RST) != 0 || !segment.has(tcp_flags::ACK) {
@@ -27,7 +27,7 @@ impl Current {
             return outcome;
         }
         let (probes, blocks) = (!self.config.cold_start.is_empty(), self.config.blocks);
-        if blocks && self.blocked.is_sent_again(context.connections.directed_hash(&tuple), segment.sequence) {
+        if blocks && self.blocked.is_retransmission(context.connections.directed_hash(&tuple), segment.sequence) {
             let outcome = self.restore_established(context, &tuple, ingress);
             context.counters.unblocked += u64::from(matches!(outcome, RecoveryOutcome::Known(..)));
             return outcome;
@@ -44,8 +44,8 @@ impl Current {
     }
 
     /// The tuple that the connection of a packet began with, where its packets then come in, and what the functions make of it.
-    /// `None` if the rules would not let it begin, or an answer may be to several connections: where source NAT is computed,
-    /// one outside port stands for several inside ports, of which only a filter can tell the right one.
+    /// `None` if the rules would not let it begin, or the match is ambiguous: where source NAT is computed, one outside port
+    /// stands for several inside ports, of which only a filter can select the right one.
     fn only_original(
         &self,
         chain: &Chain,
@@ -65,8 +65,8 @@ impl Current {
         let Some((original, ingress, _)) = found.filter(|(original, ..)| context.lies_here(original)) else {
             return RecoveryOutcome::Unknown;
         };
-        let recalled = Recalled { owner: context.connections.node, state: None, is_of_hosts: false };
-        context.restore((original, ingress, recalled), tuple).unwrap_or(RecoveryOutcome::Unknown)
+        let filter_match = FilterMatch { owner: context.connections.node, state: None, is_of_hosts: false };
+        context.restore((original, ingress, filter_match), tuple).unwrap_or(RecoveryOutcome::Unknown)
     }
 
     /// Sends a segment on without its payload and numbered one before it: an end point that has the connection answers such a

@@ -1,16 +1,16 @@
-//! What becomes of packets that a recovery looks up.
+//! Outcomes of recovery lookups.
 
 use flow::table::Slot;
 use flow::{Direction, DropReason};
 use network_functions::function::Verdict;
 
-/// What becomes of a packet that no connection in the table has.
+/// The outcome of a packet of no connection in the table.
 pub(in super::super) enum RecoveryOutcome {
     /// Its connection is in the table now.
     Known(Slot, Direction),
     /// What becomes of any such packet.
     Unknown,
-    /// It has been made a keep-alive and translated, and the functions say this of it.
+    /// It has been made a keep-alive and translated, and this is the functions' verdict.
     KeepAlive(Verdict),
     /// It is dropped.
     Dropped(DropReason),

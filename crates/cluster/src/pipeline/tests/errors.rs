@@ -20,7 +20,7 @@ fn tuple(is_ipv6: bool) -> Tuple {
     }
 }
 
-/// Says that a packet is too big for a link of 1400 bytes.
+/// An error: a packet is too big for a link of 1400 bytes.
 fn too_big(router: IpAddr, about: &[u8]) -> Vec<u8> {
     let header = if router.is_ipv4() {
         build::IcmpHeader { kind: icmp::kind::DESTINATION_UNREACHABLE, code: 4, parameter: 1400 }
@@ -30,7 +30,7 @@ fn too_big(router: IpAddr, about: &[u8]) -> Vec<u8> {
     build::icmp_error(router, header, &about[14..]).unwrap()
 }
 
-/// Who says what about which packet. Whoever reads an error checks its sum, and here that of what it quotes as well.
+/// The source, destination and quoted tuple of an error. Its reader checks its sum, and here that of what it quotes as well.
 fn read(frame: &[u8]) -> (IpAddr, IpAddr, Tuple) {
     let error = headers(frame);
     let Transport::IcmpError(about) = error.transport else { panic!("an error stays one") };
@@ -46,8 +46,8 @@ fn an_outside_routers_error_about_a_question_reaches_the_client_about_its_own_pa
         let mut bench = Bench::new(true, 16, Limits::default());
         let out = tuple(is_ipv6);
         let seen = bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap();
-        let told = bench.feed_one(OUTSIDE, too_big(router, &seen)).expect("the error passes");
-        assert_eq!(read(&told), (router, out.source_ip(), out));
+        let error = bench.feed_one(OUTSIDE, too_big(router, &seen)).expect("the error passes");
+        assert_eq!(read(&error), (router, out.source_ip(), out));
     }
 }
 
@@ -58,9 +58,9 @@ fn an_inside_routers_error_about_an_answer_reaches_the_server_from_the_address_t
         let seen = bench.feed_one(INSIDE, build::udp(&tuple(is_ipv6), b"question")).unwrap();
         let back = headers(&seen).tuple.inverse();
         let answer = bench.feed_one(OUTSIDE, build::udp(&back, b"answer")).unwrap();
-        let told = bench.feed_one(INSIDE, too_big(router, &answer)).expect("the error passes");
+        let error = bench.feed_one(INSIDE, too_big(router, &answer)).expect("the error passes");
         assert_eq!(
-            read(&told),
+            read(&error),
             (back.destination_ip(), back.source_ip(), back),
             "the router's own address stays inside"
         );
@@ -108,13 +108,13 @@ fn an_error_to_another_address_than_the_quoted_source_goes_to_nobody() {
 }
 
 #[test]
-fn without_translation_routers_speak_for_themselves() {
+fn without_translation_routers_keep_their_own_addresses() {
     let mut bench = Bench::new(false, 16, Limits::default());
     let out = tuple(false);
     let question = bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap();
-    let told = bench.feed_one(OUTSIDE, too_big(OUTSIDE_ROUTER.into(), &question)).unwrap();
-    assert_eq!(read(&told), (OUTSIDE_ROUTER.into(), CLIENT.into(), out));
+    let error = bench.feed_one(OUTSIDE, too_big(OUTSIDE_ROUTER.into(), &question)).unwrap();
+    assert_eq!(read(&error), (OUTSIDE_ROUTER.into(), CLIENT.into(), out));
     let answer = bench.feed_one(OUTSIDE, build::udp(&out.inverse(), b"answer")).unwrap();
-    let told = bench.feed_one(INSIDE, too_big(INSIDE_ROUTER.into(), &answer)).unwrap();
-    assert_eq!(read(&told), (INSIDE_ROUTER.into(), SERVER.into(), out.inverse()));
+    let error = bench.feed_one(INSIDE, too_big(INSIDE_ROUTER.into(), &answer)).unwrap();
+    assert_eq!(read(&error), (INSIDE_ROUTER.into(), SERVER.into(), out.inverse()));
 }

@@ -51,7 +51,7 @@ fn a_large_datagram_is_translated_in_pieces_as_it_would_be_whole() {
         let mut plain = Bench::new(true, 16, Limits::default());
         let expected = plain.feed_one(INSIDE, whole.clone()).unwrap();
         let mut bench = Bench::new(true, 16, Limits::default());
-        let sent = bench.feed(INSIDE, cut(&whole, 77, 1480));
+        let sent = bench.feed(INSIDE, fragments_of(&whole, 77, 1480));
         assert_eq!(sent.len(), 4);
         let arrived = put_together(&sent);
         assert_eq!(headers(&arrived).tuple, headers(&expected).tuple);
@@ -60,7 +60,7 @@ fn a_large_datagram_is_translated_in_pieces_as_it_would_be_whole() {
             &expected[usize::from(headers(&expected).l4_offset)..]
         );
         let answer = build::udp(&headers(&arrived).tuple.inverse(), &[5; 3000]);
-        let back = bench.feed(OUTSIDE, cut(&answer, 5, 1480));
+        let back = bench.feed(OUTSIDE, fragments_of(&answer, 5, 1480));
         assert_eq!(headers(&put_together(&back)).tuple, udp_tuple(is_ipv6, 4000).inverse());
         assert!(bench.pipeline.fragments().is_empty());
         let (_, connection) = bench.pipeline.table().iter().next().unwrap();
@@ -74,7 +74,7 @@ fn a_datagram_without_a_checksum_is_translated_without_one() {
     let at = usize::from(headers(&whole).l4_offset) + 6;
     whole[at..at + 2].copy_from_slice(&[0, 0]);
     let mut bench = Bench::new(true, 16, Limits::default());
-    let arrived = put_together(&bench.feed(INSIDE, cut(&whole, 77, 1480)));
+    let arrived = put_together(&bench.feed(INSIDE, fragments_of(&whole, 77, 1480)));
     assert_eq!(&arrived[usize::from(headers(&arrived).l4_offset) + 6..][..2], &[0, 0]);
 }
 
@@ -90,7 +90,7 @@ fn a_segment_in_pieces_is_acknowledged_as_a_whole() {
         timestamps: Some((1, 2)),
         ..build::Tcp::default()
     };
-    let mut pieces = cut(&build::tcp(&tuple, segment(1006, 5001), &[1; 4000]), 9, 1480);
+    let mut pieces = fragments_of(&build::tcp(&tuple, segment(1006, 5001), &[1; 4000]), 9, 1480);
     pieces.reverse();
     assert_eq!(bench.feed(INSIDE, pieces).len(), 3);
     let answer = build::tcp(&tuple.inverse(), segment(5001, 5006), b"");
@@ -105,7 +105,7 @@ fn pieces_of_what_no_connection_may_begin_with_are_dropped_for_that() {
     let mut bench = Bench::new(false, 16, Limits::default());
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 4000), (SERVER, 80));
     let stray = build::tcp(&tuple, build::Tcp { flags: tcp_flags::ACK, ..build::Tcp::default() }, &[0; 4000]);
-    assert!(bench.feed(INSIDE, cut(&stray, 9, 1480)).is_empty());
+    assert!(bench.feed(INSIDE, fragments_of(&stray, 9, 1480)).is_empty());
     assert_eq!(bench.dropped(DropReason::NoConnection), 3);
     assert!(bench.pipeline.table().is_empty());
 }
@@ -115,18 +115,18 @@ fn a_transport_header_in_two_pieces_is_not_believed() {
     let mut bench = Bench::new(false, 16, Limits::default());
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 4000), (SERVER, 80));
     let syn = build::tcp(&tuple, build::Tcp { flags: tcp_flags::SYN, ..build::Tcp::default() }, &[0; 64]);
-    assert!(bench.feed(INSIDE, cut(&syn, 9, 16)).is_empty());
+    assert!(bench.feed(INSIDE, fragments_of(&syn, 9, 16)).is_empty());
     assert_eq!(bench.dropped(DropReason::TinyFragment), 1);
     bench.now = bench.now + Duration::from_secs(10);
-    bench.pipeline.expire(bench.now, 10, |_| CopyExpiry::PutOff(Duration::ZERO));
+    bench.pipeline.expire(bench.now, 10, |_| ReplicaExpiry::Recheck(Duration::ZERO));
     assert_eq!(bench.dropped(DropReason::FragmentTimeout), 5, "the others waited for what did not come");
 }
 
 #[test]
-fn nobody_may_cut_neighbour_discovery() {
+fn neighbour_discovery_must_not_be_fragmented() {
     let mut bench = Bench::new(false, 16, Limits::default());
     let solicitation = build::neighbour_solicitation(flow::wire::MacAddress([2, 0, 0, 0, 0, 9]), CLIENT6, SERVER6);
-    let mut pieces = cut(&solicitation, 7, 24);
+    let mut pieces = fragments_of(&solicitation, 7, 24);
     assert_eq!(pieces.len(), 2);
     pieces.reverse();
     assert!(bench.feed(INSIDE, pieces).is_empty());
@@ -151,7 +151,7 @@ fn a_flood_of_pieces_without_first_ones_leaves_established_connections_alone() {
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 4000), (SERVER, 80));
     let data = build::Tcp { flags: tcp_flags::ACK, sequence: 1006, acknowledgement: 5001, ..build::Tcp::default() };
     assert!(bench.feed_one(INSIDE, build::tcp(&tuple, data, b"still here")).is_some());
-    assert_eq!(bench.feed(INSIDE, cut(&udp(false, 4001, 3000), 7, 1480)).len(), 3);
+    assert_eq!(bench.feed(INSIDE, fragments_of(&udp(false, 4001, 3000), 7, 1480)).len(), 3);
 }
 
 /// Pieces of several packets, and the order in which they come.
@@ -164,7 +164,11 @@ fn shuffled_packets() -> impl Strategy<Value = (Vec<Vec<u8>>, Vec<usize>)> {
             .flat_map(|(index, (is_ipv6, bytes, piece_bytes))| {
                 // Few enough that none is too scattered, and at least two, or it would be no fragment.
                 let whole = udp(is_ipv6, 4000 + index as u16, bytes.max(40));
-                cut(&whole, index as u32, piece_bytes.max(bytes / 30).clamp(8, 1480.max(bytes / 30)).min(bytes.max(40)))
+                fragments_of(
+                    &whole,
+                    index as u32,
+                    piece_bytes.max(bytes / 30).clamp(8, 1480.max(bytes / 30)).min(bytes.max(40)),
+                )
             })
             .collect();
         let order = Just((0..pieces.len()).collect::<Vec<_>>()).prop_shuffle();

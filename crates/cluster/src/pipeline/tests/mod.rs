@@ -33,10 +33,10 @@ const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x10);
 const SHARED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const SHARED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 
-/// Everything passes from one link to the other; another node, which is gone, has told of some connections.
+/// Everything passes from one link to the other; another node, which is gone, has replicated some connections.
 #[derive(Default)]
 struct TwoLinks {
-    told: Vec<(Tuple, Recalled)>,
+    entries: Vec<(Tuple, FilterMatch)>,
     /// Tuples that were looked for.
     looked_for: core::cell::Cell<u64>,
     /// What the pipeline sent of its own making.
@@ -56,9 +56,9 @@ impl Edge for TwoLinks {
         Disposition::Drop(DropReason::LocalUnhandled)
     }
 
-    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+    fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
         self.looked_for.set(self.looked_for.get() + 1);
-        self.told.iter().find_map(|(tuple, recalled)| (tuple == original).then_some(*recalled))
+        self.entries.iter().find_map(|(tuple, filter_match)| (tuple == original).then_some(*filter_match))
     }
 
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
@@ -173,7 +173,7 @@ fn nat() -> Nat {
 }
 
 /// The fragments of a packet that was built whole, each of at most `piece_bytes` of what is cut.
-fn cut(whole: &[u8], identification: u32, piece_bytes: usize) -> Vec<Vec<u8>> {
+fn fragments_of(whole: &[u8], identification: u32, piece_bytes: usize) -> Vec<Vec<u8>> {
     let headers = headers(whole);
     let transport = &whole[usize::from(headers.l4_offset)..headers.l3_end()];
     let pieces = transport.chunks(piece_bytes & !7);
@@ -186,7 +186,7 @@ fn cut(whole: &[u8], identification: u32, piece_bytes: usize) -> Vec<Vec<u8>> {
     pieces.enumerate().map(of_piece).collect()
 }
 
-/// What a frame says, whose checksums are right.
+/// The headers of a frame, whose checksums are right.
 fn headers(bytes: &[u8]) -> flow::wire::Headers {
     let mut copy = bytes.to_vec();
     let length_bytes = copy.len();

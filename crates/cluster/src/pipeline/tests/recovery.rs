@@ -1,4 +1,4 @@
-//! What a node that has taken over makes of packets whose connections it was told of compactly, or not at all.
+//! Packets at a node that has taken over, whose connections were replicated compactly, or not at all.
 
 use flow::connection::flags;
 use flow::conntrack::{ProtocolState, TcpState};
@@ -11,12 +11,12 @@ use super::*;
 const ACK: u8 = tcp_flags::ACK;
 
 /// The inside may begin connections, under the shared address.
-fn bench(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>) -> Bench {
-    bench_with(config, told, true)
+fn bench(config: RecoveryConfig, entries: Vec<(Tuple, FilterMatch)>) -> Bench {
+    bench_with(config, entries, true)
 }
 
 /// As [`bench`]; without `translates`, under its own addresses.
-fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: bool) -> Bench {
+fn bench_with(config: RecoveryConfig, entries: Vec<(Tuple, FilterMatch)>, translates: bool) -> Bench {
     let inside = Conditions {
         ingress: std::vec![INSIDE],
         sources: std::vec!["10.1.0.0/25".parse().unwrap()],
@@ -37,8 +37,8 @@ fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: 
     let chain = ChainBuilder::new().push(firewall.unwrap()).push(nat.unwrap()).build().unwrap();
     let tracker = Tracker::new(TrackerConfig::default());
     let mut bench = Bench::of(Pipeline::new(NodeId(0), 256, HashKey([1, 2]), tracker, chain));
-    let _ = bench.pipeline.recovery.begin(bench.now, &config, told.len() as u64);
-    bench.links.told = told;
+    let _ = bench.pipeline.recovery.begin(bench.now, &config, entries.len() as u64);
+    bench.links.entries = entries;
     bench
 }
 
@@ -51,12 +51,12 @@ fn answers(bench: &Bench, port: u16) -> Tuple {
     bench.pipeline.chain().restore(&outwards(port), Some(INSIDE)).expect("the rules let it begin").reply
 }
 
-fn state(state: TcpState) -> Recalled {
+fn state(state: TcpState) -> FilterMatch {
     let state = ProtocolState { state: state as u8, ..ProtocolState::default() };
-    Recalled { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)), is_of_hosts: false }
+    FilterMatch { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)), is_of_hosts: false }
 }
 
-const MEMBER: Recalled = Recalled { owner: NodeId(1), state: None, is_of_hosts: false };
+const MEMBER: FilterMatch = FilterMatch { owner: NodeId(1), state: None, is_of_hosts: false };
 
 fn tcp(tuple: &Tuple, flags: u8, sequence: u32, acknowledgement: u32, payload: &[u8]) -> Vec<u8> {
     build::tcp(tuple, build::Tcp { flags, sequence, acknowledgement, ..build::Tcp::default() }, payload)
@@ -69,10 +69,10 @@ fn segment_of(frame: &[u8]) -> (Tuple, flow::wire::TcpSegment) {
 }
 
 #[test]
-fn a_connection_goes_on_whichever_side_speaks_first() {
-    for told in [state(TcpState::Established), MEMBER] {
+fn a_connection_goes_on_whichever_side_sends_first() {
+    for entries in [state(TcpState::Established), MEMBER] {
         for client_first in [true, false] {
-            let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), told)]);
+            let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), entries)]);
             let reply = answers(&bench, 4000);
             let out = tcp(&outwards(4000), ACK, 900_000, 70_000, b"question");
             let back = tcp(&reply, ACK, 70_000, 900_008, b"answer");
@@ -107,8 +107,8 @@ fn asked(bench: &mut Bench) -> Vec<u16> {
 
 #[test]
 fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner_goes_on() {
-    let told = (1024..=u16::MAX).map(|port| (outwards(port), MEMBER)).collect();
-    let mut bench = bench(RecoveryConfig::default(), told);
+    let entries = (1024..=u16::MAX).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig::default(), entries);
     let reply = answers(&bench, 4000);
     let answer = |bench: &mut Bench| bench.feed_one(OUTSIDE, tcp(&reply, ACK | tcp_flags::FIN, 700, 900, b"whose?"));
     assert!(answer(&mut bench).is_none());
@@ -117,7 +117,7 @@ fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner
     assert!(ports.contains(&4000) && ports.len() > 50, "all that the outside port stands for: {ports:?}");
     assert!(answer(&mut bench).is_none() && asked(&mut bench).is_empty(), "a window of segments asks once");
 
-    // Half of them deny it, which the server must not hear of: it would end the right one.
+    // Half of them deny it, which the server must not receive: it would end the right one.
     for port in ports.iter().copied().filter(|port| *port != 4000).step_by(2) {
         assert!(bench.feed_one(INSIDE, tcp(&outwards(port), tcp_flags::RST, 900, 0, b"")).is_none());
     }
@@ -128,7 +128,7 @@ fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner
 
     let acknowledgement = bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 900, 700, b"")).expect("it is mine");
     assert_eq!(segment_of(&acknowledgement).0, reply.inverse());
-    assert!(answer(&mut bench).is_some(), "now it is known whose it is");
+    assert!(answer(&mut bench).is_some(), "now its connection is known");
     let other = *ports.iter().find(|port| **port != 4000).unwrap();
     assert!(bench.feed_one(INSIDE, tcp(&outwards(other), tcp_flags::RST, 900, 0, b"")).is_none(), "a late denial");
     let counters = bench.pipeline.recovery.counters();
@@ -137,14 +137,17 @@ fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner
 
 #[test]
 fn a_pair_of_hosts_restores_what_is_not_translated_and_nothing_that_is() {
-    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
+    let hosts = FilterMatch { is_of_hosts: true, ..MEMBER };
     // What a service inside sends to a client outside; the two hosts have a connection that began inside as well.
     let of_service = Tuple::v4(ip_protocol::TCP, (CLIENT, 80), (SERVER, 10_029));
-    let told = || std::vec![(outwards(4000), hosts), (of_service, hosts)];
-    let says = |bench: &mut Bench, tuple: &Tuple| bench.feed_one(INSIDE, tcp(tuple, ACK, 700, 900, b"page"));
-    let mut translating = bench(RecoveryConfig::default(), told());
+    let entries = || std::vec![(outwards(4000), hosts), (of_service, hosts)];
+    let sends_ack = |bench: &mut Bench, tuple: &Tuple| bench.feed_one(INSIDE, tcp(tuple, ACK, 700, 900, b"page"));
+    let mut translating = bench(RecoveryConfig::default(), entries());
     for tuple in [of_service, outwards(4000)] {
-        assert!(says(&mut translating, &tuple).is_none(), "under another port its receiver would reset it: {tuple}");
+        assert!(
+            sends_ack(&mut translating, &tuple).is_none(),
+            "under another port its receiver would reset it: {tuple}"
+        );
     }
     let reply = answers(&translating, 4000);
     assert!(translating.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"answer")).is_none());
@@ -152,9 +155,9 @@ fn a_pair_of_hosts_restores_what_is_not_translated_and_nothing_that_is() {
     let counters = translating.pipeline.recovery.counters();
     assert_eq!((counters.restored, counters.missed), (0, 3));
 
-    let mut plain = bench_with(RecoveryConfig::default(), told(), false);
+    let mut plain = bench_with(RecoveryConfig::default(), entries(), false);
     for tuple in [of_service, outwards(4000)] {
-        let sent = says(&mut plain, &tuple).expect("it goes on under its own addresses");
+        let sent = sends_ack(&mut plain, &tuple).expect("it goes on under its own addresses");
         assert_eq!(segment_of(&sent).0, tuple);
     }
     assert_eq!(plain.pipeline.recovery.counters().restored, 2);
@@ -168,7 +171,7 @@ fn of_several_ports_that_a_filter_seems_to_know_none_gets_the_answer_before_one_
     bench.pipeline.chain().originals_of(&reply, &mut originals);
     let is_other = |original: &&Tuple| original.source_ip() == CLIENT && original.source_port != 4000;
     let mistaken = *originals.iter().find(is_other).unwrap();
-    bench.links.told = std::vec![(mistaken, MEMBER), (outwards(4000), MEMBER)];
+    bench.links.entries = std::vec![(mistaken, MEMBER), (outwards(4000), MEMBER)];
     let _ = bench.pipeline.recovery.begin(bench.now, &RecoveryConfig::default(), 2);
     assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"whose?")).is_none());
     let mut ports = asked(&mut bench);
@@ -178,7 +181,7 @@ fn of_several_ports_that_a_filter_seems_to_know_none_gets_the_answer_before_one_
     assert_eq!(ports, expected);
     assert!(bench.feed_one(INSIDE, tcp(&mistaken, tcp_flags::RST, 900, 0, b"")).is_none());
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 900, 700, b"")).is_some());
-    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"again")).is_some());
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"repeated")).is_some());
 }
 
 #[test]
@@ -195,8 +198,8 @@ fn bogus(number: u32) -> Tuple {
 
 #[test]
 fn ambiguous_replies_of_one_source_are_charged_and_those_of_others_are_not_held_to_that() {
-    let told = (4000..5200).map(|port| (outwards(port), MEMBER)).collect();
-    let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, told);
+    let entries = (4000..5200).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, entries);
     for port in 4000..4100 {
         let reply = answers(&bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_none());
@@ -244,8 +247,8 @@ fn a_flood_of_bogus_replies_causes_no_more_work_than_the_budget_and_holds_up_no_
 
 #[test]
 fn replies_that_restore_their_connections_are_not_charged() {
-    let told = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
-    let mut bench = bench(RecoveryConfig { misses_per_source_max: 1, ..RecoveryConfig::default() }, told);
+    let entries = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig { misses_per_source_max: 1, ..RecoveryConfig::default() }, entries);
     for port in 4000..4200 {
         let reply = answers(&bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_some(), "port {port}");
@@ -254,7 +257,7 @@ fn replies_that_restore_their_connections_are_not_charged() {
 }
 
 #[test]
-fn a_connection_goes_on_in_the_state_that_was_told() {
+fn a_connection_goes_on_in_the_state_that_was_replicated() {
     let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), state(TcpState::FinWait))]);
     let fin = tcp(&answers(&bench, 4000), ACK | tcp_flags::FIN, 70_000, 900_000, b"");
     assert!(bench.feed_one(OUTSIDE, fin).is_some());
@@ -263,7 +266,7 @@ fn a_connection_goes_on_in_the_state_that_was_told() {
 }
 
 #[test]
-fn an_icmp_error_about_a_connection_that_was_told_finds_it() {
+fn an_icmp_error_about_a_replicated_connection_finds_it() {
     let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), MEMBER)]);
     let reply = answers(&bench, 4000);
     let quoted = tcp(&reply.inverse(), ACK, 1, 1, b"too large");
@@ -304,9 +307,9 @@ fn one_source_asks_no_more_often_than_it_may_and_others_are_not_held_to_that() {
 }
 
 #[test]
-fn no_more_comes_back_than_was_told() {
-    let told: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
-    let mut bench = bench(RecoveryConfig::default(), told);
+fn no_more_is_restored_than_was_replicated() {
+    let entries: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig::default(), entries);
     // The peer said that it had one connection.
     let _ = bench.pipeline.recovery.begin(bench.now, &RecoveryConfig::default(), 1);
     (4000..4200).for_each(|port| drop(bench.feed_one(INSIDE, tcp(&outwards(port), ACK, 1, 1, b""))));
@@ -335,15 +338,15 @@ fn after_a_cold_start_trusted_hosts_go_on_at_once_and_others_by_way_of_them() {
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 500, 600, b"go on")).is_some());
     assert!(bench.feed_one(OUTSIDE, tcp(&outwards(4000).inverse(), ACK, 600, 505, b"gladly")).is_some());
 
-    // The server speaks first: the client is asked whether it knows the connection.
+    // The server sends first: the client is probed whether it knows the connection.
     let reply = outwards(4001).inverse();
     let probe = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"not to be seen")).expect("a keep-alive");
     let (tuple, segment) = segment_of(&probe);
     assert_eq!((tuple, segment.sequence, segment.payload_bytes), (outwards(4001).inverse(), 6999, 0));
     assert!(bench.pipeline.lookup(&reply).is_none(), "nothing is believed yet");
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 8000, 7000, b"")).is_some(), "the client knows it");
-    let again = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"to be seen")).expect("sent again");
-    assert_eq!(segment_of(&again).1.payload_bytes, 10);
+    let repeated = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"to be seen")).expect("sent again");
+    assert_eq!(segment_of(&repeated).1.payload_bytes, 10);
     let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.cold_started, counters.probed), (2, 1));
 }
@@ -372,7 +375,7 @@ fn a_reset_or_a_stranger_begins_nothing_by_a_cold_start() {
 }
 
 #[test]
-fn a_blocked_segment_passes_when_it_is_sent_again() {
+fn a_blocked_segment_passes_when_it_is_retransmitted() {
     let config = RecoveryConfig { blocks: true, ..RecoveryConfig::default() };
     let mut bench = bench_with(config, Vec::new(), false);
     let reply = outwards(4000).inverse();

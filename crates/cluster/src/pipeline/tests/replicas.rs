@@ -10,7 +10,7 @@ fn replica(original: Tuple, owner: NodeId) -> Connection {
 }
 
 #[test]
-fn a_stale_replica_with_the_tuples_of_a_new_connection_in_the_other_direction_gives_way() {
+fn a_stale_replica_with_the_tuples_of_a_new_connection_in_the_other_direction_is_replaced() {
     // IKE, NTP, SIP: both ends use the protocol's port.
     for port in [500, 123, 5060] {
         for (node, peer) in [(NodeId(0), NodeId(1)), (NodeId(1), NodeId(0))] {
@@ -29,7 +29,7 @@ fn a_stale_replica_with_the_tuples_of_a_new_connection_in_the_other_direction_gi
 }
 
 #[test]
-fn a_connection_of_this_node_in_the_other_direction_does_not_give_way_to_a_replica() {
+fn a_connection_of_this_node_in_the_other_direction_is_not_replaced_by_a_replica() {
     let mut bench = Bench::new(false, 64, Limits::default());
     let there = Tuple::v4(ip_protocol::UDP, (CLIENT, 500), (SERVER, 500));
     bench.feed_one(INSIDE, build::udp(&there, b"?")).expect("it begins");

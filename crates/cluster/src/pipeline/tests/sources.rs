@@ -86,7 +86,7 @@ fn counts_stay_true_when_connections_never_come_to_be_are_reopened_or_expire() {
     let count = bench.pipeline.connections_of_source(&headers(&syn(CLIENT, 1)).tuple);
     assert_eq!(count, Some(bench.pipeline.table().len()));
     bench.now = bench.now + Duration::from_secs(600);
-    bench.pipeline.expire(bench.now, 100, |_| CopyExpiry::PutOff(Duration::ZERO));
+    bench.pipeline.expire(bench.now, 100, |_| ReplicaExpiry::Recheck(Duration::ZERO));
     assert_eq!(bench.pipeline.connections_of_source(&headers(&syn(CLIENT, 1)).tuple), Some(0));
 }
 

@@ -9,7 +9,7 @@ use crate::role::Heartbeat;
 use crate::role::state::{Input, State};
 
 impl RoleAutomaton {
-    /// Gives the table the inputs that follow from what is known now, until it has no more to say.
+    /// Gives the table the inputs that follow from what is known now, until there is none.
     pub(super) fn decide(&mut self, now: Instant) {
         if self.follows {
             return;
@@ -17,7 +17,7 @@ impl RoleAutomaton {
         self.decided_at = now;
         let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
         self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
-        self.outreaches_since = if self.outreaches_holder(now) { self.outreaches_since.or(Some(now)) } else { None };
+        self.outreaches_since = if self.outreaches_active(now) { self.outreaches_since.or(Some(now)) } else { None };
         self.outranked_since = if self.is_outranked_now(now) { self.outranked_since.or(Some(now)) } else { None };
         while let Some(input) = self.next_input(now) {
             self.apply(now, input);
@@ -29,9 +29,11 @@ impl RoleAutomaton {
         match self.state {
             _ if self.must_yield(now) => Some(Input::PeerHolds),
             State::Init => {
-                let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
+                let all_received =
+                    !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
                 // No peer holds the addresses, yet one may have the connections: it sends them first, or takes over.
-                ((all_heard && self.informed) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
+                ((all_received && self.informed) || elapsed >= self.config.startup_hold)
+                    .then_some(Input::StartupHoldOver)
             }
             State::Standby => self.is_chosen(now).then_some(Input::Chosen),
             State::Leaving => (elapsed >= self.config.handover_limit).then_some(Input::HandoverLimitReached),
@@ -50,16 +52,16 @@ impl RoleAutomaton {
                 State::TakingOver => outranks(&peer, &own),
                 _ => false,
             },
-            State::Active => is_rightful_holder(&peer, &own) && self.yields_until().is_none_or(|until| until <= now),
+            State::Active => prevails_as_active(&peer, &own) && self.yields_until().is_none_or(|until| until <= now),
             State::Leaving => peer.state == State::Active,
             State::Standby | State::Left => false,
         })
     }
 
-    /// Whether another holder of the addresses outranks this one.
+    /// Whether another active node outranks this one.
     fn is_outranked_now(&self, now: Instant) -> bool {
         let own = self.own_heartbeat();
-        self.state == State::Active && self.heartbeats(now).any(|peer| is_rightful_holder(&peer, &own))
+        self.state == State::Active && self.heartbeats(now).any(|peer| prevails_as_active(&peer, &own))
     }
 
     /// When this node yields at the latest to the one that outranks it; `None`: at once. A node that took the addresses knowing
@@ -96,7 +98,7 @@ impl RoleAutomaton {
         self.answers_awaited_until.is_some_and(|until| now < until) && self.peers.iter().any(|peer| peer.is_awaited)
     }
 
-    /// Until when a better node is left to take addresses that nobody holds. As long as this node only listened, the better
+    /// Until when a better node is left to take addresses that no node holds. As long as this node only listened, the better
     /// one may have as well; so that time does not count.
     fn best_is_waited_for_until(&self) -> Option<Instant> {
         self.vacant_since.map(|vacant| vacant.max(self.since) + self.config.heartbeat_timeout)
@@ -104,21 +106,23 @@ impl RoleAutomaton {
 
     /// Whether this node takes the addresses from a peer that holds them: it reaches more for long enough, or it is
     /// configured to and has the higher priority.
-    fn may_preempt(&self, now: Instant, holder: &Heartbeat) -> bool {
+    fn may_preempt(&self, now: Instant, active: &Heartbeat) -> bool {
         let reaches_more =
-            self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
-        let ranks_higher = self.config.preempt && !self.is_filling && self.config.priority > holder.priority;
-        self.could_serve() && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
+            self.unreached < active.unreached && self.outreaches_until().is_some_and(|until| until <= now);
+        let ranks_higher = self.config.preempt && !self.is_filling && self.config.priority > active.priority;
+        self.could_serve() && (reaches_more || (ranks_higher && self.unreached <= active.unreached))
     }
 
     /// Whether this node could serve and reaches more than each node that holds the addresses, or is about to.
-    fn outreaches_holder(&self, now: Instant) -> bool {
-        let is_holder = |peer: &Heartbeat| matches!(peer.state, State::Active | State::TakingOver);
-        let mut holders = self.heartbeats(now).filter(is_holder).peekable();
-        self.could_serve() && holders.peek().is_some() && holders.all(|holder| self.unreached < holder.unreached)
+    fn outreaches_active(&self, now: Instant) -> bool {
+        let is_active = |peer: &Heartbeat| matches!(peer.state, State::Active | State::TakingOver);
+        let mut active_nodes = self.heartbeats(now).filter(is_active).peekable();
+        self.could_serve()
+            && active_nodes.peek().is_some()
+            && active_nodes.all(|active| self.unreached < active.unreached)
     }
 
-    /// When this node has reached more than the holder for long enough.
+    /// When this node has reached more than the active one for long enough.
     fn outreaches_until(&self) -> Option<Instant> {
         self.outreaches_since.map(|since| since + self.config.reach_hold)
     }
@@ -131,28 +135,28 @@ impl RoleAutomaton {
     /// A peer's heartbeat, if it counts: for a time, and for longer while the failure detector vouches for the peer,
     /// whose heartbeats may be lost while it holds the addresses.
     pub(super) fn fresh(&self, now: Instant, peer: &Peer) -> Option<Heartbeat> {
-        let (at, heartbeat) = peer.heard?;
+        let (at, heartbeat) = peer.last_heartbeat?;
         (peer.up_since.is_some() || now < at + self.config.heartbeat_timeout).then_some(heartbeat)
     }
 
-    /// Until when a peer that is up but has not said how it stands is given the benefit of the doubt.
+    /// Until when a peer that is up without a heartbeat counts as unknown, not as absent.
     pub(super) fn unknown_until(&self, now: Instant) -> Option<Instant> {
-        let silent = self.peers.iter().filter(|peer| peer.heard.is_none());
+        let silent = self.peers.iter().filter(|peer| peer.last_heartbeat.is_none());
         let limits = silent.filter_map(|peer| Some(peer.up_since? + self.config.heartbeat_timeout));
         limits.filter(|limit| now < *limit).max()
     }
 
-    /// When a node that stands by must look again though nothing comes.
+    /// When a standby node must look again though nothing comes.
     pub(super) fn standby_deadline(&self) -> Option<Instant> {
         let timeout = self.config.heartbeat_timeout;
-        let heard = self.peers.iter().filter(|peer| peer.up_since.is_none());
-        let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
-        let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
-        let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
+        let last_heartbeat = self.peers.iter().filter(|peer| peer.up_since.is_none());
+        let expiries = last_heartbeat.filter_map(|peer| Some(peer.last_heartbeat?.0 + timeout));
+        let unknown = self.peers.iter().filter(|peer| peer.last_heartbeat.is_none());
+        let unknown_expiries = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
         let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.answers_awaited_until]
             .into_iter()
             .flatten();
-        expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
+        expiries.chain(unknown_expiries).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }
 
@@ -162,11 +166,11 @@ fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
 }
 
 /// Whether the one holds the addresses and the other must yield them.
-fn is_rightful_holder(one: &Heartbeat, other: &Heartbeat) -> bool {
+fn prevails_as_active(one: &Heartbeat, other: &Heartbeat) -> bool {
     one.state == State::Active && outranks(one, other)
 }
 
-/// Rule 3: who takes the addresses when nobody holds them.
+/// Rule 3: which node takes the addresses when none holds them.
 fn is_better(one: &Heartbeat, other: &Heartbeat) -> bool {
     let rank = |said: &Heartbeat| (said.synchronised, Reverse(said.unreached), said.priority, Reverse(said.node));
     rank(one) > rank(other)

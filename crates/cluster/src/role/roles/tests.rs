@@ -33,7 +33,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both nodes start, hear each other and have all connections.
+    /// Both nodes start, receive each other's heartbeats and have all connections.
     fn start(configs: [Config; 2]) -> Self {
         let mut pair = Self { now_ms: 0, configs, nodes: [None, None], always_held: true };
         pair.restart(0, true);
@@ -175,7 +175,7 @@ fn a_node_that_leaves_hands_over_all_that_it_holds_and_comes_back_for_its_own() 
 }
 
 #[test]
-fn a_peer_without_groups_is_heard_of_the_first_and_stands_in_nobodys_way_for_the_others() {
+fn a_peer_without_groups_counts_for_the_first_and_blocks_none_of_the_others() {
     let alone = Config { priority: 250, ..config(1, Vec::new()) };
     let mut pair = Pair::start([config(0, groups(0)), alone]);
     pair.run_ms(1000);
@@ -211,7 +211,7 @@ fn a_priority_that_changes_moves_its_group_alone() {
 }
 
 #[test]
-fn a_worker_that_follows_is_what_it_is_told() {
+fn a_worker_that_follows_has_the_state_that_it_receives() {
     let mut roles = Roles::following(config(0, groups(0)), Instant::ZERO);
     roles.follow(Instant::ZERO, SECOND, State::Active, 9);
     roles.handle_timeout(Instant::ZERO + Duration::from_secs(9));

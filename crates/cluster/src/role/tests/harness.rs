@@ -1,17 +1,17 @@
-//! Nodes that hear each other over links which can be cut, a millisecond a step.
+//! Nodes that receive each other's heartbeats over links that can fail, a millisecond a step.
 
 use super::*;
 
 pub(super) const DETECTION: Duration = Duration::from_millis(100);
 pub(super) const STATE_USABLE_AFTER: Duration = Duration::from_millis(2);
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
-/// How long two nodes that hear each other may both hold the addresses: a heartbeat that crosses another.
+/// How long two connected nodes may both hold the addresses: a heartbeat that crosses another.
 pub(super) const BOTH_ACTIVE_MS_MAX: u64 = 5;
 
 pub(super) struct Cluster {
     pub(super) now_ms: u64,
     pub(super) nodes: Vec<Node>,
-    /// Milliseconds since when a pair of nodes does, or does not, hear each other.
+    /// Milliseconds since when a pair of nodes is connected, or is not.
     pub(super) links: Vec<Link>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Node {
 
 pub(super) struct Link {
     pub(super) ends: [usize; 2],
-    pub(super) is_cut: bool,
+    pub(super) is_partitioned: bool,
     pub(super) changed_ms: u64,
     pub(super) detected_up: bool,
     pub(super) both_active_ms: u64,
@@ -35,7 +35,7 @@ impl Cluster {
     pub(super) fn new(configs: Vec<Config>) -> Self {
         let count = configs.len();
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
-        let link = |ends| Link { ends, is_cut: false, changed_ms: 0, detected_up: false, both_active_ms: 0 };
+        let link = |ends| Link { ends, is_partitioned: false, changed_ms: 0, detected_up: false, both_active_ms: 0 };
         let mut cluster = Self {
             now_ms: 0,
             links: pairs.map(link).collect(),
@@ -86,10 +86,10 @@ impl Cluster {
         }
     }
 
-    pub(super) fn set_cut(&mut self, is_cut: bool) {
+    pub(super) fn set_partitioned(&mut self, is_partitioned: bool) {
         let now_ms = self.now_ms;
-        for link in self.links.iter_mut().filter(|link| link.is_cut != is_cut) {
-            (link.is_cut, link.changed_ms) = (is_cut, now_ms);
+        for link in self.links.iter_mut().filter(|link| link.is_partitioned != is_partitioned) {
+            (link.is_partitioned, link.changed_ms) = (is_partitioned, now_ms);
         }
     }
 
@@ -101,7 +101,7 @@ impl Cluster {
         self.nodes[node].automaton.as_ref().map(RoleAutomaton::state)
     }
 
-    pub(super) fn holders(&self) -> Vec<usize> {
+    pub(super) fn active_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.nodes[*node].holds).collect()
     }
 
@@ -123,11 +123,11 @@ impl Cluster {
             let both = link.ends.iter().all(|end| self.nodes[*end].holds);
             // What was said during a cut is said again with the next heartbeat, an interval later.
             let whole_for = now.saturating_since(Instant::from_millis(link.changed_ms));
-            let hear = !link.is_cut && link.detected_up && whole_for > HEARTBEAT_INTERVAL;
+            let is_connected = !link.is_partitioned && link.detected_up && whole_for > HEARTBEAT_INTERVAL;
             let handover = link.ends.iter().any(|end| {
                 self.nodes[*end].automaton.as_ref().is_some_and(|automaton| automaton.state() == State::Leaving)
             });
-            link.both_active_ms = if both && hear && !handover { link.both_active_ms + 1 } else { 0 };
+            link.both_active_ms = if both && is_connected && !handover { link.both_active_ms + 1 } else { 0 };
             assert!(link.both_active_ms <= BOTH_ACTIVE_MS_MAX, "nodes {:?} are both active", link.ends);
         }
     }
@@ -136,7 +136,7 @@ impl Cluster {
         for link in &mut self.links {
             let [one, other] = link.ends;
             let alive = [one, other].map(|end| self.nodes[end].automaton.is_some());
-            let works = !link.is_cut && alive == [true; 2];
+            let works = !link.is_partitioned && alive == [true; 2];
             let since = now.saturating_since(Instant::from_millis(link.changed_ms));
             if link.detected_up == works || (!works && since < DETECTION) {
                 continue;
@@ -145,15 +145,15 @@ impl Cluster {
             for (end, peer) in [(one, other), (other, one)] {
                 let Some(automaton) = self.nodes[end].automaton.as_mut() else { continue };
                 let peer = NodeId(u8::try_from(peer).unwrap());
-                let told =
+                let result =
                     if works { automaton.handle_peer_up(now, peer) } else { automaton.handle_peer_down(now, peer) };
-                told.unwrap();
+                result.unwrap();
             }
         }
     }
 
     pub(super) fn deliver(&mut self, now: Instant, from: usize, heartbeat: &Heartbeat) {
-        for link in self.links.iter().filter(|link| !link.is_cut && link.ends.contains(&from)) {
+        for link in self.links.iter().filter(|link| !link.is_partitioned && link.ends.contains(&from)) {
             let to = link.ends[usize::from(link.ends[0] == from)];
             if let Some(automaton) = self.nodes[to].automaton.as_mut() {
                 automaton.handle_heartbeat(now, heartbeat).unwrap();
@@ -176,7 +176,7 @@ impl Cluster {
                 Event::BecomeStandby => (node.holds, node.usable_at) = (false, None),
             }
         }
-        assert_eq!(node.holds, automaton.state().holds_addresses(), "events and state tell the same");
+        assert_eq!(node.holds, automaton.state().holds_addresses(), "events and state agree");
     }
 
     pub(super) fn run_ms(&mut self, ms: u64) {

@@ -18,7 +18,7 @@ impl Reporting {
                 self.port_name(*port),
                 mac,
             ),
-            PassiveReason::PeerRejected { peer, why } => format!("node {} lives, but its packets {why}", peer.0),
+            PassiveReason::PeerRejected { peer, reason } => format!("node {} lives, but its packets {reason}", peer.0),
         }
     }
 

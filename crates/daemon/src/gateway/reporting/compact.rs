@@ -81,6 +81,6 @@ pub(super) fn of_peer(peer: &PeerStatus) -> Option<PeerFilterStatus> {
         filters: told.filters,
         drifts: told.drifts,
         bad_datagrams: told.bad_datagrams,
-        is_complete: peer.has_told_filter,
+        is_complete: peer.has_whole_filter,
     })
 }

@@ -28,7 +28,7 @@ impl<P: PacketIo> Answers<'_, P> {
                 if self.reporting.place.leads() {
                     self.reporting.note(now, EventKind::Reloaded, &summary);
                 }
-                Ok(reloaded.judges)
+                Ok(reloaded.reevaluates)
             }
             Order::Drain { is_forced } => {
                 let drained = self.node.drain(now, is_forced);

@@ -42,7 +42,7 @@ pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reportin
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
         filter: compact::of_peer(peer),
-        last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
+        last_received_ns: session.and_then(|session| session.last_received_at).map(Instant::as_nanos),
         ..session.as_ref().map(describe::session).unwrap_or_default()
     }
 }

@@ -14,7 +14,8 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
     if let Some(conntrackd) = &peer.conntrackd {
         return conntrackd_status(peer, conntrackd, now, reporting);
     }
-    let is_synchronised = peer.is_up && peer.is_complete && session.is_none_or(|session| session.told && session.heard);
+    let is_synchronised =
+        peer.is_up && peer.is_complete && session.is_none_or(|session| session.sent_all && session.received_all);
     PeerStatus {
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
@@ -25,7 +26,7 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
         role: peer.role.map_or("unknown", SyncRole::name).to_owned(),
         synchronised: is_synchronised,
         lag_ms: session.map_or(0.0, |session| session.lag(now).as_secs_f64() * 1e3),
-        last_heard_ns: peer.last_received_at.map(Instant::as_nanos),
+        last_received_ns: peer.last_received_at.map(Instant::as_nanos),
         ..session.as_ref().map(describe::session).unwrap_or_default()
     }
 }
@@ -49,7 +50,7 @@ fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, 
         resent: session.resent,
         lost: session.missed,
         filter: None,
-        last_heard_ns: session.last_heard.map(Instant::as_nanos),
+        last_received_ns: session.last_received_at.map(Instant::as_nanos),
         ..PeerStatus::default()
     }
 }

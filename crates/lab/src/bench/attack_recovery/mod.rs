@@ -15,7 +15,7 @@ mod setting;
 use std::time::Duration;
 
 use cluster::forwarding::Admission;
-use cluster::pipeline::{CopyExpiry, Edge, Pipeline, Recalled, RecoveryConfig};
+use cluster::pipeline::{Edge, FilterMatch, Pipeline, RecoveryConfig, ReplicaExpiry};
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::{Packet, build, tcp_flags};
 use flow::{BATCH_FRAMES_MAX, Disposition, Frame, Instant, PacketBatch, PortId, Tuple};
@@ -113,10 +113,10 @@ impl Edge for Around {
         Disposition::Consumed
     }
 
-    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+    fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
         let known = self.filter.lookup(original)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
-        Some(Recalled { owner: NODES[1], state, is_of_hosts: false })
+        Some(FilterMatch { owner: NODES[1], state, is_of_hosts: false })
     }
 
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
@@ -215,7 +215,7 @@ impl Recovering {
             .collect();
         let began = thread_cpu_time();
         self.pipeline.handle_packets(self.now, &mut batch, &mut self.around);
-        self.pipeline.expire(self.now, 1, |_| CopyExpiry::PutOff(Duration::ZERO));
+        self.pipeline.expire(self.now, 1, |_| ReplicaExpiry::Recheck(Duration::ZERO));
         let changes = self.pipeline.take_changes();
         self.pipeline.return_changes(changes);
         let spent = thread_cpu_time().saturating_sub(began);

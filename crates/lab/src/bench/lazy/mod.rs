@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::limits;
-use replication::lazy::{Config as Lazy, Dynamic};
+use replication::deferral::{Config as Lazy, Dynamic};
 
 use self::flood::Flood;
 use self::long::LongConnections;

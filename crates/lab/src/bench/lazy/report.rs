@@ -96,7 +96,7 @@ impl Report {
             level: lazily.level.median(),
             long_connections: survival.of,
             long_connections_survived: survival.survived,
-            put_off_when_killed: survival.before.put_off,
+            put_off_when_killed: survival.before.deferred,
         }
     }
 

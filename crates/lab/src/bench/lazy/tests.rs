@@ -26,7 +26,7 @@ fn the_report_tells_medians_and_what_is_left_of_the_throughput_without_replicati
         figures
     };
     let figures = [side([259.0, 130.0, 260.0]), side([77.0, 38.0, 77.5]), side([224.0, 112.0, 225.0])];
-    let before = LazyStatus { put_off: 1234, ..LazyStatus::default() };
+    let before = LazyStatus { deferred: 1234, ..LazyStatus::default() };
     let report = Report::new(&args(), &figures, &Survival { survived: 99, of: 100, before });
     assert_eq!(report.throughput.no_replication, 259.0);
     assert_eq!((report.throughput.no_dli, report.throughput.dli), (77.0, 224.0));

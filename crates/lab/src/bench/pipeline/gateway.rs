@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::forwarding::Admission;
-use cluster::pipeline::{CopyExpiry, Edge, Pipeline};
+use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
 use flow::wire::{Packet, tcp_flags};
 use flow::{Direction, Disposition, Frame, Instant, IpFamily, PortId};
 use packet_io::usage::thread_cpu_time;
@@ -146,7 +146,7 @@ impl Gateway {
         let began = thread_cpu_time();
         for batch in &mut batches {
             self.pipeline.handle_packets(self.now, batch, &mut Egress);
-            self.pipeline.expire(self.now, 1, |_| CopyExpiry::PutOff(Duration::ZERO));
+            self.pipeline.expire(self.now, 1, |_| ReplicaExpiry::Recheck(Duration::ZERO));
             let changes = self.pipeline.take_changes();
             self.pipeline.return_changes(changes);
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use packet_io::netlink::Prefix;
-use replication::lazy::{Config as Lazy, Dynamic};
+use replication::deferral::{Config as Lazy, Dynamic};
 
 use config::validated::Representation;
 

@@ -1,5 +1,4 @@
-//! Whether a peer has what it should have: digests of sections, told at intervals, all of them once in
-//! [`COMPARE_INTERVAL`].
+//! Whether a peer has what it should have: digests of sections, sent at intervals, all of them once in [`COMPARE_INTERVAL`].
 //!
 //! A digest is of what the peer has acknowledged, and counts for it as long as nothing newer has come. So that a section
 //! comes to rest, changes to the sections whose turn it is are held back for the round trip that it takes.

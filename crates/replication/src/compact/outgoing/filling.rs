@@ -1,4 +1,4 @@
-//! What a peer is told: what changed or, if that is less, everything.
+//! What is sent to a peer: what changed or, if that is less, everything.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,35 +23,35 @@ const BATCH_WORDS: usize = 64;
 const DECIDE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Outgoing {
-    /// What changed up to now is to be told.
+    /// What changed up to now is to be sent.
     pub(in crate::compact) fn begin_update(&mut self, now: Instant, common: &Common, source: &mut Source) {
         self.updated_to = source.changes;
         let changed = source.memory().changed(self.mark);
         if changed == 0 {
             return;
         }
-        let is_under_way = self.left > 0 || !self.raw.is_empty();
+        let is_in_progress = self.left > 0 || !self.raw.is_empty();
         self.left = changed;
         self.comparing.forget_held_back();
-        if is_under_way && self.decided_at.is_some_and(|at| now < at + DECIDE_INTERVAL) || !self.raw.is_empty() {
+        if is_in_progress && self.decided_at.is_some_and(|at| now < at + DECIDE_INTERVAL) || !self.raw.is_empty() {
             return;
         }
         self.decided_at = Some(now);
         let whole_bytes = datagrams_bytes(common.words as usize * size_of::<u32>() + RUN_BYTES_MAX, common);
         if changed * CHANGE_BYTES_MAX < whole_bytes || self.changes_bytes(common, source) <= whole_bytes {
-            self.counters.incremental_updates += u64::from(!is_under_way);
+            self.counters.incremental_updates += u64::from(!is_in_progress);
             return;
         }
         self.counters.whole_updates += 1;
         self.raw.extend(0..common.words.div_ceil(common.section_words));
-        // They are told with all the others.
+        // They are sent with all the others.
         self.scratch.clear();
         source.memory_mut().take_changes(self.mark, usize::MAX, &mut self.scratch);
         self.scratch = Vec::new();
         self.left = 0;
     }
 
-    /// What it would take to tell the changes.
+    /// The bytes that the changes would take.
     fn changes_bytes(&self, common: &Common, source: &Source) -> usize {
         let (mut encoder, mut written, mut bytes) = (Encoder::new(common.coding), Vec::new(), 0);
         for (index, word) in (0..).zip(source.memory().words()) {
@@ -85,7 +85,7 @@ impl Outgoing {
         true
     }
 
-    /// A piece of the sections that are told as they are. It ends where a word is under way, or a section is not to be told.
+    /// A part of the sections that are sent as they are. It ends where a word is in flight, or a section is not to be sent.
     fn fill_raw(&mut self, common: &Common, source: &Source, out: &mut Vec<u8>) -> Option<Vec<Change>> {
         let section_words = common.section_words;
         let first = self.raw_next.or_else(|| self.raw.first().map(|section| section * section_words))?;
@@ -104,7 +104,7 @@ impl Outgoing {
         }
         self.begin_numbered(kind::WORDS, out);
         Update::encode_words(first, words, out);
-        // What was told up to its end needs not be told again.
+        // What was sent up to its end needs not be sent again.
         (first / section_words..=(end - 1) / section_words).for_each(|section| {
             self.raw.remove(&section);
         });
@@ -136,7 +136,7 @@ impl Outgoing {
             self.left = self.left.saturating_sub(taken.len());
             for (at, change) in taken.iter().enumerate() {
                 let known = self.known.word(change.index);
-                // What is under way is looked at again when it has arrived.
+                // A word in flight is looked at again when it has arrived.
                 if self.words_in_flight.has(change.index) || known == change.word {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! What it costs to tell connections in each of the representations, beside messages of each connection.
+//! What it costs to replicate connections in each of the representations, beside messages of each connection.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -15,8 +15,8 @@ use crate::representation::precise::{self, NoFunctions};
 const CONNECTIONS: u32 = 100_000;
 /// Connections that begin in a step of ten milliseconds: 5000 a second.
 const BEGINNING: u32 = 50;
-/// What becomes of each, and how many steps after its beginning: it lives for about a second.
-const LIFE: [(u32, TcpState); 6] = [
+/// The state changes of each, and how many steps after its beginning: it lives for about a second.
+const LIFECYCLE: [(u32, TcpState); 6] = [
     (0, TcpState::SynSent),
     (2, TcpState::SynRecv),
     (4, TcpState::Established),
@@ -36,7 +36,7 @@ fn bytes_per_connection(config: CompactConfig) -> f64 {
     let steps = CONNECTIONS / BEGINNING;
     for step in 0..=steps + END {
         let begun = |after: u32| step.checked_sub(after).filter(|begun| *begun < steps);
-        for (after, state) in LIFE {
+        for (after, state) in LIFECYCLE {
             let of_step = begun(after).into_iter().flat_map(|begun| begun * BEGINNING..(begun + 1) * BEGINNING);
             of_step.for_each(|number| pair.set(number, tcp(state)));
         }
@@ -55,8 +55,8 @@ fn bytes_per_connection(config: CompactConfig) -> f64 {
 }
 
 #[test]
-fn a_life_in_each_representation_and_what_it_costs() {
-    let messages = LIFE.len() + 1;
+fn a_connection_in_each_representation_and_its_cost() {
+    let messages = LIFECYCLE.len() + 1;
     let protocol = tcp(TcpState::Established).protocol_state(6);
     let connection = Connection::new(tuple(1), NodeId(0), protocol, Instant::ZERO);
     let mut message = Vec::new();

@@ -1,4 +1,4 @@
-//! A node that tells its filter, one that hears it, and the network between them.
+//! A node that sends its filter, one that receives it, and the network between them.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::compact::{
     addressee,
 };
 
-/// The node that hears.
+/// The node that receives.
 pub(super) const PEER: NodeId = NodeId(1);
 
-/// What the network does to datagrams, in thousandths, and how long one is under way.
+/// What the network does to datagrams, in thousandths, and how long one is in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Weather {
     pub(super) lost: u64,
@@ -37,7 +37,7 @@ pub(super) struct Pair {
     /// The sender's connections as they are.
     pub(super) connections: BTreeMap<Tuple, CellState>,
     pub(super) weather: Weather,
-    pub(super) under_way: Vec<(Instant, Vec<u8>)>,
+    pub(super) in_flight: Vec<(Instant, Vec<u8>)>,
     random: SplitMix64,
     errors: Vec<CompactError>,
 }
@@ -71,7 +71,7 @@ impl Pair {
             receiver: CompactReceiver::new(ReceiverLimits::default(), 77),
             connections: BTreeMap::new(),
             weather,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             random: SplitMix64::new(5),
             errors: Vec::new(),
         }
@@ -119,16 +119,16 @@ impl Pair {
         self.act();
     }
 
-    /// Time passes until the next thing happens that somebody waits for.
+    /// Time passes until the next deadline or arrival.
     pub(super) fn leap(&mut self) {
         let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten();
-        let arrivals = self.under_way.iter().map(|(at, _)| *at);
+        let arrivals = self.in_flight.iter().map(|(at, _)| *at);
         self.now = timers.chain(arrivals).min().expect("somebody always waits for something").max(self.now);
         self.act();
     }
 
     fn act(&mut self) {
-        let mut arrived: Vec<_> = self.under_way.extract_if(.., |(at, _)| *at <= self.now).collect();
+        let mut arrived: Vec<_> = self.in_flight.extract_if(.., |(at, _)| *at <= self.now).collect();
         arrived.sort_by_key(|(at, _)| *at);
         for (_, datagram) in arrived {
             let result = match addressee(&datagram).expect("it is one of a compact stream") {
@@ -146,7 +146,7 @@ impl Pair {
             assert!(datagram.len() <= self.sender.config().datagram_bytes_max);
             self.send(&datagram);
         }
-        assert!(!self.sender.poll_transmit(self.now, PEER, &mut datagram), "it has always something more to say");
+        assert!(!self.sender.poll_transmit(self.now, PEER, &mut datagram), "it always has something more to send");
         while self.receiver.poll_transmit(self.now, &mut datagram) {
             self.send(&datagram);
         }
@@ -163,7 +163,7 @@ impl Pair {
         for _ in 0..copies {
             let jitter = self.random.next() % (self.weather.jitter.as_nanos() as u64 + 1);
             let at = self.now + self.weather.delay + Duration::from_nanos(jitter);
-            self.under_way.push((at, datagram.to_vec()));
+            self.in_flight.push((at, datagram.to_vec()));
         }
     }
 
@@ -188,7 +188,7 @@ impl Pair {
         self.now.saturating_since(begin)
     }
 
-    /// Nobody did what is not to be done.
+    /// No error was recorded.
     pub(super) fn assert_no_errors(&self) {
         assert_eq!(self.errors, []);
     }

@@ -54,7 +54,7 @@ fn a_filter_that_is_too_large_is_refused_and_the_sender_learns_of_it() {
 }
 
 #[test]
-fn a_filter_that_is_full_says_what_it_left_out() {
+fn a_filter_that_is_full_reports_what_it_left_out() {
     for representation in EVERY {
         let mut pair = Pair::new(config(representation, 100), FAIR);
         (0..2000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
@@ -84,7 +84,7 @@ fn what_found_no_room_is_put_in_when_it_changes_and_there_is_room() {
 }
 
 #[test]
-fn a_pair_of_hosts_that_found_no_room_is_told_with_its_next_connection_and_until_its_last_ends() {
+fn a_pair_of_hosts_that_found_no_room_is_replicated_with_its_next_connection_and_until_its_last_ends() {
     /// The number of another connection between the same hosts.
     const ANOTHER: u32 = 1 << 24;
     let mut pair = Pair::new(config(Representation::HostAggregate, 1), FAIR);
@@ -138,7 +138,7 @@ fn numbers_that_were_never_sent_are_refused() {
 }
 
 #[test]
-fn datagrams_say_whom_they_are_for() {
+fn datagrams_name_their_receiver() {
     assert!(is_compact(&[0xc1]) && is_compact(&[0xc2, 0]) && !is_compact(&[0xf1, 0]) && !is_compact(&[]));
     assert_eq!(addressee(&[0xc1, 1]), Some(Addressee::Receiver));
     assert_eq!(addressee(&[0xc1, 0x81]), Some(Addressee::Sender));

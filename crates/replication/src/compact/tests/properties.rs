@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!((status.drifts, pair.receiver.status().drifts), (0, 0));
         let words = pair.sender.source.memory().words().len();
         let whole = pair.sender.source.memory().digest(0..words);
-        // What the sender itself holds is what one holds that never told anybody.
+        // What the sender itself holds is what one holds that never sent anything.
         let mut other = Pair::new(config, FAIR);
         other.connections = pair.connections.clone();
         other.restart_sender();
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn what_differs_is_found_and_mended_within_the_interval(
+    fn a_difference_is_found_and_repaired_within_the_interval(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0_u32..32), 1..6),
         representation in 0_usize..6, symbols: bool, churns: bool,
     ) {
@@ -123,7 +123,7 @@ proptest! {
         }
         prop_assume!(damaged != words);
         (0..).zip(&damaged).for_each(|(index, word)| held.put(index, *word));
-        // One round of comparisons, its round trip, and the one that it takes to tell.
+        // One round of comparisons, its round trip, and the one that the update takes.
         let end = pair.now + COMPARE_INTERVAL + Duration::from_millis(100);
         let mut number = 0;
         while pair.now < end {
@@ -138,7 +138,7 @@ proptest! {
         prop_assert!(pair.receiver.status().drifts > 0 || churns);
         let drifts = pair.sender.status().drifts;
         pair.run(2 * COMPARE_INTERVAL);
-        prop_assert_eq!(pair.sender.status().drifts, drifts, "mended once and for all");
+        prop_assert_eq!(pair.sender.status().drifts, drifts, "repaired once and for all");
         pair.assert_no_errors();
     }
 }

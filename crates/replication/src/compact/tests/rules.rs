@@ -1,4 +1,4 @@
-//! When what changed is told, and how much of it.
+//! When changes are sent, and how much of them.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::compact::{CompactConfig, Representation, UpdateRule};
 const SECOND: Duration = Duration::from_secs(1);
 const MULTI_LEVEL: Representation = Representation::ALL[2];
 
-fn told(update: UpdateRule, representation: Representation) -> Pair {
+fn replicating(update: UpdateRule, representation: Representation) -> Pair {
     let config = CompactConfig { update, ..config(representation, 4000) };
     let mut pair = Pair::new(config, FAIR);
     (0..1000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
@@ -21,8 +21,8 @@ fn told(update: UpdateRule, representation: Representation) -> Pair {
 }
 
 #[test]
-fn periodically_everything_is_told_together() {
-    let mut pair = told(UpdateRule::Periodic(5 * SECOND), MULTI_LEVEL);
+fn a_periodic_update_sends_all_changes_together() {
+    let mut pair = replicating(UpdateRule::Periodic(5 * SECOND), MULTI_LEVEL);
     // The first period begins with the first change.
     pair.set(2000, tcp(TcpState::SynSent));
     pair.until_equal(6 * SECOND);
@@ -39,14 +39,14 @@ fn periodically_everything_is_told_together() {
     let waited = pair.until_equal(3 * SECOND);
     assert!(waited > SECOND, "{waited:?}");
     let after = pair.sender.status();
-    // Of those that came and went meanwhile nothing is told.
+    // Of those that came and went meanwhile nothing is sent.
     assert!(after.words - before.words <= 110, "{}", after.words - before.words);
 }
 
 #[test]
-fn a_threshold_waits_for_as_many_changes_as_it_says() {
+fn a_threshold_waits_for_as_many_changes_as_configured() {
     let rule = UpdateRule::Threshold { changes_per_mille: 100, at_most_every: SECOND };
-    let mut pair = told(rule, MULTI_LEVEL);
+    let mut pair = replicating(rule, MULTI_LEVEL);
     (1000..1050).for_each(|number| pair.set(number, tcp(TcpState::SynSent)));
     pair.run(3 * SECOND);
     assert!(!pair.is_equal(), "50 of 1000 are less than a tenth");
@@ -63,7 +63,7 @@ fn a_threshold_waits_for_as_many_changes_as_it_says() {
 }
 
 #[test]
-fn the_whole_filter_is_told_where_that_is_less() {
+fn the_whole_filter_is_sent_where_that_is_less() {
     // As many as make what changed more than the whole.
     let representations =
         [(Representation::FlowDigest, 1000), (MULTI_LEVEL, 1200), (Representation::CountingBloom, 4000)];
@@ -87,7 +87,7 @@ fn the_whole_filter_is_told_where_that_is_less() {
 }
 
 #[test]
-fn what_exceeds_the_budget_waits_and_is_told_in_its_newest_form() {
+fn what_exceeds_the_budget_waits_and_is_sent_in_its_newest_form() {
     let budget = 20_000;
     let unlimited = config(MULTI_LEVEL, 4000);
     let limited = CompactConfig { budget_bytes_per_second: Some(budget), ..unlimited };
@@ -98,7 +98,7 @@ fn what_exceeds_the_budget_waits_and_is_told_in_its_newest_form() {
         let before = pair.sender.status();
         for round in 0..200_u32 {
             for number in 0..1000 {
-                // Forty thousand changes of state a second, four times what the budget can tell.
+                // Forty thousand changes of state a second, four times what the budget can carry.
                 pair.set((number + round * 7) % 2000, tcp(TcpState::ALL[3 + (round % 5) as usize]));
             }
             pair.run(Duration::from_millis(25));

@@ -1,4 +1,4 @@
-//! What happens to a filter, told as stories.
+//! What happens to a filter, scenario by scenario.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -43,8 +43,8 @@ fn every_representation_comes_to_what_the_sender_has() {
                 assert_eq!(known.state.is_some(), representation.has_states() && known.state.is_some());
             }
             let status = pair.sender.status();
-            assert_eq!((status.refused, status.beyond, status.peers_told), (0, 0, 1), "{representation:?}");
-            assert_eq!(pair.receiver.status().drifts, 0, "nothing that was only on its way is taken for a drift");
+            assert_eq!((status.refused, status.beyond, status.peers_with_filter), (0, 0, 1), "{representation:?}");
+            assert_eq!(pair.receiver.status().drifts, 0, "nothing that was only in flight is taken for a drift");
         }
     }
 }
@@ -77,13 +77,13 @@ fn whoever_keeps_to_the_timers_misses_nothing() {
 }
 
 #[test]
-fn a_receiver_that_is_started_anew_is_told_everything() {
+fn a_restarted_receiver_gets_the_whole_filter() {
     let mut pair = Pair::new(config(Representation::ALL[2], 2000), FOUL);
     churn(&mut pair, 10);
     pair.until_equal(10 * SECOND);
     pair.restart_receiver();
     assert_eq!(pair.receiver.lookup(&tuple(5)), None);
-    // It hears of the filter with whatever the sender says next: its digests at the latest.
+    // It learns of the filter from whatever the sender sends next: its digests at the latest.
     pair.until_equal(10 * SECOND);
     assert_eq!(pair.sender.status().beginnings, 2);
 }
@@ -98,7 +98,7 @@ fn what_was_received_of_a_filter_is_retained_though_it_never_became_whole() {
     assert!(!pair.receiver.is_complete());
     // The peer dies, this node takes over, and the peer comes back with nothing.
     pair.receiver.set_retaining(true);
-    pair.under_way.clear();
+    pair.in_flight.clear();
     pair.connections.clear();
     pair.restart_sender();
     pair.run(SECOND);
@@ -126,7 +126,7 @@ fn the_former_filter_stays_until_the_new_one_is_whole() {
 }
 
 #[test]
-fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
+fn a_peer_that_was_away_gets_what_changed_meanwhile() {
     let mut pair = Pair::new(config(Representation::ALL[2], 2000), FAIR);
     (0..500).for_each(|number| pair.set(number, tcp(TcpState::Established)));
     pair.until_equal(SECOND);
@@ -134,7 +134,7 @@ fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
     let before = pair.sender.status();
     (490..510).for_each(|number| pair.set(number, tcp(TcpState::FinWait)));
     pair.run(10 * SECOND);
-    assert_eq!(pair.sender.status().bytes, before.bytes, "nobody hears");
+    assert_eq!(pair.sender.status().bytes, before.bytes, "nobody receives");
     assert_eq!(pair.sender.poll_timeout(), None);
     pair.sender.peer_back(pair.now, PEER);
     pair.until_equal(SECOND);
@@ -155,7 +155,7 @@ fn a_peer_that_was_restarted_has_the_filter_at_once_though_nothing_changes_and_m
 }
 
 #[test]
-fn each_peer_is_told_at_its_own_pace() {
+fn each_peer_is_updated_at_its_own_pace() {
     let peers = [NodeId(1), NodeId(2), NodeId(3)];
     let mut sender = CompactSender::new(config(Representation::ALL[2], 2000), &peers).expect("sound");
     let mut receivers = [1, 2, 3].map(|seed| CompactReceiver::new(ReceiverLimits::default(), seed));
@@ -190,5 +190,5 @@ fn each_peer_is_told_at_its_own_pace() {
         assert!(receiver.current.as_ref().is_some_and(|current| current.held.memory().words() == words));
         assert_eq!((receiver.entries(), receiver.status().drifts), (999, 0));
     }
-    assert!(sender.status().lost > 0 && sender.status().peers_told == 3);
+    assert!(sender.status().lost > 0 && sender.status().peers_with_filter == 3);
 }

@@ -37,16 +37,16 @@ pub enum ObjectError {
     Unknown(u16),
 }
 
-/// Why a connection or an expectation is not told: conntrackd's format has no words for it.
+/// Why a connection or an expectation is not replicated: conntrackd's format cannot express it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
     /// Addresses of different families in one tuple or object.
     #[error("its addresses are of different families")]
     Families,
     /// The reply is not the original's inverse with other addresses and ports.
-    #[error("its reply cannot be told from its original")]
+    #[error("its reply cannot be derived from its original")]
     Reply,
-    /// A protocol of which conntrackd says nothing, or a state of another protocol.
+    /// A protocol that conntrackd's format does not cover, or a state of another protocol.
     #[error("its protocol's state is of another protocol")]
     ProtocolInfo,
     /// A zone of one direction only.

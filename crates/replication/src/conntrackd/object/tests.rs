@@ -60,7 +60,7 @@ fn a_connection_through_a_firewall() {
 }
 
 #[test]
-fn without_tcp_window_tracking_only_the_state_is_told() {
+fn without_tcp_window_tracking_only_the_state_is_replicated() {
     let original = tuple(6, "10.1.0.10", "198.51.100.10", (4000, 80));
     let entry = established(original, original.inverse(), 0xe, 100);
     let mut written = Vec::new();
@@ -119,7 +119,7 @@ fn zones_labels_helpers_and_masters() {
 }
 
 #[test]
-fn gre_is_told_without_its_keys() {
+fn gre_is_replicated_without_its_keys() {
     let original = tuple(47, "10.1.0.12", "198.51.100.11", (0, 0));
     check("0:0a01000cc633640b 2:2f", &Entry::new(original, original.inverse()));
 }
@@ -171,7 +171,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_conntrackd_has_no_words_for_is_not_told() {
+fn what_conntrackds_format_cannot_express_is_not_replicated() {
     let original = tuple(6, "10.1.0.10", "198.51.100.10", (4000, 80));
     let mixed = Tuple { source: IpAddr::V6(Ipv6Addr::LOCALHOST), ..original };
     let ping = Tuple { discriminator: Discriminator::Icmp { kind: 8, code: 0, id: 77 }, protocol: 1, ..original };
@@ -319,16 +319,16 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_connection_is_refused_or_can_be_told(entry in entry(), at in any::<usize>(), byte in any::<u8>()) {
+    fn a_damaged_connection_is_refused_or_can_be_encoded(entry in entry(), at in any::<usize>(), byte in any::<u8>()) {
         let mut written = Vec::new();
         encode(&entry, true, &mut written).unwrap();
         let at = at % written.len();
         written[at] = byte;
         if let Ok(read) = decode(&written) {
-            let mut again = Vec::new();
+            let mut rewritten = Vec::new();
             // A master of another family cannot come about: each has its own attribute.
-            encode(&read, true, &mut again).unwrap();
-            prop_assert_eq!(decode(&again), Ok(read));
+            encode(&read, true, &mut rewritten).unwrap();
+            prop_assert_eq!(decode(&rewritten), Ok(read));
         }
     }
 }

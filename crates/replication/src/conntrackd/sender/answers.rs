@@ -1,4 +1,4 @@
-//! What the peer says of this node's messages.
+//! The peer's acknowledgements of this node's messages.
 
 use flow::Instant;
 
@@ -20,10 +20,10 @@ impl Sender {
             }
         }
         self.trim();
-        if core::mem::take(&mut self.owes_resync) {
+        if core::mem::take(&mut self.resync_pending) {
             self.ask_for_everything();
         }
-        self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
+        self.unanswered_since = Some(now).filter(|_| self.log.awaited() > 0);
         Ok(())
     }
 
@@ -33,14 +33,14 @@ impl Sender {
             self.lost(offset);
         }
         self.trim();
-        if core::mem::take(&mut self.owes_resync) {
+        if core::mem::take(&mut self.resync_pending) {
             self.ask_for_everything();
         }
-        self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
+        self.unanswered_since = Some(now).filter(|_| self.log.awaited() > 0);
         Ok(())
     }
 
-    /// Queues what a message said again, as far as it is still worth saying.
+    /// Queues the content of a lost message again, as far as it is still worth sending.
     pub(super) fn lost(&mut self, offset: u32) {
         let (sent, number) = self.log.take(offset);
         let is_resent = match sent {
@@ -67,11 +67,11 @@ impl Sender {
     pub(super) fn trim(&mut self) {
         self.log.trim();
         if self.log.awaited() == 0 {
-            (self.tail, self.unheard_since) = (None, None);
+            (self.tail, self.unanswered_since) = (None, None);
         }
     }
 
-    /// What the receiving half has to say to the peer.
+    /// What the receiving half acknowledges.
     pub(in crate::conntrackd) fn acknowledge(&mut self, range: Range) {
         self.controls.push(Sent::Ack(range));
     }

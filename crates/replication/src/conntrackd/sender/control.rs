@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 use super::log::Sent;
 use crate::conntrackd::message::Range;
 
-/// Control messages that wait, at most. Beyond, a question for missing numbers is widened to those behind it: the peer then tells
-/// some connections once more than it need.
+/// Control messages that wait, at most. Beyond, a question for missing numbers is widened to those behind it: the peer then
+/// sends some connections once more than it need.
 const CONTROLS_QUEUED_MAX: usize = 256;
 
 /// Control messages that wait to be sent, in order.

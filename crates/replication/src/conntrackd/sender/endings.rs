@@ -1,4 +1,4 @@
-//! Ended objects whose end the peer has not acknowledged. Nobody else remembers them, so they are kept by value.
+//! Ended objects whose end the peer has not acknowledged. The table no longer has them, so they are kept by value.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ pub(super) struct EndId(u32);
 #[derive(Clone, Copy)]
 struct Waiting {
     id: EndId,
-    is_again: bool,
+    is_retransmission: bool,
 }
 
 /// A slab of ended objects and the queue of those to be sent. Memory grows to what was once needed, up to the limit.
@@ -32,12 +32,12 @@ impl<O> Endings<O> {
         self.queue.len()
     }
 
-    /// Queues one. When there is no room, the oldest that waits gives way; false if that had never been sent, or none waits.
+    /// Queues one. When there is no room, the oldest that waits is discarded; false if that had never been sent, or none waits.
     pub(super) fn push(&mut self, object: O) -> bool {
         let mut is_lossless = true;
         if self.free.is_empty() && self.slots.len() >= self.slots_max {
             let Some(oldest) = self.queue.pop_front() else { return false };
-            is_lossless = oldest.is_again;
+            is_lossless = oldest.is_retransmission;
             self.release(oldest.id);
         }
         let id = match self.free.pop() {
@@ -48,14 +48,14 @@ impl<O> Endings<O> {
             }
         };
         self.slots[id.0 as usize] = Some(object);
-        self.queue.push_back(Waiting { id, is_again: false });
+        self.queue.push_back(Waiting { id, is_retransmission: false });
         is_lossless
     }
 
     /// The next to be sent, and whether it was sent before.
     pub(super) fn front(&self) -> Option<(EndId, &O, bool)> {
-        let Waiting { id, is_again } = *self.queue.front()?;
-        Some((id, self.slots[id.0 as usize].as_ref()?, is_again))
+        let Waiting { id, is_retransmission } = *self.queue.front()?;
+        Some((id, self.slots[id.0 as usize].as_ref()?, is_retransmission))
     }
 
     /// Takes the next off the queue, as it is in flight now.
@@ -65,7 +65,7 @@ impl<O> Endings<O> {
 
     /// Queues one again that was in flight and got lost.
     pub(super) fn requeue(&mut self, id: EndId) {
-        self.queue.push_back(Waiting { id, is_again: true });
+        self.queue.push_back(Waiting { id, is_retransmission: true });
     }
 
     /// The peer knows, or need not know. The end must not be in the queue any more.

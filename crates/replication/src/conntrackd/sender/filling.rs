@@ -6,7 +6,7 @@ use flow::Instant;
 
 use super::log::Sent;
 use super::outbox::Filled;
-use super::{Limits, Sender, Walk};
+use super::{FullSync, Limits, Sender};
 use crate::conntrackd::message::{RANGE_BYTES, Range, flags, put_alive, put_range};
 use crate::conntrackd::{FtfwConfig, Table};
 use crate::session::Handle;
@@ -20,7 +20,7 @@ const LOG_PER_WINDOW: usize = 2;
 
 /// Filling datagrams.
 impl Sender {
-    /// Appends what waits: control messages, then, if the peer hears, connections and expectations.
+    /// Appends what waits: control messages, then, if the peer receives, connections and expectations.
     pub(in crate::conntrackd) fn fill(
         &mut self,
         now: Instant,
@@ -31,9 +31,9 @@ impl Sender {
         self.give_up_old(now, config);
         let awaited = self.log.awaited();
         if self.ask_at(config).is_some_and(|at| at <= now) {
-            // What follows shows the peer that this number is missing, and it says what it has.
+            // What follows shows the peer that this number is missing, and it acknowledges what it has.
             self.log.push(now, Sent::Nothing);
-            self.unheard_since = Some(now);
+            self.unanswered_since = Some(now);
             self.counters.asks += 1;
             self.put_alive(now, 0, out);
         }
@@ -57,13 +57,13 @@ impl Sender {
         }
         if self.log.awaited() > awaited {
             self.tail = Some((now, 0));
-            self.unheard_since = self.unheard_since.or(Some(now));
+            self.unanswered_since = self.unanswered_since.or(Some(now));
         }
     }
 
     fn fill_objects(&mut self, now: Instant, config: &FtfwConfig, table: &mut impl Table, out: &mut Vec<u8>) {
         let limits = Limits { config, window: config.in_flight_messages_max };
-        let Self { connections, expectations, log, counters, walk, .. } = self;
+        let Self { connections, expectations, log, counters, full_sync, .. } = self;
         // Expectations need their masters to be there.
         if connections.fill_endings(now, &limits, (log, counters), table, out) == Filled::Full
             || connections.fill_changes(now, &limits, (log, counters), table, out) == Filled::Full
@@ -73,21 +73,21 @@ impl Sender {
             return;
         }
         let limits = Limits { config, window: config.resync_in_flight_messages_max };
-        if let Walk::Connections(cursor) = walk {
-            if connections.fill_walk(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
+        if let FullSync::Connections(cursor) = full_sync {
+            if connections.fill_full_sync(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
                 return;
             }
-            *walk = Walk::Expectations(Handle(0));
+            *full_sync = FullSync::Expectations(Handle(0));
         }
-        if let Walk::Expectations(cursor) = walk {
-            if expectations.fill_walk(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
+        if let FullSync::Expectations(cursor) = full_sync {
+            if expectations.fill_full_sync(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
                 return;
             }
-            *walk = Walk::Done;
-            self.has_told_all = true;
+            *full_sync = FullSync::Done;
+            self.has_sent_all = true;
         }
-        if core::mem::take(&mut self.walks_again) {
-            self.tell_everything();
+        if core::mem::take(&mut self.full_sync_pending) {
+            self.replicate_all();
         }
     }
 
@@ -98,10 +98,10 @@ impl Sender {
         }
         let since = *self.waiting_since.get_or_insert(now);
         let is_much = self.queued() * MESSAGE_BYTES >= BATCH_DATAGRAMS * config.datagram_bytes_max;
-        now < since + config.batch_delay && !is_much && self.walk == Walk::Done
+        now < since + config.batch_delay && !is_much && self.full_sync == FullSync::Done
     }
 
-    /// Appends a sign of life, which nobody misses.
+    /// Appends a keep-alive, whose loss does not matter.
     pub(in crate::conntrackd) fn put_alive(&mut self, now: Instant, flags: u8, out: &mut Vec<u8>) {
         put_alive(out, flags, self.log.next());
         self.log.push(now, Sent::Nothing);
@@ -111,7 +111,7 @@ impl Sender {
 
 /// What time brings.
 impl Sender {
-    /// What was asked after in vain is told again; and the log is kept short.
+    /// What was asked after without an answer is sent again; and the log is kept short.
     fn give_up_old(&mut self, now: Instant, config: &FtfwConfig) {
         let log_max = LOG_PER_WINDOW * usize::from(config.in_flight_messages_max);
         let surplus = self.log.len().saturating_sub(log_max) as u32;
@@ -125,10 +125,10 @@ impl Sender {
             match self.log.get(offset) {
                 // It will have arrived: else the peer would have asked for it.
                 Sent::Ack(_) => drop(self.log.take(offset)),
-                // A peer that says nothing is not asked for ever more.
+                // A peer that does not answer is not asked for ever more.
                 Sent::Nack(_) | Sent::Resync if offset < surplus => {
                     self.log.take(offset);
-                    self.owes_resync = true;
+                    self.resync_pending = true;
                 }
                 _ => self.lost(offset),
             }
@@ -145,31 +145,31 @@ impl Sender {
 
     /// When the peer is to be asked what it has.
     fn ask_at(&self, config: &FtfwConfig) -> Option<Instant> {
-        let since = self.unheard_since?;
-        let is_stuck =
-            (self.queued() > 0 && !self.has_room(config)) || (self.is_walking() && !self.has_walk_room(config));
+        let since = self.unanswered_since?;
+        let is_stuck = (self.queued() > 0 && !self.has_room(config))
+            || (self.is_full_sync_running() && !self.has_full_sync_room(config));
         Some(since + if is_stuck { config.ask_timeout_window_full } else { config.ask_timeout })
     }
 
-    const fn is_walking(&self) -> bool {
-        self.is_open && (!matches!(self.walk, Walk::Done) || self.walks_again)
+    const fn is_full_sync_running(&self) -> bool {
+        self.is_open && (!matches!(self.full_sync, FullSync::Done) || self.full_sync_pending)
     }
 
     fn has_room(&self, config: &FtfwConfig) -> bool {
         self.log.objects() < usize::from(config.in_flight_messages_max)
     }
 
-    fn has_walk_room(&self, config: &FtfwConfig) -> bool {
+    fn has_full_sync_room(&self, config: &FtfwConfig) -> bool {
         self.log.objects() < usize::from(config.resync_in_flight_messages_max)
     }
 
-    /// When the next sign of life is to follow what was sent last.
+    /// When the next keep-alive is to follow what was sent last.
     fn probe_at(&self, config: &FtfwConfig) -> Option<Instant> {
         let (at, probes) = self.tail.filter(|(_, probes)| *probes < config.tail_probes_max)?;
         Some(at + config.tail_probe_delay.saturating_mul(4_u32.saturating_pow(probes.into())))
     }
 
-    /// Whether a sign of life is to follow now; counts it.
+    /// Whether a keep-alive is to follow now; counts it.
     pub(in crate::conntrackd) fn takes_probe(&mut self, now: Instant, config: &FtfwConfig) -> bool {
         let is_due = self.probe_at(config).is_some_and(|at| at <= now);
         if let Some((at, probes)) = self.tail.as_mut().filter(|_| is_due) {
@@ -185,7 +185,7 @@ impl Sender {
         let sends_queue_at = self.waiting_since.map_or(Instant::ZERO, |since| since + config.batch_delay);
         [
             now.filter(|_| !self.controls.is_empty()),
-            now.filter(|_| self.is_walking() && self.has_walk_room(config)),
+            now.filter(|_| self.is_full_sync_running() && self.has_full_sync_room(config)),
             Some(sends_queue_at).filter(|_| is_queue_ready),
             self.probe_at(config),
             self.ask_at(config),

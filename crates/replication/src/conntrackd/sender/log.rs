@@ -1,4 +1,4 @@
-//! What the messages in flight say.
+//! The content of the messages in flight.
 
 use alloc::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::endings::EndId;
 use crate::conntrackd::message::Range;
 use crate::session::Handle;
 
-/// What a message in flight says. What it looked like is not kept: whatever is sent again is the current state.
+/// The content of a message in flight. Its bytes are not kept: a retransmission carries the current state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sent {
     /// Nothing that would be missed.
@@ -24,12 +24,12 @@ pub(super) enum Sent {
 }
 
 impl Sent {
-    /// Whether it tells of a connection or an expectation.
+    /// Whether it carries a connection or an expectation.
     const fn is_object(self) -> bool {
         matches!(self, Self::Connection(_) | Self::ConnectionEnd(_) | Self::Expectation(_) | Self::ExpectationEnd(_))
     }
 
-    /// Whether the peer must be brought to say that it has it.
+    /// Whether the peer must be made to acknowledge it.
     const fn is_awaited(self) -> bool {
         self.is_object() || matches!(self, Self::Nack(_) | Self::Resync)
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_life_take_no_place_when_nothing_is_in_flight() {
+    fn keep_alives_take_no_place_when_nothing_is_in_flight() {
         let mut log = Log::new(0);
         log.push(now(0), Sent::Nothing);
         assert_eq!((log.len(), log.next()), (0, 1));

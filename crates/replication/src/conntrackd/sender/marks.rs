@@ -73,12 +73,12 @@ impl Marks {
         may_be_known
     }
 
-    /// Whether the object was told, or is about to be.
-    pub(super) fn is_told(&self, handle: Handle) -> bool {
+    /// Whether the object was sent, or is queued.
+    pub(super) fn is_replicated(&self, handle: Handle) -> bool {
         self.flags(handle) & (WANTED | IN_FLIGHT | KNOWN) != 0
     }
 
-    /// Whether the queue will tell of it.
+    /// Whether the queue will send it.
     pub(super) fn is_wanted(&self, handle: Handle) -> bool {
         self.flags(handle) & WANTED != 0
     }
@@ -135,7 +135,7 @@ impl Marks {
         true
     }
 
-    /// What is under way counts no more, and nothing waits; what the peer may know is remembered.
+    /// What is in flight counts no more, and nothing waits; what the peer may know is remembered.
     pub(super) fn suspend(&mut self) {
         for mark in &mut self.marks {
             let may_be_known = mark.flags & (IN_FLIGHT | KNOWN) != 0;

@@ -1,4 +1,4 @@
-//! The sending half: what is to be told, what was told, and what became of it.
+//! The sending half: what is to be sent, what was sent, and whether it arrived.
 
 mod answers;
 mod control;
@@ -30,9 +30,9 @@ impl Limits<'_> {
     }
 }
 
-/// How far everything was told.
+/// How far a full synchronisation has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Walk {
+enum FullSync {
     /// To the end.
     Done,
     Connections(Handle),
@@ -53,26 +53,26 @@ pub(super) struct SenderCounters {
     pub(super) asks: u64,
 }
 
-/// What is to be told, what was told, and what became of it.
+/// What is to be sent, what was sent, and whether it arrived.
 pub(super) struct Sender {
     connections: Outbox<Entry>,
     expectations: Outbox<Expectation>,
     controls: Controls,
     log: Log,
-    walk: Walk,
-    /// Everything is to be told once more after that.
-    walks_again: bool,
+    full_sync: FullSync,
+    /// Another full synchronisation is to follow that.
+    full_sync_pending: bool,
     is_open: bool,
-    /// Everything was told once: what else the peer has of this node's, an earlier process of it told.
-    has_told_all: bool,
-    /// The peer is to be asked for everything once it says anything: questions before it were given up.
-    owes_resync: bool,
+    /// A full synchronisation was sent once: what else the peer has of this node's, an earlier process of it sent.
+    has_sent_all: bool,
+    /// The peer is to be asked for a full synchronisation once it sends anything: questions before it were given up.
+    resync_pending: bool,
     /// When `fill` first saw changes that still wait for company.
     waiting_since: Option<Instant>,
-    /// When something was sent last that would be missed, and how many signs of life went after it.
+    /// When something was sent last that would be missed, and how many keep-alives went after it.
     tail: Option<(Instant, u8)>,
-    /// Since when nothing was heard of what is in flight, or it was asked after last.
-    unheard_since: Option<Instant>,
+    /// Since when no acknowledgement has come for what is in flight, or when it was asked after last.
+    unanswered_since: Option<Instant>,
     /// The peer has acknowledged that it was asked for everything.
     pub(super) is_resync_acknowledged: bool,
     pub(super) counters: SenderCounters,
@@ -85,14 +85,14 @@ impl Sender {
             expectations: Outbox::new(config.expectations_max, config.deletions_max),
             controls: Controls::default(),
             log: Log::new(first),
-            walk: Walk::Done,
-            walks_again: false,
+            full_sync: FullSync::Done,
+            full_sync_pending: false,
             is_open: false,
-            has_told_all: false,
-            owes_resync: false,
+            has_sent_all: false,
+            resync_pending: false,
             waiting_since: None,
             tail: None,
-            unheard_since: None,
+            unanswered_since: None,
             is_resync_acknowledged: false,
             counters: SenderCounters::default(),
         }
@@ -112,13 +112,13 @@ impl Sender {
     }
 
     /// Whether all that there was has been sent.
-    pub(super) fn is_walk_done(&self) -> bool {
-        self.is_open && self.walk == Walk::Done && !self.walks_again
+    pub(super) fn is_full_sync_done(&self) -> bool {
+        self.is_open && self.full_sync == FullSync::Done && !self.full_sync_pending
     }
 
     /// Whether the peer has acknowledged all that there was.
-    pub(super) fn is_told(&self) -> bool {
-        self.is_walk_done() && self.queued() == 0 && self.log.objects() == 0
+    pub(super) fn is_full_sync_acknowledged(&self) -> bool {
+        self.is_full_sync_done() && self.queued() == 0 && self.log.objects() == 0
     }
 
     pub(super) fn mark_changed(&mut self, handle: Handle) {
@@ -127,8 +127,8 @@ impl Sender {
         }
     }
 
-    pub(super) fn mark_deleted(&mut self, handle: Handle, entry: &Entry, is_told_anyway: bool) {
-        if self.connections.marks.forget(handle) || is_told_anyway || !self.has_told_all {
+    pub(super) fn mark_deleted(&mut self, handle: Handle, entry: &Entry, is_unconditional: bool) {
+        if self.connections.marks.forget(handle) || is_unconditional || !self.has_sent_all {
             self.counters.left_out += u64::from(!self.connections.endings.push(entry.clone()));
         }
     }
@@ -137,8 +137,8 @@ impl Sender {
         self.connections.marks.forget(handle);
     }
 
-    pub(super) fn is_connection_told(&self, handle: Handle) -> bool {
-        self.connections.marks.is_told(handle)
+    pub(super) fn is_replicated(&self, handle: Handle) -> bool {
+        self.connections.marks.is_replicated(handle)
     }
 
     pub(super) fn mark_expectation_changed(&mut self, handle: Handle) {
@@ -148,7 +148,7 @@ impl Sender {
     }
 
     pub(super) fn mark_expectation_deleted(&mut self, handle: Handle, expectation: &Expectation) {
-        if self.expectations.marks.forget(handle) || !self.has_told_all {
+        if self.expectations.marks.forget(handle) || !self.has_sent_all {
             self.counters.left_out += u64::from(!self.expectations.endings.push(expectation.clone()));
         }
     }
@@ -157,25 +157,25 @@ impl Sender {
         self.expectations.marks.forget(handle);
     }
 
-    /// Everything is to be told.
-    pub(super) const fn tell_everything(&mut self) {
+    /// A full synchronisation is to be sent.
+    pub(super) const fn replicate_all(&mut self) {
         if !self.is_open {
             return;
         }
-        match self.walk {
-            Walk::Done => {
-                self.walk = Walk::Connections(Handle(0));
+        match self.full_sync {
+            FullSync::Done => {
+                self.full_sync = FullSync::Connections(Handle(0));
                 self.counters.rounds += 1;
             }
-            // A peer that asks again and again is told to the end all the same.
-            Walk::Connections(_) | Walk::Expectations(_) => self.walks_again = true,
+            // A peer that asks again and again still gets each full synchronisation to its end.
+            FullSync::Connections(_) | FullSync::Expectations(_) => self.full_sync_pending = true,
         }
     }
 
-    /// The peer hears: it is told everything, and asked for everything.
+    /// The peer receives: a full synchronisation is sent, and one is asked for.
     pub(super) fn open(&mut self) {
         self.is_open = true;
-        (self.walk, self.walks_again) = (Walk::Connections(Handle(0)), false);
+        (self.full_sync, self.full_sync_pending) = (FullSync::Connections(Handle(0)), false);
         self.counters.rounds += 1;
         self.ask_for_everything();
     }
@@ -185,7 +185,7 @@ impl Sender {
         self.controls.push(Sent::Resync);
     }
 
-    /// The peer is away, or another process. What ended is kept, as the peer may have it all the same; it is told the rest anew.
+    /// The peer is away, or another process. What ended is kept, as the peer may have it all the same; the rest is sent anew.
     pub(super) fn suspend(&mut self) {
         let Self { log, connections, expectations, .. } = self;
         log.drain(|sent| match sent {
@@ -201,7 +201,7 @@ impl Sender {
     }
 
     fn rest(&mut self) {
-        (self.walk, self.walks_again, self.owes_resync) = (Walk::Done, false, false);
-        (self.waiting_since, self.tail, self.unheard_since) = (None, None, None);
+        (self.full_sync, self.full_sync_pending, self.resync_pending) = (FullSync::Done, false, false);
+        (self.waiting_since, self.tail, self.unanswered_since) = (None, None, None);
     }
 }

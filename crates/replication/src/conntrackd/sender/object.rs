@@ -12,15 +12,15 @@ use crate::conntrackd::object::{self, EncodeError};
 use crate::conntrackd::{FtfwConfig, Table};
 use crate::session::Handle;
 
-/// What messages tell of.
+/// What messages carry.
 pub(super) trait Object: Sized {
     /// The types of messages: it began, it changed, it ended.
     const KINDS: [Kind; 3];
 
     fn current(table: &mut impl Table, now: Instant, handle: Handle) -> Option<Self>;
     fn next(table: &impl Table, from: Handle) -> Option<Handle>;
-    /// The object that is there now in the place of this one, which has ended; `is_again` if the end was told before.
-    fn successor(&self, table: &mut impl Table, now: Instant, is_again: bool) -> Option<Handle>;
+    /// The object that is there now in the place of this one, which has ended; `is_retransmission` if the end was sent before.
+    fn successor(&self, table: &mut impl Table, now: Instant, is_retransmission: bool) -> Option<Handle>;
     fn encode(&self, config: &FtfwConfig, out: &mut Vec<u8>) -> Result<(), EncodeError>;
     fn change(handle: Handle) -> Sent;
     fn end(id: EndId) -> Sent;
@@ -42,7 +42,7 @@ impl Object for Entry {
     }
 
     fn encode(&self, config: &FtfwConfig, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        object::encode(self, config.tells_window_scales, out)
+        object::encode(self, config.replicates_window_scales, out)
     }
 
     fn change(handle: Handle) -> Sent {
@@ -65,10 +65,10 @@ impl Object for Expectation {
         table.next_expectation_for_resync(from)
     }
 
-    /// Expectations are few, and told again rarely: they are looked through. The first time, ends go before changes anyway.
-    fn successor(&self, table: &mut impl Table, now: Instant, is_again: bool) -> Option<Handle> {
+    /// Expectations are few, and rarely sent again: they are looked through. The first time, ends go before changes anyway.
+    fn successor(&self, table: &mut impl Table, now: Instant, is_retransmission: bool) -> Option<Handle> {
         let mut from = Handle(0);
-        while let Some(handle) = Self::next(table, from).filter(|_| is_again) {
+        while let Some(handle) = Self::next(table, from).filter(|_| is_retransmission) {
             let is_same = |other: Self| other.expected == self.expected && other.mask == self.mask;
             if table.expectation(now, handle).is_some_and(is_same) {
                 return Some(handle);

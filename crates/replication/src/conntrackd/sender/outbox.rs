@@ -1,4 +1,4 @@
-//! What is to be told of one kind of objects.
+//! What is to be sent of one kind of objects.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::conntrackd::message::{Kind, begin, finish};
 use crate::conntrackd::{FtfwConfig, Table};
 use crate::session::Handle;
 
-/// Objects that the walk looks at for one datagram, most of which may wait in the queue already.
-const WALK_STEPS_MAX: u32 = 512;
+/// Objects that a full synchronisation looks at for one datagram, most of which may wait in the queue already.
+const FULL_SYNC_STEPS_MAX: u32 = 512;
 
 /// How a part of a datagram was filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ enum Written {
     Inexpressible,
 }
 
-/// What is to be told of one kind of objects.
+/// What is to be sent of one kind of objects.
 pub(super) struct Outbox<O> {
     pub(super) marks: Marks,
     pub(super) endings: Endings<O>,
@@ -57,9 +57,9 @@ impl<O: Object> Outbox<O> {
         table: &mut impl Table,
         out: &mut Vec<u8>,
     ) -> Filled {
-        while let Some((id, object, is_again)) = self.endings.front() {
-            // What is told of its successor takes its place at the peer; to tell of the end after that would end the wrong one.
-            if object.successor(table, now, is_again).is_some_and(|handle| self.marks.is_told(handle)) {
+        while let Some((id, object, is_retransmission)) = self.endings.front() {
+            // A successor that was sent replaces it at the peer; a later deletion would end the wrong one.
+            if object.successor(table, now, is_retransmission).is_some_and(|handle| self.marks.is_replicated(handle)) {
                 self.drop_ending(id);
                 continue;
             }
@@ -105,8 +105,8 @@ impl<O: Object> Outbox<O> {
         Filled::All
     }
 
-    /// Walks on from `cursor` over what is there. [`Filled::All`] when it has come to the end.
-    pub(super) fn fill_walk(
+    /// Continues from `cursor` over what is there. [`Filled::All`] when it has come to the end.
+    pub(super) fn fill_full_sync(
         &mut self,
         now: Instant,
         limits: &Limits<'_>,
@@ -115,14 +115,14 @@ impl<O: Object> Outbox<O> {
         cursor: &mut Handle,
         out: &mut Vec<u8>,
     ) -> Filled {
-        for _ in 0..WALK_STEPS_MAX {
+        for _ in 0..FULL_SYNC_STEPS_MAX {
             let Some(handle) = O::next(table, *cursor) else { return Filled::All };
-            // The queue tells what waits in it.
+            // The queue sends what waits in it.
             if !self.marks.is_wanted(handle) {
                 if !limits.allows(log) {
                     return Filled::Full;
                 }
-                // As to one who knows nothing: that is why it is told everything.
+                // As to a peer that knows nothing: that is why everything is sent.
                 let change = (handle, O::KINDS[0]);
                 if self.write_change(now, change, limits.config, (log, counters), table, out) == Filled::Full {
                     return Filled::Full;

@@ -10,7 +10,7 @@ use crate::conntrackd::object::{decode, decode_expectation};
 use crate::conntrackd::{FtfwError, FtfwEvent, Table};
 
 impl FtfwSession {
-    /// Takes a datagram of the peer. What it says of connections goes to `table`.
+    /// Takes a datagram of the peer. Its connections go to `table`.
     ///
     /// # Errors
     /// The first thing that was wrong. The session goes on in every case; nothing needs to be done but to count or log it.
@@ -28,7 +28,7 @@ impl FtfwSession {
             };
             result = result.and(handled);
         }
-        self.note_told();
+        self.note_sent_all();
         result
     }
 
@@ -47,7 +47,7 @@ impl FtfwSession {
         self.other_version = None;
         let is_hello = message.has(flags::HELLO);
         match self.receiver.observe(now, message.number, is_hello, &mut self.sender) {
-            // No sign of life either: numbers that stay behind are those of a process that began anew, unheard.
+            // No keep-alive either: numbers that stay behind are those of a process that began anew and has received nothing.
             Verdict::Late => return Ok(()),
             Verdict::Use => {}
             Verdict::Restarted => {
@@ -56,13 +56,13 @@ impl FtfwSession {
                 self.change_link(Input::Restarted);
             }
             Verdict::PerhapsRestarted => {
-                self.sender.tell_everything();
+                self.sender.replicate_all();
                 self.sender.ask_for_everything();
             }
             Verdict::Renumbered => self.sender.ask_for_everything(),
         }
-        self.last_heard = Some(now);
-        self.owes_hello_back |= is_hello;
+        self.last_received_at = Some(now);
+        self.hello_back_pending |= is_hello;
         if message.has(flags::HELLO_BACK) {
             self.change_link(Input::HelloBack);
         }
@@ -84,7 +84,7 @@ impl FtfwSession {
             self.receiver.note_acknowledgement();
         }
         if message.has(flags::RESYNC) {
-            self.sender.tell_everything();
+            self.sender.replicate_all();
             self.events.push(FtfwEvent::ResyncRequested);
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl FtfwSession {
     /// Time has come; see [`FtfwSession::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.silent_at().is_some_and(|at| at <= now) {
-            self.last_heard = None;
+            self.last_received_at = None;
             self.receiver.forget();
             self.hello_at = now;
             self.hello_interval = self.config.hello_interval_min;
@@ -150,7 +150,7 @@ impl FtfwSession {
         match action {
             Action::Nothing => {}
             Action::Exchange => {
-                self.was_told = false;
+                self.had_sent_all = false;
                 self.sender.open();
                 if !was_open {
                     self.events.push(FtfwEvent::PeerUp);
@@ -160,12 +160,12 @@ impl FtfwSession {
         }
     }
 
-    fn note_told(&mut self) {
-        let is_told = self.sender.is_told();
-        if is_told && !self.was_told {
-            self.events.push(FtfwEvent::Told);
+    fn note_sent_all(&mut self) {
+        let is_acknowledged = self.sender.is_full_sync_acknowledged();
+        if is_acknowledged && !self.had_sent_all {
+            self.events.push(FtfwEvent::SentAll);
         }
         // From one walk to the next; that changes wait is no news.
-        self.was_told = is_told || (self.was_told && self.sender.is_walk_done());
+        self.had_sent_all = is_acknowledged || (self.had_sent_all && self.sender.is_full_sync_done());
     }
 }

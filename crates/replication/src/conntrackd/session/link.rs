@@ -17,7 +17,7 @@ pub enum Link {
     /// The peer is away, or has not answered yet. HELLO is said, at growing intervals.
     #[default]
     Seeking,
-    /// The peer has answered, and is told what there is.
+    /// The peer has answered, and a full synchronisation is sent.
     Open,
     /// The node has left.
     Closed,
@@ -28,9 +28,9 @@ pub enum Link {
 pub(in crate::conntrackd) enum Input {
     /// The peer answers this node's HELLO.
     HelloBack,
-    /// The peer says HELLO for the first time since it was started.
+    /// The peer sends HELLO for the first time since it was started.
     Restarted,
-    /// Nothing was heard for [`crate::conntrackd::FtfwConfig::peer_timeout`].
+    /// Nothing was received for [`crate::conntrackd::FtfwConfig::peer_timeout`].
     Silence,
     /// The node leaves.
     Close,
@@ -40,7 +40,7 @@ pub(in crate::conntrackd) enum Input {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::conntrackd) enum Action {
     Nothing,
-    /// Ask the peer for everything, and tell it everything.
+    /// Ask the peer for a full synchronisation, and send one.
     Exchange,
     /// Keep nothing for the peer until it is there again.
     Suspend,

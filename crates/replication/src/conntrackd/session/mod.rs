@@ -27,11 +27,11 @@ pub struct FtfwSession {
     receiver: Receiver,
     hello_at: Instant,
     hello_interval: Duration,
-    owes_hello_back: bool,
+    hello_back_pending: bool,
     last_sent: Option<Instant>,
-    last_heard: Option<Instant>,
+    last_received_at: Option<Instant>,
     other_version: Option<u8>,
-    was_told: bool,
+    had_sent_all: bool,
     events: Events,
     counters: SessionCounters,
 }
@@ -66,11 +66,11 @@ impl FtfwSession {
             receiver: Receiver::new(),
             hello_at: Instant::ZERO,
             hello_interval: config.hello_interval_min,
-            owes_hello_back: false,
+            hello_back_pending: false,
             last_sent: None,
-            last_heard: None,
+            last_received_at: None,
             other_version: None,
-            was_told: false,
+            had_sent_all: false,
             events: Events::default(),
             counters: SessionCounters::default(),
         })
@@ -82,24 +82,24 @@ impl FtfwSession {
         self.peer
     }
 
-    /// A connection changed in a way worth telling. Costs nothing more when it waits to be told already. Handles that are not
+    /// A connection changed in a way worth replicating. Costs nothing more when it is queued already. Handles that are not
     /// below `connections_max` are ignored.
     pub fn mark_changed(&mut self, handle: Handle) {
         self.sender.mark_changed(handle);
     }
 
-    /// A connection ended, and its handle may be used again. Of one that was never told, the peer is not told
-    /// either, once everything was told: before, an earlier process of this node may have told it.
+    /// A connection ended, and its handle may be used again. The end of one that was never sent is not sent either, once a full
+    /// synchronisation was sent: before, an earlier process of this node may have sent the connection.
     pub fn mark_deleted(&mut self, handle: Handle, entry: &Entry) {
         self.sender.mark_deleted(handle, entry, false);
     }
 
-    /// As [`FtfwSession::mark_deleted`], of a connection that the peer knows, whoever told it.
-    pub fn mark_deleted_anyway(&mut self, handle: Handle, entry: &Entry) {
+    /// As [`FtfwSession::mark_deleted`], of a connection that the peer knows from any sender.
+    pub fn mark_deleted_unconditionally(&mut self, handle: Handle, entry: &Entry) {
         self.sender.mark_deleted(handle, entry, true);
     }
 
-    /// A handle became free of which the peer need not hear.
+    /// A handle became free without a message to the peer.
     pub fn forget(&mut self, handle: Handle) {
         self.sender.forget(handle);
     }
@@ -119,28 +119,28 @@ impl FtfwSession {
         self.sender.forget_expectation(handle);
     }
 
-    /// Whether the peer was told of the connection, or is about to be.
+    /// Whether the connection was sent to the peer, or is queued.
     #[must_use]
-    pub fn is_told(&self, handle: Handle) -> bool {
-        self.sender.is_connection_told(handle)
+    pub fn is_replicated(&self, handle: Handle) -> bool {
+        self.sender.is_replicated(handle)
     }
 
-    /// Whether the peer hears what this node tells.
+    /// Whether the peer receives what this node sends.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.link == Link::Open
     }
 
-    /// Asks the peer to tell everything again.
+    /// Asks the peer for a full synchronisation.
     pub fn request_resync(&mut self) {
         if self.link == Link::Open {
             self.sender.ask_for_everything();
         }
     }
 
-    /// Tells the peer everything again.
+    /// Begins a full synchronisation to the peer.
     pub fn resync(&mut self) {
-        self.sender.tell_everything();
+        self.sender.replicate_all();
     }
 
     /// How long changes may wait for more to share their datagram from now on.
@@ -170,8 +170,8 @@ impl FtfwSession {
         let (sent, own) = (&self.sender.counters, &self.counters);
         FtfwStatus {
             link: self.link,
-            told: self.sender.is_told(),
-            heard: self.link == Link::Open && self.sender.is_resync_acknowledged,
+            sent_all: self.sender.is_full_sync_acknowledged(),
+            received_all: self.link == Link::Open && self.sender.is_resync_acknowledged,
             queued: self.sender.queued(),
             in_flight: self.sender.in_flight(),
             datagrams_sent: own.datagrams_sent,
@@ -195,7 +195,7 @@ impl FtfwSession {
             apply_errors: own.apply_errors,
             bad_datagrams: own.bad_datagrams,
             events_dropped: self.events.dropped,
-            last_heard: self.last_heard,
+            last_received_at: self.last_received_at,
             oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
         }
     }

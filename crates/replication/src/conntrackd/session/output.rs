@@ -18,7 +18,7 @@ impl FtfwSession {
         }
         [
             Some(self.hello_at).filter(|_| self.link == Link::Seeking),
-            Some(Instant::ZERO).filter(|_| self.owes_hello_back),
+            Some(Instant::ZERO).filter(|_| self.hello_back_pending),
             self.last_sent.map(|at| at + self.config.alive_interval).filter(|_| self.link == Link::Open),
             self.receiver.ack_timer.due_at(),
             self.silent_at(),
@@ -30,7 +30,7 @@ impl FtfwSession {
     }
 
     pub(super) fn silent_at(&self) -> Option<Instant> {
-        self.last_heard.map(|heard| heard + self.config.peer_timeout)
+        self.last_received_at.map(|heard| heard + self.config.peer_timeout)
     }
 
     /// Writes a datagram for the peer to `buf`, replacing what is there; false if there is none to send now.
@@ -48,8 +48,8 @@ impl FtfwSession {
         }
         self.sender.fill(now, &self.config, table, buf);
         let probes = buf.is_empty() && self.sender.takes_probe(now, &self.config);
-        let says_hello = self.link == Link::Seeking && self.hello_at <= now;
-        if buf.is_empty() && (probes || says_hello || is_due || self.owes_hello_back) {
+        let sends_hello = self.link == Link::Seeking && self.hello_at <= now;
+        if buf.is_empty() && (probes || sends_hello || is_due || self.hello_back_pending) {
             self.sender.put_alive(now, 0, buf);
         }
         let Some(first_flags) = buf.get_mut(1) else { return false };
@@ -59,7 +59,7 @@ impl FtfwSession {
             self.hello_at = now + self.hello_interval;
             self.hello_interval = (self.hello_interval * 2).min(self.config.alive_interval);
         }
-        if core::mem::take(&mut self.owes_hello_back) {
+        if core::mem::take(&mut self.hello_back_pending) {
             *first_flags |= flags::HELLO_BACK;
         }
         self.last_sent = Some(now);

@@ -12,30 +12,30 @@ use crate::loss_recovery::AckTimer;
 
 /// Numbers that far beyond the expected one are not a gap but another numbering.
 pub(super) const GAP_MAX: u32 = 1 << 20;
-/// So long a copy of the peer's HELLO may be on its way.
+/// So long a copy of the peer's HELLO may be in flight.
 const HELLO_LATE: Duration = Duration::from_secs(2);
 
-/// Whether the peer still says HELLO: a process does from its start until it is answered.
+/// Whether the peer still sends HELLO: a process does from its start until it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Greeting {
-    /// Nothing was heard of it.
+pub(super) enum HelloState {
+    /// Nothing was received from it.
     Unknown,
     /// It does.
     Going,
-    /// It did, or did not when it was heard first.
+    /// It did, or did not when its first message came.
     Over,
 }
 
-/// What becomes of a message, by its number and whether it says HELLO.
+/// How a message is used, by its number and whether it is a HELLO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It is used.
     Use,
     /// It is used; the peer's process is another one than before.
     Restarted,
-    /// It is used. Either messages of the same process were lost, or it was started again before it had heard an answer.
+    /// It is used. Either messages of the same process were lost, or it was restarted before it had received an answer.
     PerhapsRestarted,
-    /// It is used; the numbering is another one, although nobody said HELLO: something was missed.
+    /// It is used; the numbering is another one, although no HELLO came: something was missed.
     Renumbered,
     /// It is a duplicate, or comes after one that was sent later: it is dropped.
     Late,
@@ -43,7 +43,7 @@ pub(super) enum Verdict {
 
 /// Which of the peer's numbers came.
 pub(super) struct Receiver {
-    greeting: Greeting,
+    hello_state: HelloState,
     /// The number of the last HELLO, and when it came.
     hello: Option<(u32, Instant)>,
     /// The number of the next message.
@@ -52,7 +52,7 @@ pub(super) struct Receiver {
     unacknowledged_from: u32,
     /// Of those that the peer wants to have acknowledged.
     pub(super) ack_timer: AckTimer,
-    /// Acknowledgements came that are to be acknowledged in their turn, in place of the next sign of life.
+    /// Acknowledgements came that are to be acknowledged in their turn, in place of the next keep-alive.
     has_acknowledgements: bool,
     pub(super) missed: u64,
     pub(super) late: u64,
@@ -61,7 +61,7 @@ pub(super) struct Receiver {
 impl Receiver {
     pub(super) fn new() -> Self {
         Self {
-            greeting: Greeting::Unknown,
+            hello_state: HelloState::Unknown,
             hello: None,
             expected: 0,
             unacknowledged_from: 0,
@@ -74,20 +74,20 @@ impl Receiver {
 
     /// The peer is away: whatever number comes next will do.
     pub(super) fn forget(&mut self) {
-        self.greeting = Greeting::Unknown;
+        self.hello_state = HelloState::Unknown;
         (self.ack_timer, self.has_acknowledgements) = (AckTimer::default(), false);
     }
 
-    /// A message came. Gaps before it are told to the peer at once, through `sender`.
+    /// A message came. Gaps before it are reported to the peer at once, through `sender`.
     pub(super) fn observe(&mut self, now: Instant, number: u32, is_hello: bool, sender: &mut Sender) -> Verdict {
         let ahead = number.wrapping_sub(self.expected);
         let is_late = is_before(number, self.expected);
-        let verdict = match (self.greeting, is_hello) {
-            (Greeting::Unknown, _) => {
+        let verdict = match (self.hello_state, is_hello) {
+            (HelloState::Unknown, _) => {
                 self.adopt(number);
                 Verdict::Use
             }
-            (Greeting::Over, true) => {
+            (HelloState::Over, true) => {
                 if self.is_late_hello(now, number) {
                     self.late += 1;
                     return Verdict::Late;
@@ -95,25 +95,25 @@ impl Receiver {
                 self.adopt(number);
                 Verdict::Restarted
             }
-            (Greeting::Going | Greeting::Over, _) if is_late => {
+            (HelloState::Going | HelloState::Over, _) if is_late => {
                 self.late += 1;
                 return Verdict::Late;
             }
-            (Greeting::Going | Greeting::Over, _) if ahead > GAP_MAX => {
+            (HelloState::Going | HelloState::Over, _) if ahead > GAP_MAX => {
                 self.adopt(number);
                 Verdict::Renumbered
             }
-            (Greeting::Going, true) if ahead > 0 => {
+            (HelloState::Going, true) if ahead > 0 => {
                 self.note_gap(number, sender);
                 Verdict::PerhapsRestarted
             }
-            (Greeting::Going | Greeting::Over, _) => {
+            (HelloState::Going | HelloState::Over, _) => {
                 self.note_gap(number, sender);
                 Verdict::Use
             }
         };
         self.expected = number.wrapping_add(1);
-        self.greeting = if is_hello { Greeting::Going } else { Greeting::Over };
+        self.hello_state = if is_hello { HelloState::Going } else { HelloState::Over };
         if is_hello {
             self.hello = Some((number, now));
         }
@@ -145,14 +145,14 @@ impl Receiver {
         self.has_acknowledgements = true;
     }
 
-    /// What goes in place of a sign of life, if there is something to say.
+    /// What goes in place of a keep-alive, if there is something to send.
     pub(super) fn acknowledge_in_passing(&mut self, sender: &mut Sender) {
         if self.has_acknowledgements {
             self.acknowledge(sender);
         }
     }
 
-    /// The peer wants the message acknowledged: any but an acknowledgement or a mere sign of life.
+    /// The peer wants the message acknowledged: any but an acknowledgement or a mere keep-alive.
     pub(super) fn want_acknowledgement(&mut self, now: Instant, config: &FtfwConfig) {
         self.ack_timer.on_received(now, config.ack_every_messages.into(), config.alive_interval);
     }

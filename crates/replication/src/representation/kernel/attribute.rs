@@ -93,7 +93,7 @@ fn discriminator_bytes(discriminator: Discriminator) -> ([u8; 4], u8) {
     }
 }
 
-/// Tuples are of one family; one that is not, which no kernel makes, is told as its mapped form.
+/// Tuples are of one family; one that is not, which no kernel makes, is sent in its mapped form.
 const fn octets_v6(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V6(address) => address.octets(),

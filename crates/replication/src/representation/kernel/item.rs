@@ -7,7 +7,7 @@ use flow::netfilter::{Discriminator, Tuple};
 use crate::representation::item::{FACTORS, mix};
 use crate::session::Item;
 
-/// As [`crate::representation::item()`]: both tuples, the zone, and the version, which names what was told.
+/// As [`crate::representation::item()`]: both tuples, the zone, and the version, which names what was sent.
 #[must_use]
 pub fn item(key: u64, original: &Tuple, reply: &Tuple, zone: u16, version: u32) -> Item {
     let name = hash_tuple(key ^ u64::from(zone) << 24, original);

@@ -112,32 +112,28 @@ fn expectation() -> impl Strategy<Value = Expectation> {
     })
 }
 
-fn speaker() -> impl Strategy<Value = Speaker> {
-    any::<(u32, u8, bool)>().prop_map(|(version, owner, is_unseen)| Speaker {
-        version,
-        owner: NodeId(owner),
-        is_unseen,
-    })
+fn origin() -> impl Strategy<Value = Origin> {
+    any::<(u32, u8, bool)>().prop_map(|(version, owner, is_unseen)| Origin { version, owner: NodeId(owner), is_unseen })
 }
 
 proptest! {
     #[test]
-    fn what_is_told_arrives_and_later_attributes_are_skipped(
-        entry in entry(), speaker in speaker(), expectations in proptest::collection::vec(expectation(), 0..4),
+    fn what_is_sent_arrives_and_later_attributes_are_skipped(
+        entry in entry(), origin in origin(), expectations in proptest::collection::vec(expectation(), 0..4),
     ) {
         let mut bytes = Vec::new();
-        encode(&entry, speaker, &expectations, &mut bytes);
-        let told = Told { entry, speaker, expectations };
-        prop_assert_eq!(decode(&bytes), Ok(told.clone()));
+        encode(&entry, origin, &expectations, &mut bytes);
+        let update = Update { entry, origin, expectations };
+        prop_assert_eq!(decode(&bytes), Ok(update.clone()));
         tlv::put(&mut bytes, 999, b"from a later release");
-        prop_assert_eq!(decode(&bytes), Ok(told));
+        prop_assert_eq!(decode(&bytes), Ok(update));
     }
 
     #[test]
     fn names_of_ended_connections_fit_and_arrive(
-        original in any::<bool>().prop_flat_map(tuple), zone in any::<u16>(), speaker in speaker(),
+        original in any::<bool>().prop_flat_map(tuple), zone in any::<u16>(), origin in origin(),
     ) {
-        let ended = Ended { original, zone, speaker };
+        let ended = Ended { original, zone, origin };
         let mut bytes = Vec::new();
         encode_ended(&ended, &mut bytes);
         prop_assert!(bytes.len() <= DELETION_BYTES_MAX);
@@ -150,12 +146,12 @@ proptest! {
         byte in any::<u8>(), expectation in expectation(),
     ) {
         let _ = (decode(&bytes), decode_ended(&bytes));
-        let mut told = Vec::new();
-        let speaker = Speaker { version: 1, owner: NodeId(1), is_unseen: false };
-        encode(&entry, speaker, &[expectation], &mut told);
-        let at = at.index(told.len());
-        told[at] = byte;
-        let _ = (decode(&told), decode(&told[..at]));
+        let mut update = Vec::new();
+        let origin = Origin { version: 1, owner: NodeId(1), is_unseen: false };
+        encode(&entry, origin, &[expectation], &mut update);
+        let at = at.index(update.len());
+        update[at] = byte;
+        let _ = (decode(&update), decode(&update[..at]));
     }
 }
 
@@ -173,7 +169,7 @@ fn a_plain_connection_takes_as_many_bytes_as_is_said() {
     let translated = Entry { reply, ..plain.clone() };
     let bytes = [plain, translated].map(|entry| {
         let mut bytes = Vec::new();
-        encode(&entry, Speaker { version: 1, owner: NodeId(0), is_unseen: false }, &[], &mut bytes);
+        encode(&entry, Origin { version: 1, owner: NodeId(0), is_unseen: false }, &[], &mut bytes);
         bytes.len()
     });
     assert_eq!(bytes, [56, 76]);

@@ -10,7 +10,7 @@ use crate::session::DELETION_BYTES_MAX;
 
 const NOW: Instant = Instant::from_millis(1_000_000);
 
-/// A function whose state is the first four bytes, told when it is not zero.
+/// A function whose state is the first four bytes, sent when it is not zero.
 struct FirstFour;
 
 impl FunctionStates for FirstFour {
@@ -45,8 +45,8 @@ fn tuple(family: IpFamily) -> impl Strategy<Value = Tuple> {
 }
 
 fn peer() -> impl Strategy<Value = TcpPeer> {
-    // What travels of a side: any window that scaling can express (RFC 7323 section 2.3), and the flags that are not
-    // about a take-over under way.
+    // What travels of a side: any window that scaling can express (RFC 7323 section 2.3), and the flags that do not concern a
+    // take-over in progress.
     (any::<[u32; 3]>(), 1..=0xffff_u32 << 14, 0..=14u8, 0..0x40u8).prop_map(
         |([end, end_max, acknowledged_max], window_max, window_scale, flags)| TcpPeer {
             end,
@@ -103,12 +103,12 @@ fn relations_travel_behind_a_state_and_do_not_hide_it() {
         encode(NOW, &connection, &FirstFour, &mut bytes);
         assert_eq!(relations(&bytes), Ok(Relations::default()));
         encode_expected(&mut bytes, |_| {});
-        assert_eq!(relations(&bytes), Ok(Relations::default()), "nothing is not told");
+        assert_eq!(relations(&bytes), Ok(Relations::default()), "nothing is not sent");
         encode_expected(&mut bytes, |out| tlv::put(out, 1, &[7; 5]));
         encode_master(&master, &mut bytes);
-        let told = relations(&bytes).unwrap();
-        assert_eq!(told.master, Some(master));
-        assert_eq!(tlv::read(told.expected).next(), Some(Ok((1, &[7; 5][..]))));
+        let replicated = relations(&bytes).unwrap();
+        assert_eq!(replicated.master, Some(master));
+        assert_eq!(tlv::read(replicated.expected).next(), Some(Ok((1, &[7; 5][..]))));
         assert_eq!(decode(NOW, &bytes, &FirstFour).unwrap().original, connection.original);
     }
 }

@@ -101,33 +101,33 @@ impl Site {
         Pair::new(credentials, Rotation { interval: Duration::from_secs(2), datagrams: u64::MAX })
     }
 
-    /// What node 1 says of a node 0 that shows this instead of its own.
+    /// How node 1 refuses a node 0 that shows this instead of its own.
     fn refusal(&self, issued: &(CertificateDer<'static>, KeyPair)) -> CertificateError {
         let left = self.credentials(0, issued, &[]);
         let right = self.credentials(1, &self.issue(1), &[]);
         let mut pair = Pair::new([left, right], Rotation::default());
         pair.run(Duration::from_secs(5));
         assert!(!pair.channels[0].is_ready() && !pair.channels[1].is_ready());
-        assert!(pair.heard.iter().all(Vec::is_empty));
+        assert!(pair.received.iter().all(Vec::is_empty));
         assert!(pair.refused(1, Refusal::Certificate) > 0);
         let errors = pair.errors.into_iter().filter(|(node, _)| *node == 1);
         let mut errors = errors.filter_map(|(_, error)| match error {
             ChannelError::Certificate(error) => Some(error),
             _ => None,
         });
-        errors.next().expect("it says why")
+        errors.next().expect("it gives a reason")
     }
 }
 
 #[test]
-fn two_nodes_with_certificates_of_one_authority_speak_within_milliseconds() {
+fn two_nodes_with_certificates_of_one_authority_connect_within_milliseconds() {
     let mut pair = Site::new().pair();
     pair.run_until("both to be ready", Pair::are_ready);
     assert!(pair.now <= Instant::from_millis(5));
     pair.run(Duration::from_secs(9));
     for node in 0..2 {
-        let expected: Vec<u64> = (0..pair.said[1 - node]).collect();
-        assert_eq!(pair.heard[node], expected, "also while keys were exchanged");
+        let expected: Vec<u64> = (0..pair.sent_numbers[1 - node]).collect();
+        assert_eq!(pair.received[node], expected, "also while keys were exchanged");
         let status = pair.channels[node].status();
         assert!(status.handshakes >= 4, "{}", status.handshakes);
         let keys = status.keys.unwrap();
@@ -142,36 +142,39 @@ fn loss_delays_certificates_too_and_no_more() {
         let mut random = SeededRandom { seed: Seed::new([seed; 32]), next: 0 };
         let mut pair = Site::new().pair();
         let mut draw = move || random.number() % 10 < 6;
-        pair.fate = Box::new(move || if draw() { vec![Duration::from_millis(1)] } else { Vec::new() });
+        pair.delivery = Box::new(move || if draw() { vec![Duration::from_millis(1)] } else { Vec::new() });
         pair.run_until("both to be ready", Pair::are_ready);
-        pair.fate = Box::new(|| vec![Duration::from_millis(1)]);
+        pair.delivery = Box::new(|| vec![Duration::from_millis(1)]);
         pair.run(Duration::from_secs(3));
-        let heard = pair.heard.each_ref().map(Vec::len);
+        let received = pair.received.each_ref().map(Vec::len);
         pair.run(Duration::from_secs(3));
-        assert_eq!(pair.heard.each_ref().map(Vec::len), heard.map(|before| before + 3000));
+        assert_eq!(pair.received.each_ref().map(Vec::len), received.map(|before| before + 3000));
     }
 }
 
 #[test]
-fn a_restarted_node_shows_its_certificate_again() {
+fn a_restarted_node_shows_its_certificate_once_more() {
     let site = Site::new();
     let mut pair = site.pair();
     pair.run(Duration::from_millis(500));
     pair.restart(1, &site.credentials(1, &site.issue(1), &[]));
-    let before = pair.heard[0].len();
+    let before = pair.received[0].len();
     let restarted_at = pair.now;
-    pair.run_until("the first word", |pair| pair.heard[0].len() > before + 5);
+    pair.run_until("the first word", |pair| pair.received[0].len() > before + 5);
     assert!(pair.now.saturating_since(restarted_at) < Duration::from_millis(50));
 }
 
 #[test]
-fn a_certificate_that_has_expired_is_refused_and_the_error_says_since_when() {
+fn the_error_for_an_expired_certificate_names_its_expiry() {
     // Today is the 15th of January 2027.
     let site = Site::new();
     let refusal = site.refusal(&issue(&site.authority, "node-0.example", 1, ed25519()));
     assert!(matches!(refusal, CertificateError::Expired(_)), "{refusal:?}");
-    let said = refusal.to_string();
-    assert!(said.contains("expired 13 days ago") && said.contains("renew it on that node"), "{said}");
+    let sent_numbers = refusal.to_string();
+    assert!(
+        sent_numbers.contains("expired 13 days ago") && sent_numbers.contains("renew it on that node"),
+        "{sent_numbers}"
+    );
 }
 
 #[test]
@@ -225,8 +228,8 @@ fn with_a_key_as_well_both_are_needed() {
     assert!(!strangers.channels[0].is_ready() && strangers.refused(1, Refusal::UnknownKey) > 0);
     let different = with(&[1], &[]);
     assert!(!different.channels[0].is_ready());
-    let said = different.errors[0].1.to_string();
-    assert!(said.contains("certificates") && said.contains("a pre-shared key"), "{said}");
+    let sent_numbers = different.errors[0].1.to_string();
+    assert!(sent_numbers.contains("certificates") && sent_numbers.contains("a pre-shared key"), "{sent_numbers}");
 }
 
 #[test]
@@ -261,5 +264,5 @@ fn strangers_without_a_key_to_stop_them_are_still_limited() {
     // The stranger's stamps are of the future: they must not shut the peer out.
     pair.run(Duration::from_secs(10));
     assert!(pair.channels[0].status().handshakes >= 3);
-    assert_eq!(pair.heard[0].len() as u64, pair.said[1]);
+    assert_eq!(pair.received[0].len() as u64, pair.sent_numbers[1]);
 }

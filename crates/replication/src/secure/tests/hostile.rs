@@ -81,8 +81,8 @@ fn a_flood_of_strangers_costs_no_multiplication_and_changes_nothing() {
         let after = pair.channels[node].status();
         assert_eq!(after.multiplications, before.multiplications, "no stranger got as far as that");
         assert_eq!(after.keys, before.keys);
-        let expected: Vec<u64> = (0..pair.said[1 - node]).collect();
-        assert_eq!(pair.heard[node], expected, "what the peer said came through, once");
+        let expected: Vec<u64> = (0..pair.sent_numbers[1 - node]).collect();
+        assert_eq!(pair.received[node], expected, "what the peer said came through, once");
     }
     for refusal in [Refusal::Forged, Refusal::Replayed, Refusal::Malformed, Refusal::UnknownSession] {
         assert!(pair.refused(0, refusal) > 1000, "{}", refusal.label());
@@ -97,8 +97,8 @@ fn while_the_peer_is_away_strangers_cannot_make_a_node_work_much() {
     pair.run(Duration::from_secs(1));
     let recorded: Vec<Vec<u8>> =
         pair.recorded.iter().filter(|(to, _)| *to == 0).map(|(_, datagram)| datagram.clone()).collect();
-    pair.fate = Box::new(Vec::new);
-    // Nothing of the peer comes any more, only what it said once and what nobody said.
+    pair.delivery = Box::new(Vec::new);
+    // Nothing of the peer comes any more, only what it sent once and forgeries.
     let before = pair.channels[0].status().multiplications;
     let (began_at, mut content) = (pair.now, Vec::new());
     for number in 0..100_000_usize {
@@ -158,7 +158,7 @@ fn a_handshake_that_is_repeated_is_refused_before_it_costs_anything() {
 #[test]
 fn forged_answers_to_a_handshake_are_tried_a_few_times_only() {
     let mut pair = Pair::with_keys(&[1], &[1]);
-    pair.fate = Box::new(Vec::new);
+    pair.delivery = Box::new(Vec::new);
     pair.step();
     let initiation = &pair.recorded[0].1;
     let index = u32::from_be_bytes(initiation[8..12].try_into().unwrap());
@@ -174,6 +174,6 @@ fn forged_answers_to_a_handshake_are_tried_a_few_times_only() {
     }
     assert!(pair.channels[from].status().multiplications - cost_before <= 8);
     assert_eq!(pair.channels[1 - from].status().multiplications.min(before), before.min(2));
-    pair.fate = Box::new(|| vec![Duration::ZERO]);
+    pair.delivery = Box::new(|| vec![Duration::ZERO]);
     pair.run_until("both to be ready all the same", Pair::are_ready);
 }

@@ -23,7 +23,7 @@ const STEP: Duration = Duration::from_millis(1);
 const TODAY: Duration = Duration::from_secs(1_800_000_000);
 
 /// What the network does to a datagram: how often it arrives, and after which time each time.
-type Fate = dyn FnMut() -> Vec<Duration>;
+type Delivery = dyn FnMut() -> Vec<Duration>;
 
 fn key(number: u8) -> PreSharedKey {
     PreSharedKey::new([number; PRE_SHARED_KEY_BYTES])
@@ -43,14 +43,14 @@ fn channel(local: u8, credentials: &Arc<Credentials>, rotation: Rotation, seed: 
 struct Pair {
     now: Instant,
     channels: [Channel; 2],
-    fate: Box<Fate>,
-    /// Datagrams under way, by their arrival, and to whom.
-    under_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    delivery: Box<Delivery>,
+    /// Datagrams in flight, by their arrival, and to whom.
+    in_flight: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     sent: u64,
-    /// What each node was told by the other.
-    heard: [Vec<u64>; 2],
+    /// What each node received from the other.
+    received: [Vec<u64>; 2],
     /// Numbers sent by each node, from 0 on.
-    said: [u64; 2],
+    sent_numbers: [u64; 2],
     errors: Vec<(usize, ChannelError)>,
     /// Every datagram that was ever sent, and to whom.
     recorded: Vec<(usize, Vec<u8>)>,
@@ -64,11 +64,11 @@ impl Pair {
         Self {
             now,
             channels,
-            fate: Box::new(|| vec![Duration::ZERO]),
-            under_way: BTreeMap::new(),
+            delivery: Box::new(|| vec![Duration::ZERO]),
+            in_flight: BTreeMap::new(),
             sent: 0,
-            heard: [Vec::new(), Vec::new()],
-            said: [0; 2],
+            received: [Vec::new(), Vec::new()],
+            sent_numbers: [0; 2],
             errors: Vec::new(),
             recorded: Vec::new(),
         }
@@ -101,26 +101,26 @@ impl Pair {
         self.now = self.now + STEP;
         for from in 0..2 {
             self.channels[from].handle_timeout(self.now);
-            self.say(from);
+            self.send_next(from);
         }
         self.deliver();
     }
 
     /// Sends the other node the next number, if there are keys.
-    fn say(&mut self, from: usize) {
-        let mut content = self.said[from].to_be_bytes().to_vec();
+    fn send_next(&mut self, from: usize) {
+        let mut content = self.sent_numbers[from].to_be_bytes().to_vec();
         let mut datagram = Vec::new();
         if self.channels[from].seal(self.now, Content::Replication, &mut content, &mut datagram) {
-            self.said[from] += 1;
+            self.sent_numbers[from] += 1;
             self.send(1 - from, datagram);
         }
     }
 
     fn send(&mut self, to: usize, datagram: Vec<u8>) {
         self.recorded.push((to, datagram.clone()));
-        for delay in (self.fate)() {
+        for delay in (self.delivery)() {
             self.sent += 1;
-            self.under_way.insert((self.now + delay, self.sent), (to, datagram.clone()));
+            self.in_flight.insert((self.now + delay, self.sent), (to, datagram.clone()));
         }
     }
 
@@ -132,7 +132,7 @@ impl Pair {
                     self.send(1 - from, datagram.clone());
                 }
             }
-            let Some(first) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now) else { return };
+            let Some(first) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) else { return };
             let (to, datagram) = first.remove();
             self.hand_in(to, &datagram);
         }
@@ -144,7 +144,7 @@ impl Pair {
             Ok(None) => {}
             Ok(Some(kind)) => {
                 assert_eq!(kind, Content::Replication);
-                self.heard[to].push(u64::from_be_bytes(content[..].try_into().unwrap()));
+                self.received[to].push(u64::from_be_bytes(content[..].try_into().unwrap()));
             }
             Err(error) => {
                 assert!(content.is_empty(), "nothing of what is refused comes out");

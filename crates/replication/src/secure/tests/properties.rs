@@ -1,4 +1,4 @@
-//! Whatever the network does: nothing comes twice, nothing comes that was not said, and in the end both speak.
+//! Whatever the network does: nothing comes twice, nothing comes that was not sent, and in the end both exchange datagrams.
 
 use proptest::prelude::*;
 
@@ -25,14 +25,14 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn play(pair: &mut Pair, happening: &Happening, heard: &mut [Vec<u64>; 2]) {
+fn play(pair: &mut Pair, happening: &Happening, received: &mut [Vec<u64>; 2]) {
     match *happening {
         Happening::Run(ms) => pair.run(Duration::from_millis(ms.into())),
         Happening::Restart(node) => {
             pair.restart(node, &credentials(&[1]));
-            // What the new process hears is not to be held against what the old one heard.
+            // What the new process receives is not to be compared with what the old one received.
             let at = usize::from(node);
-            heard[at].append(&mut pair.heard[at]);
+            received[at].append(&mut pair.received[at]);
         }
         Happening::Exchange(node) => pair.channels[usize::from(node)].want(pair.now),
         Happening::Replay(which) => {
@@ -57,14 +57,14 @@ fn play(pair: &mut Pair, happening: &Happening, heard: &mut [Vec<u64>; 2]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_nothing_is_taken_twice_and_both_speak_in_the_end(
+    fn whatever_happens_nothing_is_taken_twice_and_both_exchange_datagrams_in_the_end(
         seed in any::<u8>(),
         loss_percent in 0_u32..60,
         happenings in prop::collection::vec(happening(), 1..24),
     ) {
         let mut random = SeededRandom { seed: Seed::new([seed; 32]), next: 0 };
         let mut pair = Pair::with_keys(&[1], &[1]);
-        pair.fate = Box::new(move || {
+        pair.delivery = Box::new(move || {
             let arrivals = match random.number() % 100 {
                 drawn if drawn < loss_percent => 0,
                 drawn if drawn > 90 => 2,
@@ -72,24 +72,24 @@ proptest! {
             };
             (0..arrivals).map(|_| Duration::from_micros((random.number() % 8000).into())).collect()
         });
-        let mut heard_before = [Vec::new(), Vec::new()];
+        let mut received_before = [Vec::new(), Vec::new()];
         for happening in &happenings {
-            play(&mut pair, happening, &mut heard_before);
+            play(&mut pair, happening, &mut received_before);
         }
-        for (node, before) in heard_before.iter().enumerate() {
-            let mut all = pair.heard[node].clone();
-            prop_assert!(all.iter().chain(before).all(|number| *number < pair.said[1 - node]));
+        for (node, before) in received_before.iter().enumerate() {
+            let mut all = pair.received[node].clone();
+            prop_assert!(all.iter().chain(before).all(|number| *number < pair.sent_numbers[1 - node]));
             let length = all.len();
             all.sort_unstable();
             all.dedup();
             prop_assert_eq!(all.len(), length, "a process takes nothing twice");
         }
-        pair.fate = Box::new(|| vec![Duration::from_millis(1)]);
+        pair.delivery = Box::new(|| vec![Duration::from_millis(1)]);
         pair.run(Duration::from_secs(15));
-        let heard = pair.heard.each_ref().map(Vec::len);
+        let received = pair.received.each_ref().map(Vec::len);
         pair.run(Duration::from_secs(3));
-        for (node, before) in heard.into_iter().enumerate() {
-            prop_assert_eq!(pair.heard[node].len(), before + 3000);
+        for (node, before) in received.into_iter().enumerate() {
+            prop_assert_eq!(pair.received[node].len(), before + 3000);
         }
     }
 }

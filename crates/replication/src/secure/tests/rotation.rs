@@ -9,17 +9,17 @@ fn rotating(interval: Duration, datagrams: u64) -> Pair {
 #[test]
 fn session_keys_are_exchanged_after_their_time_and_nothing_is_lost() {
     let mut pair = rotating(Duration::from_secs(1), u64::MAX);
-    // Two milliseconds each way, so that there is always something under way under former keys.
-    pair.fate = Box::new(|| vec![Duration::from_millis(2)]);
+    // Two milliseconds each way, so that there is always something in flight under former keys.
+    pair.delivery = Box::new(|| vec![Duration::from_millis(2)]);
     pair.run_until("both to be ready", Pair::are_ready);
     pair.run(Duration::from_secs(10));
-    let said = pair.said;
+    let sent_numbers = pair.sent_numbers;
     pair.run(Duration::from_millis(5));
     for node in 0..2 {
         let handshakes = pair.channels[node].status().handshakes;
         assert!((10..=11).contains(&handshakes), "{handshakes}");
-        let expected: Vec<u64> = (0..said[1 - node]).collect();
-        assert_eq!(pair.heard[node][..expected.len()], expected);
+        let expected: Vec<u64> = (0..sent_numbers[1 - node]).collect();
+        assert_eq!(pair.received[node][..expected.len()], expected);
     }
     assert_eq!(pair.errors, []);
 }
@@ -30,7 +30,7 @@ fn session_keys_are_exchanged_after_so_many_datagrams() {
     pair.run(Duration::from_secs(2));
     let handshakes = pair.channels[0].status().handshakes;
     assert!((9..=11).contains(&handshakes), "{handshakes}");
-    assert_eq!(pair.heard[0].len() as u64, pair.said[1]);
+    assert_eq!(pair.received[0].len() as u64, pair.sent_numbers[1]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn keys_go_on_while_no_exchange_succeeds() {
     // The right node has lost its key file: nothing new can be agreed upon.
     pair.channels[1].credentials = credentials(&[9]);
     pair.run(Duration::from_secs(60));
-    assert_eq!(pair.heard[0].len() as u64, pair.said[1]);
+    assert_eq!(pair.received[0].len() as u64, pair.sent_numbers[1]);
     assert_eq!(pair.channels[0].status().handshakes, 1);
     assert!(pair.refused(1, Refusal::UnknownKey) > 50, "the exchange is tried again and again");
     pair.channels[1].credentials = credentials(&[1]);
@@ -61,8 +61,8 @@ fn a_pre_shared_key_is_replaced_step_by_step_without_a_gap() {
     }
     for node in 0..2 {
         assert_eq!(pair.key_in_use(node), Some(key(2).id()));
-        let expected: Vec<u64> = (0..pair.said[1 - node]).collect();
-        assert_eq!(pair.heard[node], expected);
+        let expected: Vec<u64> = (0..pair.sent_numbers[1 - node]).collect();
+        assert_eq!(pair.received[node], expected);
     }
 }
 
@@ -85,20 +85,20 @@ fn a_key_that_is_withdrawn_is_of_no_use_any_more() {
 }
 
 #[test]
-fn two_nodes_that_use_different_keys_come_together_again() {
+fn two_nodes_that_use_different_keys_find_a_common_one() {
     let mut pair = Pair::with_keys(&[1], &[1]);
     pair.run(Duration::from_millis(100));
     // Both begin a handshake at the same time, again and again; delays decide which of the two comes through.
     for delay in [0, 1, 5, 30, 120, 300] {
-        pair.fate = Box::new(move || vec![Duration::from_millis(delay)]);
+        pair.delivery = Box::new(move || vec![Duration::from_millis(delay)]);
         for channel in &mut pair.channels {
             channel.want(pair.now);
         }
         pair.run(Duration::from_secs(5));
-        let heard = pair.heard.each_ref().map(Vec::len);
+        let received = pair.received.each_ref().map(Vec::len);
         pair.run(Duration::from_secs(20));
-        for (node, before) in heard.into_iter().enumerate() {
-            assert_eq!(pair.heard[node].len(), before + 20_000, "with {delay} ms each way");
+        for (node, before) in received.into_iter().enumerate() {
+            assert_eq!(pair.received[node].len(), before + 20_000, "with {delay} ms each way");
         }
     }
 }

@@ -3,14 +3,14 @@
 use super::*;
 
 #[test]
-fn two_nodes_with_a_key_speak_after_one_round_trip() {
+fn two_nodes_with_a_key_exchange_datagrams_after_one_round_trip() {
     let mut pair = Pair::with_keys(&[1], &[1]);
     pair.step();
     assert!(pair.are_ready());
     pair.run(Duration::from_secs(1));
     for node in 0..2 {
-        let expected: Vec<u64> = (0..pair.said[1 - node]).collect();
-        assert_eq!(pair.heard[node], expected, "nothing is lost, doubled or turned round on the way");
+        let expected: Vec<u64> = (0..pair.sent_numbers[1 - node]).collect();
+        assert_eq!(pair.received[node], expected, "nothing is lost, doubled or turned round on the way");
         assert_eq!(pair.channels[node].status().handshakes, 1);
         assert_eq!(pair.key_in_use(node), Some(key(1).id()));
         assert_eq!(pair.channels[node].poll_event(), Some(ChannelEvent::Established));
@@ -21,8 +21,8 @@ fn two_nodes_with_a_key_speak_after_one_round_trip() {
 #[test]
 fn nothing_can_be_said_before() {
     let mut pair = Pair::with_keys(&[1], &[1]);
-    pair.say(0);
-    assert_eq!((pair.said[0], pair.sent), (0, 0));
+    pair.send_next(0);
+    assert_eq!((pair.sent_numbers[0], pair.sent), (0, 0));
 }
 
 #[test]
@@ -37,16 +37,16 @@ fn what_travels_does_not_show_its_content() {
 }
 
 #[test]
-fn nodes_without_a_key_in_common_never_speak_and_each_says_which_keys_there_are() {
+fn nodes_without_a_key_in_common_never_connect_and_report_the_keys_that_there_are() {
     let mut pair = Pair::with_keys(&[1, 2], &[3]);
     pair.run(Duration::from_secs(5));
     assert!(!pair.channels[0].is_ready() && !pair.channels[1].is_ready());
     let (_, error) = pair.errors.iter().find(|(node, _)| *node == 1).expect("the second node refuses");
-    let said = std::format!("{error}");
+    let sent_numbers = std::format!("{error}");
     for id in [key(1).id(), key(3).id()] {
-        assert!(said.contains(&std::format!("{id}")), "{said}");
+        assert!(sent_numbers.contains(&std::format!("{id}")), "{sent_numbers}");
     }
-    assert!(said.contains("pre_shared_keys"), "{said}");
+    assert!(sent_numbers.contains("pre_shared_keys"), "{sent_numbers}");
     let multiplications = pair.channels[1].status().multiplications;
     assert!(multiplications <= 30, "a refused handshake costs nothing much: {multiplications}");
 }
@@ -64,29 +64,29 @@ fn another_worker_or_another_node_number_makes_another_handshake() {
 }
 
 #[test]
-fn a_node_that_was_restarted_is_taken_up_again_at_once() {
+fn a_restarted_node_is_accepted_at_once() {
     let mut pair = Pair::with_keys(&[1], &[1]);
     pair.run(Duration::from_secs(1));
-    let before = pair.heard[0].len();
+    let before = pair.received[0].len();
     pair.restart(1, &credentials(&[1]));
-    let (restarted_at, said) = (pair.now, pair.said[1]);
-    pair.run_until("the first word", |pair| pair.heard[0].len() > before && pair.heard[1].last() > Some(&0));
+    let (restarted_at, sent_numbers) = (pair.now, pair.sent_numbers[1]);
+    pair.run_until("the first word", |pair| pair.received[0].len() > before && pair.received[1].last() > Some(&0));
     assert!(pair.now.saturating_since(restarted_at) <= Duration::from_millis(30));
     pair.run(Duration::from_millis(100));
-    assert!(pair.heard[0].last().unwrap() >= &(said + 90));
+    assert!(pair.received[0].last().unwrap() >= &(sent_numbers + 90));
     assert_eq!(pair.channels[0].poll_event(), Some(ChannelEvent::Established));
     assert_eq!(pair.channels[0].poll_event(), Some(ChannelEvent::KeysExchanged));
 }
 
 #[test]
-fn a_restarted_node_whose_clock_went_back_is_taken_up_again_soon() {
+fn a_restarted_node_whose_clock_went_back_is_accepted_soon() {
     let mut pair = Pair::with_keys(&[1], &[1]);
     pair.run(Duration::from_secs(1));
-    let before = pair.heard[0].len();
+    let before = pair.received[0].len();
     pair.restart(1, &credentials(&[1]));
     pair.channels[1].set_unix_time(pair.now, Duration::from_secs(5));
     let restarted_at = pair.now;
-    pair.run_until("the first word", |pair| pair.heard[0].len() > before + 10);
+    pair.run_until("the first word", |pair| pair.received[0].len() > before + 10);
     assert!(pair.now.saturating_since(restarted_at) <= Duration::from_millis(300), "the other node begins then");
 }
 
@@ -96,13 +96,14 @@ fn a_lossy_network_delays_the_handshake_and_nothing_else() {
         let mut random = SeededRandom { seed: Seed::new([seed; 32]), next: 0 };
         let mut pair = Pair::with_keys(&[1], &[1]);
         // Half of all datagrams are lost.
-        pair.fate = Box::new(move || if random.number().is_multiple_of(2) { vec![Duration::ZERO] } else { Vec::new() });
+        pair.delivery =
+            Box::new(move || if random.number().is_multiple_of(2) { vec![Duration::ZERO] } else { Vec::new() });
         pair.run_until("both to be ready", Pair::are_ready);
         assert!(pair.now < Instant::from_millis(4000), "{:?}", pair.now);
-        pair.fate = Box::new(|| vec![Duration::ZERO]);
-        let heard = pair.heard.each_ref().map(Vec::len);
+        pair.delivery = Box::new(|| vec![Duration::ZERO]);
+        let received = pair.received.each_ref().map(Vec::len);
         pair.run(Duration::from_secs(1));
-        assert_eq!(pair.heard.each_ref().map(Vec::len), heard.map(|before| before + 1000));
+        assert_eq!(pair.received.each_ref().map(Vec::len), received.map(|before| before + 1000));
     }
 }
 

@@ -4,7 +4,7 @@ use flow::Instant;
 use flow::serial::is_before;
 
 use super::changes::Loss;
-use super::walk::Stage;
+use super::full_sync::Stage;
 use super::{Sender, Sent};
 use crate::loss_recovery::NeverSent;
 use crate::message::{AckView, NumberRange};
@@ -31,7 +31,7 @@ impl Sender {
         match sent {
             Sent::Change(handle) => self.changes.received(handle, number),
             Sent::Deletion(id) => self.deletions.release(id),
-            Sent::ResyncEnd if self.walk.stage == Stage::Ending => self.walk.stage = Stage::Done,
+            Sent::ResyncEnd if self.full_sync.stage == Stage::Ending => self.full_sync.stage = Stage::Done,
             Sent::ResyncEnd => {}
         }
     }
@@ -44,33 +44,33 @@ impl Sender {
                 self.counters.resent += 1;
                 self.deletions.requeue(id);
             }
-            Sent::ResyncEnd if self.walk.stage == Stage::Ending => {
-                self.walk.stage = Stage::Settling { barrier: number };
+            Sent::ResyncEnd if self.full_sync.stage == Stage::Ending => {
+                self.full_sync.stage = Stage::Settling { barrier: number };
             }
             Sent::ResyncEnd => {}
         }
     }
 
     fn lost_change(&mut self, handle: Handle, number: u32) {
-        let concerns_walk = self.walk.concerns(number);
+        let concerns_full_sync = self.full_sync.concerns(number);
         match self.changes.lost(handle, number) {
             Loss::Moot => {}
-            Loss::NewerInFlight(newer) if concerns_walk => self.walk.extend_barrier(newer),
+            Loss::NewerInFlight(newer) if concerns_full_sync => self.full_sync.extend_barrier(newer),
             Loss::NewerInFlight(_) => {}
             Loss::Queued => {
                 self.counters.resent += 1;
-                if concerns_walk {
-                    self.changes.owe(handle);
+                if concerns_full_sync {
+                    self.changes.add_to_round(handle);
                 }
             }
             Loss::Overflow => self.leave_out(),
         }
     }
 
-    /// When `fill` has something to do that it put off.
-    pub(in crate::session) fn again_at(&self, config: &SessionConfig) -> Option<Instant> {
+    /// When `fill` has deferred work to do.
+    pub(in crate::session) fn resume_at(&self, config: &SessionConfig) -> Option<Instant> {
         let company =
             self.waiting_since.filter(|_| self.recovery.in_flight() < usize::from(config.in_flight_messages_max));
-        [self.walk_again_at, company.map(|since| since + config.batch_delay)].into_iter().flatten().min()
+        [self.full_sync_resumes_at, company.map(|since| since + config.batch_delay)].into_iter().flatten().min()
     }
 }

@@ -17,26 +17,26 @@ const QUEUED: u8 = 2;
 const IN_FLIGHT: u8 = 4;
 /// The peer has acknowledged a message about the connection.
 const KNOWN: u8 = 8;
-/// The resynchronisation under way is not complete before the connection is sent.
-const OWED: u8 = 16;
-/// Its newest message is not acknowledged, or was lost and is to be told again: what the peer has is not known.
+/// The current full synchronisation is not complete before the connection is sent.
+const ROUND_PENDING: u8 = 16;
+/// Its newest message is not acknowledged, or was lost and is to be sent again: what the peer has is not known.
 const UNSETTLED: u8 = 32;
-/// The peer may have been told: a message about it was in flight when the peer went away.
+/// The peer may know it: a message about it was in flight when the peer went away.
 const MAYBE_KNOWN: u8 = 64;
-/// The slot holds a copy of the peer's, and `item` is the copy's.
+/// The slot holds a replica of the peer's, and `item` is the replica's.
 const PEERS: u8 = 128;
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// What was told last of this node's connection, or what is held of the peer's.
+    /// What was sent last of this node's connection, or what is held of the peer's.
     item: Item,
     last_number: u32,
-    told_round: u16,
+    sent_round: u16,
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Entry>() == BYTES_PER_CONNECTION, "what the configuration says of its memory");
-const _: () = assert!(64 / BYTES_PER_CONNECTION == 4, "four connections a cache line, for those that walk over all");
+const _: () = assert!(size_of::<Entry>() == BYTES_PER_CONNECTION, "the documented memory of an entry");
+const _: () = assert!(64 / BYTES_PER_CONNECTION == 4, "four connections a cache line, for scans over all");
 
 /// What was found out about a message that is acknowledged as missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,10 +57,10 @@ pub(in crate::session) struct Changes {
     entries: Vec<Entry>,
     queue: VecDeque<Handle>,
     queued_max: usize,
-    owed: u32,
-    /// What the peer was told.
-    pub(in crate::session) told: Sums,
-    /// Of that, what is under way.
+    round_pending: u32,
+    /// What was sent to the peer.
+    pub(in crate::session) sent_items: Sums,
+    /// Of that, what is in flight.
     pub(in crate::session) unsettled: Unsettled,
     /// What is held of the peer's.
     pub(in crate::session) copied: Sums,
@@ -74,8 +74,8 @@ impl Changes {
             entries: vec![Entry::default(); connections_max as usize],
             queue: VecDeque::new(),
             queued_max: queued_max as usize,
-            owed: 0,
-            told: Sums::new(),
+            round_pending: 0,
+            sent_items: Sums::new(),
             unsettled: Unsettled::new(),
             copied: Sums::new(),
             items_end: 0,
@@ -86,9 +86,9 @@ impl Changes {
         self.queue.len()
     }
 
-    /// Connections without which the resynchronisation under way is not complete.
-    pub(super) const fn owed(&self) -> u32 {
-        self.owed
+    /// Connections without which the current full synchronisation is not complete.
+    pub(super) const fn round_pending(&self) -> u32 {
+        self.round_pending
     }
 
     pub(super) fn is_valid(&self, handle: Handle) -> bool {
@@ -108,21 +108,21 @@ impl Changes {
         true
     }
 
-    /// The handle's connection has ended. If the peer may know of it: what it was told.
+    /// The handle's connection has ended. If the peer may know of it: the item that was sent.
     pub(super) fn forget(&mut self, handle: Handle) -> Option<Item> {
         let entry = self.entries.get_mut(handle.0 as usize)?;
         let may_be_known = entry.flags & (WANTED | IN_FLIGHT | KNOWN | MAYBE_KNOWN) != 0;
-        if entry.flags & OWED != 0 {
-            self.owed -= 1;
+        if entry.flags & ROUND_PENDING != 0 {
+            self.round_pending -= 1;
         }
         let (item, flags) = (core::mem::take(&mut entry.item), entry.flags);
         // What is in the queue stays there; nothing is wanted of it any more.
         entry.flags &= QUEUED;
-        entry.told_round = 0;
+        entry.sent_round = 0;
         if flags & PEERS != 0 {
             self.copied.subtract(item);
         } else {
-            self.told.subtract(item);
+            self.sent_items.subtract(item);
             if flags & UNSETTLED != 0 {
                 self.unsettled.subtract(item);
             }
@@ -137,7 +137,7 @@ impl Changes {
         let before = if is_peers { entry.item } else { Item::NONE };
         let is_known_so = match holding {
             Holding::Peers(item) => is_peers && before == item,
-            // Of a connection that has ended the session is told by other means.
+            // The end of a connection reaches the session by other calls.
             Holding::Own | Holding::Nothing => !is_peers,
             Holding::Others => false,
         };
@@ -161,19 +161,19 @@ impl Changes {
         entry.map_or(Item::NONE, |entry| entry.item)
     }
 
-    /// What the peer was told last of the connection in the slot, and whether that is under way.
-    pub(in crate::session) fn told_of(&self, handle: Handle) -> (Item, bool) {
+    /// What was last sent of the connection in the slot, and whether that is in flight.
+    pub(in crate::session) fn last_sent(&self, handle: Handle) -> (Item, bool) {
         let entry = self.entries.get(handle.0 as usize).filter(|entry| entry.flags & PEERS == 0);
         entry.map_or((Item::NONE, false), |entry| (entry.item, entry.flags & UNSETTLED != 0))
     }
 
-    /// Every slot of which something was told, or of whose copy something is known, lies below this.
+    /// Every slot of which something was sent, or of whose replica something is known, lies below this.
     pub(in crate::session) const fn items_end(&self) -> u32 {
         self.items_end
     }
 
-    /// Whether the handle's connection was told, or is about to be.
-    pub(super) fn is_told(&self, handle: Handle) -> bool {
+    /// Whether the handle's connection was sent, or is queued.
+    pub(super) fn is_replicated(&self, handle: Handle) -> bool {
         self.entries.get(handle.0 as usize).is_some_and(|entry| entry.flags & (WANTED | IN_FLIGHT | KNOWN) != 0)
     }
 
@@ -202,7 +202,7 @@ impl Changes {
         }
     }
 
-    /// The head of the queue was sent. True if it was owed.
+    /// The head of the queue was sent. True if the current round was pending on it.
     pub(super) fn sent_front(&mut self, number: u32, round: u16, item: Item) -> bool {
         let Some(handle) = self.queue.pop_front() else { return false };
         self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
@@ -210,52 +210,52 @@ impl Changes {
         self.settle_debt(handle)
     }
 
-    /// A connection was sent under `number`, during (or since) the resynchronisation `round`; `item` is what was told.
+    /// A connection was sent under `number`, during (or since) the full synchronisation `round`; `item` is what was sent.
     pub(super) fn sent(&mut self, handle: Handle, number: u32, round: u16, item: Item) {
         let entry = &mut self.entries[handle.0 as usize];
         entry.last_number = number;
-        entry.told_round = round;
+        entry.sent_round = round;
         let before = core::mem::replace(&mut entry.item, item);
         let flags = entry.flags;
         entry.flags = flags & !PEERS | IN_FLIGHT | UNSETTLED;
         if flags & PEERS != 0 {
             self.copied.subtract(before);
         } else {
-            self.told.subtract(before);
+            self.sent_items.subtract(before);
             if flags & UNSETTLED != 0 {
                 self.unsettled.subtract(before);
             }
         }
-        self.told.add(item);
+        self.sent_items.add(item);
         self.unsettled.add(item);
         self.items_end = self.items_end.max(handle.0 + 1);
     }
 
     fn settle_debt(&mut self, handle: Handle) -> bool {
         let entry = &mut self.entries[handle.0 as usize];
-        let was_owed = entry.flags & OWED != 0;
-        entry.flags &= !OWED;
-        self.owed -= u32::from(was_owed);
-        was_owed
+        let was_round_pending = entry.flags & ROUND_PENDING != 0;
+        entry.flags &= !ROUND_PENDING;
+        self.round_pending -= u32::from(was_round_pending);
+        was_round_pending
     }
 
-    /// The walk of the resynchronisation `round` has come to the connection. True if the walk must send it; otherwise
-    /// it was sent, or the queue sends it.
-    pub(super) fn needs_walk(&mut self, handle: Handle, round: u16) -> bool {
+    /// The full synchronisation `round` has come to the connection. True if it must send it; otherwise it was sent, or the
+    /// queue sends it.
+    pub(super) fn needs_full_sync(&mut self, handle: Handle, round: u16) -> bool {
         let entry = self.entries[handle.0 as usize];
         if entry.flags & WANTED != 0 {
-            self.owe(handle);
+            self.add_to_round(handle);
             return false;
         }
-        entry.told_round != round
+        entry.sent_round != round
     }
 
-    /// The resynchronisation under way is not complete before the connection, which is in the queue, is sent.
-    pub(super) fn owe(&mut self, handle: Handle) {
+    /// The current full synchronisation is not complete before the connection, which is in the queue, is sent.
+    pub(super) fn add_to_round(&mut self, handle: Handle) {
         let entry = &mut self.entries[handle.0 as usize];
-        if entry.flags & OWED == 0 {
-            entry.flags |= OWED;
-            self.owed += 1;
+        if entry.flags & ROUND_PENDING == 0 {
+            entry.flags |= ROUND_PENDING;
+            self.round_pending += 1;
         }
     }
 
@@ -300,9 +300,9 @@ impl Changes {
     /// Empties the queue.
     pub(super) fn clear(&mut self) {
         while let Some(handle) = self.queue.pop_front() {
-            self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | OWED);
+            self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | ROUND_PENDING);
         }
-        self.owed = 0;
+        self.round_pending = 0;
     }
 }
 
@@ -311,13 +311,14 @@ impl Changes {
     /// Appends what its future depends on: numbers as seen from `next`, rounds from `round`.
     pub(super) fn normal_form(&self, next: u32, round: u16, out: &mut Vec<u64>) {
         // On what is known of items hangs the comparison alone, which the check leaves out.
-        let Self { entries, queue, queued_max: _, owed, told: _, unsettled: _, copied: _, items_end: _ } = self;
-        for Entry { item: _, last_number, told_round, flags } in entries.iter().copied() {
+        let Self { entries, queue, queued_max: _, round_pending, sent_items: _, unsettled: _, copied: _, items_end: _ } =
+            self;
+        for Entry { item: _, last_number, sent_round, flags } in entries.iter().copied() {
             let flags = flags & !(UNSETTLED | PEERS);
             let behind = if flags & IN_FLIGHT != 0 { next.wrapping_sub(last_number) } else { 0 };
-            out.push(u64::from(flags) | u64::from(told_round == round) << 8 | u64::from(behind) << 16);
+            out.push(u64::from(flags) | u64::from(sent_round == round) << 8 | u64::from(behind) << 16);
         }
-        out.push(u64::from(*owed) << 32 | queue.len() as u64);
+        out.push(u64::from(*round_pending) << 32 | queue.len() as u64);
         out.extend(queue.iter().map(|handle| u64::from(handle.0)));
     }
 }

@@ -1,8 +1,7 @@
-//! Answers to a peer that compares its copies with what it was told.
+//! Answers to a peer that compares its replicas with what was sent to it.
 //!
-//! Digests are of what the peer was told, message by message: they are exact at the place in the stream of messages at
-//! which they are sent, but for buckets with messages under way, which are marked. A listing is gathered by a walk over all
-//! handles, a part at a time.
+//! Digests cover what was sent to the peer, message by message. They are exact at their place in the stream of messages, but
+//! for buckets with messages in flight, which are marked. A listing is gathered by a scan over all handles, a part at a time.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,7 +10,7 @@ use flow::{Instant, NodeId};
 
 use super::{Changes, Item, Sender, Stage};
 use crate::item::{Buckets, buckets_for};
-use crate::message::agreement::{
+use crate::message::anti_entropy::{
     AskView, BUCKET_BYTES, Bucket, FIXED_BYTES, LISTED_BYTES, Listed, ListingWriter, emit_digests,
 };
 use crate::session::store::Holding;
@@ -75,12 +74,12 @@ impl Sender {
         self.changes.hold(handle, holding)
     }
 
-    /// Whether messages are under way that concern the bucket.
+    /// Whether messages in flight concern the bucket.
     pub(in crate::session) fn is_unsettled(&self, bucket: u16, buckets: u16) -> bool {
         self.changes.unsettled.is_any(bucket, buckets) || self.deletions.unsettled.is_any(bucket, buckets)
     }
 
-    /// Takes a question. One that comes while not everything has been told is not answered: it will come again.
+    /// Takes a question. During a full synchronisation it is not answered: it will come again.
     pub(in crate::session) fn asked(
         &mut self,
         now: Instant,
@@ -89,13 +88,13 @@ impl Sender {
         answers: &mut Answers,
         store: &mut impl Store,
     ) {
-        if self.walk.stage != Stage::Done {
+        if self.full_sync.stage != Stage::Done {
             return;
         }
         match ask {
             AskView::Digests { copies, wanted } => {
                 let (buckets, wanted) = wanted.unwrap_or_else(|| {
-                    let buckets = buckets_for(self.changes.told.count().max(*copies));
+                    let buckets = buckets_for(self.changes.sent_items.count().max(*copies));
                     (buckets, Buckets::all(buckets))
                 });
                 answers.digests = Some(Digests { buckets, wanted });
@@ -104,16 +103,16 @@ impl Sender {
                 let (buckets, question, wanted) = (*buckets, *question, *wanted);
                 answers.listing = Some(Listing { buckets, question, wanted, part: 0, cursor: 0, at: now });
             }
-            AskView::Tell(listed) => {
+            AskView::Retransmit(listed) => {
                 for Listed { handle, item, .. } in listed.each() {
-                    if !item.is_none() && self.changes.told_of(handle).0 == item {
+                    if !item.is_none() && self.changes.last_sent(handle).0 == item {
                         self.mark_changed(handle);
                     }
                 }
             }
             AskView::StillThere(name) => match store.answer_for(now, peer, name) {
                 Some(handle) => self.mark_changed(handle),
-                None => self.tell_end(name, Item::NONE),
+                None => self.replicate_end(name, Item::NONE),
             },
         }
     }
@@ -126,7 +125,7 @@ impl Sender {
         length_max: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        if self.walk.stage != Stage::Done {
+        if self.full_sync.stage != Stage::Done {
             answers.clear();
             return false;
         }
@@ -155,9 +154,9 @@ impl Sender {
         let each = part.iter().map(|number| Bucket {
             number: *number,
             is_unsettled: self.is_unsettled(*number, buckets),
-            digest: self.changes.told.digest(*number, buckets),
+            digest: self.changes.sent_items.digest(*number, buckets),
         });
-        emit_digests(out, buckets, self.changes.told.count(), each);
+        emit_digests(out, buckets, self.changes.sent_items.count(), each);
     }
 
     /// True when the listing is complete.
@@ -167,7 +166,7 @@ impl Sender {
         let stop = end.min(listing.cursor.saturating_add(LISTING_STEPS_MAX));
         let mut count = 0;
         while listing.cursor < stop && count < count_max {
-            let (item, is_unsettled) = self.changes.told_of(Handle(listing.cursor));
+            let (item, is_unsettled) = self.changes.last_sent(Handle(listing.cursor));
             if !item.is_none() && listing.wanted.contains(item.bucket(listing.buckets)) {
                 writer.push(out, Listed { handle: Handle(listing.cursor), is_unsettled, item });
                 count += 1;

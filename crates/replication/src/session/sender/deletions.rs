@@ -16,7 +16,7 @@ pub(in crate::session) struct DeletionId(u32);
 
 pub(in crate::session) type Attributes = ArrayVec<u8, DELETION_BYTES_MAX>;
 
-/// A connection that has ended: its name, and what the peer was told of it last.
+/// A connection that has ended: its name, and the last item that was sent of it.
 #[derive(Clone)]
 struct Ended {
     attributes: Attributes,
@@ -32,8 +32,8 @@ pub(super) struct Deletions {
     slots_max: usize,
     /// Buckets of those that the peer does not know of.
     pub(super) unsettled: Unsettled,
-    /// Those that the peer will not be told of, as it is away or there was no room: for whoever is to remember them.
-    untold: VecDeque<Attributes>,
+    /// Those whose end is not sent, as the peer is away or there was no room: the node keeps tombstones of them.
+    unsent: VecDeque<Attributes>,
 }
 
 impl Deletions {
@@ -44,7 +44,7 @@ impl Deletions {
             queue: VecDeque::new(),
             slots_max: deletions_max as usize,
             unsettled: Unsettled::new(),
-            untold: VecDeque::new(),
+            unsent: VecDeque::new(),
         }
     }
 
@@ -53,7 +53,7 @@ impl Deletions {
         self.queue.len()
     }
 
-    /// Queues one, of which the peer was told `item` last; false if there is no room for it.
+    /// Queues the end of a connection whose last sent item is `item`; false if there is no room for it.
     pub(super) fn push(&mut self, attributes: &[u8], item: Item) -> bool {
         let Ok(attributes) = Attributes::try_from(attributes) else { return false };
         let ended = Ended { attributes, item };
@@ -73,24 +73,24 @@ impl Deletions {
         true
     }
 
-    /// Notes one that the peer will not be told of; the oldest gives way.
-    pub(super) fn leave_untold(&mut self, attributes: &[u8]) {
+    /// Notes an end that will not be sent; the oldest is discarded.
+    pub(super) fn leave_unsent(&mut self, attributes: &[u8]) {
         let Ok(attributes) = Attributes::try_from(attributes) else { return };
-        if self.untold.len() >= self.slots_max {
-            self.untold.pop_front();
+        if self.unsent.len() >= self.slots_max {
+            self.unsent.pop_front();
         }
-        self.untold.push_back(attributes);
+        self.unsent.push_back(attributes);
     }
 
     /// One in flight will not be acknowledged any more.
     pub(super) fn abandon(&mut self, id: DeletionId) {
         let attributes = self.slots[id.0 as usize].attributes.clone();
-        self.leave_untold(&attributes);
+        self.leave_unsent(&attributes);
     }
 
-    /// The next that the peer will not be told of.
-    pub(super) fn pop_untold(&mut self) -> Option<Attributes> {
-        self.untold.pop_front()
+    /// The next end that will not be sent.
+    pub(super) fn pop_unsent(&mut self) -> Option<Attributes> {
+        self.unsent.pop_front()
     }
 
     /// The next to be sent.
@@ -129,7 +129,7 @@ impl Deletions {
 impl Deletions {
     /// Appends what its future depends on: the names, for what identifiers they have is of no consequence.
     pub(super) fn normal_form(&self, out: &mut Vec<u64>) {
-        let Self { slots: _, free: _, queue, slots_max: _, unsettled: _, untold: _ } = self;
+        let Self { slots: _, free: _, queue, slots_max: _, unsettled: _, unsent: _ } = self;
         out.push(queue.len() as u64);
         for id in queue {
             self.name(*id, out);

@@ -4,15 +4,15 @@ use alloc::vec::Vec;
 
 use flow::Instant;
 
-use super::walk::Stage;
+use super::full_sync::Stage;
 use super::{Sender, Sent};
 use crate::message::{DELETE, HEADER_BYTES, Kind, RESYNC_END, begin, finish};
 use crate::session::{Handle, SessionConfig, Store};
 
 /// Changes that fill so many datagrams wait for no more company.
 const BATCH_DATAGRAMS: usize = 8;
-/// Connections that the walk looks at for one datagram, most of which may have been told already.
-const WALK_STEPS_MAX: u32 = 512;
+/// Connections that a full synchronisation looks at for one datagram, most of which may have been sent already.
+const FULL_SYNC_STEPS_MAX: u32 = 512;
 
 /// How the attempt to write a message ended.
 enum Written {
@@ -37,8 +37,8 @@ impl Sender {
         out: &mut Vec<u8>,
     ) -> u16 {
         let first = self.recovery.next();
-        self.walk_again_at = None;
-        if self.walk.begin_if_needed() {
+        self.full_sync_resumes_at = None;
+        if self.full_sync.begin_if_needed() {
             self.counters.rounds += 1;
         }
         if is_awaited || !self.waits_for_company(now, config) {
@@ -46,7 +46,7 @@ impl Sender {
             if self.queued() == 0 {
                 self.waiting_since = None;
             }
-            if more && self.fill_walk(now, config, store, out) {
+            if more && self.fill_full_sync(now, config, store, out) {
                 self.fill_resync_end(now, config, out);
             }
         }
@@ -64,7 +64,7 @@ impl Sender {
         // Several datagrams at a time wake the peer once.
         let queued_bytes = self.queued() * self.last_message_bytes.max(1);
         let is_much = queued_bytes >= BATCH_DATAGRAMS * config.datagram_bytes_max;
-        now < since + config.batch_delay && !is_much && matches!(self.walk.stage, Stage::Done | Stage::Ending)
+        now < since + config.batch_delay && !is_much && matches!(self.full_sync.stage, Stage::Done | Stage::Ending)
     }
 
     fn has_room(&self, config: &SessionConfig, out: &[u8], window: u16) -> bool {
@@ -75,9 +75,9 @@ impl Sender {
     /// False when there is no room for anything more.
     fn fill_deletions(&mut self, now: Instant, config: &SessionConfig, store: &impl Store, out: &mut Vec<u8>) -> bool {
         while let Some((id, attributes)) = self.deletions.front() {
-            // A connection with the same tuple that was told, or is about to be, takes the place of the ended one at the
-            // peer; to tell of the end after that would end the wrong one.
-            if store.find(attributes).is_some_and(|handle| self.changes.is_told(handle)) {
+            // A connection with the same tuple that was sent, or is queued, replaces the ended one at the peer; a later
+            // deletion would end the wrong one.
+            if store.find(attributes).is_some_and(|handle| self.changes.is_replicated(handle)) {
                 self.deletions.pop_front();
                 self.deletions.release(id);
                 continue;
@@ -114,8 +114,8 @@ impl Sender {
             match write_change(now, config, store, handle, kind, out) {
                 Written::Done => {
                     let item = store.item(self.key, handle);
-                    if self.changes.sent_front(self.recovery.next(), self.walk.round, item) {
-                        self.walk.extend_barrier(self.recovery.next());
+                    if self.changes.sent_front(self.recovery.next(), self.full_sync.round, item) {
+                        self.full_sync.extend_barrier(self.recovery.next());
                     }
                     self.sent(now, Sent::Change(handle), out.len() - at);
                 }
@@ -130,9 +130,15 @@ impl Sender {
         true
     }
 
-    /// Walks on. True when the walk is over.
-    fn fill_walk(&mut self, now: Instant, config: &SessionConfig, store: &mut impl Store, out: &mut Vec<u8>) -> bool {
-        let Stage::Walking(mut cursor) = self.walk.stage else { return true };
+    /// Continues the full synchronisation. True when it is over.
+    fn fill_full_sync(
+        &mut self,
+        now: Instant,
+        config: &SessionConfig,
+        store: &mut impl Store,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Stage::Sending(mut cursor) = self.full_sync.stage else { return true };
         let mut steps = 0;
         let at_end = loop {
             let Some(handle) = store.next_for_resync(cursor).filter(|handle| self.changes.is_valid(*handle)) else {
@@ -140,11 +146,11 @@ impl Sender {
             };
             cursor = handle;
             steps += 1;
-            if steps > WALK_STEPS_MAX {
-                self.walk_again_at = Some(now);
+            if steps > FULL_SYNC_STEPS_MAX {
+                self.full_sync_resumes_at = Some(now);
                 break false;
             }
-            if self.changes.needs_walk(handle, self.walk.round) {
+            if self.changes.needs_full_sync(handle, self.full_sync.round) {
                 if !self.has_room(config, out, config.resync_in_flight_messages_max) {
                     break false;
                 }
@@ -152,7 +158,7 @@ impl Sender {
                 match write_change(now, config, store, handle, Kind::New, out) {
                     Written::Done => {
                         let item = store.item(self.key, handle);
-                        self.changes.sent(handle, self.recovery.next(), self.walk.round, item);
+                        self.changes.sent(handle, self.recovery.next(), self.full_sync.round, item);
                         self.sent(now, Sent::Change(handle), out.len() - at);
                     }
                     Written::NoRoom => break false,
@@ -163,13 +169,13 @@ impl Sender {
             cursor = Handle(handle.0 + 1);
         };
         let barrier = self.recovery.next();
-        self.walk.stage = if at_end { Stage::Settling { barrier } } else { Stage::Walking(cursor) };
+        self.full_sync.stage = if at_end { Stage::Settling { barrier } } else { Stage::Sending(cursor) };
         at_end
     }
 
     fn fill_resync_end(&mut self, now: Instant, config: &SessionConfig, out: &mut Vec<u8>) {
         if self.has_room(config, out, config.in_flight_messages_max)
-            && self.walk.may_end(self.recovery.base(), self.changes.owed())
+            && self.full_sync.may_end(self.recovery.base(), self.changes.round_pending())
         {
             let at = begin(out, RESYNC_END);
             let fits = finish(out, at);
@@ -178,7 +184,7 @@ impl Sender {
                 out.truncate(at);
                 return;
             }
-            self.walk.stage = Stage::Ending;
+            self.full_sync.stage = Stage::Ending;
             self.sent(now, Sent::ResyncEnd, out.len() - at);
         }
     }

@@ -5,7 +5,7 @@ mod changes;
 mod compare;
 mod deletions;
 mod filling;
-mod walk;
+mod full_sync;
 
 #[cfg(test)]
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use self::changes::Changes;
 pub(super) use self::compare::{Answers, COMPARISON_BYTES_MAX};
 pub use self::deletions::DELETION_BYTES_MAX;
 use self::deletions::{DeletionId, Deletions};
-use self::walk::{Stage, Walk};
+use self::full_sync::{FullSync, Stage};
 use super::{Handle, SessionConfig};
 use crate::item::Item;
 use crate::loss_recovery::{LossRecovery, ProbeTimeouts};
@@ -45,7 +45,7 @@ pub(super) struct SenderCounters {
 pub(super) struct Sender {
     changes: Changes,
     deletions: Deletions,
-    walk: Walk,
+    full_sync: FullSync,
     /// The messages in flight.
     pub(super) recovery: LossRecovery<Sent>,
     open: bool,
@@ -53,7 +53,7 @@ pub(super) struct Sender {
     key: u64,
     /// When `poll` first saw changes that still wait for company.
     waiting_since: Option<Instant>,
-    walk_again_at: Option<Instant>,
+    full_sync_resumes_at: Option<Instant>,
     last_message_bytes: usize,
     pub(super) counters: SenderCounters,
 }
@@ -64,12 +64,12 @@ impl Sender {
         Self {
             changes: Changes::new(config.connections_max, config.changes_queued_max),
             deletions: Deletions::new(config.deletions_max),
-            walk: Walk::new(),
+            full_sync: FullSync::new(),
             recovery: LossRecovery::new(first, ProbeTimeouts { min, max, ack_delay }),
             open: false,
             key: 0,
             waiting_since: None,
-            walk_again_at: None,
+            full_sync_resumes_at: None,
             last_message_bytes: 0,
             counters: SenderCounters::default(),
         }
@@ -82,12 +82,12 @@ impl Sender {
 
     /// The resynchronisation as the header has it.
     pub(super) const fn wire_round(&self) -> u8 {
-        self.walk.wire_round()
+        self.full_sync.wire_round()
     }
 
-    /// Whether the peer has been told everything.
+    /// Whether the full synchronisation is complete.
     pub(super) fn is_synchronised(&self) -> bool {
-        self.walk.stage == Stage::Done
+        self.full_sync.stage == Stage::Done
     }
 
     pub(super) fn queued(&self) -> usize {
@@ -109,30 +109,30 @@ impl Sender {
     /// A connection ended.
     pub(super) fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
         if let Some(item) = self.changes.forget(handle) {
-            self.tell_end(attributes, item);
+            self.replicate_end(attributes, item);
         }
     }
 
-    /// A connection ended that the peer knows of, whoever told it.
-    pub(super) fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+    /// A connection ended that the peer knows from any sender.
+    pub(super) fn mark_deleted_unconditionally(&mut self, handle: Handle, attributes: &[u8]) {
         let item = self.changes.forget(handle).unwrap_or_default();
-        self.tell_end(attributes, item);
+        self.replicate_end(attributes, item);
     }
 
-    /// A connection has ended: the peer, which was told `item` of it, is to learn so.
-    pub(super) fn tell_end(&mut self, attributes: &[u8], item: Item) {
+    /// Sends the end of a connection of which `item` was sent last.
+    pub(super) fn replicate_end(&mut self, attributes: &[u8], item: Item) {
         if self.open && self.deletions.push(attributes, item) {
             return;
         }
-        self.deletions.leave_untold(attributes);
+        self.deletions.leave_unsent(attributes);
         if self.open {
             self.leave_out();
         }
     }
 
-    /// The next ended connection of which the peer may know and will not be told.
-    pub(super) fn pop_untold_end(&mut self) -> Option<deletions::Attributes> {
-        self.deletions.pop_untold()
+    /// The next ended connection that the peer may know and whose end is not sent.
+    pub(super) fn pop_unsent_end(&mut self) -> Option<deletions::Attributes> {
+        self.deletions.pop_unsent()
     }
 
     /// A slot is free, without a word to the peer.
@@ -140,9 +140,9 @@ impl Sender {
         self.changes.forget(handle);
     }
 
-    /// Whether the peer knows of the connection, or is about to.
-    pub(super) fn is_told(&self, handle: Handle) -> bool {
-        self.changes.is_told(handle)
+    /// Whether the peer knows the connection, or is about to.
+    pub(super) fn is_replicated(&self, handle: Handle) -> bool {
+        self.changes.is_replicated(handle)
     }
 
     pub(super) fn is_known(&self, handle: Handle) -> bool {
@@ -151,22 +151,22 @@ impl Sender {
 
     fn leave_out(&mut self) {
         self.counters.left_out += 1;
-        self.walk.leave_out();
+        self.full_sync.leave_out();
     }
 
-    /// The peer asks to be told everything.
+    /// The peer asks for a full synchronisation.
     pub(super) fn resync_requested(&mut self) {
-        self.walk.requested();
+        self.full_sync.requested();
     }
 
-    /// The peer is there: what it must know is told from the start. `key` is for the items of this session.
+    /// The peer is there: a full synchronisation begins. `key` is for the items of this session.
     pub(super) fn open(&mut self, key: u64) {
         self.open = true;
         self.key = key;
-        self.walk.restart();
+        self.full_sync.restart();
     }
 
-    /// The peer is away or has forgotten: nothing is kept for it, as it is told everything when it is there again.
+    /// The peer is away or has forgotten: nothing is kept for it, as a full synchronisation follows when it is there again.
     pub(super) fn suspend(&mut self) {
         self.open = false;
         let next = self.recovery.next();
@@ -180,9 +180,9 @@ impl Sender {
         self.recovery.renumber(next);
         self.deletions.clear();
         self.changes.clear();
-        self.walk.restart();
+        self.full_sync.restart();
         self.waiting_since = None;
-        self.walk_again_at = None;
+        self.full_sync_resumes_at = None;
     }
 
     /// Begins numbering anew. Only while suspended.
@@ -195,29 +195,29 @@ impl Sender {
 impl Sender {
     /// Appends what its future depends on: times as seen from `now`, numbers from the next one.
     pub(super) fn normal_form(&self, now: Instant, config: &SessionConfig, out: &mut Vec<u64>) {
-        // Named one by one, so that whoever adds a field is asked here what hangs on it.
+        // Named one by one, so that a new field does not compile until it is handled here.
         let Self {
             changes,
             deletions,
-            walk,
+            full_sync,
             recovery,
             open,
             key: _,
             waiting_since,
-            walk_again_at,
+            full_sync_resumes_at,
             last_message_bytes,
             counters: _,
         } = self;
-        changes.normal_form(recovery.next(), walk.round, out);
+        changes.normal_form(recovery.next(), full_sync.round, out);
         deletions.normal_form(out);
-        walk.normal_form(recovery.next(), out);
+        full_sync.normal_form(recovery.next(), out);
         recovery.normal_form(now, out, |sent, out| match sent {
             Sent::Change(handle) => out.push(u64::from(handle.0)),
             Sent::Deletion(id) => deletions.name(*id, out),
             Sent::ResyncEnd => out.push(1 << 32),
         });
         let age = |since: Instant| now.saturating_since(since).min(config.batch_delay).as_micros() as u64 + 1;
-        let again = walk_again_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1);
-        out.extend([u64::from(*open), waiting_since.map_or(0, age), again, *last_message_bytes as u64]);
+        let resume = full_sync_resumes_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1);
+        out.extend([u64::from(*open), waiting_since.map_or(0, age), resume, *last_message_bytes as u64]);
     }
 }

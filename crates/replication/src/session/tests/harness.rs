@@ -19,22 +19,22 @@ pub(super) struct Connection {
     pub(super) version: u32,
 }
 
-/// A node's own connections by slot, and its copies of the peer's by tuple.
+/// A node's own connections by slot, and its replicas of the peer's by tuple.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     pub(super) slots: Vec<Option<Connection>>,
     pub(super) copies: BTreeMap<u32, Connection>,
-    /// The tuple of the copy in each slot behind those of the node's own connections.
+    /// The tuple of the replica in each slot behind those of the node's own connections.
     pub(super) copy_slots: Vec<Option<u32>>,
-    /// Slots whose copy changed.
+    /// Slots whose replica changed.
     pub(super) touched: Vec<Handle>,
-    /// The most copies that there is room for, if that is limited.
+    /// The most replicas that there is room for, if that is limited.
     pub(super) copies_max: Option<usize>,
     pub(super) unrefreshed: BTreeSet<u32>,
     pub(super) newest_seen: BTreeMap<u32, Connection>,
     /// What was applied after something newer: the newer, then the older.
     pub(super) backwards: Option<(Connection, Connection)>,
-    /// Copies removed by the end of an earlier connection with their tuple: right only if they have ended too.
+    /// Replicas removed by the end of an earlier connection with their tuple: right only if they have ended too.
     pub(super) removed_later: Vec<Connection>,
     pub(super) swept: usize,
     pub(super) applied: Vec<(Kind, Connection)>,
@@ -42,7 +42,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Enters a copy, or puts it in the place of the one with its tuple; `is_said` if the session is to learn of it.
+    /// Enters a replica, or puts it in the place of the one with its tuple; `is_said` if the session is to learn of it.
     pub(super) fn put_copy(&mut self, copy: Connection, is_said: bool) {
         if self.copies.insert(copy.tuple, copy).is_none() {
             match self.copy_slots.iter_mut().find(|slot| slot.is_none()) {
@@ -53,7 +53,7 @@ impl Table {
         self.touch(copy.tuple, is_said);
     }
 
-    /// Removes a copy.
+    /// Removes a replica.
     pub(super) fn take_copy(&mut self, tuple: u32, is_said: bool) -> Option<Connection> {
         let copy = self.copies.remove(&tuple)?;
         self.touch(tuple, is_said);
@@ -72,12 +72,12 @@ impl Table {
         self.copies.get(&tuple)
     }
 
-    /// A copy was tampered with: what comes next need not be newer.
+    /// A replica was tampered with: what comes next need not be newer.
     pub(super) fn forget_order(&mut self) {
         self.newest_seen.clear();
     }
 
-    /// Drops the copies, and with them what later messages are checked against.
+    /// Drops the replicas, and with them what later messages are checked against.
     pub(super) fn forget_copies(&mut self) {
         *self = Self { slots: core::mem::take(&mut self.slots), ..Self::default() };
     }
@@ -236,7 +236,7 @@ pub(super) struct Pair {
 }
 
 pub(super) const SLOTS: u32 = 64;
-/// Slots for copies, behind those of own connections.
+/// Slots for replicas, behind those of own connections.
 const COPIES_MAX: u32 = 8192;
 
 pub(super) fn small_config() -> SessionConfig {
@@ -343,7 +343,7 @@ impl Pair {
         self.run_until(Duration::from_secs(60), Self::is_equal)
     }
 
-    /// Whether each node's copies are the other's connections, and nothing is left to be told.
+    /// Whether each node's replicas are the other's connections, and nothing is left to be sent.
     pub(super) fn is_equal(&self) -> bool {
         (0..2).all(|index| {
             let own: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! Datagrams that nobody honest sends.
+//! Datagrams that no honest node sends.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -30,7 +30,7 @@ fn hand(pair: &mut Pair, datagram: &[u8]) -> Result<(), PeerError> {
     node.session.handle_datagram(now, datagram, &mut node.table)
 }
 
-/// A pair whose copies can be anything: the checks of the tables are for honest peers.
+/// A pair whose replicas can be anything: the checks of the tables are for honest peers.
 fn recovers(mut pair: Pair) {
     for node in &mut pair.nodes {
         node.table.forget_copies();
@@ -156,7 +156,7 @@ fn datagrams_of_a_session_that_is_over_change_nothing() {
 }
 
 #[test]
-fn a_session_that_nobody_answers_says_hello_ever_more_seldom() {
+fn a_session_without_an_answer_sends_hello_ever_more_seldom() {
     let mut pair = Pair::new(9);
     let mut session = Session::new(pair.config, NodeId(0), NodeId(1), 1).unwrap();
     let mut buf = Vec::new();

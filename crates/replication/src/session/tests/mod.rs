@@ -1,6 +1,6 @@
 //! Two sessions over a network that loses, doubles, delays and turns round.
 
-mod agreement;
+mod anti_entropy;
 mod harness;
 mod hostile;
 mod model;

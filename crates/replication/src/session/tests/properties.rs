@@ -1,4 +1,4 @@
-//! Whatever happens, the copies become equal when the network is quiet. (That nothing goes backwards, and that no
+//! Whatever happens, the replicas become equal when the network is quiet. (That nothing goes backwards, and that no
 //! connection's end removes a later one, the harness checks at every message.)
 
 use core::time::Duration;
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn take(pair: &mut Pair, step: Step) {
     match step {
-        // Tuples of the two nodes are disjoint: which of two masters is right is the node's concern.
+        // Tuples of the two nodes are disjoint: which of two owners is right is the node's concern.
         Step::Open(node, slot, tuple) => pair.open(node, slot, tuple * 2 + node as u32),
         Step::Change(node, slot) => pair.change(node, slot),
         Step::Close(node, slot) => pair.close(node, slot),
@@ -80,8 +80,8 @@ fn check(config: SessionConfig, seed: u64, loss_at_the_end: u8, steps: &[Step]) 
     pair.run_for(Duration::from_secs(2));
     assert!(pair.is_equal(), "what is equal stays so");
     for node in &pair.nodes {
-        assert_eq!(node.session.status().agreement.divergent_found, 0, "nothing diverged that was not on its way");
-        assert_eq!(node.session.status().agreement.changed_silently, 0, "every change of a copy was noted");
+        assert_eq!(node.session.status().anti_entropy.divergent_found, 0, "nothing diverged that was not in flight");
+        assert_eq!(node.session.status().anti_entropy.unnoted_changes, 0, "every change of a copy was noted");
     }
 }
 

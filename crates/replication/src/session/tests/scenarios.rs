@@ -1,4 +1,4 @@
-//! What the protocol promises, told case by case.
+//! What the protocol promises, case by case.
 
 use core::time::Duration;
 use std::vec;
@@ -43,7 +43,7 @@ fn two_nodes_find_each_other_and_are_synchronised_within_milliseconds() {
 }
 
 #[test]
-fn a_change_is_told_at_once_and_first_as_new_then_as_update() {
+fn a_change_is_sent_at_once_and_first_as_new_then_as_update() {
     let mut pair = Pair::synchronised(2);
     pair.open(0, 3, 77);
     pair.run_until(MILLISECOND, |pair| pair.nodes[1].table.copies.contains_key(&77));
@@ -112,7 +112,7 @@ fn a_resent_message_carries_the_current_state() {
     lose_what_the_first_sends(&mut pair);
     pair.open(0, 0, 1);
     pair.run_for(MILLISECOND);
-    // The connection goes on without a change worth telling.
+    // The connection goes on without a change worth replicating.
     pair.nodes[0].table.slots[0].as_mut().unwrap().version = 40;
     lose_nothing(&mut pair);
     pair.run_until_equal();
@@ -153,7 +153,7 @@ fn an_end_and_a_beginning_that_are_both_lost_are_both_made_good() {
 }
 
 #[test]
-fn a_connection_that_was_never_told_is_not_told_of_at_its_end() {
+fn the_end_of_a_connection_that_was_never_sent_is_not_sent() {
     let mut pair = Pair::synchronised(10);
     let sent = pair.nodes[0].session.status().messages_sent;
     pair.nodes[0].session.mark_deleted(crate::Handle(5), &[0, 0, 0, 1, 0, 0, 0, 1]);
@@ -162,7 +162,7 @@ fn a_connection_that_was_never_told_is_not_told_of_at_its_end() {
 }
 
 #[test]
-fn a_late_joiner_is_told_everything_while_traffic_flows() {
+fn a_late_joiner_is_fully_synchronised_while_traffic_flows() {
     let config = SessionConfig { connections_max: 5000, ..SessionConfig::default() };
     let mut pair = Pair::with_config(11, config);
     pair.nodes[1].down = true;
@@ -205,7 +205,7 @@ fn what_ended_while_the_peer_was_away_is_swept_when_it_is_back() {
 }
 
 #[test]
-fn a_node_that_restarts_is_noticed_at_once_and_told_everything() {
+fn a_restarted_node_is_noticed_at_once_and_fully_synchronised() {
     for restarted in 0..2 {
         let mut pair = Pair::synchronised(13);
         for slot in 0..SLOTS {
@@ -238,7 +238,7 @@ fn a_queue_that_overflows_is_made_good_by_a_resynchronisation() {
 }
 
 #[test]
-fn a_full_window_holds_changes_back_and_tells_the_newest_when_it_opens() {
+fn a_full_window_holds_changes_back_and_sends_the_newest_when_it_opens() {
     let config = SessionConfig {
         in_flight_messages_max: 8,
         resync_in_flight_messages_max: 8,
@@ -263,7 +263,7 @@ fn a_full_window_holds_changes_back_and_tells_the_newest_when_it_opens() {
 }
 
 #[test]
-fn a_node_that_leaves_says_so() {
+fn a_node_that_leaves_sends_goodbye() {
     let mut pair = Pair::synchronised(16);
     pair.nodes[1].session.close();
     pair.run_until(5 * MILLISECOND, |pair| pair.nodes[0].events.contains(&SessionEvent::PeerLeft));
@@ -274,7 +274,7 @@ fn a_node_that_leaves_says_so() {
 }
 
 #[test]
-fn a_node_can_ask_to_be_told_everything_again() {
+fn a_node_can_ask_for_a_full_synchronisation() {
     let mut pair = Pair::synchronised(17);
     for slot in 0..10 {
         pair.open(0, slot, slot);
@@ -387,7 +387,7 @@ fn a_late_answer_of_a_former_session_leaves_nobody_unsynchronised() {
     lose_nothing(&mut pair);
     pair.open(1, 0, 1);
     pair.run_until_synchronised();
-    // The answer names the first node's session and one of the second's that the first has never heard of.
+    // The answer names the first node's session and one of the second's that the first does not know.
     let (now, first) = (pair.now, &mut pair.nodes[0]);
     first.session.handle_datagram(now, &late, &mut first.table).expect("it is a datagram of the peer");
     assert_eq!(first.session.status().link, Link::Seeking);

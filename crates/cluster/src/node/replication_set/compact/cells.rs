@@ -1,4 +1,4 @@
-//! What was told of the connection in each slot.
+//! How the connection in each slot was replicated.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use replication::compact::CellState;
 
 /// The connection is in the filter, with the state that the cell has.
 const IN_FILTER: u8 = 1;
-/// The connection is told precisely, or is a copy that was.
+/// The connection is replicated precisely, or is a replica that was.
 const PRECISE: u8 = 2;
 
-/// Of the connection in a slot, what peers were told.
+/// How the connection in a slot was replicated.
 #[derive(Clone, Copy, Default, Debug)]
 struct Cell {
     /// Stands for its tuple: the slot may hold another connection by now.
@@ -22,7 +22,7 @@ struct Cell {
 
 const _: () = assert!(size_of::<Cell>() == 8, "a million connections take eight megabytes");
 
-/// What was told of the connection in each slot: a filter gives back only what it was given, so what was told is remembered
+/// How the connection in each slot was replicated. A filter gives back only what it was given. So what was sent is remembered
 /// here and not taken from the connection, which may have changed or gone since.
 #[derive(Debug)]
 pub(in crate::node) struct Cells(Vec<Cell>);
@@ -36,12 +36,12 @@ impl Cells {
         self.0.get(slot.0 as usize).filter(|cell| cell.name == name && cell.flags != 0)
     }
 
-    /// Whether what lies in the slot is told precisely.
+    /// Whether the connection in the slot is replicated precisely.
     pub(in crate::node) fn is_precise(&self, slot: Slot) -> bool {
         self.0.get(slot.0 as usize).is_some_and(|cell| cell.flags & PRECISE != 0)
     }
 
-    /// Whether the connection of that name is told precisely.
+    /// Whether the connection of that name is replicated precisely.
     pub(in crate::node) fn is_precise_as(&self, slot: Slot, name: u32) -> bool {
         self.get(slot, name).is_some_and(|cell| cell.flags & PRECISE != 0)
     }
@@ -59,7 +59,7 @@ impl Cells {
         }
     }
 
-    /// The connection is told precisely.
+    /// The connection is replicated precisely.
     pub(in crate::node) fn set_precise(&mut self, slot: Slot, name: u32) {
         let known = self.get(slot, name).copied().unwrap_or_default();
         if let Some(cell) = self.0.get_mut(slot.0 as usize) {
@@ -74,7 +74,8 @@ impl Cells {
         Some(state)
     }
 
-    /// Nothing is told of the connection any more. Whether it was told precisely, and the state that it was in the filter with.
+    /// Nothing is replicated of the connection any more. Returns whether it was replicated precisely, and the state that it was
+    /// in the filter with.
     pub(in crate::node) fn forget(&mut self, slot: Slot, name: u32) -> (bool, Option<CellState>) {
         let Some(known) = self.get(slot, name).copied() else { return (false, None) };
         self.0[slot.0 as usize] = Cell::default();
@@ -94,12 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_of_one_connection_is_not_taken_for_anothers() {
+    fn the_state_of_one_connection_is_not_taken_for_anothers() {
         let mut cells = Cells::new(4);
         let (slot, state) = (Slot(2), CellState::from_number(3));
         cells.set_filtered(slot, 7, state);
         assert_eq!((cells.filtered(slot, 7), cells.filtered(slot, 8)), (Some(state), None));
-        assert_eq!(cells.forget(slot, 8), (false, None), "of that nothing was told");
+        assert_eq!(cells.forget(slot, 8), (false, None), "of that nothing was sent");
         cells.set_precise(slot, 7);
         assert!(
             cells.is_precise(slot) && cells.filtered(slot, 7).is_some(),
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_another_connection_takes_is_told_anew() {
+    fn a_slot_that_another_connection_takes_is_replicated_anew() {
         let mut cells = Cells::new(4);
         cells.set_precise(Slot(1), 7);
         cells.set_filtered(Slot(1), 8, CellState::from_number(1));

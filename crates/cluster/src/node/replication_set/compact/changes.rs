@@ -9,7 +9,7 @@ use replication::{Handle, Session};
 
 use super::Compact;
 use super::mixture::Candidate;
-use super::standing_by::StandingBy;
+use super::standby::StandbyComparison;
 use crate::node::event::NodeEvent;
 use crate::node::peer::{Peer, sessions};
 use crate::node::peers::Peers;
@@ -183,8 +183,8 @@ impl Compact {
             self.promote(now, pipeline, peers, candidate);
         }
         self.look_for_confirmations(pipeline, peers);
-        self.compare_while_standing_by(now, pipeline, peers, forwards);
-        self.doubting.step(now, self.node, pipeline, peers, forwards);
+        self.compare_as_standby(now, pipeline, peers, forwards);
+        self.claimed.step(now, self.node, pipeline, peers, forwards);
         let event = self.advance_recovery(now, pipeline, peers, forwards);
         self.sender.handle_timeout(now);
         self.inherited.handle_timeout(now);
@@ -228,23 +228,23 @@ impl Compact {
     }
 
     /// This node no longer forwards: its connections belong to the active node, or soon will.
-    pub(in crate::node) fn begin_standing_by(&mut self, now: Instant) {
-        self.standing_by = StandingBy::begin(now);
+    pub(in crate::node) fn begin_standby(&mut self, now: Instant) {
+        self.standby = StandbyComparison::begin(now);
     }
 
-    /// While this node stands by, removes its connections that the active node has, and marks the others as copies: see
-    /// [`StandingBy`].
-    fn compare_while_standing_by(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers, forwards: bool) {
+    /// While this node is standby, removes its connections that the active node has, and marks the others as replicas: see
+    /// [`StandbyComparison`].
+    fn compare_as_standby(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers, forwards: bool) {
         if forwards {
-            self.standing_by.end().into_iter().for_each(|not_compared| self.doubting.mark_all(not_compared));
+            self.standby.end().into_iter().for_each(|not_compared| self.claimed.mark_all(not_compared));
             return;
         }
         let mut compared = 0;
-        while let Some(slot) = self.standing_by.next(now, pipeline.table(), compared) {
+        while let Some(slot) = self.standby.next(now, pipeline.table(), compared) {
             compared += 1;
             let Some(connection) = self.own(pipeline, slot) else { continue };
             let (original, is_copy) = (connection.original, connection.flags & flags::REPLICA != 0);
-            if self.standing_by.removes(now) && is_taken(peers, &original) {
+            if self.standby.removes(now) && is_taken(peers, &original) {
                 let was_precise = self.remove(pipeline, slot, &original);
                 pipeline.let_go(slot);
                 self.counters.let_go += 1;

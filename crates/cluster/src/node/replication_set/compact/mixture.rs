@@ -1,15 +1,15 @@
-//! Which connections are told precisely beside the others that are in the filter: chosen by what a failover would lose.
+//! Which connections are replicated precisely beside the others that are in the filter: chosen by what a failover would lose.
 //!
 //! What a filter holds comes back when its next packet comes, in its state, while the recovery lasts. So a failover loses
 //!
-//! 1. what the filter had no room for, and what the functions cannot make again from the tuple: at once, so these are told
-//!    precisely at once;
-//! 2. what sends nothing for as long as a recovery lasts, or is idle through two failovers: connections that have lived long, as
-//!    a rule. These are told precisely from a certain age on, the oldest first.
+//! 1. what the filter had no room for, and what the functions cannot make again from the tuple: at once, so these are
+//!    replicated precisely at once;
+//! 2. what sends nothing for as long as a recovery lasts, or is idle through two failovers: connections that have lived long,
+//!    as a rule. These are replicated precisely from a certain age on, the oldest first.
 //!
-//! Short connections are most of all changes and the least of all losses; they stay in the filter. Precise words and the filter
-//! share a budget of bytes: a half of it is kept for each, and what either does not use is the other's. When it is used up the
-//! next oldest waits, so that as many of the longest-lived are told precisely as the budget allows.
+//! Short connections are most of all changes and the least of all losses; they stay in the filter. Precise messages and the
+//! filter share a budget of bytes: a half of it is kept for each, and what either does not use is the other's. When it is used
+//! up the next oldest waits, so that as many of the longest-lived are replicated precisely as the budget allows.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -22,7 +22,7 @@ const GROWING_OLD_PER_CONNECTION_MAX: usize = 2;
 /// Beyond what a second gives, no budget is saved up.
 const SAVED_MAX: Duration = Duration::from_secs(1);
 
-/// Which connections are told precisely as well.
+/// Which connections are replicated precisely as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhichPrecise {
     /// None but those that the functions cannot make again.
@@ -31,7 +31,7 @@ pub enum WhichPrecise {
     /// Those that have lived longer than `age`, the oldest first, and those that are lost otherwise: for which the filter has no
     /// room, or which the functions cannot make again.
     LongerThan {
-        /// How long a connection lives before it is told precisely.
+        /// How long a connection lives before it is replicated precisely.
         age: Duration,
         /// What precise words may take in any case, all peers together; `None`: whatever they take. What the filter leaves of
         /// its own budget is there for them as well, and what they take comes off that.
@@ -48,7 +48,7 @@ pub(in crate::node) struct Candidate {
     began_at: Instant,
 }
 
-/// The connections that may come to be told precisely.
+/// The connections that may come to be replicated precisely.
 #[derive(Debug)]
 pub(in crate::node) struct Mixture {
     which: WhichPrecise,
@@ -56,7 +56,7 @@ pub(in crate::node) struct Mixture {
     urgent: VecDeque<Candidate>,
     /// By when they began.
     growing_old: VecDeque<Candidate>,
-    /// Told precisely, and still in the filter until the peers have confirmed it.
+    /// Replicated precisely, and still in the filter until the peers have confirmed it.
     unconfirmed: VecDeque<Candidate>,
     candidates_max: usize,
     /// Nanoseconds' worth of budget that were used in advance end here.
@@ -75,7 +75,7 @@ impl Mixture {
         }
     }
 
-    /// Connections that the filter would keep are told precisely as well.
+    /// Connections that the filter would keep are replicated precisely as well.
     pub(in crate::node) const fn is_mixed(&self) -> bool {
         matches!(self.which, WhichPrecise::LongerThan { .. })
     }
@@ -94,8 +94,8 @@ impl Mixture {
         }
     }
 
-    /// A connection began, or was taken over. `lives` says of others whether they still may be told precisely one day: those of
-    /// which it does not are forgotten when there are too many.
+    /// A connection began, or was taken over. `lives` returns of others whether they may still be replicated precisely one day:
+    /// the rest are forgotten when there are too many.
     pub(in crate::node) fn note_begun(
         &mut self,
         now: Instant,
@@ -126,8 +126,8 @@ impl Mixture {
         !self.urgent.is_empty()
     }
 
-    /// The next connection to be told precisely now, if its time has come and the budget allows: its own, or what is to spare
-    /// from `spare_at` on.
+    /// The next connection to be replicated precisely now, if its time has come and the budget allows: its own, or what is to
+    /// spare from `spare_at` on.
     pub(in crate::node) fn pop_due(&mut self, now: Instant, spare_at: Option<Instant>) -> Option<Candidate> {
         if self.may_spend_at(spare_at) > now {
             return None;
@@ -154,7 +154,7 @@ impl Mixture {
         spare_at.map_or(self.paid_until, |spare_at| spare_at.min(self.paid_until))
     }
 
-    /// So many bytes were, or are about to be, told precisely.
+    /// So many bytes were, or are about to be, replicated precisely.
     pub(in crate::node) fn spend(&mut self, now: Instant, bytes: usize) {
         let Some(budget) = self.budget() else { return };
         let nanos = (bytes as u64).saturating_mul(1_000_000_000) / budget.max(1);
@@ -163,7 +163,7 @@ impl Mixture {
         self.paid_until = self.paid_until.max(saved_from) + Duration::from_nanos(nanos);
     }
 
-    /// The connection was told precisely, and is in the filter until that is confirmed.
+    /// The connection was replicated precisely, and is in the filter until that is confirmed.
     pub(in crate::node) fn await_confirmation(&mut self, candidate: Candidate) {
         self.unconfirmed.push_back(candidate);
     }
@@ -215,18 +215,18 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_told_precisely_than_the_budget_allows() {
+    fn precise_replication_keeps_to_its_budget() {
         let mut mixture = mixture(Some(1000));
         (0..8).for_each(|nth| mixture.note_begun(at(0), Slot(nth), nth, |_| true));
-        let mut told = 0;
+        let mut replicated_precisely = 0;
         for ms in 20_000..22_000 {
             while mixture.pop_due(at(ms), None).is_some() {
                 mixture.spend(at(ms), 500);
-                told += 1;
+                replicated_precisely += 1;
             }
         }
         // What was saved up in a second, and two seconds' worth of two a second.
-        assert!((4..=7).contains(&told), "{told}");
+        assert!((4..=7).contains(&replicated_precisely), "{replicated_precisely}");
         assert!(mixture.poll_timeout(None).is_some_and(|next| next > at(21_500)));
     }
 
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_mixture_only_what_would_be_lost_is_told_precisely() {
+    fn without_a_mixture_only_what_would_be_lost_is_replicated_precisely() {
         let mut mixture = Mixture::new(WhichPrecise::None, 4);
         mixture.note_begun(at(0), Slot(1), 1, |_| true);
         assert_eq!(mixture.poll_timeout(None), None);

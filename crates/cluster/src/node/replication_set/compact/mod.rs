@@ -16,11 +16,11 @@
 
 mod cells;
 mod changes;
-mod doubting;
+mod claimed;
 mod inherited;
 mod mixture;
 mod receiving;
-mod standing_by;
+mod standby;
 mod status;
 
 use alloc::vec::Vec;
@@ -33,13 +33,13 @@ use crate::node::error::ConfigError;
 use crate::pipeline::{Pipeline, RecoveryConfig};
 
 pub(in crate::node) use cells::Cells;
-use doubting::Doubting;
+use claimed::ClaimedComparison;
 use inherited::InheritedFilters;
 pub(in crate::node) use inherited::Readvertised;
 use mixture::Mixture;
 pub use mixture::WhichPrecise;
-pub(in crate::node) use receiving::recall;
-use standing_by::StandingBy;
+pub(in crate::node) use receiving::recovery_lookup;
+use standby::StandbyComparison;
 pub use status::{CompactStatus, InheritedStatus, PrecisionCounters};
 
 /// Configuration of compact replication.
@@ -75,8 +75,8 @@ pub(in crate::node) struct Compact {
     mixture: Mixture,
     inherited: InheritedFilters,
     recovery: RecoveryConfig,
-    standing_by: StandingBy,
-    doubting: Doubting,
+    standby: StandbyComparison,
+    claimed: ClaimedComparison,
     counters: PrecisionCounters,
     /// A recovery begins if entries arrive until then.
     awaits_entries_until: Option<Instant>,
@@ -101,8 +101,8 @@ impl Compact {
             mixture: Mixture::new(config.precise, connections_max),
             inherited: InheritedFilters::default(),
             recovery: config.recovery.clone(),
-            standing_by: StandingBy::default(),
-            doubting: Doubting::default(),
+            standby: StandbyComparison::default(),
+            claimed: ClaimedComparison::default(),
             counters: PrecisionCounters::default(),
             awaits_entries_until: None,
             attributes: Vec::new(),
@@ -133,7 +133,7 @@ impl Compact {
     pub(in crate::node) fn poll_timeout(&self) -> Option<Instant> {
         let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
         let timeouts = [self.sender.poll_timeout(), self.inherited.poll_timeout(), precise_at];
-        let timeouts = timeouts.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
+        let timeouts = timeouts.into_iter().chain([self.standby.poll_timeout(), self.claimed.poll_timeout()]);
         timeouts.chain([self.awaits_entries_until]).flatten().min()
     }
 

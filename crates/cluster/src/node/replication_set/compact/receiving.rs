@@ -12,13 +12,13 @@ use crate::node::error::NodeError;
 use crate::node::event::NodeEvent;
 use crate::node::peer::Peer;
 use crate::node::peers::Peers;
-use crate::pipeline::{Pipeline, Recalled};
+use crate::pipeline::{FilterMatch, Pipeline};
 
 /// How long a node that has taken over without a filter waits for entries: those of a leaving node may arrive late.
 const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
 
 /// Looks up the connection with this original tuple in the peers' filters.
-pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recalled> {
+pub(in crate::node) fn recovery_lookup(peers: &[Peer], original: &Tuple) -> Option<FilterMatch> {
     peers.iter().find_map(|peer| {
         let own =
             peer.compact.as_ref().and_then(|receiver| Some((receiver.lookup(original)?, receiver.representation())));
@@ -26,7 +26,7 @@ pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recall
         let (known, representation) = own.or_else(readvertised)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
         let is_of_hosts = representation == Some(Representation::HostAggregate);
-        Some(Recalled { owner: peer.id, state, is_of_hosts })
+        Some(FilterMatch { owner: peer.id, state, is_of_hosts })
     })
 }
 
@@ -50,7 +50,7 @@ impl Compact {
             (0, Some(Addressee::Receiver) | None) => {
                 receiver.handle_datagram(now, datagram)?;
                 if compact::carries_entries(datagram) {
-                    self.doubting.note_entries_received(now);
+                    self.claimed.note_entries_received(now);
                 }
             }
             (_, Some(Addressee::Sender)) => {
@@ -121,7 +121,7 @@ impl Compact {
     pub(in crate::node) fn stand_by(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers) {
         self.end_lookups(pipeline, peers);
         self.inherited.keep_until(now + self.recovery.lasts);
-        self.begin_standing_by(now);
+        self.begin_standby(now);
         self.sender.flush(now);
     }
 
@@ -170,7 +170,7 @@ impl Compact {
         None
     }
 
-    /// A peer has restarted while this node stands by: no node has taken its connections over. Its former filter is retained and
+    /// A peer has restarted while this node is standby: no node has taken its connections over. Its former filter is retained and
     /// re-advertised to it.
     pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peers: &mut Peers, restarted: NodeId) {
         let receiver = peers.get_mut(restarted).and_then(|peer| peer.compact.as_mut());

@@ -10,7 +10,7 @@ use super::pair::{A, B, Pair};
 
 const PORT: u16 = 40_000;
 
-/// The client's SYN comes to both nodes before either has heard of the other's connection. The ports that the server sees.
+/// The client's SYN comes to both nodes before either has received the other's connection. The ports that the server sees.
 fn begin_twice(pair: &mut Pair) -> [u16; 2] {
     pair.is_link_held = true;
     [A, B].map(|via| {
@@ -42,7 +42,7 @@ fn of_two_translations_of_one_connection_both_nodes_keep_the_same() {
     }
     pair.server_sends(B, seen_of_b, syn_ack(), b"");
     pair.run(Duration::from_millis(30));
-    assert!(pair.client_receives().is_none(), "the client hears of one connection");
+    assert!(pair.client_receives().is_none(), "the client sees one connection");
     assert_eq!(pair.dropped(B, DropReason::NoConnection), 1);
     pair.server_sends(B, seen_of_a, syn_ack(), b"");
     assert!(pair.client_receives().is_some());
@@ -61,12 +61,12 @@ fn of_two_translations_the_one_is_kept_that_was_answered() {
     }
     pair.server_sends(A, seen_of_a, syn_ack(), b"");
     pair.run(Duration::from_millis(30));
-    assert!(pair.client_receives().is_none(), "the client hears of one connection");
+    assert!(pair.client_receives().is_none(), "the client sees one connection");
     go_on(&mut pair, seen_of_b);
 }
 
 #[test]
-fn with_replies_that_wait_for_the_backup_the_client_hears_of_one_translation_only() {
+fn with_held_first_replies_the_client_sees_one_translation_only() {
     let mut pair = Pair::start(Options { hold_first_reply: Duration::from_millis(250), ..Options::default() });
     let [seen_of_a, seen_of_b] = begin_twice(&mut pair);
     for (via, seen, sequence) in [(A, seen_of_a, 5000), (B, seen_of_b, 9_000_000)] {

@@ -31,8 +31,8 @@ pub(super) struct EndPoint {
     end: u32,
     /// What it expects next, once the other side's SYN has come.
     expected: Option<u32>,
-    has_heard_fin: bool,
-    owes_acknowledgement: bool,
+    has_received_fin: bool,
+    acknowledgement_pending: bool,
     repeat_at: Option<Instant>,
     /// It waits with its FIN for the other side's.
     closes_second: bool,
@@ -48,8 +48,8 @@ impl EndPoint {
             next: initial,
             end: initial.wrapping_add(bytes + 2),
             expected: None,
-            has_heard_fin: false,
-            owes_acknowledgement: false,
+            has_received_fin: false,
+            acknowledgement_pending: false,
             repeat_at: None,
             closes_second,
             retransmissions: 0,
@@ -60,9 +60,9 @@ impl EndPoint {
         sequence.wrapping_sub(self.initial)
     }
 
-    /// Everything was sent, heard and acknowledged.
+    /// Everything was sent, received and acknowledged.
     pub(super) const fn is_done(&self) -> bool {
-        self.unacknowledged == self.end && self.has_heard_fin
+        self.unacknowledged == self.end && self.has_received_fin
     }
 
     /// What it has to send now.
@@ -77,9 +77,9 @@ impl EndPoint {
         }
         if !sent.is_empty() {
             self.repeat_at = Some(now + RETRANSMISSION_TIMEOUT);
-            self.owes_acknowledgement = false;
+            self.acknowledgement_pending = false;
         }
-        if core::mem::take(&mut self.owes_acknowledgement) {
+        if core::mem::take(&mut self.acknowledgement_pending) {
             sent.push(self.segment(ACK, 0));
         }
         if self.unacknowledged == self.next {
@@ -103,7 +103,7 @@ impl EndPoint {
         }
         let left = self.end.wrapping_sub(self.next).wrapping_sub(1);
         if left == 0 {
-            if self.closes_second && !self.has_heard_fin {
+            if self.closes_second && !self.has_received_fin {
                 return None;
             }
             let segment = self.segment(FIN | ACK, 0);
@@ -127,7 +127,7 @@ impl EndPoint {
         assert!(!segment.has(tcp_flags::RST), "nobody resets anything");
         if segment.has(SYN) {
             self.expected.get_or_insert(segment.sequence.wrapping_add(1));
-            self.owes_acknowledgement |= segment.has(ACK);
+            self.acknowledgement_pending |= segment.has(ACK);
         }
         if segment.has(ACK) && self.since(segment.acknowledgement) > self.since(self.unacknowledged) {
             assert!(self.since(segment.acknowledgement) <= self.since(self.next).max(self.since(self.end)));
@@ -139,10 +139,10 @@ impl EndPoint {
         if segment.payload_bytes == 0 && !segment.has(FIN) {
             return;
         }
-        self.owes_acknowledgement = true;
+        self.acknowledgement_pending = true;
         if self.expected == Some(segment.sequence) {
             self.expected = Some(segment.end());
-            self.has_heard_fin |= segment.has(FIN);
+            self.has_received_fin |= segment.has(FIN);
         }
     }
 }

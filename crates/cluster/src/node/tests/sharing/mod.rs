@@ -1,9 +1,9 @@
-//! Two nodes that both forward: which of them a packet comes by is the test's to say.
+//! Two nodes that both forward: the test decides by which of them a packet comes.
 
 mod conflicts;
 mod end_points;
-mod guests;
 mod handshakes;
 mod pair;
+mod peer_owned;
 mod waiting;
 mod workers;

@@ -37,7 +37,7 @@ pub(super) struct Pair {
     /// Replication datagrams wait at their senders' while set.
     pub(super) is_link_held: bool,
     random: u64,
-    under_way: BTreeMap<(Instant, u64), Datagram>,
+    in_flight: BTreeMap<(Instant, u64), Datagram>,
     datagrams: u64,
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
@@ -52,7 +52,7 @@ fn config(id: u8, options: Options) -> NodeConfig {
 }
 
 impl Pair {
-    /// Both nodes forward and have told each other everything.
+    /// Both nodes forward and are synchronised.
     pub(super) fn start(options: Options) -> Self {
         let now = Instant::from_millis(1);
         let mut pair = Self {
@@ -63,7 +63,7 @@ impl Pair {
             loss_percent: 0,
             is_link_held: false,
             random: 1,
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             datagrams: 0,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -75,7 +75,7 @@ impl Pair {
         pair
     }
 
-    /// Each node holds its group, and so forwards whatever comes to it: which way packets come is the test's to say.
+    /// Each node holds its group, and so forwards whatever comes to it: the test decides which way packets come.
     pub(super) fn have_each_their_own(&self) -> bool {
         let group = |id: u8| GroupSet::EMPTY.with(GroupId::at(id.into()));
         [A, B].into_iter().all(|id| self.node(id).roles().held() == group(id))
@@ -120,7 +120,7 @@ impl Pair {
         }
     }
 
-    /// In steps too long for the failure detector, so that nobody takes the time for a failure.
+    /// In steps too long for the failure detector, so that neither node takes the time for a failure.
     pub(super) fn run_long(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
@@ -164,7 +164,7 @@ impl Pair {
 
     fn deliver_datagram(&mut self) -> bool {
         let now = self.now;
-        let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now && !self.is_link_held)
+        let Some(first) = self.in_flight.first_entry().filter(|first| first.key().0 <= now && !self.is_link_held)
         else {
             return false;
         };
@@ -195,7 +195,7 @@ impl Pair {
             Transmit::Replication(_) if self.is_lost() => {}
             Transmit::Replication(_) => {
                 self.datagrams += 1;
-                self.under_way.insert((now + self.delay, self.datagrams), Datagram { to, bytes: bytes.to_vec() });
+                self.in_flight.insert((now + self.delay, self.datagrams), Datagram { to, bytes: bytes.to_vec() });
             }
         }
     }
@@ -228,7 +228,7 @@ impl Pair {
             Disposition::Transmit(egress) => Some((egress, batch[0].bytes().to_vec())),
             _ => None,
         };
-        // Peers are told before the frames leave.
+        // Updates are sent before the frames leave.
         self.deliver();
         if let Some((egress, bytes)) = sent {
             self.carry_frame(via, egress, &bytes);

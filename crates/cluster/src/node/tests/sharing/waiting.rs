@@ -18,7 +18,7 @@ fn slow() -> Pair {
     pair
 }
 
-/// The connection whose first packet has just gone by way of A, as the server sees it; the answer overtakes the word of it.
+/// The connection whose first packet has just gone by way of A, as the server sees it; the answer overtakes the update.
 fn expect_help(mut pair: Pair) {
     assert!(pair.client_receives().is_none(), "B knows nothing yet");
     assert_eq!(pair.node(B).pipeline().waiting(), 1);
@@ -71,7 +71,7 @@ fn an_icmp_error_waits_for_the_word_of_what_it_quotes() {
 }
 
 #[test]
-fn what_nobody_tells_of_is_dropped_when_its_time_is_over_and_counted_once() {
+fn a_packet_without_an_update_is_dropped_when_its_time_is_over_and_counted_once() {
     let mut pair = Pair::started();
     pair.server_sends(B, 2000, segment(tcp_flags::ACK, 1, 1), b"");
     let stray = Tuple::v4(ip_protocol::UDP, (SERVER, 53), (SHARED_OUTSIDE, 2000));
@@ -98,7 +98,7 @@ fn what_may_begin_a_connection_does_not_wait() {
 }
 
 #[test]
-fn nothing_waits_where_there_is_nobody_to_tell_of_it() {
+fn nothing_waits_where_no_peer_could_send_an_update() {
     let mut pair = Pair::started();
     pair.kill(B);
     pair.run_until("node A to know", |pair| pair.node(A).status(pair.now).peers[0].down_since.is_some());

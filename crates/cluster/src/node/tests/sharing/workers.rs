@@ -17,20 +17,20 @@ fn started(workers: u8) -> Site {
 }
 
 #[test]
-fn an_answer_that_waits_at_one_worker_goes_to_the_one_that_is_told_of_its_connection() {
+fn an_answer_that_waits_at_one_worker_goes_to_the_one_that_receives_its_connection() {
     let mut site = started(2);
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
     let other = WorkerId(1 - worker.0);
-    site.is_replication_cut = true;
+    site.is_replication_down = true;
     site.via = Some(A);
     site.server_sends(port, FORWARDED.0, syn());
     assert!(site.client_receives().is_some(), "the SYN passes");
     site.via = Some(B);
     site.client_sends(FORWARDED.1, port, syn_ack());
-    assert!(site.server_receives().is_none(), "node B has heard of no such connection");
+    assert!(site.server_receives().is_none(), "node B has received no such connection");
     assert_eq!(site.worker(B, other).pipeline().waiting(), 1);
 
-    site.is_replication_cut = false;
+    site.is_replication_down = false;
     site.run(Duration::from_millis(19));
     let answer = site.server_receives().expect("the SYN/ACK passes");
     assert_eq!((answer.tuple.source_port, answer.tuple.destination_port), (FORWARDED.0, port));

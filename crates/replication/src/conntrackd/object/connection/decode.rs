@@ -80,7 +80,7 @@ impl Fields {
             SYN_PROXY => {
                 let [server_initial_sequence, initial_sequence, timestamp_offset] = attribute.words()?;
                 let proxy = SynProxy { initial_sequence, server_initial_sequence, timestamp_offset };
-                // Kernels that can do it say so of every connection.
+                // Kernels that can do it report it of every connection.
                 self.syn_proxy = Some(proxy).filter(|proxy| *proxy != SynProxy::default());
             }
             _ => return self.take_protocol(attribute),
@@ -141,7 +141,7 @@ impl Fields {
             // Both were read from a byte.
             return Ok(Discriminator::Icmp { kind: kind as u8, code: code as u8, id });
         }
-        // conntrackd understands the keys of GRE, and does not tell them.
+        // conntrackd understands the keys of GRE, and does not send them.
         let ports = self.tuple.ports.or((protocol == GRE).then_some((0, 0)));
         Ok(ports.map_or(Discriminator::Nothing, |(source, destination)| Discriminator::Ports { source, destination }))
     }
@@ -162,7 +162,7 @@ impl Fields {
         Ok(tcp.or(sctp).or(dccp))
     }
 
-    /// Where only scales are told, nothing is known of the windows themselves: segments are to be let through.
+    /// Where only scales are sent, nothing is known of the windows themselves: segments are to be let through.
     fn sides(&self) -> Option<[TcpSide; 2]> {
         let [Some(original), Some(reply)] = self.window_scales else { return None };
         let flags = TcpFlags::WINDOW_SCALE.union(TcpFlags::BE_LIBERAL);

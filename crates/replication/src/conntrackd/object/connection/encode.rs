@@ -8,20 +8,20 @@ use super::*;
 use crate::conntrackd::object::EncodeError;
 use crate::conntrackd::object::attribute::{put, put_addresses, put_name, put_ports, put_words};
 
-/// Appends a connection. What is not known of it is left out. With `tells_window_scales`, TCP's are told.
+/// Appends a connection. What is not known of it is left out. With `replicates_window_scales`, TCP's scales are included.
 ///
 /// # Errors
 /// conntrackd has no words for it; nothing is appended.
-pub fn encode(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn encode(entry: &Entry, replicates_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let at = out.len();
-    let result = put_connection(entry, tells_window_scales, out);
+    let result = put_connection(entry, replicates_window_scales, out);
     if result.is_err() {
         out.truncate(at);
     }
     result
 }
 
-fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn put_connection(entry: &Entry, replicates_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let original = &entry.original;
     let translation = Translation::of(entry)?;
     if !put_addresses(out, [ADDRESSES_V4, ADDRESSES_V6], [original.source, original.destination]) {
@@ -41,7 +41,7 @@ fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -
     for (kind, number) in numbers {
         number.into_iter().for_each(|number| put_words(out, kind, [number]));
     }
-    put_protocol_info(entry, tells_window_scales, out)?;
+    put_protocol_info(entry, replicates_window_scales, out)?;
     translation.put(out);
     entry.extra.as_deref().map_or(Ok(()), |extra| put_extra(extra, out))?;
     if entry.zone_direction().is_some() {
@@ -53,11 +53,11 @@ fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -
     Ok(())
 }
 
-fn put_protocol_info(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn put_protocol_info(entry: &Entry, replicates_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match (entry.protocol_info, entry.original.protocol) {
         (Some(ProtocolInfo::Tcp(TcpInfo { state, sides })), TCP) => {
             put(out, TCP_STATE, &[state as u8]);
-            if let Some([original, reply]) = sides.filter(|_| tells_window_scales) {
+            if let Some([original, reply]) = sides.filter(|_| replicates_window_scales) {
                 put(out, WINDOW_SCALE_ORIGINAL, &[original.window_scale]);
                 put(out, WINDOW_SCALE_REPLY, &[reply.window_scale]);
             }

@@ -1,8 +1,8 @@
 //! Connections.
 //!
 //! conntrackd writes some numbers as its host has them in memory: translated ports, identifiers of ICMP and SCTP's tags are
-//! little-endian in what a little-endian host says, and nothing says which it is. Such hosts are all but the last of their kind,
-//! so they are little-endian here.
+//! little-endian from a little-endian host, and nothing in the message states which it is. Such hosts are all but the last of
+//! their kind, so they are little-endian here.
 
 mod decode;
 mod encode;
@@ -104,7 +104,7 @@ impl Translation {
         }
     }
 
-    /// The reply to the original. Ports are translated where there are ports; keys of GRE and identifiers of ICMP are not told.
+    /// The reply to the original. Ports are translated where there are ports; keys of GRE and identifiers of ICMP are not sent.
     fn apply(&self, original: &Tuple) -> Tuple {
         let mut reply = original.inverse();
         reply.destination = self.source.unwrap_or(reply.destination);

@@ -1,5 +1,6 @@
-//! A session against a model of conntrackd, made from what conntrackd was seen to do (`docs/conntrackd.md`): it acknowledges every
-//! so many messages, else when it has said nothing for a second; it asks for gaps at once; it never tells anything again by itself.
+//! A session against a model of conntrackd, made from what conntrackd was seen to do (`docs/conntrackd.md`): it acknowledges
+//! every so many messages, else when it has sent nothing for a second; it asks for gaps at once; it never retransmits anything
+//! by itself.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,8 +34,8 @@ struct Conntrackd {
     resend: VecDeque<(u32, Kept)>,
     out: VecDeque<Kept>,
     next: u32,
-    says_hello: bool,
-    owes_hello_back: bool,
+    sends_hello: bool,
+    hello_back_pending: bool,
     expected: Option<u32>,
     ack_from: u32,
     alive_at: Instant,
@@ -50,8 +51,8 @@ impl Conntrackd {
             resend: VecDeque::new(),
             out: VecDeque::new(),
             next: time_of_day_s,
-            says_hello: true,
-            owes_hello_back: false,
+            sends_hello: true,
+            hello_back_pending: false,
             expected: None,
             ack_from: 0,
             alive_at: Instant::ZERO + ALIVE,
@@ -81,7 +82,7 @@ impl Conntrackd {
     fn handle_message(&mut self, message: &Message<'_>) {
         if message.has(flags::HELLO) {
             self.resend.clear();
-            self.owes_hello_back = true;
+            self.hello_back_pending = true;
             (self.expected, self.ack_from) = (Some(message.number), message.number);
         }
         let expected = *self.expected.get_or_insert_with(|| {
@@ -99,11 +100,11 @@ impl Conntrackd {
             self.ack_from = message.number;
         }
         self.expected = Some(message.number.wrapping_add(1));
-        self.says_hello &= !message.has(flags::HELLO_BACK);
+        self.sends_hello &= !message.has(flags::HELLO_BACK);
         if message.kind == Kind::Control as u8 {
             self.handle_control(message);
         } else {
-            let entry = object::decode(message.body).expect("the session says nothing that is not understood");
+            let entry = object::decode(message.body).expect("the session sends nothing that is not understood");
             if message.kind == Kind::Delete as u8 {
                 self.external.remove(&entry.original);
             } else {
@@ -144,10 +145,10 @@ impl End for Conntrackd {
     fn poll(&mut self, now: Instant, buffer: &mut Vec<u8>) -> bool {
         buffer.clear();
         let mut message_flags = 0;
-        if self.says_hello {
+        if self.sends_hello {
             message_flags |= flags::HELLO;
         }
-        if self.owes_hello_back {
+        if self.hello_back_pending {
             message_flags |= flags::HELLO_BACK;
         }
         if self.out.is_empty() && self.alive_at <= now {
@@ -178,7 +179,7 @@ impl End for Conntrackd {
         if buffer.is_empty() {
             return false;
         }
-        self.owes_hello_back = false;
+        self.hello_back_pending = false;
         self.alive_at = now + ALIVE;
         true
     }
@@ -225,7 +226,7 @@ fn a_conntrackd_that_talks_all_the_time_is_asked_what_it_has() {
         world.run(Duration::from_millis(300));
     }
     let status = world.left.session.status();
-    assert_eq!((status.in_flight, status.asks, status.resent), (0, 1, 0), "it was asked, and nothing was told twice");
+    assert_eq!((status.in_flight, status.asks, status.resent), (0, 1, 0), "it was asked, and nothing was sent twice");
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn a_lost_message_to_a_conntrackd_is_there_in_milliseconds() {
 }
 
 #[test]
-fn a_conntrackd_that_was_restarted_is_told_everything() {
+fn a_restarted_conntrackd_gets_a_full_synchronisation() {
     let mut world = world(1);
     (0..500).for_each(|number| world.left.put(connection(number, 1)));
     world.until(5 * SECOND, "both agree", |world| agree(world));
@@ -260,7 +261,7 @@ proptest! {
         (lost, doubled, seed) in (0..40u64, 0..20u64, any::<u64>()),
     ) {
         let mut world = world(seed);
-        // An end that a conntrackd tells before it was answered, and that gets lost, it never tells again.
+        // An end that a conntrackd sends before it was answered, and that gets lost, it never sends again.
         world.until(5 * SECOND, "both have met", |world| agree(world));
         world.weather = Weather { lost, doubled, delay_max_ms: 0 };
         for (version, (is_left, ends, number, milliseconds)) in changes.into_iter().enumerate() {

@@ -67,7 +67,7 @@ impl Node {
         self.table.connections.iter().flatten().map(|entry| (entry.original, entry.mark)).collect()
     }
 
-    /// Its copies likewise.
+    /// Its replicas likewise.
     pub(super) fn copies(&self) -> BTreeMap<Tuple, Option<u32>> {
         self.table.copies.values().map(|entry| (entry.original, entry.mark)).collect()
     }
@@ -110,7 +110,7 @@ pub(super) struct World<L, R> {
     pub(super) weather: Weather,
     random: SplitMix64,
     /// When what arrives where.
-    under_way: VecDeque<(Instant, bool, Vec<u8>)>,
+    in_flight: VecDeque<(Instant, bool, Vec<u8>)>,
     pub(super) datagrams: usize,
 }
 
@@ -122,7 +122,7 @@ impl<L: End, R: End> World<L, R> {
             now: Instant::from_millis(1),
             weather: Weather::default(),
             random: SplitMix64::new(seed),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             datagrams: 0,
         }
     }
@@ -137,17 +137,17 @@ impl<L: End, R: End> World<L, R> {
         for _ in 0..copies {
             let extra_ms = self.random.next() % (self.weather.delay_max_ms + 1);
             let at = self.now + Duration::from_micros(100) + Duration::from_millis(extra_ms);
-            let place = self.under_way.partition_point(|(other, ..)| *other <= at);
-            self.under_way.insert(place, (at, is_to_right, datagram.to_vec()));
+            let place = self.in_flight.partition_point(|(other, ..)| *other <= at);
+            self.in_flight.insert(place, (at, is_to_right, datagram.to_vec()));
         }
     }
 
     /// Whatever is on the link is lost.
-    pub(super) fn lose_what_is_under_way(&mut self) {
-        self.under_way.clear();
+    pub(super) fn lose_in_flight(&mut self) {
+        self.in_flight.clear();
     }
 
-    /// Lets both ends say what they have to say now.
+    /// Lets both ends send what they have to send now.
     pub(super) fn flush(&mut self) {
         let mut buffer = Vec::new();
         for _ in 0..10_000 {
@@ -169,11 +169,11 @@ impl<L: End, R: End> World<L, R> {
     /// Goes on to whatever happens next.
     pub(super) fn step(&mut self) {
         self.flush();
-        let timeouts = [self.left.timeout(), self.right.timeout(), self.under_way.front().map(|(at, ..)| *at)];
+        let timeouts = [self.left.timeout(), self.right.timeout(), self.in_flight.front().map(|(at, ..)| *at)];
         let next = timeouts.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
         self.now = next.max(self.now + Duration::from_micros(10)).min(self.now + STEP);
-        while self.under_way.front().is_some_and(|(at, ..)| *at <= self.now) {
-            let Some((_, is_to_right, datagram)) = self.under_way.pop_front() else { break };
+        while self.in_flight.front().is_some_and(|(at, ..)| *at <= self.now) {
+            let Some((_, is_to_right, datagram)) = self.in_flight.pop_front() else { break };
             if is_to_right {
                 self.right.handle(self.now, &datagram);
             } else {
@@ -203,7 +203,7 @@ impl<L: End, R: End> World<L, R> {
     }
 }
 
-/// Two nodes that have not heard of each other yet.
+/// Two nodes that have not received anything from each other yet.
 pub(super) fn pair(config: FtfwConfig, seed: u64) -> World<Node, Node> {
     World::new(Node::new(config, TIME_OF_DAY_S), Node::new(config, TIME_OF_DAY_S + 5), seed)
 }

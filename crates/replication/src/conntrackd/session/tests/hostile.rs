@@ -42,7 +42,7 @@ fn one_bad_message_does_not_spoil_the_others() {
 }
 
 #[test]
-fn a_table_that_is_full_is_counted_and_told() {
+fn a_table_that_is_full_is_counted_and_reported() {
     let mut node = node();
     node.table.copies_max = Some(1);
     let mut datagram = Vec::new();
@@ -53,7 +53,7 @@ fn a_table_that_is_full_is_counted_and_told() {
 }
 
 #[test]
-fn another_version_is_told_once() {
+fn another_version_is_reported_once() {
     let mut node = node();
     let datagram = [0x20, 0, 0, 8, 0, 0, 0, 1];
     assert_eq!(handle(&mut node, &datagram), Err(FtfwError::Incompatible { theirs: 2 }));

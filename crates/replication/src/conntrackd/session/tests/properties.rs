@@ -58,10 +58,10 @@ fn play(steps: &[Step], config: FtfwConfig, seed: u64) {
         }
         world.flush();
         if let Some(is_left) = restarted {
-            // A peer that is told everything is not told when that is all: what a dead process told last, it keeps.
-            world.lose_what_is_under_way();
-            // With the kernel's connections, but no memory of what was told: those that end from now on, the peer must have
-            // been told of by this process.
+            // A full synchronisation has no end that the peer sees: what a dead process sent last, it keeps.
+            world.lose_in_flight();
+            // With the kernel's connections, but no memory of what was sent: those that end from now on, this process must have
+            // sent to the peer.
             let (node, other) =
                 if is_left { (&mut world.left, &mut world.right) } else { (&mut world.right, &mut world.left) };
             let table = core::mem::take(&mut node.table);

@@ -1,4 +1,4 @@
-//! What two sessions do, told one by one.
+//! What two sessions do, case by case.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -18,20 +18,20 @@ fn together(config: FtfwConfig) -> World<Node, Node> {
 }
 
 #[test]
-fn nodes_that_meet_tell_each_other_everything() {
+fn nodes_that_meet_synchronise_fully() {
     let mut world = pair(FtfwConfig::default(), 1);
     (0..1000).for_each(|number| world.left.put(connection(number, 1)));
     (2000..2010).for_each(|number| world.right.put(connection(number, 2)));
     world.until(5 * SECOND, "both agree", |world| agree(world));
     assert_eq!((world.right.table.copies.len(), world.left.table.copies.len()), (1000, 10));
     for node in [&world.left, &world.right] {
-        assert!(node.events.contains(&FtfwEvent::PeerUp) && node.events.contains(&FtfwEvent::Told));
+        assert!(node.events.contains(&FtfwEvent::PeerUp) && node.events.contains(&FtfwEvent::SentAll));
         assert!(node.events.contains(&FtfwEvent::ResyncRequested));
     }
 }
 
 #[test]
-fn a_change_is_told_at_once_and_an_end_too() {
+fn a_change_is_sent_at_once_and_an_end_too() {
     let mut world = together(FtfwConfig::default());
     world.left.put(connection(1, 1));
     assert!(world.until(SECOND, "the copy", |world| world.right.table.copies.len() == 1) < 2 * MILLISECOND);
@@ -42,7 +42,7 @@ fn a_change_is_told_at_once_and_an_end_too() {
 }
 
 #[test]
-fn what_changes_while_it_waits_is_told_once() {
+fn a_connection_that_changes_while_it_waits_is_sent_once() {
     let config = FtfwConfig { batch_delay: 5 * MILLISECOND, ..FtfwConfig::default() };
     let mut world = together(config);
     let before = world.left.session.status().messages_sent;
@@ -51,12 +51,12 @@ fn what_changes_while_it_waits_is_told_once() {
         world.flush();
     }
     assert!(world.right.table.copies.is_empty(), "it waits for company");
-    world.until(SECOND, "all is told", |world| world.right.copies() == world.left.own());
+    world.until(SECOND, "all is sent", |world| world.right.copies() == world.left.own());
     assert_eq!(world.left.session.status().messages_sent - before, 3);
 }
 
 #[test]
-fn a_connection_that_ends_before_it_was_told_costs_nothing() {
+fn a_connection_that_ends_before_it_was_sent_costs_nothing() {
     let config = FtfwConfig { batch_delay: 5 * MILLISECOND, ..FtfwConfig::default() };
     let mut world = together(config);
     let before = world.left.session.status().messages_sent;
@@ -95,7 +95,7 @@ fn a_lost_end_does_not_end_the_connection_that_came_after_it() {
 }
 
 #[test]
-fn a_peer_that_was_restarted_is_told_again_and_asked_again() {
+fn a_restarted_peer_gets_a_full_synchronisation_and_is_asked_for_one() {
     let mut world = together(FtfwConfig::default());
     (0..100).for_each(|number| world.left.put(connection(number, 1)));
     (200..250).for_each(|number| world.right.put(connection(number, 1)));
@@ -154,7 +154,7 @@ fn expectations_go_with_their_connections() {
     let handle = world.left.table.put_expectation(expectation.clone());
     world.left.session.mark_expectation_changed(handle);
     world.until(SECOND, "it came", |world| world.right.table.expected.values().eq([&expectation]));
-    // The next one that meets it is told of it as well.
+    // The next one that meets it receives it as well.
     world.right = Node::new(FtfwConfig::default(), TIME_OF_DAY_S + 60);
     world.until(3 * SECOND, "it came again", |world| world.right.table.expected.values().eq([&expectation]));
     let ended = world.left.table.take_expectation(handle).unwrap();
@@ -184,7 +184,7 @@ fn no_more_is_in_flight_than_the_peer_s_socket_holds() {
 }
 
 #[test]
-fn nothing_is_sent_to_a_quiet_peer_but_a_sign_of_life_a_second() {
+fn a_quiet_peer_gets_nothing_but_a_keep_alive_a_second() {
     let mut world = together(FtfwConfig::default());
     world.run(3 * SECOND);
     let before = world.datagrams;
@@ -202,11 +202,11 @@ fn whoever_asks_for_everything_gets_it() {
     world.until(3 * SECOND, "all is there again", |world| world.right.copies() == world.left.own());
     world.right.table.copies.clear();
     world.left.session.resync();
-    world.until(3 * SECOND, "all is told again", |world| world.right.copies() == world.left.own());
+    world.until(3 * SECOND, "all is sent again", |world| world.right.copies() == world.left.own());
 }
 
 #[test]
-fn who_has_left_says_nothing() {
+fn a_node_that_has_left_sends_nothing() {
     let mut world = together(FtfwConfig::default());
     world.left.session.close();
     let mut buffer = Vec::new();

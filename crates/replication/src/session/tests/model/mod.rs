@@ -3,12 +3,12 @@
 //! The state space is that of two real [`Session`](crate::session::Session) values with the datagrams between them, not
 //! of a description of them. From every state every action is taken that the configuration allows: any datagram in
 //! flight is delivered, lost or doubled, a connection changes, ends or begins, a node's time comes (also late), a node
-//! restarts with nothing, leaves, or asks for everything, the link is cut for longer than the peer's timeout. States
+//! restarts with nothing, leaves, or asks for everything, the link fails for longer than the peer's timeout. States
 //! that differ only in what the future does not depend on ([`normal`]) are one, which makes their number finite.
 //!
-//! [`Property`] says what is checked at every step. That all comes to rest is checked from every state as well: the
-//! network loses nothing more, and within a bounded number of steps both are synchronised and know the same ([`rest`]).
-//! [`sabotage`] shows that the check sees.
+//! [`Property`] lists what is checked at every step. That all comes to rest is checked from every state as well: the network
+//! loses nothing more, and within a bounded number of steps both are synchronised and know the same ([`rest`]). [`sabotage`]
+//! shows that the check detects faults.
 
 mod normal;
 mod rest;
@@ -77,13 +77,13 @@ impl Model for Exploration {
 
 /// The most transitions that are followed in a scope which is explored whole.
 const TRANSITIONS_MAX: usize = 2_000_000;
-/// The same in a deep scope, unless the environment says otherwise: what is kept of them takes some gigabytes of memory.
+/// The same in a deep scope, unless the environment sets it: what is kept of them takes some gigabytes of memory.
 const DEEP_TRANSITIONS_MAX: usize = 3_000_000;
 /// The same where a defect is to be found, which may make the scope endless.
 const SABOTAGED_TRANSITIONS_MAX: usize = 300_000;
 
 /// What came of an exploration.
-struct Findings {
+struct ExplorationOutcome {
     states: usize,
     transitions: usize,
     depth: usize,
@@ -92,14 +92,14 @@ struct Findings {
     broken: Option<(&'static str, Vec<Action>)>,
 }
 
-fn explore(scope: Scope, sabotage: Sabotage, transitions_max: usize) -> Findings {
+fn explore(scope: Scope, sabotage: Sabotage, transitions_max: usize) -> ExplorationOutcome {
     let exploration = Exploration::new(scope, sabotage);
     let checker = exploration.checker().target_state_count(transitions_max).finish_when(HasDiscoveries::Any);
     let checker = checker.spawn_bfs().join();
     let broken =
         checker.discoveries().into_iter().min_by_key(|(name, path)| (path.clone().into_actions().len(), *name));
     let steps_to_rest = checker.model().steps_to_rest.lock().unwrap();
-    Findings {
+    ExplorationOutcome {
         states: checker.unique_state_count(),
         transitions: checker.state_count(),
         depth: checker.max_depth(),
@@ -111,18 +111,18 @@ fn explore(scope: Scope, sabotage: Sabotage, transitions_max: usize) -> Findings
 /// Explores a scope as far as `transitions_max`, the nearest states first, prints its size, and fails with the story of what
 /// breaks a property. Whether all of it was explored.
 fn holds(name: &str, scope: Scope, transitions_max: usize) -> bool {
-    let findings = explore(scope, Sabotage::None, transitions_max);
-    let is_whole = findings.transitions < transitions_max;
+    let outcome = explore(scope, Sabotage::None, transitions_max);
+    let is_whole = outcome.transitions < transitions_max;
     std::println!(
         "{name}: {} states, {} transitions, depth {}, at rest after at most {} steps{}",
-        findings.states,
-        findings.transitions,
-        findings.depth,
-        findings.steps_to_rest_max,
+        outcome.states,
+        outcome.transitions,
+        outcome.depth,
+        outcome.steps_to_rest_max,
         if is_whole { "" } else { " (not all of it)" },
     );
-    if let Some((property, actions)) = findings.broken {
-        panic!("{name}: \"{property}\" does not hold.\n{}", Exploration::new(scope, Sabotage::None).tell(&actions));
+    if let Some((property, actions)) = outcome.broken {
+        panic!("{name}: \"{property}\" does not hold.\n{}", Exploration::new(scope, Sabotage::None).describe(&actions));
     }
     is_whole
 }
@@ -149,8 +149,8 @@ fn all_properties_hold_in_every_deep_scope() {
 fn every_sabotage_is_found() {
     for (sabotage, name, expected) in sabotage::FOUND_BY {
         let (_, scope) = scopes::EVERY_DAY.iter().find(|(each, _)| *each == name).expect("it is one of them");
-        let findings = explore(*scope, sabotage, SABOTAGED_TRANSITIONS_MAX);
-        let Some((property, actions)) = findings.broken else { panic!("{sabotage:?} is not found") };
+        let outcome = explore(*scope, sabotage, SABOTAGED_TRANSITIONS_MAX);
+        let Some((property, actions)) = outcome.broken else { panic!("{sabotage:?} is not found") };
         std::println!("{sabotage:?}: \"{property}\" does not hold after {} actions ({name})", actions.len());
         assert!(expected.contains(&property), "{sabotage:?}: {property}");
     }

@@ -2,7 +2,7 @@
 //!
 //! Times are as seen from now, and none is further away than it matters; message numbers and rounds are as seen from
 //! where their sender stands. Session numbers and versions stay as they are. What is only counted or measured is left
-//! out. Whoever adds a field to a session is asked by the compiler what of it matters (fields are taken apart by name).
+//! out. A field that is added to a session does not compile until it is handled here (fields are named one by one).
 
 use core::hash::Hasher;
 use std::hash::DefaultHasher;
@@ -57,7 +57,7 @@ fn receiver_origin(nodes: &[Arc<Node>; 2], index: usize) -> Origin {
     if own.peer_session == Some(peer.session) { sender_origin(peer) } else { own.receiver.origin() }
 }
 
-/// From where a session of the node `index` is seen in a datagram. A session that nobody knows any more is seen as it is.
+/// From where a session of the node `index` is seen in a datagram. A session that neither node knows any more is seen as it is.
 fn origin_of(nodes: &[Arc<Node>; 2], index: usize, session: u32) -> Origin {
     let (own, peer) = (&nodes[index].session, &nodes[1 - index].session);
     if own.session == session {
@@ -141,7 +141,7 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         retired,
         sender,
         receiver,
-        agreement,
+        anti_entropy,
         answers,
         pending,
         is_awaited,
@@ -149,14 +149,14 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         hello_at,
         hello_interval,
         last_sent,
-        last_heard,
+        last_received_at,
         resync_asked,
         other_version: _,
         was_synchronised: _,
         events: _,
         counters: _,
     } = of;
-    assert!(!agreement.is_started() && answers.at().is_none(), "comparing is not part of the check");
+    assert!(!anti_entropy.is_started() && answers.at().is_none(), "comparing is not part of the check");
     let until = |at: Instant| at.saturating_since(now).as_micros() as u64;
     // No two states of the generator have the same next number.
     let random = random.clone().next();
@@ -167,7 +167,7 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
     out.extend([u64::MAX, until(*hello_at), hello_interval.as_micros() as u64]);
     if *link == Link::Open {
         out.push(until(*last_sent + config.alive_interval));
-        out.push(last_heard.map_or(0, |heard| until(heard + config.peer_timeout) + 1));
+        out.push(last_received_at.map_or(0, |received_at| until(received_at + config.peer_timeout) + 1));
     }
     out.push(u64::from(*is_awaited) << 32 | asked_at.map_or(0, |asked| until(asked + config.batch_delay)));
     out.push(u64::from(resync_asked.is_some()) | u64::from(*has_been_open) << 1);

@@ -61,7 +61,7 @@ impl Exploration {
     }
 }
 
-/// Nothing is on its way or waits to be, and both know what they must: everything of each other, or that the other left.
+/// Nothing is in flight or queued, and both know what they must: everything of each other, or that the other left.
 fn is_at_rest(state: &State) -> bool {
     if !state.wire.is_empty() {
         return false;

@@ -20,19 +20,19 @@ pub(super) enum Sabotage {
     RetiredSessionsCount,
     /// Messages with a number below the highest received are used.
     LateMessagesAreUsed,
-    /// An acknowledgement does not say what is missing.
+    /// An acknowledgement does not report what is missing.
     LossIsNotSaid,
-    /// A header says that nothing is unsettled.
+    /// A header states that nothing is unsettled.
     EverythingIsSettled,
-    /// An end is sent again although the tuple has begun its next life.
+    /// A deletion is sent again although the tuple is used by its next connection.
     NextLivesAreNotSeen,
-    /// What a round did not tell again stays.
+    /// What a round did not send again stays.
     NothingIsSwept,
     /// All rounds have the same number.
     RoundsAreAlike,
-    /// A node that has left goes on answering.
-    SpeaksAfterGoodbye,
-    /// Datagrams do not say whom they answer.
+    /// A node that has left goes on sending.
+    SendsAfterGoodbye,
+    /// Datagrams do not name the session that they answer.
     PeersSessionIsNotSaid,
 }
 
@@ -45,7 +45,7 @@ pub(super) const FOUND_BY: [(Sabotage, &str, &[&str]); 9] = [
     (Sabotage::NextLivesAreNotSeen, "a bad link", &["living copies stay", COMES_TO_REST]),
     (Sabotage::NothingIsSwept, "any two faults", &[COMES_TO_REST]),
     (Sabotage::RoundsAreAlike, "any two faults", &[COMES_TO_REST]),
-    (Sabotage::SpeaksAfterGoodbye, "any two faults", &["Goodbye is the last word"]),
+    (Sabotage::SendsAfterGoodbye, "any two faults", &["Goodbye is the last word"]),
     (Sabotage::PeersSessionIsNotSaid, "two nodes that begin, on a bad link, and restart", &[COMES_TO_REST]),
 ];
 
@@ -58,7 +58,7 @@ impl Sabotage {
                 let (next, _) = session.receiver.origin();
                 let is_theirs = session.peer_session == Some(header.session);
                 if is_theirs && header.count > 0 && is_before(header.first, next) {
-                    session.receiver.expect_again(header.first);
+                    session.receiver.rewind(header.first);
                 }
             }
             _ => {}
@@ -66,14 +66,14 @@ impl Sabotage {
     }
 
     pub(super) fn before_sending(self, session: &mut Session) {
-        if self == Self::SpeaksAfterGoodbye && session.link == Link::Closed && session.pending == 0 {
+        if self == Self::SendsAfterGoodbye && session.link == Link::Closed && session.pending == 0 {
             session.pending = ALIVE;
         }
     }
 
     pub(super) fn on_the_wire(self, datagram: &mut Vec<u8>) {
         match self {
-            Self::LossIsNotSaid => cut_ranges_off(datagram),
+            Self::LossIsNotSaid => remove_ranges(datagram),
             Self::EverythingIsSettled => datagram[16..18].fill(0),
             Self::RoundsAreAlike => datagram[3] = datagram[3].min(1),
             Self::PeersSessionIsNotSaid => datagram[8..12].fill(0),
@@ -83,7 +83,7 @@ impl Sabotage {
 }
 
 /// An acknowledgement comes first in a datagram; its ranges lie behind its eight fixed bytes.
-fn cut_ranges_off(datagram: &mut Vec<u8>) {
+fn remove_ranges(datagram: &mut Vec<u8>) {
     let at = HEADER_BYTES;
     if datagram.get(at..at + 2) == Some(&ACK.to_be_bytes()) {
         let length = usize::from(u16::from_be_bytes([datagram[at + 2], datagram[at + 3]]));
@@ -92,7 +92,7 @@ fn cut_ranges_off(datagram: &mut Vec<u8>) {
     }
 }
 
-/// A node's table, asked and told wrongly.
+/// A node's table that answers and applies wrongly.
 pub(super) struct Spoiled<'a> {
     pub(super) table: &'a mut Table,
     pub(super) sabotage: Sabotage,

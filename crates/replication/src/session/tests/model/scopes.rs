@@ -15,7 +15,7 @@ pub(super) enum Fault {
     Restart,
     /// Nothing gets through for as long as the peer's timeout.
     Partition,
-    /// A node asks to be told everything.
+    /// A node asks for a full synchronisation.
     Resync,
     /// A node leaves of its own will.
     Close,
@@ -26,9 +26,9 @@ pub(super) enum Fault {
 pub(super) enum Randomness {
     /// Always new.
     Fresh,
-    /// Every second start draws what the first one drew, when the peer has learnt of the session between and nothing of
-    /// the first is on its way any more. More than that is asked of the seed, which differs from start to start: one chance
-    /// in 2^31 that the number repeats within the time that a datagram may be on its way.
+    /// Every second start draws what the first one drew, when the peer has learnt of the session between and nothing of the
+    /// first is in flight any more. More than that is asked of the seed, which differs from start to start: one chance in 2^31
+    /// that the number repeats within the time that a datagram may be in flight.
     EverySecondAlike,
 }
 
@@ -126,7 +126,7 @@ pub(super) const EVERY_DAY: [(&str, Scope); 12] = [
         },
     ),
     ("a bad link", Scope { changes: 2, faults: 2, kinds: LINK, wire_max: 2, ..SCOPE }),
-    ("a bad link, and both tell", Scope { slots: [1, 1], changes: 2, faults: 1, kinds: LINK, ..SCOPE }),
+    ("a bad link, and both send", Scope { slots: [1, 1], changes: 2, faults: 1, kinds: LINK, ..SCOPE }),
     ("a slow link", Scope { changes: 1, faults: 1, kinds: LINK, wire_max: 2, delay: true, ..SCOPE }),
     ("nodes called late", Scope { changes: 1, faults: 1, kinds: ANY, late: true, wire_max: 2, ..SCOPE }),
     ("any two faults", Scope { changes: 1, faults: 2, kinds: ANY, wire_max: 2, ..SCOPE }),
@@ -188,7 +188,7 @@ pub(super) const DEEP: [(&str, Scope); 9] = [
         },
     ),
     ("a bad link", Scope { changes: 3, faults: 3, kinds: LINK, wire_max: 2, ..SCOPE }),
-    ("a bad link, and both tell", Scope { slots: [1, 1], changes: 3, faults: 2, kinds: LINK, ..SCOPE }),
+    ("a bad link, and both send", Scope { slots: [1, 1], changes: 3, faults: 2, kinds: LINK, ..SCOPE }),
     ("a slow link", Scope { changes: 1, faults: 1, kinds: LINK, wire_max: 3, delay: true, ..SCOPE }),
     ("any three faults", Scope { changes: 1, faults: 3, kinds: ANY, wire_max: 2, ..SCOPE }),
     ("restarts", Scope { changes: 2, faults: 3, kinds: &[Fault::Restart, Fault::Loss], ..SCOPE }),

@@ -17,16 +17,16 @@ use crate::session::tests::harness::Table;
 pub(super) enum Property {
     /// Of a connection, nothing older is applied after something newer.
     NeverBackwards,
-    /// No copy of a connection goes while the connection lives: an end never hits the next life of its tuple, and no
-    /// resynchronisation sweeps what lives.
+    /// No replica goes while its connection lives: a deletion never hits the next connection of its tuple, and no full
+    /// synchronisation sweeps what lives.
     LivingCopiesStay,
-    /// No copy comes back after its end was applied.
+    /// No replica comes back after its end was applied.
     TheEndedStaysEnded,
     /// A session gives each number once, one after the other, and its oldest unsettled number never falls.
     NumbersAreUsedOnce,
     /// What waits and what is in flight stays within the limits of the configuration.
     WithinBounds,
-    /// A node that leaves says Goodbye and nothing more.
+    /// A node that leaves sends Goodbye and nothing more.
     GoodbyeIsTheLastWord,
     /// No datagram, no time and no order of them makes a session panic.
     NeverPanics,
@@ -53,7 +53,7 @@ impl Property {
 pub(super) struct Node {
     pub(super) session: Session,
     pub(super) table: Table,
-    /// Of each tuple, the youngest life whose copy was removed.
+    /// Of each tuple, the youngest incarnation whose replica was removed.
     pub(super) removed: BTreeMap<u32, u32>,
     /// The session that last sent, its next number and its oldest unsettled one.
     pub(super) numbering: Option<(u32, u32, u32)>,
@@ -119,8 +119,8 @@ impl core::fmt::Debug for State {
             .iter()
             .map(|node| {
                 let status = node.session.status();
-                let (told, heard, in_flight) = (status.told, status.heard, status.in_flight);
-                std::format!("{:?} told {told} heard {heard} in flight {in_flight}", status.link)
+                let (sent_all, received_all, in_flight) = (status.sent_all, status.received_all, status.in_flight);
+                std::format!("{:?} sent all {sent_all} received all {received_all} in flight {in_flight}", status.link)
             })
             .collect();
         write!(f, "{nodes:?}, {} on the wire, broken: {:?}", self.wire.len(), self.broken)

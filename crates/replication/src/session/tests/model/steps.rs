@@ -115,9 +115,9 @@ impl Exploration {
             return true;
         }
         let drawn = self.node(index, state.nodes[index].starts + 1).session.session;
-        let is_under_way = state.wire.iter().any(|flight| flight.to != index && flight.session() == drawn);
+        let is_in_flight = state.wire.iter().any(|flight| flight.to != index && flight.session() == drawn);
         let peer_knows = state.nodes[1 - index].session.peer_session == Some(state.nodes[index].session.session);
-        peer_knows && !is_under_way
+        peer_knows && !is_in_flight
     }
 
     /// When which node is to be called next, not before now.
@@ -165,7 +165,7 @@ impl Exploration {
                 let starts = state.nodes[node].starts + 1;
                 state.nodes[node] = Arc::new(self.node(node, starts));
             }
-            Action::Partition => self.cut(state),
+            Action::Partition => self.partition(state),
             Action::RequestResync(node) => {
                 Arc::make_mut(&mut state.nodes[node]).session.request_resync();
                 self.transmit(state, node);
@@ -203,7 +203,7 @@ impl Exploration {
         }
     }
 
-    /// The tuples of the two nodes are disjoint: which of two masters is right is the node's concern.
+    /// The tuples of the two nodes are disjoint: which of two owners is right is the node's concern.
     fn free_tuple(&self, node: &Node, index: usize) -> u32 {
         let is_free = |tuple: &u32| !node.table.slots.iter().flatten().any(|own| own.tuple == *tuple);
         let mut tuples = (0..=self.scope.slots[index]).map(|tuple| tuple * 2 + index as u32);
@@ -232,8 +232,8 @@ impl Exploration {
         self.transmit(state, node);
     }
 
-    /// Nothing that is or comes on the wire arrives, until neither node can have heard of the other.
-    fn cut(&self, state: &mut State) {
+    /// Nothing that is or comes on the wire arrives, until both nodes' timeouts have passed.
+    fn partition(&self, state: &mut State) {
         state.wire.clear();
         let until = state.now + self.scope.session.peer_timeout;
         while let Some((_, node)) = Self::earliest(state).filter(|(at, _)| *at <= until) {
@@ -243,8 +243,8 @@ impl Exploration {
         state.now = until;
     }
 
-    /// Whether time may go on to when the node is to be called: no datagram is on its way for as long as the peer's
-    /// timeout, which is what the list of retired sessions counts on.
+    /// Whether time may go on to when the node is to be called: no datagram is in flight for as long as the peer's timeout,
+    /// which is what the list of retired sessions counts on.
     fn may_wait(&self, state: &State, until: flow::Instant) -> bool {
         let max = if self.scope.delay { self.scope.session.peer_timeout } else { core::time::Duration::ZERO };
         state.wire.iter().all(|flight| until.saturating_since(flight.sent_at) < max)

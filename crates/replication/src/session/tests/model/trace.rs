@@ -1,4 +1,4 @@
-//! How a run is told to whoever has to understand it.
+//! How a run is described to its reader.
 
 use std::format;
 use std::string::{String, ToString as _};
@@ -11,29 +11,29 @@ use super::state::{Flight, State};
 use super::steps::Action;
 use crate::message::{ACK, AckView, DELETE, Header, NEW, RESYNC_END, UPDATE, flags};
 
-/// Steps told after the last action, while the network is quiet.
+/// Steps described after the last action, while the network is quiet.
 const QUIET_STEPS: usize = 40;
 
 impl Exploration {
-    /// Takes the actions again and tells of each step; then tells how the network grows quiet.
-    pub(super) fn tell(&self, actions: &[Action]) -> String {
+    /// Takes the actions again and describes each step, and then how the network grows quiet.
+    pub(super) fn describe(&self, actions: &[Action]) -> String {
         let mut state = self.begin();
-        let mut lines = std::vec![tell_state(&state)];
+        let mut lines = std::vec![describe_state(&state)];
         for action in actions {
             state = self.step(&state, *action);
-            lines.push(format!("{action:?}: {}", tell_state(&state)));
+            lines.push(format!("{action:?}: {}", describe_state(&state)));
         }
         lines.push("the network grows quiet".to_string());
         for _ in 0..QUIET_STEPS {
             let Some(next) = self.next_when_quiet(&state).filter(|_| state.broken.is_none()) else { break };
             state = next;
-            lines.push(tell_state(&state));
+            lines.push(describe_state(&state));
         }
         lines.join("\n")
     }
 }
 
-fn tell_state(state: &State) -> String {
+fn describe_state(state: &State) -> String {
     let nodes: Vec<String> = state
         .nodes
         .iter()
@@ -42,17 +42,17 @@ fn tell_state(state: &State) -> String {
             let copies: Vec<_> =
                 node.table.copies.values().map(|copy| (copy.tuple, copy.incarnation, copy.version)).collect();
             format!(
-                "{:x} {:?} of {:x} told {} heard {} in flight {} copies {copies:?}",
+                "{:x} {:?} of {:x} sent all {} received all {} in flight {} copies {copies:?}",
                 status.session >> 16,
                 status.link,
                 status.peer_session.unwrap_or(0) >> 16,
-                status.told,
-                status.heard,
+                status.sent_all,
+                status.received_all,
                 status.in_flight,
             )
         })
         .collect();
-    let wire: Vec<String> = state.wire.iter().map(|flight| tell_flight(flight)).collect();
+    let wire: Vec<String> = state.wire.iter().map(|flight| describe_flight(flight)).collect();
     let broken = state.broken.map_or(String::new(), |property| format!("  BROKEN: {property:?}"));
     format!(
         "at {} ms\n    {}\n    wire {}{broken}",
@@ -62,7 +62,7 @@ fn tell_state(state: &State) -> String {
     )
 }
 
-fn tell_flight(flight: &Flight) -> String {
+fn describe_flight(flight: &Flight) -> String {
     let (header, body) = Header::parse(&flight.bytes).expect("sessions send datagrams");
     let names = [
         (flags::HELLO, "Hello"),

@@ -103,7 +103,7 @@ impl Exploration {
     }
 }
 
-/// What a datagram did to a node's copies, held against the peer's connections.
+/// What a datagram did to a node's replicas, held against the peer's connections.
 fn check_copies(state: &mut State, index: usize, before: &BTreeMap<u32, crate::session::tests::harness::Connection>) {
     let mut broken = None;
     let peer = Arc::clone(&state.nodes[1 - index]);

@@ -1,8 +1,9 @@
-//! Whether this node's copies of the peer's connections are what the peer told: compared, and put right, without end.
+//! Anti-entropy: this node's replicas of the peer's connections are compared with what the peer sent, and repaired,
+//! continuously.
 //!
 //! ```text
-//!            time has come,            all buckets told           listing complete
-//!            or a copy was wrong       that differ: some
+//!            time has come,            all digests came          listing complete
+//!            or a replica was wrong    that differ: some
 //!   Resting ───────────────► Comparing ────────────────► Listing ───────────────► Gathering
 //!     ▲ ▲                       │   ▲                     │  │ ▲                      │
 //!     │ └── none differs, or ───┘   │      the peer does  │  │ └ a part is lost       │ own copies in these
@@ -11,16 +12,16 @@
 //!     └─────────────────────────────┴─── all asked for is there, or was asked for often enough ─┘
 //! ```
 //!
-//! Beside that a walk over all slots, a part at a time, holds what is in the table against what is known of it here. So it
-//! is the table that is compared, and what changed there without a word shows as well.
+//! A scan over all slots, a part at a time, compares the table with what is known of it here. So it is the table that is
+//! compared, and a change without a message shows as well.
 //!
-//! Nothing here changes a copy. A connection that is missing or wrong is told again by its master, and one that its master
-//! has not is ended by it, with the messages and in the order of all others: a wrong suspicion costs a message.
+//! Nothing here changes a replica. A missing or wrong one is retransmitted by its owner, and one that its owner does not have
+//! is ended by it, with the messages and in the order of all others: a wrong suspicion costs a message.
 
 mod compare;
 mod repair;
+mod scan;
 mod status;
-mod walk;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -30,19 +31,19 @@ use flow::Instant;
 
 use super::Handle;
 use crate::item::{Buckets, Item};
-use crate::message::agreement::{Ask, Listed};
-use walk::Walk;
+use crate::message::anti_entropy::{Ask, Listed};
+use scan::Scan;
 
-pub use status::AgreementStatus;
+pub use status::AntiEntropyStatus;
 
 /// Time between two comparisons.
 pub const COMPARE_INTERVAL: Duration = Duration::from_secs(4);
-/// Time of a walk over all slots.
-pub const WALK_PERIOD: Duration = Duration::from_secs(4);
-/// From both nodes having told each other everything to the first comparison: what a round left over is being removed.
+/// Time of a scan over all slots.
+pub const SCAN_PERIOD: Duration = Duration::from_secs(4);
+/// From both nodes' full synchronisation to the first comparison: what a round left over is being removed.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
-/// Buckets of which nothing was heard, or that had messages under way, are asked for again after this time,
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// Buckets without an answer, or with messages in flight, are asked for again after this time,
+const ASK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// this many times in all.
 const ASKS_MAX: u32 = 12;
 /// Connections listed at a time; as many buckets are listed together as have so many.
@@ -53,15 +54,15 @@ const LISTING_TIMEOUT: Duration = Duration::from_millis(300);
 const LISTINGS_MAX: u32 = 3;
 /// Time that messages sent before a listing was complete have to arrive.
 const LISTING_SETTLES: Duration = Duration::from_millis(100);
-/// Slots looked at in one step for copies in the listed buckets.
+/// Slots looked at in one step for replicas in the listed buckets.
 const GATHER_STEPS_MAX: u32 = 16_384;
 /// Connections that are put right at a time.
 const DIVERGENT_MAX: usize = 1024;
 /// What was asked for and has not come is asked for again after this time,
-const REPAIR_AGAIN: Duration = Duration::from_millis(200);
+const REPAIR_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// this many times in all.
 const REPAIRS_MAX: u32 = 5;
-/// Copies that changed while they were being listed. When there are more, the listing is given up.
+/// Replicas that changed while they were being listed. When there are more, the listing is given up.
 const TOUCHED_MAX: usize = 65_536;
 /// When more than this many listings would be needed, a new round is less work.
 const LISTINGS_BEFORE_ROUND: usize = 8;
@@ -77,21 +78,21 @@ enum Phase {
     Comparing,
     /// The listing of some buckets is awaited.
     Listing,
-    /// The own copies in these buckets from this slot on are still to be gathered.
+    /// The own replicas in these buckets from this slot on are still to be gathered.
     Gathering(u32),
     /// What differs was asked for.
     Repairing,
 }
 
-/// How a copy differs.
+/// How a replica differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Difference {
     /// It is not there.
     Missing,
-    /// It is not what was told.
+    /// It is not what was sent.
     Wrong,
-    /// Its master has no such connection.
-    Ghost,
+    /// Superfluous: its owner has no such connection.
+    Extra,
 }
 
 /// A connection on which the two nodes differ. `listed` has the peer's handle, or for a ghost this node's.
@@ -103,16 +104,16 @@ struct Divergent {
 
 /// The comparison with one peer.
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Agreement {
+pub(super) struct AntiEntropy {
     phase: Phase,
-    /// When the phase is looked at again; `None` while there is nobody to compare with.
+    /// When the phase is looked at again; `None` while there is no peer to compare with.
     at: Option<Instant>,
     tries: u32,
-    walk: Walk,
+    scan: Scan,
     /// The number of buckets compared in; 0 while the peer has not said.
     buckets: u16,
     /// The peer's connections, as it last said.
-    told: u32,
+    peer_connections: u32,
     /// Buckets that were not compared yet.
     pending: Buckets,
     /// Buckets that differ.
@@ -121,7 +122,7 @@ pub(super) struct Agreement {
     wanted: Buckets,
     question: u16,
     next_part: u16,
-    /// Ends of connections were under way when they were listed: what is not listed may be on its way out.
+    /// Deletions were in flight when connections were listed: what is not listed may be ending.
     are_ends_unsettled: bool,
     listed: Vec<Listed>,
     gathered: Vec<Listed>,
@@ -136,29 +137,29 @@ pub(super) struct Agreement {
     missing_min: u32,
     round_asked_at: Option<Instant>,
     questions: VecDeque<Ask>,
-    status: AgreementStatus,
-    words: VecDeque<Word>,
+    status: AntiEntropyStatus,
+    reports: VecDeque<Report>,
     wants_round: bool,
 }
 
-/// What is to be told of a comparison.
+/// A result of the comparison, for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum Report {
     /// So many connections were found to differ.
     Diverged(u32),
     /// None differs any more, and so many were put right.
     Agreed(u32),
 }
 
-impl Agreement {
+impl AntiEntropy {
     pub(super) fn new() -> Self {
         Self {
             phase: Phase::Resting,
             at: None,
             tries: 0,
-            walk: Walk::default(),
+            scan: Scan::default(),
             buckets: 0,
-            told: 0,
+            peer_connections: 0,
             pending: Buckets::EMPTY,
             differing: Buckets::EMPTY,
             wanted: Buckets::EMPTY,
@@ -175,29 +176,29 @@ impl Agreement {
             missing_min: 0,
             round_asked_at: None,
             questions: VecDeque::new(),
-            status: AgreementStatus::default(),
-            words: VecDeque::new(),
+            status: AntiEntropyStatus::default(),
+            reports: VecDeque::new(),
             wants_round: false,
         }
     }
 
-    /// Both nodes have told each other everything.
+    /// Both nodes have completed their full synchronisation.
     pub(super) fn start(&mut self, now: Instant) {
         self.rest(now + FIRST_AFTER);
-        self.walk.start(now);
+        self.scan.start(now);
     }
 
-    /// The peer is away, or tells everything anew: there is nothing to compare.
+    /// The peer is away, or its full synchronisation is running: there is nothing to compare.
     pub(super) fn stop(&mut self) {
         self.phase = Phase::Resting;
         self.at = None;
-        self.walk.stop();
+        self.scan.stop();
         self.questions.clear();
         self.forget_listing();
         self.touched.clear();
     }
 
-    /// There is somebody to compare with.
+    /// There is a peer to compare with.
     pub(super) const fn is_started(&self) -> bool {
         self.at.is_some()
     }
@@ -216,7 +217,7 @@ impl Agreement {
 
     /// When there is something to do next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.at, self.walk.at()].into_iter().flatten().min()
+        [self.at, self.scan.at()].into_iter().flatten().min()
     }
 
     /// The next question, which goes out with the next datagram.
@@ -229,18 +230,18 @@ impl Agreement {
         self.questions.pop_front();
     }
 
-    /// What is to be told.
-    pub(super) fn poll_word(&mut self) -> Option<Word> {
-        self.words.pop_front()
+    /// The next result.
+    pub(super) fn poll_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
     }
 
-    /// Whether the peer is to be asked for everything. Says so once.
+    /// Whether the peer is to be asked for a full synchronisation. Returns true once.
     pub(super) const fn takes_round(&mut self) -> bool {
         core::mem::replace(&mut self.wants_round, false)
     }
 
-    pub(super) fn status(&self) -> AgreementStatus {
-        AgreementStatus { divergent: self.missing_min.max(self.divergent.len() as u32), ..self.status }
+    pub(super) fn status(&self) -> AntiEntropyStatus {
+        AntiEntropyStatus { divergent: self.missing_min.max(self.divergent.len() as u32), ..self.status }
     }
 
     /// A slot holds something else than it did, as far as the peer's connections go.

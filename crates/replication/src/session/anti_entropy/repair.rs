@@ -6,17 +6,17 @@ use alloc::vec::Vec;
 use flow::Instant;
 
 use super::{
-    Agreement, COMPARE_INTERVAL, DIVERGENT_MAX, Difference, Divergent, GATHER_STEPS_MAX, LISTED_MAX, LISTING_SETTLES,
-    LISTING_TIMEOUT, LISTINGS_MAX, Phase, REPAIR_AGAIN, REPAIRS_MAX, TOUCHED_MAX, Word, own,
+    AntiEntropy, COMPARE_INTERVAL, DIVERGENT_MAX, Difference, Divergent, GATHER_STEPS_MAX, LISTED_MAX, LISTING_SETTLES,
+    LISTING_TIMEOUT, LISTINGS_MAX, Phase, REPAIR_RETRY_INTERVAL, REPAIRS_MAX, Report, TOUCHED_MAX, own,
 };
 use crate::item::Item;
-use crate::message::agreement::{Ask, Listed, ListingView};
+use crate::message::anti_entropy::{Ask, Listed, ListingView};
 use crate::session::sender::Sender;
 use crate::session::{Handle, Store};
 
-impl Agreement {
+impl AntiEntropy {
     /// A part of the listing has come. A missing part costs the listing.
-    pub(in crate::session) fn listing_told(&mut self, now: Instant, part: &ListingView<'_>) {
+    pub(in crate::session) fn handle_listing(&mut self, now: Instant, part: &ListingView<'_>) {
         // Four times what was to be expected: the peer has grown meanwhile, or means no good.
         let has_room = self.listed.len() < 4 * LISTED_MAX as usize;
         if self.phase != Phase::Listing || part.question != self.question || part.part != self.next_part || !has_room {
@@ -46,7 +46,7 @@ impl Agreement {
         }
     }
 
-    /// Collects some more of the own copies in the listed buckets; when it has all, holds them against the listing.
+    /// Collects some more of the own replicas in the listed buckets; when it has all, compares them with the listing.
     pub(super) fn gather(&mut self, now: Instant, cursor: u32, sender: &Sender, store: &impl Store) {
         let end = sender.changes().items_end();
         let stop = end.min(cursor.saturating_add(GATHER_STEPS_MAX));
@@ -72,7 +72,7 @@ impl Agreement {
         let mut found = differences(listed, gathered);
         found.retain(|divergent| {
             let is_certain = !self.touched.contains(&divergent.listed.item.name());
-            is_certain && (divergent.difference != Difference::Ghost || !self.are_ends_unsettled)
+            is_certain && (divergent.difference != Difference::Extra || !self.are_ends_unsettled)
         });
         self.wanted.iter().for_each(|bucket| self.differing.remove(bucket));
         self.touched.clear();
@@ -88,7 +88,7 @@ impl Agreement {
         if new > 0 {
             self.status.divergent_found += u64::from(new);
             self.found_at_once += new;
-            self.words.push_back(Word::Diverged(new));
+            self.reports.push_back(Report::Diverged(new));
         }
         self.phase = Phase::Repairing;
         self.tries = 0;
@@ -101,18 +101,18 @@ impl Agreement {
             return self.repairs_done(now, store);
         }
         self.tries += 1;
-        self.at = Some(now + REPAIR_AGAIN);
+        self.at = Some(now + REPAIR_RETRY_INTERVAL);
         let mut room = store.room();
-        let mut tell = Vec::new();
+        let mut retransmit = Vec::new();
         for divergent in &self.divergent {
             match divergent.difference {
                 Difference::Missing if room == 0 => {}
                 Difference::Missing => {
                     room -= 1;
-                    tell.push(divergent.listed);
+                    retransmit.push(divergent.listed);
                 }
-                Difference::Wrong => tell.push(divergent.listed),
-                Difference::Ghost => {
+                Difference::Wrong => retransmit.push(divergent.listed),
+                Difference::Extra => {
                     let mut name = Vec::new();
                     let is_there = sender.changes().held(divergent.listed.handle) == divergent.listed.item;
                     if is_there && store.name_copy(divergent.listed.handle, &mut name) {
@@ -121,7 +121,7 @@ impl Agreement {
                 }
             }
         }
-        self.questions.extend(tell.chunks(Ask::TELL_MAX).map(|part| Ask::Tell(part.to_vec())));
+        self.questions.extend(retransmit.chunks(Ask::RETRANSMIT_MAX).map(|part| Ask::Retransmit(part.to_vec())));
     }
 
     fn repairs_done(&mut self, now: Instant, store: &impl Store) {
@@ -141,7 +141,7 @@ impl Agreement {
         !self.divergent.is_empty() && store.room() == 0 && self.divergent.iter().all(is_missing)
     }
 
-    /// A copy is another than it was: perhaps one that was asked for.
+    /// A replica is another than it was: perhaps one that was asked for.
     pub(super) fn note_repaired(&mut self, before: Item, after: Item) {
         if let Some(at) = self.position(after) {
             self.divergent.swap_remove(at);
@@ -153,8 +153,8 @@ impl Agreement {
             && let Some(at) = self.position(before)
         {
             let removed = self.divergent.swap_remove(at);
-            if removed.difference == Difference::Ghost {
-                self.status.ghosts_removed += 1;
+            if removed.difference == Difference::Extra {
+                self.status.extra_removed += 1;
                 self.repaired_at_once += 1;
             }
         }
@@ -185,7 +185,7 @@ fn differences(mut listed: Vec<Listed>, mut gathered: Vec<Listed>) -> Vec<Diverg
             (Some(their), Some(our)) if their.item == our.item => continue,
             (Some(their), Some(_)) => Divergent { difference: Difference::Wrong, listed: *their },
             (Some(their), None) => Divergent { difference: Difference::Missing, listed: *their },
-            (None, Some(our)) => Divergent { difference: Difference::Ghost, listed: *our },
+            (None, Some(our)) => Divergent { difference: Difference::Extra, listed: *our },
             (None, None) => return found,
         };
         found.push(difference);
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn missing_wrong_and_ghost_copies_are_told_apart() {
+    fn missing_wrong_and_superfluous_replicas_are_distinguished() {
         let theirs = [listed(5, 1, 1), listed(4, 2, 2), listed(3, 3, 3)];
         let ours = [listed(9, 1, 1), listed(8, 2, 7), listed(7, 4, 4)];
         let found = differences(theirs.to_vec(), ours.to_vec());
         let expected = [
             Divergent { difference: Difference::Wrong, listed: theirs[1] },
             Divergent { difference: Difference::Missing, listed: theirs[2] },
-            Divergent { difference: Difference::Ghost, listed: ours[2] },
+            Divergent { difference: Difference::Extra, listed: ours[2] },
         ];
         assert_eq!(found, expected);
         assert_eq!(differences(ours.to_vec(), ours.to_vec()), []);

@@ -1,4 +1,4 @@
-//! What tells of another host with one of the node's shared addresses.
+//! Signs of another host with one of the node's shared addresses.
 
 use core::net::IpAddr;
 
@@ -7,9 +7,9 @@ use flow::wire::MacAddress;
 
 use crate::group::GroupId;
 
-/// What another host did that tells of one of the node's shared addresses.
+/// A frame of another host that concerns one of the node's shared addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddressFinding {
+pub struct AddressReport {
     /// The port on whose link it was.
     pub port: PortId,
     /// The address.
@@ -19,13 +19,13 @@ pub struct AddressFinding {
     /// The other host's link address.
     pub mac: MacAddress,
     /// What it did.
-    pub kind: FindingKind,
+    pub kind: AddressReportKind,
 }
 
-/// Kinds of [`AddressFinding`].
+/// Kinds of [`AddressReport`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FindingKind {
-    /// It says that it has the address.
+pub enum AddressReportKind {
+    /// It claims the address.
     InUse,
     /// It probes for the address itself, and has the lower link address: of two that probe, it goes first.
     ProbedFirst,

@@ -13,18 +13,18 @@ const NOBODY: u32 = u32::MAX;
 pub(super) enum Place {
     /// Nothing is known of the slot's connection, or nothing matters any more.
     None,
-    /// Put off, in the order in which they began.
-    PutOff,
-    /// Put off although due, for want of packets, in the order in which they were looked at.
+    /// Deferred, in the order in which they began.
+    Deferred,
+    /// Deferred although due, for want of packets, in the order in which they were looked at.
     Idle,
-    /// Told, but not old enough for its lifetime to be known, in the order in which they were told.
-    Told,
-    /// Over before it was told: nobody is to hear of it.
-    Spared,
+    /// Replicated, but not old enough for its lifetime to be known, in the order of replication.
+    Replicated,
+    /// Over before it was replicated: no peer is to receive it.
+    NeverReplicated,
 }
 
 /// The places that are lists.
-const LISTS: [Place; 3] = [Place::PutOff, Place::Idle, Place::Told];
+const LISTS: [Place; 3] = [Place::Deferred, Place::Idle, Place::Replicated];
 
 /// What is known of the connection in a slot.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     /// Its lifetime has been counted.
     pub(super) is_counted: bool,
     /// The connection before it with the same tuple ended here, so that no peer has anything of it.
-    pub(super) is_unheard_of: bool,
+    pub(super) is_unknown_to_peers: bool,
 }
 
 impl Entry {
@@ -49,7 +49,7 @@ impl Entry {
         after: NOBODY,
         place: Place::None,
         is_counted: false,
-        is_unheard_of: false,
+        is_unknown_to_peers: false,
     };
 }
 

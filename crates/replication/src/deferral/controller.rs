@@ -6,7 +6,7 @@ use flow::Instant;
 
 use super::{Dynamic, Lifetimes};
 
-/// Decides once an interval how long connections are put off in the next.
+/// Decides once an interval how long connections are deferred in the next.
 ///
 /// ```text
 ///                 busier than it should be
@@ -28,13 +28,13 @@ pub struct Controller {
     /// Utilisation measured in this interval, summed up, and how often.
     measured: (u64, u32),
     utilisation_per_mille: Option<u16>,
-    /// Connections told in this interval, and connections that ended untold.
-    told: u64,
-    spared: u64,
+    /// Connections replicated in this interval, and connections that ended before.
+    replicated: u64,
+    never_replicated: u64,
 }
 
 impl Controller {
-    /// One that begins at `now`, with nothing put off.
+    /// One that begins at `now`, without deferral.
     #[must_use]
     pub fn new(config: Dynamic, now: Instant) -> Self {
         Self {
@@ -47,12 +47,12 @@ impl Controller {
             is_first_interval: true,
             measured: (0, 0),
             utilisation_per_mille: None,
-            told: 0,
-            spared: 0,
+            replicated: 0,
+            never_replicated: 0,
         }
     }
 
-    /// A connection has ended, or has reached the longest lifetime that is told apart.
+    /// A connection has ended, or has reached the longest lifetime that is distinguished.
     pub fn note_lifetime(&mut self, lifetime: Duration) {
         self.latest.note(lifetime);
     }
@@ -64,28 +64,28 @@ impl Controller {
         *times += 1;
     }
 
-    /// A connection was told.
-    pub(super) const fn note_told(&mut self) {
-        self.told += 1;
+    /// A connection was replicated.
+    pub(super) const fn note_replicated(&mut self) {
+        self.replicated += 1;
     }
 
-    /// A connection ended untold.
-    pub(super) const fn note_spared(&mut self) {
-        self.spared += 1;
+    /// A connection ended without having been replicated.
+    pub(super) const fn note_never_replicated(&mut self) {
+        self.never_replicated += 1;
     }
 
-    /// Whether a connection that begins now may be put off: replication is degraded, and in this interval not more than it
-    /// is to be. Connections that are put off already and will be spared are not known yet, so that the share can be
-    /// exceeded by those that begin within one threshold.
+    /// Whether a connection that begins now may be deferred: replication is degraded, and the share of this interval is not
+    /// used up. Deferred connections that will end in time are not known yet, so that the share can be exceeded by those that
+    /// begin within one threshold.
     #[must_use]
-    pub fn may_put_off(&self) -> bool {
-        let insertions = u128::from(self.told) + u128::from(self.spared);
+    pub fn may_defer(&self) -> bool {
+        let insertions = u128::from(self.replicated) + u128::from(self.never_replicated);
         let is_within_share =
-            u128::from(self.spared) * u128::from(self.config.levels) <= insertions * u128::from(self.level);
+            u128::from(self.never_replicated) * u128::from(self.config.levels) <= insertions * u128::from(self.level);
         !self.threshold.is_zero() && (!self.config.is_bounded || is_within_share)
     }
 
-    /// How long connections are put off in this interval; zero: not at all.
+    /// The deferral threshold of this interval; zero: none is deferred.
     #[must_use]
     pub const fn threshold(&self) -> Duration {
         self.threshold
@@ -125,13 +125,13 @@ impl Controller {
         self.level = match self.utilisation_per_mille {
             Some(busy) if busy > self.config.utilisation_per_mille_max => self.config.levels.min(self.level + 1),
             Some(_) => self.level.saturating_sub(1),
-            // Nobody knows whether this level was right.
+            // Whether this level was right is unknown.
             None => self.level,
         };
         self.threshold = if self.is_first_interval { Duration::ZERO } else { self.next_threshold() };
         self.is_first_interval = false;
         self.past.absorb(&mut self.latest);
-        (self.told, self.spared) = (0, 0);
+        (self.replicated, self.never_replicated) = (0, 0);
         // Who was not asked for longer than an interval begins a whole one.
         let due = self.interval_ends_at + self.config.interval;
         self.interval_ends_at = if due <= now { now + self.config.interval } else { due };

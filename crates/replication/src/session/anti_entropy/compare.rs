@@ -3,15 +3,15 @@
 use flow::Instant;
 
 use super::{
-    ASK_AGAIN, ASKS_MAX, Agreement, COMPARE_INTERVAL, DIVERGENT_MAX, LISTED_MAX, LISTING_TIMEOUT,
-    LISTINGS_BEFORE_ROUND, Phase, ROUND_INTERVAL, Word,
+    ASK_RETRY_INTERVAL, ASKS_MAX, AntiEntropy, COMPARE_INTERVAL, DIVERGENT_MAX, LISTED_MAX, LISTING_TIMEOUT,
+    LISTINGS_BEFORE_ROUND, Phase, ROUND_INTERVAL, Report,
 };
 use crate::item::Buckets;
-use crate::message::agreement::{Ask, DigestsView};
+use crate::message::anti_entropy::{Ask, DigestsView};
 use crate::session::Store;
 use crate::session::sender::Sender;
 
-impl Agreement {
+impl AntiEntropy {
     /// Does what is due.
     pub(in crate::session) fn handle_timeout(&mut self, now: Instant, sender: &Sender, store: &impl Store) {
         if self.at.is_none_or(|at| now < at) {
@@ -36,16 +36,16 @@ impl Agreement {
 
     fn ask_for_digests(&mut self, now: Instant, sender: &Sender) {
         self.tries += 1;
-        self.at = Some(now + ASK_AGAIN);
+        self.at = Some(now + ASK_RETRY_INTERVAL);
         let wanted = (self.buckets != 0).then_some((self.buckets, self.pending));
         self.questions.push_back(Ask::Digests { copies: sender.changes().copied.count(), wanted });
     }
 
     /// Digests have come. They are exact if nothing was received that the peer sent after them.
-    pub(in crate::session) fn digests_told(
+    pub(in crate::session) fn handle_digests(
         &mut self,
         now: Instant,
-        told: &DigestsView<'_>,
+        digests: &DigestsView<'_>,
         is_exact: bool,
         sender: &Sender,
         store: &impl Store,
@@ -54,14 +54,14 @@ impl Agreement {
             return;
         }
         if self.buckets == 0 {
-            self.buckets = told.buckets;
-            self.pending = Buckets::all(told.buckets);
+            self.buckets = digests.buckets;
+            self.pending = Buckets::all(digests.buckets);
         }
-        if told.buckets != self.buckets {
+        if digests.buckets != self.buckets {
             return;
         }
-        self.told = told.told;
-        for bucket in told.each() {
+        self.peer_connections = digests.connections;
+        for bucket in digests.each() {
             let is_settled = !bucket.is_unsettled && !sender.is_unsettled(bucket.number, self.buckets);
             if !is_settled || !self.pending.contains(bucket.number) {
                 continue;
@@ -93,7 +93,7 @@ impl Agreement {
             }
             return self.rest(next);
         }
-        self.missing_min = self.told.saturating_sub(sender.changes().copied.count());
+        self.missing_min = self.peer_connections.saturating_sub(sender.changes().copied.count());
         if self.waits_for_room(store) && self.explains_all() {
             return self.rest(next);
         }
@@ -114,14 +114,14 @@ impl Agreement {
     fn agreed(&mut self, now: Instant) {
         self.status.agreed_at = Some(now);
         if self.found_at_once > 0 {
-            self.words.push_back(Word::Agreed(self.repaired_at_once));
+            self.reports.push_back(Report::Agreed(self.repaired_at_once));
         }
         (self.found_at_once, self.repaired_at_once) = (0, 0);
     }
 
     /// Too much differs to be listed. A round makes it good, if there is room.
     fn asks_for_round(&mut self, now: Instant, sender: &Sender, store: &impl Store) -> bool {
-        let missing = self.told.saturating_sub(sender.changes().copied.count());
+        let missing = self.peer_connections.saturating_sub(sender.changes().copied.count());
         let is_too_soon = self.round_asked_at.is_some_and(|at| now < at + ROUND_INTERVAL);
         if is_too_soon || store.room() < missing {
             return false;
@@ -134,7 +134,7 @@ impl Agreement {
 
     /// How many buckets are listed together.
     fn buckets_at_once(&self) -> usize {
-        let each = self.told / u32::from(self.buckets) + 1;
+        let each = self.peer_connections / u32::from(self.buckets) + 1;
         (LISTED_MAX / each).max(1) as usize
     }
 

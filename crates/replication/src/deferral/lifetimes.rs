@@ -10,7 +10,7 @@ use super::Dynamic;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lifetimes {
     bin: Duration,
-    /// The last bin holds all that lived for the longest time that is told apart.
+    /// The last bin holds all that lived for the longest time that is distinguished.
     bins: Vec<u64>,
     completed: u64,
 }

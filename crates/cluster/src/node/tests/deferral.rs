@@ -1,11 +1,11 @@
-//! Scenarios of connections that are told only once they have lived for a while.
+//! Deferral: connections that are replicated only once they have lived for a while.
 
 use std::time::Duration;
 use std::vec::Vec;
 
 use flow::wire::{ip_protocol, tcp_flags};
 use flow::{DropReason, Tuple};
-use replication::lazy::{Config, Dynamic, IDLE_LOOK_AGAIN, LazyStatus};
+use replication::deferral::{Config, DeferralStatus, Dynamic, IDLE_RECHECK_INTERVAL};
 
 use super::cluster::{CLIENT, Cluster, INSIDE, OUTSIDE, Options, SERVER, SHARED_OUTSIDE, segment};
 use super::ftp;
@@ -16,15 +16,15 @@ use crate::role::State;
 
 const THRESHOLD: Duration = Duration::from_millis(500);
 
-fn lazily() -> Options {
+fn deferring() -> Options {
     Options { lazy: Some(Config::Fixed(THRESHOLD)), connections_max: 4096, ..Options::default() }
 }
 
-fn status(cluster: &Cluster) -> LazyStatus {
+fn status(cluster: &Cluster) -> DeferralStatus {
     cluster.node(0).status(cluster.now).lazy.expect("it puts connections off")
 }
 
-/// Messages that node 0 has told of connections.
+/// Messages about connections that node 0 has sent.
 fn messages(cluster: &Cluster) -> u64 {
     cluster.node(0).status(cluster.now).peers[0].session.expect("it replicates").messages_sent
 }
@@ -52,13 +52,13 @@ fn take_over(cluster: &mut Cluster) {
 
 #[test]
 fn a_failover_loses_connections_younger_than_the_threshold_and_no_others() {
-    let mut cluster = Cluster::start(lazily());
+    let mut cluster = Cluster::start(deferring());
     let old = cluster.connect(40_000);
     cluster.run(THRESHOLD / 2);
     let _ = cluster.connect(40_001);
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (2, 0));
-    cluster.run_until("the older one to be told", |cluster| cluster.connections(1) == 1);
-    assert_eq!(status(&cluster).put_off, 1, "this many a failover now would lose");
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (2, 0));
+    cluster.run_until("the older one to be replicated", |cluster| cluster.connections(1) == 1);
+    assert_eq!(status(&cluster).deferred, 1, "this many a failover now would lose");
 
     take_over(&mut cluster);
     exchange(&mut cluster, 40_000, old, 1001, 5001);
@@ -67,12 +67,12 @@ fn a_failover_loses_connections_younger_than_the_threshold_and_no_others() {
 }
 
 #[test]
-fn a_connection_is_told_as_it_is_when_it_is_old_enough() {
-    let mut cluster = Cluster::start(lazily());
+fn a_connection_is_replicated_in_its_current_state_when_it_is_old_enough() {
+    let mut cluster = Cluster::start(deferring());
     let seen_port = cluster.connect(40_000);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
     let began = cluster.now;
-    cluster.run_until("it to be told", |cluster| cluster.connections(1) == 1);
+    cluster.run_until("it to be replicated", |cluster| cluster.connections(1) == 1);
     let late = cluster.now.saturating_since(began);
     assert!(THRESHOLD <= late && late <= THRESHOLD + Duration::from_millis(20), "{late:?}");
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 80));
@@ -86,27 +86,27 @@ fn a_connection_is_told_as_it_is_when_it_is_old_enough() {
 }
 
 #[test]
-fn short_connections_cost_no_message_not_even_where_tuples_are_used_again() {
-    let mut cluster = Cluster::start(lazily());
+fn short_connections_cost_no_message_even_where_tuples_are_reused() {
+    let mut cluster = Cluster::start(deferring());
     let before = messages(&cluster);
     for _ in 0..3 {
         (40_000..40_050).for_each(|port| short_connection(&mut cluster, port));
         cluster.run(Duration::from_millis(5));
     }
     cluster.run(THRESHOLD * 2);
-    let told = messages(&cluster) - before;
-    let LazyStatus { spared, put_off, told_late, .. } = status(&cluster);
-    assert_eq!((told, spared, put_off, told_late), (0, 150, 0, 0));
+    let sent = messages(&cluster) - before;
+    let DeferralStatus { never_replicated, deferred, replicated_late, .. } = status(&cluster);
+    assert_eq!((sent, never_replicated, deferred, replicated_late), (0, 150, 0, 0));
     assert_eq!(cluster.connections(1), 0);
     cluster.run(Duration::from_secs(130));
     assert_eq!((cluster.connections(0), messages(&cluster)), (0, before), "nor do they when they are forgotten");
 }
 
 #[test]
-fn the_end_of_a_connection_that_was_told_is_told_and_so_is_that_of_its_successor() {
-    let mut cluster = Cluster::start(lazily());
+fn the_end_of_a_replicated_connection_is_replicated_and_so_is_that_of_its_successor() {
+    let mut cluster = Cluster::start(deferring());
     let seen_port = cluster.connect(40_000);
-    cluster.run_until("it to be told", |cluster| cluster.connections(1) == 1);
+    cluster.run_until("it to be replicated", |cluster| cluster.connections(1) == 1);
     cluster.client_sends(40_000, segment(FIN_ACK, 1001, 5001), b"");
     cluster.server_sends(seen_port, segment(FIN_ACK, 5001, 1002), b"");
     cluster.client_sends(40_000, segment(ACK, 1002, 5002), b"");
@@ -116,14 +116,14 @@ fn the_end_of_a_connection_that_was_told_is_told_and_so_is_that_of_its_successor
     cluster.run_until("the standby to forget the first", |cluster| cluster.connections(1) == 0);
     // And by one that is not.
     let seen_port = cluster.connect(40_000);
-    cluster.run_until("it to be told", |cluster| cluster.connections(1) == 1);
+    cluster.run_until("it to be replicated", |cluster| cluster.connections(1) == 1);
     take_over(&mut cluster);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
 }
 
 #[test]
-fn questions_and_their_answers_without_a_connection_are_spared_and_conversations_are_not() {
-    let mut cluster = Cluster::start(lazily());
+fn single_queries_and_their_answers_are_never_replicated_and_longer_exchanges_are() {
+    let mut cluster = Cluster::start(deferring());
     let sends = |cluster: &mut Cluster, port: u16| {
         let tuple = Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, 53));
         cluster.client_sends_frame(|envelope| envelope.udp(&tuple, b"question"));
@@ -137,23 +137,27 @@ fn questions_and_their_answers_without_a_connection_are_spared_and_conversations
         cluster.run(Duration::from_millis(200));
         sends(&mut cluster, 41_000);
     }
-    cluster.run(IDLE_LOOK_AGAIN);
+    cluster.run(IDLE_RECHECK_INTERVAL);
     assert_eq!((cluster.connections(0), cluster.connections(1)), (11, 1));
     let before = messages(&cluster);
     cluster.run(Duration::from_secs(40));
-    let told = messages(&cluster) - before;
-    assert_eq!((told, status(&cluster).spared), (1, 10), "of all their ends the conversation's alone");
+    let sent = messages(&cluster) - before;
+    assert_eq!(
+        (sent, status(&cluster).never_replicated),
+        (1, 10),
+        "of all their ends only that of the longer exchange"
+    );
 }
 
 #[test]
-fn a_peer_that_comes_is_not_told_the_young_ones_and_agrees_all_the_same() {
-    let mut cluster = Cluster::start(lazily());
+fn a_full_synchronisation_leaves_out_deferred_connections_and_the_digests_agree() {
+    let mut cluster = Cluster::start(deferring());
     let old = cluster.connect(40_000);
-    cluster.run_until("it to be told", |cluster| cluster.connections(1) == 1);
+    cluster.run_until("it to be replicated", |cluster| cluster.connections(1) == 1);
     cluster.kill(1);
     cluster.run(Duration::from_millis(300));
     cluster.restart(1);
-    // Young ones begin all the time while the peer is told everything.
+    // Young ones begin all the time during the full synchronisation.
     let mut port = 41_000;
     while !(cluster.is_settled() && cluster.connections(1) > 0) {
         let _ = cluster.connect(port);
@@ -161,38 +165,38 @@ fn a_peer_that_comes_is_not_told_the_young_ones_and_agrees_all_the_same() {
         cluster.run(Duration::from_millis(5));
         assert!(port < 43_000, "the resynchronisation ends");
     }
-    let put_off = status(&cluster).put_off;
-    assert!(put_off > 0 && cluster.connections(1) + put_off == cluster.connections(0), "{put_off} are put off");
-    cluster.run_until("all to be told", |cluster| cluster.connections(1) == cluster.connections(0));
+    let deferred = status(&cluster).deferred;
+    assert!(deferred > 0 && cluster.connections(1) + deferred == cluster.connections(0), "{deferred} are deferred");
+    cluster.run_until("all to be replicated", |cluster| cluster.connections(1) == cluster.connections(0));
     cluster.run(Duration::from_secs(3));
     let session = cluster.node(1).status(cluster.now).peers[0].session.unwrap();
-    assert!(session.agreement.divergent == 0, "{:?}", session.agreement);
+    assert!(session.anti_entropy.divergent == 0, "{:?}", session.anti_entropy);
     take_over(&mut cluster);
     exchange(&mut cluster, 40_000, old, 1001, 5001);
 }
 
 #[test]
-fn what_came_of_age_while_replication_was_cut_is_told_afterwards() {
-    let mut cluster = Cluster::start(lazily());
-    cluster.is_replication_cut = true;
+fn a_connection_that_passed_the_threshold_during_a_partition_is_replicated_afterwards() {
+    let mut cluster = Cluster::start(deferring());
+    cluster.is_replication_down = true;
     let seen_port = cluster.connect(40_000);
     cluster.run(THRESHOLD * 4);
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 0));
-    cluster.is_replication_cut = false;
-    cluster.run_until("it to be told", |cluster| cluster.connections(1) == 1);
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (0, 0));
+    cluster.is_replication_down = false;
+    cluster.run_until("it to be replicated", |cluster| cluster.connections(1) == 1);
     take_over(&mut cluster);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
 }
 
 #[test]
-fn a_node_that_leaves_tells_all_that_it_has_put_off_before_the_addresses_move() {
-    let mut cluster = Cluster::start(lazily());
+fn a_node_that_leaves_replicates_all_deferred_connections_before_the_addresses_move() {
+    let mut cluster = Cluster::start(deferring());
     let seen: Vec<u16> = (40_000..40_300).map(|port| cluster.connect(port)).collect();
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (300, 0));
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (300, 0));
     let now = cluster.now;
     cluster.node_mut(0).leave(now);
     assert!(cluster.node(0).holds_addresses(), "not yet");
-    // One that begins meanwhile is told at once.
+    // One that begins meanwhile is replicated at once.
     let latest = cluster.connect(41_000);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(cluster.now.saturating_since(now) < REPLICATED_WITHIN, "it waited no longer than it had to");
@@ -204,9 +208,9 @@ fn a_node_that_leaves_tells_all_that_it_has_put_off_before_the_addresses_move() 
 
 #[test]
 fn a_node_that_nobody_listens_to_leaves_all_the_same() {
-    let mut cluster = Cluster::start(lazily());
+    let mut cluster = Cluster::start(deferring());
     let _ = cluster.connect(40_000);
-    cluster.is_replication_cut = true;
+    cluster.is_replication_down = true;
     let now = cluster.now;
     cluster.node_mut(0).leave(now);
     cluster.run(REPLICATED_WITHIN + Duration::from_millis(20));
@@ -214,8 +218,8 @@ fn a_node_that_nobody_listens_to_leaves_all_the_same() {
 }
 
 #[test]
-fn a_drained_node_puts_connections_off_again_when_it_is_back() {
-    let mut cluster = Cluster::start(lazily());
+fn a_drained_node_defers_connections_once_it_is_back() {
+    let mut cluster = Cluster::start(deferring());
     let seen_port = cluster.connect(40_000);
     let now = cluster.now;
     cluster.node_mut(0).drain(now, false).unwrap();
@@ -229,20 +233,20 @@ fn a_drained_node_puts_connections_off_again_when_it_is_back() {
         cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses()
     });
     let _ = cluster.connect(40_001);
-    assert_eq!(status(&cluster).put_off, 1);
+    assert_eq!(status(&cluster).deferred, 1);
 }
 
 #[test]
-fn connections_whose_first_reply_waits_for_a_backup_are_told_at_once() {
-    let mut cluster = Cluster::start(Options { hold_first_reply: Duration::from_secs(1), ..lazily() });
+fn connections_whose_first_reply_is_held_are_replicated_at_once() {
+    let mut cluster = Cluster::start(Options { hold_first_reply: Duration::from_secs(1), ..deferring() });
     let _ = cluster.connect(40_000);
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 1));
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (0, 1));
 }
 
 #[test]
-fn the_load_decides_how_many_are_put_off() {
+fn the_load_decides_how_many_are_deferred() {
     let dynamic = Dynamic { interval: Duration::from_millis(200), is_bounded: false, ..Dynamic::default() };
-    let mut cluster = Cluster::start(Options { lazy: Some(Config::Dynamic(dynamic)), ..lazily() });
+    let mut cluster = Cluster::start(Options { lazy: Some(Config::Dynamic(dynamic)), ..deferring() });
     let turn = |cluster: &mut Cluster, utilisation_per_mille: u16| {
         cluster.node_mut(0).note_utilisation(utilisation_per_mille);
         for port in 40_000..40_010 {
@@ -271,20 +275,20 @@ fn the_load_decides_how_many_are_put_off() {
 }
 
 #[test]
-fn what_is_put_off_is_told_when_that_is_switched_off() {
-    let mut cluster = Cluster::start(lazily());
+fn deferred_connections_are_replicated_when_deferral_is_switched_off() {
+    let mut cluster = Cluster::start(deferring());
     let _ = cluster.connect(40_000);
     let now = cluster.now;
     assert!(cluster.node_mut(0).set_lazy(now, Some(Config::Fixed(Duration::ZERO))).is_err());
-    assert_eq!(status(&cluster).put_off, 1, "nothing has changed");
+    assert_eq!(status(&cluster).deferred, 1, "nothing has changed");
     cluster.node_mut(0).set_lazy(now, None).unwrap();
     cluster.deliver();
     assert_eq!((cluster.node(0).status(cluster.now).lazy, cluster.connections(1)), (None, 1));
 }
 
 #[test]
-fn all_workers_tell_what_they_have_put_off_before_the_node_leaves() {
-    let mut site = Site::start([2; 2], lazily()).ready();
+fn all_workers_replicate_deferred_connections_before_the_node_leaves() {
+    let mut site = Site::start([2; 2], deferring()).ready();
     let ports: Vec<(u16, u16)> = (40_000..40_048).map(|port| (port, site.connect(port))).collect();
     assert_eq!(site.connections(1), [0, 0]);
     let now = site.now;
@@ -298,26 +302,26 @@ fn all_workers_tell_what_they_have_put_off_before_the_node_leaves() {
 }
 
 #[test]
-fn a_reset_is_the_end_of_a_connection_that_nobody_hears_of() {
-    let mut cluster = Cluster::start(lazily());
+fn a_reset_is_the_end_of_a_connection_that_is_never_replicated() {
+    let mut cluster = Cluster::start(deferring());
     let before = messages(&cluster);
     let _ = cluster.connect(40_000);
     cluster.client_sends(40_000, segment(tcp_flags::RST | ACK, 1001, 5001), b"");
     cluster.run(THRESHOLD * 2);
-    assert_eq!((messages(&cluster), status(&cluster).put_off), (before, 0));
+    assert_eq!((messages(&cluster), status(&cluster).deferred), (before, 0));
 }
 
 #[test]
-fn who_announces_a_connection_is_told_at_once_and_so_is_what_was_announced() {
-    let mut cluster = Cluster::start(lazily());
+fn a_connection_that_announces_another_is_replicated_at_once_and_so_is_the_announced_one() {
+    let mut cluster = Cluster::start(deferring());
     let control = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 21));
     let mut control = ftp::connect(&mut cluster, INSIDE, control).expect("the firewall lets it out");
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (1, 0));
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (1, 0));
     let target = ftp::active_mode_at(&mut cluster, &mut control, 5000);
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 1));
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (0, 1));
     let data = ftp::data_from_server(target);
     let mut data = ftp::connect(&mut cluster, OUTSIDE, data).expect("it was announced");
-    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 2));
+    assert_eq!((status(&cluster).deferred, cluster.connections(1)), (0, 2));
     take_over(&mut cluster);
     ftp::exchange(&mut cluster, &mut data);
     ftp::exchange(&mut cluster, &mut control);

@@ -1,4 +1,4 @@
-//! How long connections are put off, and what decides that.
+//! How long connections are deferred, and what decides that.
 
 use core::time::Duration;
 
@@ -7,31 +7,31 @@ pub const LEVELS_MAX: u8 = 100;
 /// The most bins of a lifetime histogram, of 8 bytes each.
 pub const LIFETIME_BINS_MAX: u64 = 1 << 16;
 
-/// What decides how long connections are put off.
+/// What decides how long connections are deferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Config {
-    /// They are all put off for this long.
+    /// They are all deferred for this long.
     Fixed(Duration),
     /// The load decides.
     Dynamic(Dynamic),
 }
 
-/// Dynamic lazy insertion: the parameters of the seed's table III, whose values are the default.
+/// Dynamic lazy insertion: the parameters of MLCBF, table III, whose values are the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dynamic {
     /// A processor that is busier than this degrades replication by a level, one that is not restores one (U_threshold).
     pub utilisation_per_mille_max: u16,
-    /// Levels of degradation (M): level p is to spare p of `levels` insertions.
+    /// Levels of degradation (M): level p is to avoid p of `levels` insertions.
     pub levels: u8,
     /// Time between two decisions (T_interval).
     pub interval: Duration,
     /// Weight of the latest interval against all that was before (R_DLI).
     pub responsiveness_per_mille: u16,
-    /// The width of a histogram's bin, and the shortest lifetime that is told from none (t_min).
+    /// The width of a histogram's bin, and the shortest lifetime that counts as more than zero (t_min).
     pub lifetime_min: Duration,
     /// Lifetimes count as this at most (t_max).
     pub lifetime_max: Duration,
-    /// The least that connections are put off for while replication is degraded.
+    /// The least deferral while replication is degraded.
     pub threshold_min: Duration,
     /// The most.
     pub threshold_max: Duration,
@@ -39,8 +39,8 @@ pub struct Dynamic {
     pub step_min: Duration,
     /// and of this at the highest; in between, of what lies between.
     pub step_max: Duration,
-    /// Within an interval no more than the level's share of insertions is spared. Without it a level can spare far more:
-    /// where all connections live about as long, no threshold divides them.
+    /// Within an interval no more than the level's share of insertions is avoided. Without it a level can avoid far more: where
+    /// all connections live about as long, no threshold divides them.
     pub is_bounded: bool,
 }
 

@@ -46,7 +46,7 @@ fn a_handshake_takes_a_message_for_each_of_its_segments_and_data_takes_none() {
         exchange(&mut pair, seen, [A, B], 1001 + sequence, acknowledgement.wrapping_add(5001));
     }
     assert_eq!(pair.messages() - before, 3);
-    assert_eq!(pair.counters(B).guest_packets, 101, "the SYN/ACK and the answers");
+    assert_eq!(pair.counters(B).peer_owned_packets, 101, "the SYN/ACK and the answers");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn one_direction_of_an_established_connection_may_move() {
 }
 
 #[test]
-fn an_asymmetric_connection_goes_on_when_either_node_dies_and_its_windows_count_again() {
+fn an_asymmetric_connection_goes_on_when_either_node_dies_and_its_windows_count() {
     for dies in [A, B] {
         let mut pair = Pair::started();
         let seen = pair.connect(PORT, A, B);
@@ -111,7 +111,7 @@ fn an_asymmetric_connection_goes_on_when_either_node_dies_and_its_windows_count_
 }
 
 #[test]
-fn a_flow_lives_at_its_master_while_a_guest_forwards_it() {
+fn a_flow_lives_at_its_owner_while_a_peer_forwards_it() {
     let mut pair = Pair::started();
     pair.host_sends(A, INSIDE, |envelope| envelope.udp(&udp_to_server(), b"subscribe"));
     let seen = pair.server_receives().expect("the request passes").tuple;
@@ -124,12 +124,12 @@ fn a_flow_lives_at_its_master_while_a_guest_forwards_it() {
     for id in [A, B] {
         assert!(pair.node(id).pipeline().lookup(&udp_to_server()).is_some(), "node {id}");
     }
-    // B has become its master with the first answer, and hears itself.
+    // B has become its owner with the first answer, and receives the packets itself.
     assert!(pair.messages() - before <= 2);
 }
 
 #[test]
-fn a_guest_shows_the_master_now_and_then_that_a_flow_lives() {
+fn a_peer_shows_the_owner_now_and_then_that_a_flow_lives() {
     let mut pair = Pair::started();
     pair.host_sends(A, INSIDE, |envelope| envelope.udp(&udp_to_server(), b"first"));
     let seen = pair.server_receives().expect("the request passes").tuple;
@@ -144,9 +144,9 @@ fn a_guest_shows_the_master_now_and_then_that_a_flow_lives() {
         pair.run_long(Duration::from_secs(5));
     }
     assert!(pair.node(A).pipeline().lookup(&udp_to_server()).is_some());
-    // After a quarter of the 120 s. From then on B is its master.
+    // After a quarter of the 120 s. From then on B is its owner.
     let counters = pair.counters(B);
-    assert_eq!((counters.guest_packets, counters.renewed, pair.messages() - before), (7, 1, 1));
+    assert_eq!((counters.peer_owned_packets, counters.renewed, pair.messages() - before), (7, 1, 1));
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn an_end_by_timeout_of_a_connection_that_lives_here_is_refused() {
     let mut pair = Pair::started();
     let seen = pair.connect(PORT, A, B);
     exchange(&mut pair, seen, [A, B], 1001, 5001);
-    // A RST that nobody can judge here gives the connection 300 s at its master.
+    // A RST that neither node can check here gives the connection 300 s at its owner.
     pair.client_sends(A, PORT, segment(RST, 77, 0), b"");
-    assert!(pair.server_receives().is_some(), "its receiver can judge it");
+    assert!(pair.server_receives().is_some(), "its receiver can check it");
     pair.run_long(Duration::from_secs(295));
     pair.server_sends(B, seen, segment(ACK, 5007, 1009), b"still here");
     assert!(pair.client_receives().is_some());
@@ -167,12 +167,12 @@ fn an_end_by_timeout_of_a_connection_that_lives_here_is_refused() {
 }
 
 #[test]
-fn a_reset_that_a_guest_sees_ends_the_connection_on_both_nodes_unless_it_shows_that_it_lives() {
+fn a_reset_at_a_peer_ends_the_connection_on_both_nodes_unless_it_shows_that_it_lives() {
     let mut pair = Pair::started();
     let seen = pair.connect(PORT, A, B);
     exchange(&mut pair, seen, [A, B], 1001, 5001);
     pair.server_sends(B, seen, segment(RST, 77, 0), b"");
-    assert!(pair.client_receives().is_some(), "its receiver can judge it");
+    assert!(pair.client_receives().is_some(), "its receiver can check it");
     exchange(&mut pair, seen, [A, B], 1009, 5007);
     pair.server_sends(B, seen, segment(RST | ACK, 5013, 1017), b"");
     assert!(pair.client_receives().is_some());
@@ -211,7 +211,7 @@ fn fins_that_cross_end_the_connection_on_both_nodes() {
 }
 
 #[test]
-fn ports_are_used_again_by_way_of_whichever_node() {
+fn ports_are_reused_by_way_of_either_node() {
     let mut pair = Pair::started();
     for [out, back] in [[A, B], [B, A], [B, B], [A, A], [A, B]] {
         let seen = pair.connect(PORT, out, back);
@@ -302,7 +302,7 @@ fn what_a_node_left_behind_is_not_taken_for_its_own_when_it_comes_back() {
 }
 
 #[test]
-fn a_first_reply_that_comes_to_a_guest_waits_until_the_former_master_knows_of_it() {
+fn a_first_reply_at_a_peer_waits_until_the_former_owner_knows_of_it() {
     let hold_first_reply = Duration::from_millis(250);
     let mut pair = Pair::start(Options { hold_first_reply, ..Options::default() });
     pair.client_sends(A, PORT, syn(), b"");

@@ -1,16 +1,16 @@
-//! Messages by which two nodes compare what one was told by the other. None takes a number: what is lost is asked again.
+//! Messages of anti-entropy, by which two nodes compare replicas. None takes a number: what is lost is asked for again.
 //!
 //! | type | message | body |
 //! |---|---|---|
-//! | 0x8002 | Digests | buckets u16, 0 u16, connections told u32; for each bucket: its number u16, flags u16 (1 unsettled), digest u32 |
+//! | 0x8002 | Digests | buckets u16, 0 u16, connections sent u32; for each bucket: its number u16, flags u16 (1 unsettled), digest u32 |
 //! | 0x8003 | Listing | question u16, part u16, flags u16 (1 last, 2 something unsettled), 0 u16; for each connection: handle u32 (highest bit: unsettled), item u64 |
 //! | 0x8004 | Ask | kind u16, then by kind: |
 //! | | 1 digests | buckets u16 (0: as many as fit), copies u32, a set of buckets unless all |
 //! | | 2 listing | buckets u16, question u16, 0 u16, a set of buckets |
-//! | | 3 tell again | 0 u16; for each connection: handle u32, item u64 |
+//! | | 3 retransmit | 0 u16; for each connection: handle u32, item u64 |
 //! | | 4 still there? | 0 u16; the name of a connection, as in a Delete |
 //!
-//! A set of buckets is a u64 for each 64 buckets, the lowest bit the first bucket. Handles are the teller's own.
+//! A set of buckets is a u64 for each 64 buckets, the lowest bit the first bucket. Handles are the owner's.
 
 use alloc::vec::Vec;
 
@@ -18,23 +18,23 @@ use super::{ASK, DIGESTS, LISTING, begin, finish};
 use crate::handle::Handle;
 use crate::item::{BUCKETS_MAX, Buckets, Item};
 
-/// In a bucket's flags: messages about its connections are under way.
+/// In a bucket's flags: messages about its connections are in flight.
 const UNSETTLED: u16 = 1;
 /// In a listing's flags: this is the last part.
 const LAST: u16 = 1;
-/// In a listing's flags: ends of connections are under way that may be in it, or missing.
+/// In a listing's flags: deletions in flight concern connections that may be in it, or missing.
 const ENDS_UNSETTLED: u16 = 2;
 
 /// Bytes of a bucket in [`DigestsView`].
 pub(crate) const BUCKET_BYTES: usize = 8;
-/// Bytes of a connection in [`ListingView`] and in an [`AskView::Tell`].
+/// Bytes of a connection in [`ListingView`] and in an [`AskView::Retransmit`].
 pub(crate) const LISTED_BYTES: usize = 12;
 /// Bytes of these messages before what repeats, the message's own header included.
 pub(crate) const FIXED_BYTES: usize = 12;
 
 const KIND_DIGESTS: u16 = 1;
 const KIND_LISTING: u16 = 2;
-const KIND_TELL: u16 = 3;
+const KIND_RETRANSMIT: u16 = 3;
 const KIND_STILL_THERE: u16 = 4;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -54,12 +54,12 @@ fn checked_buckets(buckets: u16) -> Option<u16> {
     (buckets.is_power_of_two() && buckets <= BUCKETS_MAX).then_some(buckets)
 }
 
-/// A connection that was told.
+/// A connection that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listed {
     /// The teller's.
     pub(crate) handle: Handle,
-    /// A message about it is under way. The handle's highest bit on the wire, which no handle has.
+    /// A message about it is in flight. The handle's highest bit on the wire, which no handle has.
     pub(crate) is_unsettled: bool,
     pub(crate) item: Item,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Bucket {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DigestsView<'a> {
     pub(crate) buckets: u16,
-    pub(crate) told: u32,
+    pub(crate) connections: u32,
     each: &'a [u8],
 }
 
@@ -104,7 +104,7 @@ impl<'a> DigestsView<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         let (fixed, each) = body.split_first_chunk::<8>()?;
         let buckets = checked_buckets(u16_at(fixed, 0))?;
-        let view = Self { buckets, told: u32_at(fixed, 4), each };
+        let view = Self { buckets, connections: u32_at(fixed, 4), each };
         let is_sound = each.len().is_multiple_of(BUCKET_BYTES) && view.each().all(|bucket| bucket.number < buckets);
         is_sound.then_some(view)
     }
@@ -119,10 +119,10 @@ impl<'a> DigestsView<'a> {
 }
 
 /// Appends a Digests message.
-pub(crate) fn emit_digests(out: &mut Vec<u8>, buckets: u16, told: u32, each: impl Iterator<Item = Bucket>) {
+pub(crate) fn emit_digests(out: &mut Vec<u8>, buckets: u16, connections: u32, each: impl Iterator<Item = Bucket>) {
     let at = begin(out, DIGESTS);
     put_words(out, [buckets, 0]);
-    out.extend_from_slice(&told.to_be_bytes());
+    out.extend_from_slice(&connections.to_be_bytes());
     for bucket in each {
         put_words(out, [bucket.number, if bucket.is_unsettled { UNSETTLED } else { 0 }]);
         out.extend_from_slice(&bucket.digest.to_be_bytes());
@@ -186,21 +186,21 @@ impl ListingWriter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AskView<'a> {
     /// Digests of these of so many buckets; `None`: of all of as many buckets as the teller thinks fit. The asker has so
-    /// many copies.
+    /// many replicas.
     Digests { copies: u32, wanted: Option<(u16, Buckets)> },
-    /// All that was told in these of so many buckets.
+    /// All connections in these of so many buckets.
     Listing { buckets: u16, question: u16, wanted: Buckets },
-    /// Tell these again.
-    Tell(TellView<'a>),
+    /// Retransmit these.
+    Retransmit(RetransmitView<'a>),
     /// Is the connection with this name still there?
     StillThere(&'a [u8]),
 }
 
-/// Connections to be told again.
+/// Connections to be retransmitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TellView<'a>(&'a [u8]);
+pub(crate) struct RetransmitView<'a>(&'a [u8]);
 
-impl<'a> TellView<'a> {
+impl<'a> RetransmitView<'a> {
     pub(crate) fn each(&self) -> impl Iterator<Item = Listed> + 'a {
         listed(self.0)
     }
@@ -222,7 +222,9 @@ impl<'a> AskView<'a> {
                 let (buckets, wanted) = read_set(word, set)?;
                 Some(Self::Listing { buckets, question: u16_at(question, 0), wanted })
             }
-            KIND_TELL => rest.len().is_multiple_of(LISTED_BYTES).then_some(Self::Tell(TellView(rest))),
+            KIND_RETRANSMIT => {
+                rest.len().is_multiple_of(LISTED_BYTES).then_some(Self::Retransmit(RetransmitView(rest)))
+            }
             KIND_STILL_THERE => Some(Self::StillThere(rest)),
             _ => None,
         }
@@ -243,19 +245,19 @@ fn read_set(buckets: u16, bytes: &[u8]) -> Option<(u16, Buckets)> {
 pub(crate) enum Ask {
     Digests { copies: u32, wanted: Option<(u16, Buckets)> },
     Listing { buckets: u16, question: u16, wanted: Buckets },
-    Tell(Vec<Listed>),
+    Retransmit(Vec<Listed>),
     StillThere(Vec<u8>),
 }
 
 impl Ask {
-    /// The most connections in one [`Ask::Tell`].
-    pub(crate) const TELL_MAX: usize = 32;
+    /// The most connections in one [`Ask::Retransmit`].
+    pub(crate) const RETRANSMIT_MAX: usize = 32;
 
     /// Bytes of the message at most.
     pub(crate) fn length_bytes(&self) -> usize {
         let repeats = match self {
             Self::Digests { .. } | Self::Listing { .. } => usize::from(BUCKETS_MAX) / 8,
-            Self::Tell(each) => each.len() * LISTED_BYTES,
+            Self::Retransmit(each) => each.len() * LISTED_BYTES,
             Self::StillThere(name) => name.len(),
         };
         FIXED_BYTES + repeats + 4
@@ -279,8 +281,8 @@ impl Ask {
                 put_words(out, [*question, 0]);
                 put_set(out, *buckets, wanted);
             }
-            Self::Tell(each) => {
-                put_words(out, [KIND_TELL, 0]);
+            Self::Retransmit(each) => {
+                put_words(out, [KIND_RETRANSMIT, 0]);
                 each.iter().for_each(|listed| put_listed(out, *listed));
             }
             Self::StillThere(name) => {
@@ -321,7 +323,7 @@ mod tests {
         let mut bytes = Vec::new();
         emit_digests(&mut bytes, 64, 12, buckets.into_iter());
         let view = DigestsView::parse(body(&bytes, DIGESTS)).unwrap();
-        assert_eq!((view.buckets, view.told, view.each().collect::<Vec<_>>()), (64, 12, buckets.to_vec()));
+        assert_eq!((view.buckets, view.connections, view.each().collect::<Vec<_>>()), (64, 12, buckets.to_vec()));
     }
 
     #[test]
@@ -355,10 +357,12 @@ mod tests {
             panic!("a question for a listing")
         };
         assert_eq!(wanted.len(), 64);
-        let told = vec![Listed { handle: Handle(1), is_unsettled: false, item: Item::new(2, 3) }];
-        let bytes = emitted(&Ask::Tell(told.clone()));
-        let Some(AskView::Tell(view)) = AskView::parse(body(&bytes, ASK)) else { panic!("a request to tell again") };
-        assert_eq!(view.each().collect::<Vec<_>>(), told);
+        let connections = vec![Listed { handle: Handle(1), is_unsettled: false, item: Item::new(2, 3) }];
+        let bytes = emitted(&Ask::Retransmit(connections.clone()));
+        let Some(AskView::Retransmit(view)) = AskView::parse(body(&bytes, ASK)) else {
+            panic!("a request to retransmit")
+        };
+        assert_eq!(view.each().collect::<Vec<_>>(), connections);
         let bytes = emitted(&Ask::StillThere(b"namename".to_vec()));
         assert!(matches!(AskView::parse(body(&bytes, ASK)), Some(AskView::StillThere(b"namename"))));
     }

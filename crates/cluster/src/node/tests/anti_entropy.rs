@@ -1,4 +1,4 @@
-//! Copies that are not what their master told, and connections that ended while nobody could be told.
+//! Replicas that differ from what their owner sent, and connections that ended while no peer could receive it.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -7,7 +7,7 @@ use flow::connection::flags;
 use flow::table::Slot;
 use flow::wire::{build, ip_protocol, tcp_flags};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
-use replication::AgreementStatus;
+use replication::AntiEntropyStatus;
 
 use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, SHARED_OUTSIDE, port_mac, segment, syn,
@@ -21,13 +21,13 @@ const CLOSED_AFTER: Duration = Duration::from_secs(11);
 /// What is wrong is found and put right within this.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(10);
 
-fn agreement(cluster: &Cluster, id: u8) -> AgreementStatus {
-    cluster.node(id).status(cluster.now).peers[0].session.expect("they replicate").agreement
+fn anti_entropy(cluster: &Cluster, id: u8) -> AntiEntropyStatus {
+    cluster.node(id).status(cluster.now).peers[0].session.expect("they replicate").anti_entropy
 }
 
-/// Whether the node has found, since `since`, that its copies are what the other told.
+/// Whether the node has found, since `since`, that its replicas are what the other sent.
 fn has_agreed_since(cluster: &Cluster, id: u8, since: Instant) -> bool {
-    agreement(cluster, id).agreed_at.is_some_and(|at| at > since)
+    anti_entropy(cluster, id).agreed_at.is_some_and(|at| at > since)
 }
 
 fn run_until_agreed(cluster: &mut Cluster) {
@@ -54,8 +54,8 @@ fn with_connections(ports: std::ops::Range<u16>, options: Options) -> (Cluster, 
     (cluster, seen)
 }
 
-fn cut(cluster: &mut Cluster, is_cut: bool) {
-    (cluster.is_replication_cut, cluster.is_detection_cut) = (is_cut, is_cut);
+fn partition(cluster: &mut Cluster, is_partitioned: bool) {
+    (cluster.is_replication_down, cluster.is_detection_down) = (is_partitioned, is_partitioned);
 }
 
 /// Data passes through the node both ways on these connections (the client's port and the one that the server sees), the
@@ -70,7 +70,7 @@ fn reset_at(cluster: &mut Cluster, node: u8, connections: &[(u16, u16)]) {
     forget_received(cluster);
 }
 
-/// A segment of the server reaches the node, whoever else is active.
+/// A segment of the server reaches the node, whether or not the other is active.
 fn server_sends_to(cluster: &mut Cluster, node: u8, to_port: u16, segment: build::Tcp<'_>) {
     let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
     let destination = port_mac(node, OUTSIDE);
@@ -78,7 +78,7 @@ fn server_sends_to(cluster: &mut Cluster, node: u8, to_port: u16, segment: build
     cluster.hand_in(OUTSIDE, envelope.tcp(&tuple, segment, b""));
 }
 
-/// A segment of the client, with two bytes of data, reaches the node, whoever else is active.
+/// A segment of the client, with two bytes of data, reaches the node, whether or not the other is active.
 fn client_sends_to(cluster: &mut Cluster, node: u8, port: u16, segment: build::Tcp<'_>) {
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
     let destination = port_mac(node, INSIDE);
@@ -92,14 +92,14 @@ fn forget_received(cluster: &mut Cluster) {
 
 /// The link between the nodes is cut, for so long that each believes the other dead.
 fn both_become_active(cluster: &mut Cluster) {
-    cut(cluster, true);
+    partition(cluster, true);
     cluster.run_until("both nodes to be active", |cluster| (0..2).all(|id| cluster.node(id).holds_addresses()));
     cluster.run(Duration::from_secs(2));
 }
 
 /// The link is whole again. The second node took the addresses later, and keeps them.
 fn heal(cluster: &mut Cluster) {
-    cut(cluster, false);
+    partition(cluster, false);
     cluster.via = None;
     cluster.run_until("the first node to yield", |cluster| !cluster.node(0).holds_addresses());
     run_until_agreed(cluster);
@@ -126,38 +126,38 @@ fn a_copy_that_was_changed_removed_or_made_up_behind_the_nodes_back_is_put_right
     let began = cluster.now;
     run_until_agreed(&mut cluster);
     assert!(cluster.now.saturating_since(began) < REPAIRED_WITHIN);
-    let status = agreement(&cluster, 1);
-    assert_eq!((status.divergent_found, status.repaired, status.ghosts_removed, status.divergent), (3, 2, 1, 0));
+    let status = anti_entropy(&cluster, 1);
+    assert_eq!((status.divergent_found, status.repaired, status.extra_removed, status.divergent), (3, 2, 1, 0));
     assert_eq!(cluster.connections(1), 10);
     for port in 40_000..40_010 {
         let (master, copy) = (known(&cluster, 0, port).unwrap().1, known(&cluster, 1, port).unwrap().1);
         assert_eq!((copy.version, copy.reply, copy.owner), (master.version, master.reply, NodeId(0)));
     }
-    let told = events(&mut cluster, 1);
-    let repaired: u32 = told
+    let reported = events(&mut cluster, 1);
+    let repaired: u32 = reported
         .iter()
         .map(|event| if let NodeEvent::ReplicasAgree { repaired, .. } = event { *repaired } else { 0 })
         .sum();
-    assert_eq!(repaired, 3, "{told:?}");
+    assert_eq!(repaired, 3, "{reported:?}");
 }
 
 #[test]
 fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
     let options = Options { standby_connections_max: Some(8), ..Options::default() };
     let (mut cluster, seen) = with_connections(40_000..40_012, options);
-    cluster.run_until("the standby to know what it lacks", |cluster| agreement(cluster, 1).divergent_found == 4);
+    cluster.run_until("the standby to know what it lacks", |cluster| anti_entropy(cluster, 1).divergent_found == 4);
     cluster.run(Duration::from_millis(10));
-    assert_eq!(agreement(&cluster, 1).divergent, 4);
-    assert_eq!(agreement(&cluster, 1).agreed_at, None);
-    let told = events(&mut cluster, 1);
-    assert!(told.contains(&NodeEvent::ReplicaIncomplete(NodeId(0))), "{told:?}");
-    assert!(told.contains(&NodeEvent::ReplicasDiffer { peer: NodeId(0), connections: 4 }), "{told:?}");
+    assert_eq!(anti_entropy(&cluster, 1).divergent, 4);
+    assert_eq!(anti_entropy(&cluster, 1).agreed_at, None);
+    let reported = events(&mut cluster, 1);
+    assert!(reported.contains(&NodeEvent::ReplicaIncomplete(NodeId(0))), "{reported:?}");
+    assert!(reported.contains(&NodeEvent::ReplicasDiffer { peer: NodeId(0), connections: 4 }), "{reported:?}");
     let rounds = cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds;
 
     reset_at(&mut cluster, 0, &seen[..6]);
     run_until_agreed(&mut cluster);
     assert_eq!((cluster.connections(0), cluster.connections(1)), (6, 6));
-    let status = agreement(&cluster, 1);
+    let status = anti_entropy(&cluster, 1);
     assert_eq!((status.divergent, status.repaired), (0, 4));
     assert_eq!(cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds, rounds, "without a new round");
 
@@ -172,7 +172,7 @@ fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
 fn what_ended_where_the_addresses_stay_does_not_come_back_from_the_other_node() {
     let (mut cluster, seen) = with_connections(40_000..40_006, Options::default());
     both_become_active(&mut cluster);
-    // Packets reach the second node, which keeps the addresses in the end. The first believes itself master of all.
+    // Packets reach the second node, which keeps the addresses in the end. The first believes itself the owner of all.
     reset_at(&mut cluster, 1, &seen[..3]);
     cluster.via = Some(1);
     let _ = cluster.connect(41_000);
@@ -193,7 +193,7 @@ fn what_ended_where_the_addresses_stay_does_not_come_back_from_the_other_node() 
 fn what_ended_at_the_node_that_yields_does_not_come_back_from_where_the_addresses_stay() {
     let (mut cluster, seen) = with_connections(40_000..40_006, Options::default());
     both_become_active(&mut cluster);
-    // Packets reach the first node. The second has copies, of which it has seen no packet, and speaks for them.
+    // Packets reach the first node. The second has replicas, of which it has seen no packet, and replicates them.
     reset_at(&mut cluster, 0, &seen[..3]);
     assert_eq!((cluster.connections(0), cluster.connections(1)), (3, 6));
     assert_eq!(cluster.node(0).pipeline().tombstones().held, 3);
@@ -223,7 +223,7 @@ fn what_ended_on_both_sides_of_a_partition_is_gone() {
 fn a_connection_that_ended_on_one_side_and_goes_on_on_the_other_goes_on() {
     let (mut cluster, seen) = with_connections(40_000..40_002, Options::default());
     both_become_active(&mut cluster);
-    // An attacker's reset, say, that the end points never saw; packets reach node 1.
+    // For example an attacker's reset that the end points never saw; packets reach node 1.
     reset_at(&mut cluster, 0, &seen[..1]);
     client_sends_to(&mut cluster, 1, 40_000, segment(ACK, 1001, 5001));
     assert_eq!(known(&cluster, 1, 40_000).unwrap().1.flags & flags::REPLICA, 0, "node 1 has seen a packet");
@@ -237,23 +237,23 @@ fn a_connection_that_ended_on_one_side_and_goes_on_on_the_other_goes_on() {
 }
 
 #[test]
-fn a_tuple_used_again_during_a_partition_is_the_new_connection_on_both_nodes() {
+fn a_tuple_used_during_a_partition_is_the_new_connection_on_both_nodes() {
     let (mut cluster, seen) = with_connections(40_000..40_001, Options::default());
     both_become_active(&mut cluster);
     reset_at(&mut cluster, 0, &seen[..1]);
     assert!(known(&cluster, 0, 40_000).is_none());
-    // The end is remembered, as node 1 could not be told of it: what begins is told from it.
-    let again = cluster.connect(40_000);
+    // A tombstone of the end is kept, as node 1 could not receive it: a new connection is distinguished from the old.
+    let reopened = cluster.connect(40_000);
     assert!(known(&cluster, 0, 40_000).unwrap().1.version > 0xffff);
 
     heal(&mut cluster);
     let (master, copy) = (known(&cluster, 0, 40_000).unwrap().1, known(&cluster, 1, 40_000).unwrap().1);
     assert_eq!((copy.owner, copy.version, copy.reply), (master.owner, master.version, master.reply));
-    exchange(&mut cluster, 40_000, again, 1001, 5001);
+    exchange(&mut cluster, 40_000, reopened, 1001, 5001);
 }
 
 #[test]
-fn a_tuple_used_again_after_a_take_over_is_the_new_connection_on_both_nodes() {
+fn a_tuple_used_after_a_take_over_is_the_new_connection_on_both_nodes() {
     let (mut cluster, seen) = with_connections(40_000..40_001, Options::default());
     cluster.client_sends(40_000, segment(FIN_ACK, 1001, 5001), b"");
     cluster.server_sends(seen[0].1, segment(FIN_ACK, 5001, 1002), b"");
@@ -274,7 +274,7 @@ fn a_tuple_used_again_after_a_take_over_is_the_new_connection_on_both_nodes() {
 fn ends_are_remembered_only_while_a_peer_that_knows_of_them_is_away() {
     let (mut cluster, seen) = with_connections(40_000..40_004, Options::default());
     reset_at(&mut cluster, 0, &seen[..1]);
-    assert_eq!((cluster.connections(0), cluster.node(0).pipeline().tombstones().held), (3, 0), "node 1 was told");
+    assert_eq!((cluster.connections(0), cluster.node(0).pipeline().tombstones().held), (3, 0), "node 1 received it");
     cluster.kill(1);
     cluster.run(Duration::from_secs(2));
     let later = cluster.connect(40_010);

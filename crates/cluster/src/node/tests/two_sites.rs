@@ -137,8 +137,8 @@ struct World {
     /// What came to each host.
     arrived: [Vec<Vec<u8>>; 2],
     bytes_between: usize,
-    /// The gateway at the other end of the network between them hears nothing.
-    is_cut: bool,
+    /// The gateway at the other end of the network between them receives nothing.
+    is_partitioned: bool,
 }
 
 impl World {
@@ -154,7 +154,7 @@ impl World {
             between: VecDeque::new(),
             arrived: [Vec::new(), Vec::new()],
             bytes_between: 0,
-            is_cut: false,
+            is_partitioned: false,
         };
         world.run_until_open();
         world
@@ -202,7 +202,7 @@ impl World {
     fn leave(&mut self, site: usize, port: PortId, sent: Sent) {
         if port == OUTSIDE {
             self.bytes_between += sent.0.len();
-            if !self.is_cut {
+            if !self.is_partitioned {
                 self.between.push_back((1 - site, sent));
             }
             return;
@@ -325,9 +325,9 @@ fn connections_go_on_past_the_tunnel_while_the_other_site_does_not_answer_it() {
     let mut world = World::start();
     world.download(4000, &content()[..20_000]);
     world.received();
-    world.is_cut = true;
+    world.is_partitioned = true;
     world.run(5000);
-    world.is_cut = false;
+    world.is_partitioned = false;
     // Before the two have found each other again.
     world.send(1, 4001, 80, syn(), b"");
     world.run(1);
@@ -387,7 +387,7 @@ fn while_the_processor_is_short_fewer_places_are_sampled_then_nothing_is_encoded
         let now = world.now;
         world.nodes[0].note_load(now, 100);
         periods.push(site(&world).period.bytes());
-        assert!(periods.len() < 1000, "it gives way in the end");
+        assert!(periods.len() < 1000, "it yields in the end");
     }
     periods.dedup();
     assert_eq!(periods, [32, 64, 128, 256, 512], "step by step");
@@ -411,7 +411,7 @@ fn while_the_processor_is_short_fewer_places_are_sampled_then_nothing_is_encoded
 }
 
 #[test]
-fn two_sites_with_a_key_speak_under_it() {
+fn two_sites_with_a_key_encrypt_their_tunnel() {
     let credentials = Credentials::new(std::vec![PreSharedKey::new([9; 32])], None).unwrap();
     let credentials = alloc::sync::Arc::new(credentials);
     let sealing = |site: u8| SealingConfig {

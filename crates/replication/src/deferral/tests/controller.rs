@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use flow::Instant;
 
-use crate::lazy::{Config, ConfigError, Controller, Dynamic, Lifetimes};
+use crate::deferral::{Config, ConfigError, Controller, Dynamic, Lifetimes};
 
 const BUSY: u16 = 990;
 const CALM: u16 = 500;
@@ -39,8 +39,8 @@ fn a_level_is_the_age_that_its_share_of_connections_does_not_reach() {
     for level in 0..=10 {
         let threshold = lifetimes.threshold(level, 10).unwrap();
         assert_eq!(threshold, ms(100) * u32::from(level), "level {level}");
-        let spared = (0..1000).filter(|nth| ms(*nth) < threshold).count();
-        assert_eq!(spared, 100 * usize::from(level));
+        let never_replicated = (0..1000).filter(|nth| ms(*nth) < threshold).count();
+        assert_eq!(never_replicated, 100 * usize::from(level));
     }
 }
 
@@ -50,7 +50,7 @@ fn lifetimes_beyond_the_longest_count_as_that() {
     assert_eq!(lifetimes.threshold(5, 10), None, "nothing is known");
     [20_000, 90_000, 86_400_000].into_iter().for_each(|millis| lifetimes.note(ms(millis)));
     lifetimes.note(ms(4));
-    assert_eq!(lifetimes.threshold(2, 10), Some(ms(10)), "the shortest is told from none by one bin");
+    assert_eq!(lifetimes.threshold(2, 10), Some(ms(10)), "the shortest differs from none by one bin");
     assert_eq!(lifetimes.threshold(3, 10), Some(ms(20_000)));
     assert_eq!(lifetimes.completed(), 4);
 }
@@ -62,7 +62,7 @@ fn the_first_interval_ends_without_putting_anything_off() {
     live(&mut controller, 1000, ms(1000));
     end_interval(&mut controller, BUSY);
     assert_eq!((controller.level(), controller.threshold()), (1, Duration::ZERO));
-    assert!(!controller.may_put_off());
+    assert!(!controller.may_defer());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_level_rises_while_the_processor_is_too_busy_and_falls_while_it_is_not() {
 
 #[test]
 fn around_the_limit_the_level_swings_as_in_the_seeds_figure_26a() {
-    // Utilisation falls with what is put off: level 3 and above keep it below the limit.
+    // Utilisation falls with the share that is deferred: level 3 and above keep it below the limit.
     let mut controller = Controller::new(Dynamic::default(), Instant::ZERO);
     let mut levels = std::vec::Vec::new();
     for _ in 0..20 {
@@ -129,7 +129,7 @@ fn an_interval_that_was_not_measured_leaves_the_level_as_it_is() {
     let at = controller.poll_timeout();
     controller.handle_timeout(at);
     assert_eq!((controller.level(), controller.utilisation_per_mille()), (1, None));
-    // A node that slept does not make up for intervals that nobody measured.
+    // A node that slept does not make up for intervals without a measurement.
     let at = at + ms(60_000);
     controller.handle_timeout(at);
     assert!(controller.poll_timeout() > at);
@@ -145,8 +145,8 @@ fn the_mean_of_an_interval_counts() {
 
 #[test]
 fn where_all_connections_live_as_long_a_level_spares_no_more_than_its_share() {
-    // The seed's testbed: short flows of 10 to 50 ms, over 98 % of which level 3 eliminated.
-    let spared_per_cent = |is_bounded: bool| {
+    // The testbed of MLCBF: short flows of 10 to 50 ms, over 98 % of which level 3 eliminated.
+    let avoided_per_cent = |is_bounded: bool| {
         let mut controller = Controller::new(Dynamic { is_bounded, ..Dynamic::default() }, Instant::ZERO);
         for _ in 0..3 {
             live(&mut controller, 1000, ms(40));
@@ -154,19 +154,19 @@ fn where_all_connections_live_as_long_a_level_spares_no_more_than_its_share() {
         }
         assert_eq!(controller.level(), 3);
         assert!(controller.threshold() >= ms(50), "the whole of them is shorter: {:?}", controller.threshold());
-        let mut spared = 0;
+        let mut never_replicated = 0;
         for _ in 0..10_000 {
-            if controller.may_put_off() {
-                controller.note_spared();
-                spared += 1;
+            if controller.may_defer() {
+                controller.note_never_replicated();
+                never_replicated += 1;
             } else {
-                controller.note_told();
+                controller.note_replicated();
             }
         }
-        spared / 100
+        never_replicated / 100
     };
-    assert_eq!(spared_per_cent(false), 100);
-    assert_eq!(spared_per_cent(true), 30);
+    assert_eq!(avoided_per_cent(false), 100);
+    assert_eq!(avoided_per_cent(true), 30);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Connections that a live peer claims, although this node forwards and owns them.
 //!
-//! An update of a peer that took a connection over turns this node's record into a copy, whose windows are learnt from its next packet. A
+//! An update of a peer that took a connection over turns this node's record into a replica, whose windows are learnt from its next packet. A
 //! filter reports this only by an entry. So an active node compares its own connections with a live peer's filter when entries
-//! arrive, and marks those that the filter has as copies: during a split both nodes may have forwarded their packets, and this node's
+//! arrive, and marks those that the filter has as replicas: during a split both nodes may have forwarded their packets, and this node's
 //! windows may be far behind. A false match costs little.
 //!
-//! A node that stood by only for a moment has not compared all its connections ([`super::standing_by`]). The other node may have
+//! A node that was standby only for a moment has not compared all its connections ([`super::standby`]). The other node may have
 //! removed them since, so that no filter has them: all that were not compared are marked.
 
 use core::time::Duration;
@@ -24,7 +24,7 @@ const ROUND_DELAY: Duration = Duration::from_millis(100);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
-pub(in crate::node) struct Doubting {
+pub(in crate::node) struct ClaimedComparison {
     cursor: Option<Slot>,
     /// The next round begins then.
     next_at: Option<Instant>,
@@ -32,7 +32,7 @@ pub(in crate::node) struct Doubting {
     marks_all: bool,
 }
 
-impl Doubting {
+impl ClaimedComparison {
     /// Another node forwarded until now: marks all connections from slot `from` on.
     pub(in crate::node) const fn mark_all(&mut self, from: Slot) {
         (self.cursor, self.marks_all) = (Some(from), true);

@@ -1,4 +1,4 @@
-//! Connections told compactly, through one failover after the other, with several workers, and put off besides.
+//! Compact replication through one failover after the other, with several workers, and with deferral.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -9,11 +9,12 @@ use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::rule_set::Conditions;
 use replication::compact::{INHERITED_FILTERS_MAX, Representation};
-use replication::lazy;
+use replication::deferral;
 
 use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, segment, syn, syn_ack};
 use super::compact::{
-    MULTI_LEVEL, client_says, connect, connected, goes_on, going_on, is_told, options, outwards, ports, take_over,
+    MULTI_LEVEL, client_segment_passes, connect, connected, goes_on, going_on, is_replicated, options, outwards, ports,
+    take_over,
 };
 use super::site::Site;
 use super::{ACK, FIN_ACK};
@@ -21,27 +22,27 @@ use crate::node::{InheritedStatus, WhichPrecise};
 
 const THRESHOLD: Duration = Duration::from_millis(500);
 
-/// The dead node starts again, and is told all that the other has to tell.
+/// The dead node starts again, and receives all that the other replicates.
 fn comes_back(cluster: &mut Cluster, id: u8) {
     cluster.restart(id);
-    cluster.run_until("it to be told", |cluster| {
-        cluster.node(1 - id).status(cluster.now).peers[0].could_take_over() && is_told(cluster.node(1 - id))
+    cluster.run_until("it to be synchronised", |cluster| {
+        cluster.node(1 - id).status(cluster.now).peers[0].could_take_over() && is_replicated(cluster.node(1 - id))
     });
 }
 
 fn inherited(cluster: &Cluster, id: u8) -> InheritedStatus {
-    cluster.node(id).compact_status().expect("connections are told compactly").inherited
+    cluster.node(id).compact_status().expect("connections are replicated compactly").inherited
 }
 
 #[test]
 fn a_connection_that_is_idle_through_several_failovers_goes_on_after_the_last_one() {
     for representation in Representation::ALL {
         let mut cluster = connected(options(Compactly::of(representation)), 100);
-        // Those of even ports speak after each failover, the others only after the last.
-        let speaking = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
+        // Those of even ports send after each failover, the others only after the last.
+        let sending = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
         for from in [0, 1, 0] {
             take_over(&mut cluster, from);
-            assert_eq!(speaking(&mut cluster), 50, "{}", representation.name());
+            assert_eq!(sending(&mut cluster), 50, "{}", representation.name());
             comes_back(&mut cluster, from);
         }
         take_over(&mut cluster, 1);
@@ -50,23 +51,24 @@ fn a_connection_that_is_idle_through_several_failovers_goes_on_after_the_last_on
 }
 
 #[test]
-fn what_a_node_told_before_it_started_anew_is_told_on_to_it_by_one_that_has_not_taken_over() {
+fn the_filter_of_a_restarted_node_is_readvertised_to_it_by_one_that_has_not_taken_over() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 40);
-    cluster.run_until("everything to be told", |cluster| is_told(cluster.node(0)));
+    cluster.run_until("everything to be replicated", |cluster| is_replicated(cluster.node(0)));
     cluster.kill(0);
     cluster.restart(0);
-    cluster.run_until("node 1 to tell it on", |cluster| inherited(cluster, 1).entries == 40);
+    cluster.run_until("node 1 to re-advertise it", |cluster| inherited(cluster, 1).entries == 40);
     assert!(!cluster.node(1).holds_addresses(), "before it takes over");
-    let recalled =
-        |cluster: &Cluster| ports(40).filter(|port| cluster.node(0).recalls(&outwards(*port)).is_some()).count();
-    cluster.run_until("node 0 to have it", |cluster| recalled(cluster) == 40);
+    let filter_match = |cluster: &Cluster| {
+        ports(40).filter(|port| cluster.node(0).recovery_lookup(&outwards(*port)).is_some()).count()
+    };
+    cluster.run_until("node 0 to have it", |cluster| filter_match(cluster) == 40);
 }
 
 #[test]
 fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_still() {
     for representation in Representation::ALL {
         let mut cluster = connected(options(Compactly::of(representation)), 100);
-        cluster.run_until("the standby to have the filter", |cluster| is_told(cluster.node(0)));
+        cluster.run_until("the standby to have the filter", |cluster| is_replicated(cluster.node(0)));
         let standby = cluster.pause(1);
         cluster.run(Duration::from_millis(300));
         cluster.restart(0);
@@ -78,8 +80,8 @@ fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_
         });
         cluster.run(Duration::from_secs(1));
         assert!(cluster.node(0).holds_addresses());
-        let speaking = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
-        assert_eq!(speaking(&mut cluster), 50, "{}", representation.name());
+        let sending = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
+        assert_eq!(sending(&mut cluster), 50, "{}", representation.name());
         // The others, which have sent nothing, are still known when the node dies once more.
         cluster.run(Duration::from_secs(1));
         take_over(&mut cluster, 0);
@@ -88,7 +90,7 @@ fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_
 }
 
 #[test]
-fn what_is_told_on_is_what_has_not_come_back() {
+fn entries_that_were_not_restored_are_readvertised() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 100);
     take_over(&mut cluster, 0);
     let readvertised = inherited(&cluster, 1);
@@ -96,26 +98,26 @@ fn what_is_told_on_is_what_has_not_come_back() {
     assert_eq!(ports(60).filter(|port| goes_on(&mut cluster, *port)).count(), 60);
     assert_eq!(inherited(&cluster, 1).entries, 40);
     comes_back(&mut cluster, 0);
-    let is_recalled = |cluster: &Cluster, port: u16| cluster.node(0).recalls(&outwards(port)).is_some();
-    assert!(ports(100).all(|port| is_recalled(&cluster, port)), "from one filter or the other");
+    let is_in_filter = |cluster: &Cluster, port: u16| cluster.node(0).recovery_lookup(&outwards(port)).is_some();
+    assert!(ports(100).all(|port| is_in_filter(&cluster, port)), "from one filter or the other");
 }
 
 #[test]
-fn what_is_told_on_ends_with_the_recovery_and_is_forgotten_by_those_who_heard_it() {
+fn an_inherited_filter_ends_with_the_recovery_and_is_forgotten_by_its_receivers() {
     let lasts = Duration::from_secs(5);
     let mut cluster = connected(options(Compactly { recovery_lasts: lasts, ..Compactly::of(MULTI_LEVEL) }), 10);
     take_over(&mut cluster, 0);
     comes_back(&mut cluster, 0);
-    assert!(cluster.node(0).recalls(&outwards(20_000)).is_some());
+    assert!(cluster.node(0).recovery_lookup(&outwards(20_000)).is_some());
     cluster.run_until("the recovery to end", |cluster| !cluster.node(1).pipeline().recovery.is_active());
     assert_eq!(inherited(&cluster, 1), InheritedStatus::default());
-    // It is told no more: that shows by the silence.
+    // It is re-advertised no more: that shows by the silence.
     cluster.run(Duration::from_secs(40));
-    assert!(cluster.node(0).recalls(&outwards(20_000)).is_none());
+    assert!(cluster.node(0).recovery_lookup(&outwards(20_000)).is_none());
 }
 
 #[test]
-fn no_more_filters_are_told_on_than_there_are_streams() {
+fn no_more_filters_are_readvertised_than_there_are_streams() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 10);
     for failover in 0..INHERITED_FILTERS_MAX as u8 + 2 {
         let from = failover % 2;
@@ -135,38 +137,38 @@ fn precise_words_take_what_the_filter_leaves_of_the_budget_and_the_filter_is_not
     let compact = Compactly { precise, budget_bytes_per_second: Some(4000), ..Compactly::of(MULTI_LEVEL) };
     let mut cluster = connected(options(compact), 400);
     cluster.run(Duration::from_secs(1));
-    let told = |cluster: &Cluster| cluster.node(0).compact_status().unwrap().precision.long_lived;
+    let replicated_precisely = |cluster: &Cluster| cluster.node(0).compact_status().unwrap().precision.long_lived;
     // Nothing waits for the filter while these grow old.
-    let (before, began_at) = (told(&cluster), cluster.now);
+    let (before, began_at) = (replicated_precisely(&cluster), cluster.now);
     cluster.run(Duration::from_secs(5));
-    let idle = told(&cluster) - before;
+    let idle = replicated_precisely(&cluster) - before;
     let by_half = 2000 * cluster.now.saturating_since(began_at).as_secs() / 150;
     assert!(idle > by_half * 5 / 4, "more than a half: {idle} of about 150 bytes each, {by_half} would be a half");
     connect(&mut cluster, 30_000);
     cluster.run_until("the new one to be in the filter all the same", |cluster| {
-        cluster.node(1).recalls(&outwards(30_000)).is_some()
+        cluster.node(1).recovery_lookup(&outwards(30_000)).is_some()
     });
 }
 
 #[test]
-fn connections_that_are_put_off_come_into_the_filter_when_they_are_old_enough() {
-    let lazy = Some(lazy::Config::Fixed(THRESHOLD));
+fn deferred_connections_enter_the_filter_when_they_are_old_enough() {
+    let lazy = Some(deferral::Config::Fixed(THRESHOLD));
     let mut cluster = Cluster::start(Options { lazy, ..options(Compactly::of(MULTI_LEVEL)) });
     let sent = |cluster: &Cluster| cluster.node(0).compact_status().unwrap().sender.words;
     for port in ports(50) {
         connect(&mut cluster, port);
-        assert!(client_says(&mut cluster, port, FIN_ACK, 1001, 5001));
+        assert!(client_segment_passes(&mut cluster, port, FIN_ACK, 1001, 5001));
         let back = outwards(port).inverse();
         cluster.server_sends_frame(|envelope| envelope.tcp(&back, segment(FIN_ACK, 5001, 1002), b""));
-        assert!(cluster.client_receives().is_some() && client_says(&mut cluster, port, ACK, 1002, 5002));
+        assert!(cluster.client_receives().is_some() && client_segment_passes(&mut cluster, port, ACK, 1002, 5002));
     }
     connect(&mut cluster, 30_000);
-    cluster.run_until("the one that lives to be told", |cluster| {
+    cluster.run_until("the one that lives to be replicated", |cluster| {
         cluster.node(0).compact_status().unwrap().sender.entries == 1
     });
-    cluster.run_until("it to have arrived", |cluster| is_told(cluster.node(0)));
+    cluster.run_until("it to have arrived", |cluster| is_replicated(cluster.node(0)));
     assert_eq!(
-        (sent(&cluster), cluster.node(0).status(cluster.now).lazy.unwrap().spared),
+        (sent(&cluster), cluster.node(0).status(cluster.now).lazy.unwrap().never_replicated),
         (1, 50),
         "the short ones cost nothing"
     );
@@ -174,16 +176,16 @@ fn connections_that_are_put_off_come_into_the_filter_when_they_are_old_enough() 
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(goes_on(&mut cluster, 30_000));
-    assert!(!client_says(&mut cluster, 30_001, ACK, 1_000_001, 2_000_001), "too young to be told");
+    assert!(!client_segment_passes(&mut cluster, 30_001, ACK, 1_000_001, 2_000_001), "too young to be replicated");
     assert_eq!(cluster.dropped(1, DropReason::NoConnection), 1);
     assert!(!cluster.node(1).is_deferred(cluster.node(1).pipeline().lookup(&outwards(30_000)).unwrap().0));
 }
 
 #[test]
-fn a_node_that_leaves_tells_the_filter_first_what_it_has_put_off() {
-    let lazy = Some(lazy::Config::Fixed(Duration::from_secs(30)));
+fn a_node_that_leaves_enters_deferred_connections_into_the_filter_first() {
+    let lazy = Some(deferral::Config::Fixed(Duration::from_secs(30)));
     let mut cluster = connected(Options { lazy, ..options(Compactly::of(MULTI_LEVEL)) }, 100);
-    assert_eq!(cluster.node(0).status(cluster.now).lazy.unwrap().put_off, 100);
+    assert_eq!(cluster.node(0).status(cluster.now).lazy.unwrap().deferred, 100);
     let now = cluster.now;
     cluster.node_mut(0).leave(now);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
@@ -209,7 +211,7 @@ fn passes(site: &mut Site, port: u16, is_clients: bool, tcp: flow::wire::build::
     }
 }
 
-fn site(lazy: Option<lazy::Config>) -> (Site, Vec<u16>) {
+fn site(lazy: Option<deferral::Config>) -> (Site, Vec<u16>) {
     let compact = Some(Compactly::of(MULTI_LEVEL));
     let options = Options { lazy, compact, is_translated: false, connections_max: 512, ..Options::default() };
     let mut site = Site::start_with([2; 2], options, open).ready();
@@ -222,7 +224,8 @@ fn site(lazy: Option<lazy::Config>) -> (Site, Vec<u16>) {
 }
 
 fn entries(site: &Site, id: u8) -> Vec<u64> {
-    let of = |worker| site.worker(id, WorkerId(worker)).compact_status().expect("it tells compactly").sender.entries;
+    let of =
+        |worker| site.worker(id, WorkerId(worker)).compact_status().expect("it replicates compactly").sender.entries;
     [0, 1].map(of).into()
 }
 
@@ -235,13 +238,15 @@ fn site_goes_on(site: &mut Site, port: u16) -> bool {
 }
 
 fn site_take_over(site: &mut Site) {
-    site.run_until("all workers to have told", |site| site.nodes[0].iter().all(|node| !node.has_unacknowledged()));
+    site.run_until("all workers to have replicated", |site| {
+        site.nodes[0].iter().all(|node| !node.has_unacknowledged())
+    });
     site.kill(0);
     site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
 }
 
 #[test]
-fn each_worker_tells_its_share_by_a_filter_of_its_own_and_all_connections_outlive_their_node() {
+fn each_worker_replicates_its_share_by_a_filter_of_its_own_and_all_connections_outlive_their_node() {
     let (mut site, ports) = site(None);
     let shares = entries(&site, 0);
     assert!(shares.iter().all(|share| *share > 10) && shares.iter().sum::<u64>() == 64, "{shares:?}");
@@ -253,8 +258,8 @@ fn each_worker_tells_its_share_by_a_filter_of_its_own_and_all_connections_outliv
 }
 
 #[test]
-fn all_workers_tell_their_filters_what_they_have_put_off_before_the_node_leaves() {
-    let (mut site, ports) = site(Some(lazy::Config::Fixed(Duration::from_secs(30))));
+fn all_workers_enter_deferred_connections_into_their_filters_before_the_node_leaves() {
+    let (mut site, ports) = site(Some(deferral::Config::Fixed(Duration::from_secs(30))));
     assert_eq!(entries(&site, 0), [0, 0]);
     let now = site.now;
     site.nodes[0][0].leave(now);
@@ -264,7 +269,7 @@ fn all_workers_tell_their_filters_what_they_have_put_off_before_the_node_leaves(
 }
 
 #[test]
-fn all_workers_tell_on_what_a_peer_told_that_has_handed_over_and_dies_later() {
+fn all_workers_readvertise_the_filter_of_a_peer_that_has_handed_over_and_dies_later() {
     let (mut site, _) = site(None);
     let now = site.now;
     site.nodes[0][0].drain(now, false).expect("node 1 can take over");

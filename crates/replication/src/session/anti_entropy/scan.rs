@@ -1,10 +1,10 @@
-//! A walk over all slots: is in the table what is known to be there?
+//! A scan over all slots: does the table have the replicas that are known to be there?
 
 use core::time::Duration;
 
 use flow::{Instant, NodeId};
 
-use super::{Agreement, Phase, WALK_PERIOD};
+use super::{AntiEntropy, Phase, SCAN_PERIOD};
 use crate::session::sender::Sender;
 use crate::session::store::Holding;
 use crate::session::{Handle, Store};
@@ -15,16 +15,16 @@ const STEP_SLOTS_MIN: u32 = 64;
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// Steps of a walk at least, so that a table that grows meanwhile makes it little longer, and at most.
 const STEPS_MIN: u32 = 8;
-const STEPS_MAX: u32 = (WALK_PERIOD.as_millis() / STEP_INTERVAL_MIN.as_millis()) as u32;
+const STEPS_MAX: u32 = (SCAN_PERIOD.as_millis() / STEP_INTERVAL_MIN.as_millis()) as u32;
 
 #[derive(Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Walk {
+pub(super) struct Scan {
     cursor: u32,
     at: Option<Instant>,
 }
 
-impl Walk {
+impl Scan {
     pub(super) const fn start(&mut self, now: Instant) {
         self.cursor = 0;
         self.at = Some(now);
@@ -39,18 +39,18 @@ impl Walk {
     }
 }
 
-impl Agreement {
-    /// Walks on, if it is time. What is found changed is compared at once.
-    pub(in crate::session) fn walk(&mut self, now: Instant, peer: NodeId, sender: &mut Sender, store: &impl Store) {
-        if self.walk.at.is_none_or(|at| now < at) {
+impl AntiEntropy {
+    /// Scans the next part, if it is time. What is found changed is compared at once.
+    pub(in crate::session) fn scan(&mut self, now: Instant, peer: NodeId, sender: &mut Sender, store: &impl Store) {
+        if self.scan.at.is_none_or(|at| now < at) {
             return;
         }
         let end = store.slots_used().max(sender.changes().items_end());
         let steps = end.div_ceil(STEP_SLOTS_MIN).clamp(STEPS_MIN, STEPS_MAX);
         let step_slots = end.div_ceil(steps).max(1);
-        let stop = end.min(self.walk.cursor.saturating_add(step_slots));
+        let stop = end.min(self.scan.cursor.saturating_add(step_slots));
         let mut found = 0;
-        for handle in (self.walk.cursor..stop).map(Handle) {
+        for handle in (self.scan.cursor..stop).map(Handle) {
             let holding = store.holding(sender.key(), peer, handle);
             let known = sender.changes().held(handle);
             let is_as_known = match holding {
@@ -62,11 +62,11 @@ impl Agreement {
                 found += 1;
             }
         }
-        self.status.changed_silently += found;
+        self.status.unnoted_changes += found;
         if found > 0 && self.phase == Phase::Resting {
             self.at = Some(now);
         }
-        self.walk.cursor = if stop == end { 0 } else { stop };
-        self.walk.at = Some(now + WALK_PERIOD / steps);
+        self.scan.cursor = if stop == end { 0 } else { stop };
+        self.scan.at = Some(now + SCAN_PERIOD / steps);
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of a node that has given the addresses up and stands by.
+//! Connections of a node that has given the addresses up and is standby.
 //!
 //! With records, the new owner's updates turn its connections into replicas. A filter has no owners. So the standby compares its own
 //! connections with the active node's filter, a part of the table at a time, and removes those that the filter has. The others stay,
@@ -8,7 +8,7 @@
 //! two nodes would remove a connection because of the other's outdated entry. A connection that closes meanwhile stays in the
 //! active node's table and filter for ten seconds and more, so that it is still found.
 //!
-//! A connection that stays may be out of date at the next take-over: it is marked as a copy, whose windows are learnt from its next packets.
+//! A connection that stays may be out of date at the next take-over: it is marked as a replica, whose windows are learnt from its next packets.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ const REMOVES_AFTER: Duration = Duration::from_secs(2);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
-pub(in crate::node) struct StandingBy {
+pub(in crate::node) struct StandbyComparison {
     cursor: Option<Slot>,
     /// When the next round begins; `None`: there is no connection to compare.
     next_at: Option<Instant>,
@@ -32,18 +32,18 @@ pub(in crate::node) struct StandingBy {
     removes_at: Instant,
 }
 
-impl StandingBy {
+impl StandbyComparison {
     /// This node no longer forwards: rounds begin.
     pub(super) fn begin(now: Instant) -> Self {
         Self { cursor: Some(Slot(0)), next_at: Some(now + ROUND_INTERVAL), removes_at: now + REMOVES_AFTER }
     }
 
-    /// This node forwards: rounds end. The first slot that was not compared, if a round was under way.
+    /// This node forwards: rounds end. The first slot that was not compared, if a round was running.
     pub(super) fn end(&mut self) -> Option<Slot> {
         core::mem::take(self).cursor
     }
 
-    /// The next connection to compare in this step, if a round is due or under way. `compared`: those of this step so far.
+    /// The next connection to compare in this step, if a round is due or running. `compared`: those of this step so far.
     pub(super) fn next(&mut self, now: Instant, table: &Table, compared: usize) -> Option<Slot> {
         let is_due = self.next_at.is_some_and(|at| at <= now);
         let cursor = self.cursor.or_else(|| is_due.then_some(Slot(0)))?;

@@ -1,4 +1,4 @@
-//! Copies that are not what was told: found, put right, and never suspected without cause.
+//! Replicas that differ from what was sent: found, repaired, and never suspected without cause.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -6,21 +6,21 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::harness::{Connection, FINE, Pair, SLOTS, Weather, small_config};
-use crate::session::{AgreementStatus, COMPARE_INTERVAL, SessionConfig, SessionEvent, WALK_PERIOD};
+use crate::session::{AntiEntropyStatus, COMPARE_INTERVAL, SCAN_PERIOD, SessionConfig, SessionEvent};
 
-/// What is wrong in a table is found within a walk, a comparison that was under way, and some round trips.
+/// What is wrong in a table is found within a scan, a comparison in progress, and some round trips.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
 /// And put right within this.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(10);
 
 const _: () =
-    assert!(WALK_PERIOD.as_secs() < FOUND_WITHIN.as_secs() && COMPARE_INTERVAL.as_secs() < FOUND_WITHIN.as_secs());
+    assert!(SCAN_PERIOD.as_secs() < FOUND_WITHIN.as_secs() && COMPARE_INTERVAL.as_secs() < FOUND_WITHIN.as_secs());
 
-fn agreement(pair: &Pair, node: usize) -> AgreementStatus {
-    pair.nodes[node].session.status().agreement
+fn anti_entropy(pair: &Pair, node: usize) -> AntiEntropyStatus {
+    pair.nodes[node].session.status().anti_entropy
 }
 
-/// The second node has copies of `connections` connections, and both have compared once.
+/// The second node has replicas of `connections` connections, and both have compared once.
 fn agreed(seed: u64, connections: u32) -> Pair {
     let mut pair = Pair::with_config(seed, SessionConfig { connections_max: connections.max(SLOTS), ..small_config() });
     pair.run_until_synchronised();
@@ -28,47 +28,47 @@ fn agreed(seed: u64, connections: u32) -> Pair {
         pair.open(0, slot, slot);
     }
     pair.run_until_equal();
-    pair.run_until(FOUND_WITHIN, |pair| agreement(pair, 1).agreed_at.is_some());
+    pair.run_until(FOUND_WITHIN, |pair| anti_entropy(pair, 1).agreed_at.is_some());
     pair
 }
 
-fn repairs(pair: &mut Pair, expected_repaired: u64, expected_ghosts: u64) {
-    pair.run_until(FOUND_WITHIN, |pair| agreement(pair, 1).divergent_found > 0);
+fn repairs(pair: &mut Pair, expected_repaired: u64, expected_extra: u64) {
+    pair.run_until(FOUND_WITHIN, |pair| anti_entropy(pair, 1).divergent_found > 0);
     pair.run_until(REPAIRED_WITHIN, |pair| {
-        let status = agreement(pair, 1);
+        let status = anti_entropy(pair, 1);
         pair.is_equal() && status.divergent == 0 && status.agreed_at == Some(pair.now)
     });
-    let status = agreement(pair, 1);
-    assert_eq!((status.repaired, status.ghosts_removed), (expected_repaired, expected_ghosts));
-    assert_eq!(status.divergent_found, expected_repaired + expected_ghosts);
+    let status = anti_entropy(pair, 1);
+    assert_eq!((status.repaired, status.extra_removed), (expected_repaired, expected_extra));
+    assert_eq!(status.divergent_found, expected_repaired + expected_extra);
     assert_eq!(status.rounds_asked, 0);
 }
 
 #[test]
-fn nodes_that_have_told_each_other_everything_agree() {
+fn nodes_agree_after_their_full_synchronisation() {
     let mut pair = agreed(1, 40);
     pair.run_for(Duration::from_secs(60));
     for node in 0..2 {
-        let status = agreement(&pair, node);
+        let status = anti_entropy(&pair, node);
         assert!((14..=17).contains(&status.rounds_compared), "every four seconds: {status:?}");
         assert!(pair.now.saturating_since(status.agreed_at.unwrap()) <= COMPARE_INTERVAL + Duration::from_millis(100));
-        assert_eq!((status.divergent, status.divergent_found, status.changed_silently), (0, 0, 0));
+        assert_eq!((status.divergent, status.divergent_found, status.unnoted_changes), (0, 0, 0));
     }
 }
 
 #[test]
-fn a_copy_that_vanished_is_told_again() {
+fn a_replica_that_vanished_is_retransmitted() {
     let mut pair = agreed(2, 40);
     pair.nodes[1].table.take_copy(7, false);
     repairs(&mut pair, 1, 0);
-    assert_eq!(agreement(&pair, 1).changed_silently, 1);
+    assert_eq!(anti_entropy(&pair, 1).unnoted_changes, 1);
     let events = &pair.nodes[1].events;
     assert!(events.contains(&SessionEvent::Diverged { connections: 1 }), "{events:?}");
     assert_eq!(events.last(), Some(&SessionEvent::Agreed { repaired: 1 }));
 }
 
 #[test]
-fn a_copy_with_a_wrong_bit_is_told_again() {
+fn a_replica_with_a_wrong_bit_is_retransmitted() {
     let mut pair = agreed(3, 40);
     let copy = pair.nodes[1].table.copies[&7];
     pair.nodes[1].table.put_copy(Connection { version: copy.version | 1 << 30, ..copy }, false);
@@ -91,7 +91,7 @@ fn a_divergence_that_the_table_owned_up_to_is_found_as_well() {
     }
     pair.nodes[1].table.put_copy(Connection { tuple: 5000, incarnation: 1, version: 1 }, true);
     repairs(&mut pair, 5, 1);
-    assert_eq!(agreement(&pair, 1).changed_silently, 0);
+    assert_eq!(anti_entropy(&pair, 1).unnoted_changes, 0);
 }
 
 #[test]
@@ -103,15 +103,15 @@ fn it_is_found_and_put_right_while_connections_change_and_datagrams_are_lost() {
     }
     let began = pair.now;
     let mut round = 0;
-    while agreement(&pair, 1).repaired < 3 {
+    while anti_entropy(&pair, 1).repaired < 3 {
         round += 1;
         // Some change, some end, some begin.
         pair.change(0, round * 7 % 900);
         pair.open(0, round * 11 % 900, 1000 + round);
         pair.run_for(Duration::from_micros(500));
-        assert!(pair.now.saturating_since(began) < REPAIRED_WITHIN, "{:?}", agreement(&pair, 1));
+        assert!(pair.now.saturating_since(began) < REPAIRED_WITHIN, "{:?}", anti_entropy(&pair, 1));
     }
-    assert_eq!(agreement(&pair, 1).divergent_found, 3, "nothing else is suspected");
+    assert_eq!(anti_entropy(&pair, 1).divergent_found, 3, "nothing else is suspected");
 }
 
 #[test]
@@ -122,31 +122,31 @@ fn what_there_is_no_room_for_is_known_and_comes_when_there_is_room() {
     for slot in 0..30 {
         pair.open(0, slot, slot);
     }
-    pair.run_until(FOUND_WITHIN, |pair| agreement(pair, 1).divergent == 10);
+    pair.run_until(FOUND_WITHIN, |pair| anti_entropy(pair, 1).divergent == 10);
     pair.run_for(Duration::from_secs(20));
-    let status = agreement(&pair, 1);
+    let status = anti_entropy(&pair, 1);
     assert_eq!((status.divergent, status.divergent_found, status.repaired), (10, 10, 0));
     assert_eq!(status.agreed_at, None, "{status:?}");
     let rounds = pair.nodes[0].session.status().rounds;
 
     pair.nodes[1].table.copies_max = Some(25);
-    pair.run_until(REPAIRED_WITHIN, |pair| agreement(pair, 1).divergent == 5);
+    pair.run_until(REPAIRED_WITHIN, |pair| anti_entropy(pair, 1).divergent == 5);
     pair.nodes[1].table.copies_max = None;
-    pair.run_until(REPAIRED_WITHIN, |pair| agreement(pair, 1).agreed_at.is_some());
+    pair.run_until(REPAIRED_WITHIN, |pair| anti_entropy(pair, 1).agreed_at.is_some());
     assert!(pair.is_equal());
-    assert_eq!(agreement(&pair, 1).repaired, 10);
+    assert_eq!(anti_entropy(&pair, 1).repaired, 10);
     assert_eq!(pair.nodes[0].session.status().rounds, rounds, "without a new round");
 }
 
 #[test]
-fn when_too_much_differs_everything_is_told_again() {
+fn too_many_differences_cause_a_full_synchronisation() {
     let mut pair = agreed(8, 6000);
     let tuples: Vec<u32> = pair.nodes[1].table.copies.keys().copied().collect();
     for tuple in tuples {
         assert!(pair.nodes[1].table.take_copy(tuple, true).is_some());
     }
-    pair.run_until(REPAIRED_WITHIN, |pair| pair.is_equal() && agreement(pair, 1).divergent == 0);
-    let status = agreement(&pair, 1);
+    pair.run_until(REPAIRED_WITHIN, |pair| pair.is_equal() && anti_entropy(pair, 1).divergent == 0);
+    let status = anti_entropy(&pair, 1);
     assert!(status.rounds_asked == 1 || status.repaired == 6000, "{status:?}");
 }
 
@@ -163,7 +163,7 @@ fn a_peer_of_a_release_that_does_not_compare_is_not_disturbed() {
     pair.run_for(Duration::from_secs(30));
     assert!(pair.is_equal());
     assert_eq!(pair.nodes[0].errors + pair.nodes[1].errors, 0);
-    let status = agreement(&pair, 0);
+    let status = anti_entropy(&pair, 0);
     assert_eq!((status.agreed_at, status.rounds_compared, status.divergent_found), (None, 0, 0));
     let sent = pair.nodes[0].session.status().datagrams_sent;
     pair.run_for(Duration::from_secs(10));
@@ -181,16 +181,16 @@ fn comparing_goes_on_after_a_restart_of_either_node() {
         pair.run_until_synchronised();
         pair.run_until(FOUND_WITHIN, |pair| {
             (0..2).all(|node| {
-                agreement(pair, node).agreed_at.is_some_and(|at| pair.now == at || at + FOUND_WITHIN > pair.now)
+                anti_entropy(pair, node).agreed_at.is_some_and(|at| pair.now == at || at + FOUND_WITHIN > pair.now)
             })
         });
-        assert_eq!(agreement(&pair, 1).divergent_found, 0);
+        assert_eq!(anti_entropy(&pair, 1).divergent_found, 0);
         pair.nodes[1].table.take_copy(3, false);
         repairs(&mut pair, 1, 0);
     }
 }
 
-/// What befalls a copy.
+/// What befalls a replica.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Vanishes(u32),
@@ -236,8 +236,8 @@ proptest! {
         pair.run_until(3 * REPAIRED_WITHIN, Pair::is_equal);
         pair.weather = FINE;
         let now = pair.now;
-        pair.run_until(REPAIRED_WITHIN, |pair| agreement(pair, 1).agreed_at.is_some_and(|at| at > now));
+        pair.run_until(REPAIRED_WITHIN, |pair| anti_entropy(pair, 1).agreed_at.is_some_and(|at| at > now));
         prop_assert!(pair.is_equal());
-        prop_assert_eq!(agreement(&pair, 1).divergent, 0);
+        prop_assert_eq!(anti_entropy(&pair, 1).divergent, 0);
     }
 }

@@ -1,9 +1,9 @@
-//! What it costs two nodes to compare their copies all the time, and how soon a copy that is wrong is put right.
+//! The cost of comparing replicas all the time between two nodes, and how soon a wrong replica is repaired.
 //!
-//! `cargo run --release -p cluster --example agreement_cost [connections]`
+//! `cargo run --release -p cluster --example anti_entropy_cost [connections]`
 //!
-//! Prints the share of a core that the master and the holder of the copies spend while nothing changes, the bytes that they
-//! send, and the time from a copy's vanishing to its being back. Time is simulated: what is measured is work.
+//! Prints the share of a core that the owner and the node with the replicas spend while nothing changes, the bytes that they
+//! send, and the time from a replica's vanishing to its return. Time is simulated: what is measured is work.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
 
@@ -172,7 +172,7 @@ fn main() {
     pair.run_until("both nodes to be synchronised", |pair| {
         pair.sessions.iter().all(|session| session.status().is_synchronised())
     });
-    pair.run_until("the first comparison", |pair| pair.sessions[1].status().agreement.agreed_at.is_some());
+    pair.run_until("the first comparison", |pair| pair.sessions[1].status().anti_entropy.agreed_at.is_some());
 
     pair.spent = [Duration::ZERO; 2];
     let (before, end) = (pair.bytes_sent(), pair.now + QUIET);
@@ -180,7 +180,7 @@ fn main() {
         pair.step();
     }
     for (name, (spent, (sent, before))) in
-        ["master", "holder of the copies"].iter().zip(pair.spent.iter().zip(pair.bytes_sent().iter().zip(before)))
+        ["owner", "node with the replicas"].iter().zip(pair.spent.iter().zip(pair.bytes_sent().iter().zip(before)))
     {
         let share = spent.as_secs_f64() / QUIET.as_secs_f64() * 100.0;
         let bytes_per_s = (sent - before) / QUIET.as_secs();
@@ -193,9 +193,9 @@ fn main() {
         let table = pair.sides[1].pipeline.table_to_break();
         assert!(table.remove(slot).is_some(), "every slot is in use");
         let repaired = u64::from(nth) + 1;
-        let is_repaired = |pair: &Pair| pair.sessions[1].status().agreement.repaired == repaired;
-        longest = longest.max(pair.run_until("the copy to be told again", is_repaired));
-        pair.run_until("agreement", |pair| pair.sessions[1].status().agreement.divergent == 0);
+        let is_repaired = |pair: &Pair| pair.sessions[1].status().anti_entropy.repaired == repaired;
+        longest = longest.max(pair.run_until("the replica to be sent again", is_repaired));
+        pair.run_until("the replicas to agree", |pair| pair.sessions[1].status().anti_entropy.divergent == 0);
     }
     println!("a copy that vanished is back after {:.1} s at the longest of 8", longest.as_secs_f64());
 }

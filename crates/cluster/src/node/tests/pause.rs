@@ -1,4 +1,4 @@
-//! A node that did not run for a while, what began while nodes could not hear each other, and rounds that were given up.
+//! A node that did not run for a while, what began during a partition, and rounds that were given up.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -12,7 +12,7 @@ use replication::{Kind, Store};
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
 use super::exchange;
 use crate::node::store::ChainStates;
-use crate::pipeline::{Applied, Remnants};
+use crate::pipeline::{Applied, StaleReplicas};
 
 #[test]
 fn a_standby_that_stood_still_does_not_take_its_own_silence_for_the_active_nodes() {
@@ -46,7 +46,7 @@ fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_
 }
 
 #[test]
-fn a_standby_whose_machine_was_suspended_goes_on_standing_by() {
+fn a_standby_whose_machine_was_suspended_stays_standby() {
     let mut cluster = Cluster::start(Options::default());
     cluster.now = cluster.now + Duration::from_secs(3600);
     cluster.run(Duration::from_secs(1));
@@ -54,7 +54,7 @@ fn a_standby_whose_machine_was_suspended_goes_on_standing_by() {
 }
 
 #[test]
-fn a_connection_that_began_during_a_split_gives_way_to_one_of_the_node_that_serves() {
+fn a_connection_that_began_during_a_split_is_replaced_by_one_of_the_node_that_serves() {
     let mut cluster = Cluster::start(Options::default());
     let _ = cluster.connect(40_000);
     let now = cluster.now;
@@ -65,7 +65,7 @@ fn a_connection_that_began_during_a_split_gives_way_to_one_of_the_node_that_serv
     let mut copy = known;
     copy.original = original;
     assert_eq!(standby.replicas().apply(now, NodeId(0), copy), Applied::Conflict, "its answers come as the other's do");
-    standby.replicas().give_way(&copy);
+    standby.replicas().end_conflicting(&copy);
     assert_eq!(standby.replicas().apply(now, NodeId(0), copy), Applied::Taken);
     assert!(standby.lookup(&known.original).is_none());
 }
@@ -79,25 +79,25 @@ fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
     assert_eq!(node.pipeline.table().len(), 1, "it has a copy");
     let resync = &mut node.replication.peers[0].resync;
     resync.start();
-    // The round is given up for one that does not tell the connection.
+    // The round is given up for one that does not have the connection.
     resync.start();
     resync.complete();
     let pipeline = &mut node.pipeline;
     let remove =
-        |epoch, cursor, slots| pipeline.replicas().sweep(now, NodeId(0), epoch, Remnants::Remove, cursor, slots);
-    assert!(resync.step(remove), "what the first round told is still in doubt");
+        |epoch, cursor, slots| pipeline.replicas().sweep(now, NodeId(0), epoch, StaleReplicas::Remove, cursor, slots);
+    assert!(resync.step(remove), "the replicas of the first round are still uncertain");
     assert_eq!(node.pipeline.table().len(), 0);
 }
 
 #[test]
-fn a_stale_replica_in_the_other_direction_gives_way_whether_the_node_speaks_for_all_or_not() {
-    for (node, speaks_for_all) in [(0, true), (0, false), (1, true), (1, false)] {
+fn a_stale_replica_in_the_other_direction_is_replaced_whether_the_node_claims_all_or_not() {
+    for (node, claims_all) in [(0, true), (0, false), (1, true), (1, false)] {
         let mut cluster = Cluster::start(Options::default());
         let (now, peer) = (cluster.now, NodeId(1 - node));
         let there = Tuple::v4(ip_protocol::UDP, (CLIENT, 500), (SERVER, 500));
         let value = cluster.node_mut(node);
         let crate::node::Node { pipeline, replication, .. } = value;
-        let (_, mut store) = replication.session(pipeline, speaks_for_all, 0).expect("there is a session");
+        let (_, mut store) = replication.session(pipeline, claims_all, 0).expect("there is a session");
         for original in [there, there.inverse()] {
             let connection = Connection::new(original, peer, ProtocolState::default(), now + Duration::from_secs(30));
             let mut update = Vec::new();
@@ -105,7 +105,7 @@ fn a_stale_replica_in_the_other_direction_gives_way_whether_the_node_speaks_for_
             store.apply(now, peer, Kind::Update, &update).expect("it is well-formed");
         }
         let counters = *store.counters;
-        assert_eq!((counters.taken, counters.conflicts), (2, 0), "node {node}, speaks for all: {speaks_for_all}");
+        assert_eq!((counters.taken, counters.conflicts), (2, 0), "node {node}, claims all: {claims_all}");
         let found = pipeline.lookup(&there.inverse()).map(|(_, direction)| direction);
         assert_eq!((found, pipeline.table().len()), (Some(Direction::Original), 1), "the new connection's replica");
     }

@@ -1,4 +1,4 @@
-//! Datagrams of the peer's: what is in them, and what they do to the keys they are under.
+//! Datagrams of the peer: what is in them, and what they do to the keys they are under.
 
 use alloc::vec::Vec;
 
@@ -113,7 +113,7 @@ impl Channel {
         // Keys in use were proven, whatever the credentials are by now.
         let (next, action) = keys.stage.next(has_certificates, input);
         match action {
-            Action::Accept => self.note_heard(now, place),
+            Action::Accept => self.note_received(now, place),
             Action::TakeIntoUse => {
                 if let Some(keys) = self.take_pending(place) {
                     self.take_into_use(now, keys);
@@ -131,7 +131,7 @@ impl Channel {
                     self.confirm(now);
                 }
             }
-            Action::ShowAgain => self.show_proof(index),
+            Action::RepeatProof => self.show_proof(index),
             Action::Ignore => {}
             Action::Refuse => return Err(ChannelError::Unproven),
         }
@@ -150,10 +150,10 @@ impl Channel {
         }
     }
 
-    fn note_heard(&mut self, now: Instant, place: Place) {
-        self.heard_at = now;
+    fn note_received(&mut self, now: Instant, place: Place) {
+        self.received_at = now;
         if let Some(keys) = self.keys_at(place) {
-            keys.heard_at = now;
+            keys.received_at = now;
         }
         let is_late = now.saturating_since(self.in_use_since) >= SWITCH_WITHIN;
         if matches!(place, Place::Previous(_)) && is_late && self.attempt.is_none() {
