@@ -17,7 +17,7 @@ use api::{LazyStatus, PeerStatus, Status};
 use console::{Table, count, scaled, yes_no};
 use control::client::Client;
 
-/// Asks the gateway and prints what it says.
+/// Asks the gateway for its status and prints it.
 ///
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.
@@ -78,7 +78,7 @@ pub fn describe(status: &Status) -> String {
         text.push_str(&super::sync::describe::describe(status, sync));
         add_tables(
             &mut text,
-            [peer_table(status), agreement_table(status), channel_table(status), refused_table(sync)],
+            [peer_table(status), anti_entropy_table(status), channel_table(status), refused_table(sync)],
         );
         return text;
     }
@@ -107,8 +107,8 @@ pub fn describe(status: &Status) -> String {
     let tables = [
         group_table(status),
         peer_table(status),
-        agreement_table(status),
-        filter::told_table(status),
+        anti_entropy_table(status),
+        filter::peer_table(status),
         channel_table(status),
         worker_table(status),
         port_table(status),
@@ -155,18 +155,18 @@ fn paths(status: &Status) -> String {
     text
 }
 
-/// Connections that are put off, if any ever are.
+/// The state of deferral, if it is configured.
 fn lazy(status: &Status) -> String {
     let Some(lazy) = &status.lazy else { return String::new() };
     let LazyStatus { threshold_ms, level, levels, utilisation, put_off, spared, told_late, .. } = *lazy;
     let threshold = match threshold_ms {
-        0.0 => "nothing is put off".to_owned(),
-        threshold_ms => format!("told from {threshold_ms:.0} ms on"),
+        0.0 => "nothing is deferred".to_owned(),
+        threshold_ms => format!("replicated from {threshold_ms:.0} ms on"),
     };
     let busy = utilisation.map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     let degraded = if levels == 0 { String::new() } else { format!(" (level {level} of {levels}{busy})") };
     format!(
-        "Lazy         {threshold}{degraded} · {} put off, which a failover now would lose · {} spared · {} told late\n",
+        "Lazy         {threshold}{degraded} · {} deferred, which a failover now would lose · {} never replicated · {} replicated late\n",
         count(put_off),
         count(spared),
         count(told_late),
@@ -194,13 +194,13 @@ fn group_table(status: &Status) -> Table {
     for group in &status.node.groups {
         let here = (group.role == "active").then_some("this node".to_owned());
         let peers = status.peers.iter().filter(|peer| peer.holds.contains(&group.name));
-        let holders: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
+        let active: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
         table.row([
             group.name.clone(),
             group.role.clone(),
             ago(status.monotonic_now_ns, group.role_since_ns),
             group.priority.to_string(),
-            if holders.is_empty() { "nobody heard".to_owned() } else { holders.join(", ") },
+            if active.is_empty() { "no known node".to_owned() } else { active.join(", ") },
         ]);
     }
     table
@@ -208,7 +208,7 @@ fn group_table(status: &Status) -> Table {
 
 fn peer_table(status: &Status) -> Table {
     let mut table =
-        Table::of("PEER|ADDRESS|ROLE|DETECTOR|SESSION|SYNCED|>LAG|>RTT|>QUEUED|>IN FLIGHT|>RESENT|>LOST|>HEARD");
+        Table::of("PEER|ADDRESS|ROLE|DETECTOR|SESSION|SYNCED|>LAG|>RTT|>QUEUED|>IN FLIGHT|>RESENT|>LOST|>RECEIVED");
     for peer in &status.peers {
         table.row(peer_row(peer, status.monotonic_now_ns));
     }
@@ -233,9 +233,9 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
     ]
 }
 
-/// How this node's copies stand to what its peers told.
-fn agreement_table(status: &Status) -> Table {
-    let mut table = Table::of(">COPIES OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>GHOSTS REMOVED");
+/// How this node's replicas compare with what its peers sent.
+fn anti_entropy_table(status: &Status) -> Table {
+    let mut table = Table::of(">REPLICAS OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>EXTRA REMOVED");
     for PeerStatus { id, agreement, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
         table.row([
             id.to_string(),
@@ -257,7 +257,7 @@ fn channel_table(status: &Status) -> Table {
         let channel = &peer.channel;
         let by = match channel.secured_by.as_str() {
             "plain" => "nothing: plain text",
-            "establishing" => "nothing yet, and nothing is said",
+            "establishing" => "nothing yet, and nothing is sent",
             by => by,
         };
         let refused: Vec<String> =
