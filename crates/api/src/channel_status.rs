@@ -1,4 +1,4 @@
-//! What a status tells of the channel with a peer.
+//! The channel with a peer in a status.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl ChannelStatus {
         self.keys_since_ns.is_some()
     }
 
-    /// Adds what another worker's channel with the same peer tells. The least secured of them says how the whole is.
+    /// Adds another worker's channel with the same peer. The whole is as secure as the least secure of them.
     pub fn add(&mut self, other: &Self) {
         if self.is_secured() && !other.is_secured() {
             (self.secured_by, self.keys_since_ns) = (other.secured_by.clone(), None);

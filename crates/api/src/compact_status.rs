@@ -1,10 +1,10 @@
-//! Connections told as entries of a filter, as operators see it.
+//! Compact replication in a status.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a node tells of its connections by a filter, and what came of those it was told of.
+/// A node's filter, and its recovery of connections in peers' filters.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FilterStatus {
     /// How connections become entries: `replication.representation`.
@@ -17,37 +17,37 @@ pub struct FilterStatus {
     pub refused: u64,
     /// Insertions into a Bloom filter that had as many entries as it was made for.
     pub beyond: u64,
-    /// Bytes that told peers of it, without headers and encryption.
+    /// Bytes of its updates to peers, without headers and encryption.
     pub bytes: u64,
     /// How many of these a second, lately.
     #[serde(default)]
     pub bytes_per_s: f64,
-    /// Datagrams that did.
+    /// Datagrams of its updates.
     pub datagrams: u64,
-    /// Updates that told the whole filter.
+    /// Updates with the whole filter.
     pub whole_updates: u64,
-    /// Updates that told what had changed.
+    /// Updates with what had changed.
     pub incremental_updates: u64,
-    /// Sections that a peer found to be different, and that were told again.
+    /// Sections that a peer found to be different, and that were sent again.
     pub drifts: u64,
-    /// What it takes in memory, in bytes, with those that are told on.
+    /// What it takes in memory, in bytes, with inherited filters.
     pub memory_bytes: u64,
-    /// Filters of nodes that are gone, which this one tells on.
+    /// Inherited filters, which this node re-advertises.
     #[serde(default)]
     pub inherited: u64,
-    /// Their entries whose connections have not come back.
+    /// Their entries that have not been recovered.
     #[serde(default)]
     pub inherited_entries: u64,
-    /// Connections told precisely because they have lived long.
+    /// Connections replicated as records because they have lived long.
     pub precise_long_lived: u64,
-    /// Connections told precisely because a failover would lose them: the filter has no room for them, or the functions cannot
-    /// make them again.
+    /// Connections replicated as records because a failover would lose them: the filter has no room for them, or the
+    /// functions cannot restore them.
     pub precise_urgent: u64,
-    /// What came of connections of others.
+    /// The recovery of peers' connections.
     pub recovery: RecoveryStatus,
 }
 
-/// What came of connections that a node was told of by a filter and has taken over.
+/// The recovery of connections in the filters of a failed peer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RecoveryStatus {
     /// Recoveries begun.
@@ -82,14 +82,14 @@ impl FilterStatus {
             *sum += part;
         }
         self.bytes_per_s += other.bytes_per_s;
-        // Each worker tells on its share of the same filters.
+        // Each worker re-advertises its share of the same filters.
         self.inherited = self.inherited.max(other.inherited);
         self.recovery.add(recovery);
     }
 }
 
 impl RecoveryStatus {
-    /// All workers take over together; the recovery is under way as long as one of them asks.
+    /// All workers take over together; the recovery lasts as long as one of them asks.
     fn add(&mut self, other: &Self) {
         self.begun = self.begun.max(other.begun);
         self.ends_in_s = [self.ends_in_s, other.ends_in_s].into_iter().flatten().reduce(f64::max);
@@ -105,10 +105,10 @@ impl RecoveryStatus {
     }
 }
 
-/// What a peer told of its connections by a filter.
+/// A peer's filter.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerFilterStatus {
-    /// Connections, or pairs of hosts, in the filter, as the peer said.
+    /// Connections, or pairs of hosts, in the filter, as the peer counts them.
     pub entries: u64,
     /// Filters of the peer that became whole; more than one if it was started again.
     pub filters: u64,
@@ -116,13 +116,13 @@ pub struct PeerFilterStatus {
     pub drifts: u64,
     /// Datagrams that could not be used.
     pub bad_datagrams: u64,
-    /// The filter is here whole, and so is what the peer tells on.
+    /// The filter is here whole, and so are those that the peer re-advertises.
     #[serde(default)]
     pub is_complete: bool,
 }
 
 impl PeerFilterStatus {
-    /// Adds what another worker of this node was told.
+    /// Adds what another worker of this node received.
     pub fn add(&mut self, other: &Self) {
         self.entries += other.entries;
         self.filters = self.filters.min(other.filters);

@@ -24,9 +24,9 @@ pub struct Event {
 pub enum EventKind {
     /// The gateway started.
     Started,
-    /// The failure detector heard a peer.
+    /// The failure detector receives a peer.
     PeerUp,
-    /// The failure detector no longer hears a peer.
+    /// The failure detector no longer receives a peer.
     PeerDown,
     /// A port's interface was switched off or lost carrier.
     PortDown,
@@ -52,7 +52,7 @@ pub enum EventKind {
     FirstPacketForwarded,
     /// Replication with a peer runs.
     ReplicationUp,
-    /// What is said to a peer is encrypted from now on.
+    /// The traffic to a peer is encrypted from now on.
     ChannelSecured,
     /// It is encrypted under new session keys.
     SessionKeysExchanged,
@@ -60,15 +60,15 @@ pub enum EventKind {
     ReplicationDown,
     /// A peer was restarted and knows nothing.
     PeerRestarted,
-    /// This node and a peer have told each other everything.
+    /// This node and a peer are synchronised.
     Synchronised,
     /// A peer's connections are being fetched.
     ResyncStarted,
     /// They are all here.
     ResyncEnded,
-    /// Copies of a peer's connections are not what the peer told; they are being put right.
+    /// Replicas of a peer's connections differ from what the peer sent; they are being repaired.
     ReplicasDiffer,
-    /// After that: they are what the peer told.
+    /// After that: they are what the peer sent.
     ReplicasAgree,
     /// A node that has taken over asks the filters of those that had the connections.
     RecoveryBegan,
@@ -88,7 +88,7 @@ pub enum EventKind {
     RoleChanged,
     /// The kernel found no room for events.
     EventsLost,
-    /// What those told of has been found by comparison.
+    /// The changes in those events have been found by comparison.
     EventsRecovered,
     /// The node takes no shared addresses: another host has them, or a peer's packets cannot be accepted.
     Passive,

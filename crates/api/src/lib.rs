@@ -40,7 +40,7 @@ pub use status::{
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 
-/// The version of requests and answers that this program speaks.
+/// The version of requests and answers that this program supports.
 pub const VERSION: u16 = 1;
 
 /// A request.
@@ -74,7 +74,7 @@ pub enum Query {
     Events,
     /// The configuration file is to be read again.
     Reload {
-        /// Only say what would change.
+        /// Only report what would change.
         #[serde(default)]
         check_only: bool,
     },
@@ -86,7 +86,7 @@ pub enum Query {
     },
     /// The node is to take part again.
     Undrain,
-    /// A node that replicates the kernel's connections is to change its role, or only to say how ready it is.
+    /// A node that replicates the kernel's connections is to change its role, or only to report how ready it is.
     Sync {
         /// What is wanted.
         order: SyncOrder,
@@ -128,13 +128,13 @@ pub enum Query {
     },
 }
 
-/// Bytes that are kept of captured frames unless the request says otherwise: all.
+/// Bytes that are kept of captured frames by default: all.
 #[must_use]
 pub const fn snapshot_bytes_default() -> u32 {
     u32::MAX
 }
 
-/// Flows that are returned unless the request says otherwise.
+/// Flows that are returned by default.
 #[must_use]
 pub const fn flows_limit_default() -> u64 {
     1000
@@ -311,7 +311,7 @@ pub struct Flow {
     pub assured: bool,
     /// Seconds until it ends unless a packet comes.
     pub expires_s: f64,
-    /// Seconds since it began here, or since a peer told of it.
+    /// Seconds since it began here, or since a peer replicated it.
     #[serde(default)]
     pub age_s: f64,
     /// Port that packets of the original direction leave on, when known.

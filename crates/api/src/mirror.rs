@@ -1,4 +1,4 @@
-//! What operators are told of the mirrors of the tunnel's caches.
+//! The mirrors of the tunnel's caches in a status.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,17 @@ pub struct RedundancyMirror {
     pub sent: MirroredCache,
     /// What this node holds of what that node received.
     pub received: MirroredCache,
-    /// Bytes told to followers.
+    /// Bytes sent to followers.
     pub told_bytes: u64,
     /// Blocks that passed while somebody followed.
     pub blocks: u64,
-    /// Blocks that a follower was not told because it would have been too much at once.
+    /// Blocks that were not sent to a follower because of its rate limit.
     pub blocks_left_out: u64,
     /// Pieces of 64 bytes that followers lacked and were given.
     pub pieces_given: u64,
-    /// Bytes heard from the node that is followed.
+    /// Bytes received from the node that is followed.
     pub heard_bytes: u64,
-    /// Blocks heard.
+    /// Blocks received.
     pub blocks_heard: u64,
     /// Of those, the ones that could not be followed when they came.
     pub blocks_missed: u64,

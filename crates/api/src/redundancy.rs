@@ -1,4 +1,4 @@
-//! What operators are told of the tunnel to another site.
+//! The tunnel to another site in a status.
 
 use serde::{Deserialize, Serialize};
 

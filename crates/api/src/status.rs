@@ -22,7 +22,7 @@ pub struct Status {
     pub takeover: TakeoverStatus,
     /// The connection table.
     pub connections: ConnectionsStatus,
-    /// Connections that are told only once they have lived for a while, where that is so.
+    /// Deferred replication, if it is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazy: Option<LazyStatus>,
     /// What goes through, over the last second or so.
@@ -42,7 +42,7 @@ pub struct Status {
     /// The tunnel to another site, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
-    /// What this node tells of its connections by a filter, where connections are told so.
+    /// This node's filter, with compact replication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Box<FilterStatus>>,
     /// The kernel's connections, where this node replicates those.
@@ -83,7 +83,7 @@ pub struct NodeStatus {
     /// Why it takes no shared addresses over, if it is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive: Option<String>,
-    /// Its role in each group of shared addresses, where there are several; `role` then says the most telling of them.
+    /// Its role in each group of shared addresses, where there are several; `role` is then active if one of them is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupStatus>,
 }
@@ -135,7 +135,7 @@ pub struct Rates {
     pub connections_per_s: f64,
 }
 
-/// How a node's copies of a peer's connections stand to what the peer told.
+/// How a node's replicas of a peer's connections compare with what the peer sent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AntiEntropy {
     /// When they were last found to be the same, in nanoseconds of the monotonic clock; `None`: never, or the peer is of a
@@ -172,20 +172,20 @@ pub struct PeerStatus {
     /// Whether it may hold the same addresses as this node: `none`, `suspected` or `confirmed`.
     #[serde(default)]
     pub split_brain: String,
-    /// How what is said to it is secured.
+    /// How the traffic to it is secured.
     #[serde(default)]
     pub channel: ChannelStatus,
     /// The replication session's state.
     pub session: String,
-    /// The role that it says it has; of several, the most telling.
+    /// The role in its heartbeat; with several groups, active if one of them is.
     pub role: String,
-    /// The groups of shared addresses whose addresses it says it holds, by name, where there are several groups.
+    /// The groups whose addresses it holds by its heartbeat, by name, where there are several groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
-    /// The fingerprint of its configuration, if it says.
+    /// The fingerprint of its configuration, if it sends one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,
-    /// It holds every connection that this node has told it of.
+    /// It has every connection that this node has replicated to it.
     pub synchronised: bool,
     /// Age of the oldest change that it has not acknowledged, in milliseconds.
     pub lag_ms: f64,
@@ -207,7 +207,7 @@ pub struct PeerStatus {
     /// How this node's replicas of its connections compare with what it sent.
     #[serde(default)]
     pub anti_entropy: AntiEntropy,
-    /// What it told of its connections by a filter, where connections are told so.
+    /// Its filter, with compact replication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<PeerFilterStatus>,
     /// When a datagram of it was last received, in nanoseconds of the monotonic clock; `None`: never.
@@ -262,7 +262,7 @@ pub struct NextHopStatus {
     pub port: String,
     /// Its address.
     pub address: String,
-    /// `reached`, `lost`, or `unknown` while its port is down or it has been probed too seldom to say.
+    /// `reached`, `lost`, or `unknown` while its port is down or it has been probed too seldom.
     pub state: String,
     /// Since when, in nanoseconds of the monotonic clock.
     pub since_ns: u64,

@@ -1,4 +1,4 @@
-//! What the control API says of a node that replicates the kernel's connections, and what it has done there.
+//! A node that replicates the kernel's connections, in the control API.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum SyncOrder {
     Backup,
     /// The node is not to be chosen.
     Fault,
-    /// Everything is to be told and asked for anew.
+    /// A full synchronisation in both directions.
     Resync,
     /// Nothing: it is only asked how ready the node is.
     Nothing,

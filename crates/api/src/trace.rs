@@ -21,7 +21,7 @@ pub struct Trace {
     pub packet: TracedPacket,
     /// What was done with it, in order.
     pub steps: Vec<TracedStep>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: TracedOutcome,
 }
 
@@ -54,7 +54,7 @@ pub enum TracedPacket {
     },
     /// ARP.
     Arp,
-    /// It cannot be read; the outcome says why.
+    /// It cannot be read; the outcome has the reason.
     Unreadable,
 }
 
@@ -90,7 +90,7 @@ pub enum TracedStep {
     Disallowed,
     /// It is a first reply, kept back until a backup knows the connection.
     HeldForBackup,
-    /// It waits for what a peer is about to tell of its connection.
+    /// It waits for a peer's update of its connection.
     WaitsForPeer,
     /// This node became the connection's master.
     TakenOver {
@@ -123,7 +123,7 @@ pub enum TracedStep {
         call: String,
         /// `accept`, `forward`, `reply`, `queue`, or the reason for which it dropped it.
         verdict: String,
-        /// What it counted: the rule that matched (`rule/accept/web`), say.
+        /// What it counted, for example the rule that matched (`rule/accept/web`).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         counted: Vec<String>,
         /// The ends before, if it changed them.

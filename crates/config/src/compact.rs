@@ -1,4 +1,4 @@
-//! `[replication.filter]` and `[replication.recovery]`: connections told as entries of a filter.
+//! `[replication.filter]` and `[replication.recovery]`: compact replication.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct RawFilter {
     pub counters_per_entry: Option<Spanned<u8>>,
     /// Hash functions of a Bloom filter.
     pub hashes: Option<Spanned<u8>>,
-    /// When changes are told.
+    /// When updates are sent.
     pub update: Option<Text>,
     /// Time that goes with `update`. Default: `"10ms"`, or `"5s"` where it is `"periodic"`.
     pub interval: Option<Text>,
@@ -29,7 +29,7 @@ pub struct RawFilter {
     pub threshold_per_mille: Option<Spanned<u16>>,
     /// What the peer has already is left out of messages.
     pub symbols: Option<bool>,
-    /// How long connections live before they are told precisely as well.
+    /// How long connections live before they are replicated as records as well.
     pub precise_after: Option<Text>,
 }
 
@@ -48,7 +48,7 @@ pub struct RawRecovery {
     pub misses_per_source_max: Option<Spanned<u32>>,
 }
 
-/// Connections told as entries of a filter.
+/// Compact replication: connections as entries of a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compact {
     /// How connections become entries.
@@ -61,14 +61,14 @@ pub struct Compact {
     pub counters_per_entry: u8,
     /// Hash functions of a Bloom filter.
     pub hashes: u8,
-    /// When changes are told.
+    /// When updates are sent.
     pub update: UpdateRule,
     /// What the peer has already is left out of messages.
     pub symbols: bool,
-    /// What may be told to all peers together, by each worker.
+    /// Bytes of updates to all peers together, at most, by each worker.
     pub budget_bytes_per_second: Option<u64>,
-    /// How long connections live before they are told precisely, the oldest first; `None`: only those that a filter's entry
-    /// does not make again are.
+    /// How long connections live before they are replicated as records, the oldest first. `None`: only those that cannot be
+    /// restored from a filter's entry are.
     pub precise_after: Option<Duration>,
     /// What a node does that has taken over.
     pub recovery: Recovery,
@@ -117,7 +117,7 @@ impl Compact {
         self.budget_of_worker(workers).map(|budget| budget / 2)
     }
 
-    /// The settings with their names, as a comparison tells them.
+    /// The settings with their names, as a comparison lists them.
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         // Every field is named, so that a new one cannot be forgotten.
@@ -150,8 +150,8 @@ impl Compact {
     }
 }
 
-/// What a representation promises of connections that were established and told when the node that had them died, for
-/// people who choose one.
+/// What a representation promises of connections that were established and replicated when their node failed, for people
+/// who choose one.
 #[must_use]
 pub const fn promise(representation: Representation) -> &'static str {
     match representation {

@@ -127,15 +127,15 @@ pub struct Setting {
     pub range: String,
 }
 
-/// Collects findings, so that one run tells the operator all of them.
-pub(super) struct Findings<'a> {
+/// Collects diagnostics, so that one run reports all of them.
+pub(super) struct Diagnostics<'a> {
     source: Source<'a>,
     found: Vec<Diagnostic>,
     /// Of the keys that were checked, given or not.
     settings: Vec<Setting>,
 }
 
-impl<'a> Findings<'a> {
+impl<'a> Diagnostics<'a> {
     pub(super) fn new(source: Source<'a>) -> Self {
         Self { source, found: Vec::new(), settings: Vec::new() }
     }
@@ -176,7 +176,7 @@ impl<'a> Findings<'a> {
         self.found.retain(|finding| finding.severity == Severity::Error);
     }
 
-    /// All findings in the order of the file, and whether an error is among them.
+    /// All diagnostics in the order of the file, and whether an error is among them.
     pub(super) fn finish(mut self) -> (Vec<Diagnostic>, bool) {
         self.found.sort_by_key(|finding| (finding.line, finding.column));
         let failed = self.found.iter().any(|finding| finding.severity == Severity::Error);

@@ -1,4 +1,4 @@
-//! `[replication.lazy]`: how long connections are put off before they are told.
+//! `[replication.lazy]`: how long the replication of connections is deferred.
 
 use replication::deferral::{Config, Dynamic};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub struct RawLazy {
     pub levels: Option<Spanned<u8>>,
     /// Weight of the latest interval against all that was before.
     pub responsiveness: Option<Spanned<f64>>,
-    /// The least that connections are put off for while replication is degraded.
+    /// The least deferral threshold while replication is degraded.
     pub threshold_min: Option<Text>,
     /// The most.
     pub threshold_max: Option<Text>,
@@ -30,7 +30,7 @@ pub struct RawLazy {
     pub bounded: Option<bool>,
 }
 
-/// The settings with their names, as a comparison tells them.
+/// The settings with their names, as a comparison lists them.
 #[must_use]
 pub fn entries(lazy: Option<&Config>) -> Vec<(&'static str, String)> {
     let threshold = match lazy {
@@ -38,7 +38,7 @@ pub fn entries(lazy: Option<&Config>) -> Vec<(&'static str, String)> {
         Some(Config::Fixed(threshold)) => format!("{threshold:?}"),
         Some(Config::Dynamic(_)) => "dynamic".to_owned(),
     };
-    // Where the load decides nothing, what it would decide by is what it would be unless somebody says otherwise.
+    // Where the load decides nothing, the settings of its decision have their defaults.
     let dynamic = match lazy {
         Some(Config::Dynamic(dynamic)) => *dynamic,
         Some(Config::Fixed(_)) | None => Dynamic::default(),

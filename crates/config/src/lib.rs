@@ -29,7 +29,7 @@ pub use diagnostic::{ConfigError, Diagnostic, FILE_BYTES_MAX, Severity};
 pub use validate::CONTROL_SOCKET_DEFAULT;
 pub use validated::Config;
 
-use diagnostic::{Findings, Source};
+use diagnostic::{Diagnostics, Source};
 
 /// A configuration that can be run, and what looks doubtful in it.
 #[derive(Debug)]
@@ -73,18 +73,18 @@ pub fn parse(file: &str, text: &str) -> Result<Checked, ConfigError> {
 fn parse_as<R: DeserializeOwned, C>(
     file: &str,
     text: &str,
-    validate: impl FnOnce(&R, &mut Findings<'_>) -> C,
+    validate: impl FnOnce(&R, &mut Diagnostics<'_>) -> C,
 ) -> Result<(C, Vec<Diagnostic>), ConfigError> {
-    let mut findings = Findings::new(Source { file, text });
-    let config = shape::read(text, &mut findings).map(|shape::Read { raw, is_whole }| {
-        let config = validate(&raw, &mut findings);
+    let mut diagnostics = Diagnostics::new(Source { file, text });
+    let config = shape::read(text, &mut diagnostics).map(|shape::Read { raw, is_whole }| {
+        let config = validate(&raw, &mut diagnostics);
         if !is_whole {
             // What looks doubtful may do so for want of what is missing.
-            findings.forget_warnings();
+            diagnostics.forget_warnings();
         }
         config
     });
-    match (config, findings.finish()) {
+    match (config, diagnostics.finish()) {
         (Some(config), (warnings, false)) => Ok((config, warnings)),
         (_, (found, _)) => Err(ConfigError::Invalid(found)),
     }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 pub use super::diagnostic::Setting;
-use super::diagnostic::{Findings, Source};
+use super::diagnostic::{Diagnostics, Source};
 use super::{shape, validate};
 
 /// Ranges and defaults of a gateway's keys, as far as the sections of this file have them checked.
@@ -19,12 +19,12 @@ pub fn sync(text: &str) -> Vec<Setting> {
 }
 
 /// Checks the text for what is noted on the way; mistakes in it do not matter.
-fn settings<R: DeserializeOwned, C>(text: &str, validate: impl FnOnce(&R, &mut Findings<'_>) -> C) -> Vec<Setting> {
-    let mut findings = Findings::new(Source { file: "reference", text });
-    if let Some(read) = shape::read(text, &mut findings) {
-        validate(&read.raw, &mut findings);
+fn settings<R: DeserializeOwned, C>(text: &str, validate: impl FnOnce(&R, &mut Diagnostics<'_>) -> C) -> Vec<Setting> {
+    let mut diagnostics = Diagnostics::new(Source { file: "reference", text });
+    if let Some(read) = shape::read(text, &mut diagnostics) {
+        validate(&read.raw, &mut diagnostics);
     }
-    findings.into_settings()
+    diagnostics.into_settings()
 }
 
 #[cfg(test)]

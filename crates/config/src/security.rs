@@ -56,7 +56,7 @@ pub struct CertificateFiles {
 }
 
 impl Security {
-    /// The settings with their names, as a comparison tells them. Nothing of them is secret.
+    /// The settings with their names, as a comparison lists them. Nothing of them is secret.
     #[must_use]
     pub fn entries(&self) -> [(&'static str, String); 4] {
         let Self { pre_shared_keys, certificates, rotation: Rotation { interval, datagrams } } = self;

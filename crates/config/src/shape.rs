@@ -2,7 +2,7 @@
 //!
 //! The reader (serde) stops at a mistake. It is reported and put right in the parsed document, and the document is read
 //! again: a key that resembles a known one is renamed, another is removed, a value of the wrong type is removed, and for
-//! a key that is missing there is a stand-in. Findings about stand-ins are left out ([`Findings`]).
+//! a key that is missing there is a stand-in. Diagnostics about stand-ins are left out ([`Diagnostics`]).
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue, ValueDeserializer};
 
-use super::diagnostic::{Findings, Mistake, STAND_IN_OFFSET};
+use super::diagnostic::{Diagnostics, Mistake, STAND_IN_OFFSET};
 
 /// Mistakes of the shape that are reported of one file.
 const MISTAKES_MAX: usize = 64;
@@ -26,12 +26,12 @@ pub(super) struct Read<R> {
 }
 
 /// Reads the text as one kind of file; `None` if no value of it can be had. Mistakes are reported.
-pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>) -> Option<Read<R>> {
+pub(super) fn read<R: DeserializeOwned>(text: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Read<R>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(MISTAKES_MAX) {
-        findings.error(error.span().unwrap_or_default(), "syntax", syntax_mistake(error.message()));
+        diagnostics.error(error.span().unwrap_or_default(), "syntax", syntax_mistake(error.message()));
     }
-    // What follows another mistake may not mean what it says.
+    // An error that follows another mistake may be misleading.
     if errors.iter().any(|error| !error.message().starts_with("duplicate")) {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>)
         };
         let Repair { mistake, is_repaired } = document.repair(error.span()?, error.message());
         if let Some(mistake) = mistake {
-            findings.error(error.span()?, "syntax", mistake);
+            diagnostics.error(error.span()?, "syntax", mistake);
         }
         if !is_repaired {
             return None;
@@ -55,7 +55,7 @@ pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>)
     None
 }
 
-/// What is said of a mistake, and whether the document can be read again.
+/// The diagnostic of a mistake, and whether the document can be read without it.
 struct Repair {
     mistake: Option<Mistake>,
     is_repaired: bool,
@@ -121,15 +121,15 @@ impl<'a> Document<'a> {
     fn remove(&mut self, span: &Range<usize>) -> bool {
         let Some(place) = find(self.root.get_ref(), &|_, value| value.span() == *span) else { return false };
         let Some((last, parent)) = place.split_last() else { return false };
-        let Some(holder) = value_at(&mut self.root, parent) else { return false };
-        let holder_span = holder.span();
-        match (holder.get_mut(), last) {
+        let Some(container) = value_at(&mut self.root, parent) else { return false };
+        let container_span = container.span();
+        match (container.get_mut(), last) {
             (DeValue::Table(table), Step::Key(key)) => {
-                self.removed.push((holder_span, key.clone()));
+                self.removed.push((container_span, key.clone()));
                 table.remove(key.as_str()).is_some()
             }
             (DeValue::Array(array), Step::Index(index)) => {
-                self.removed.push((holder_span, String::new()));
+                self.removed.push((container_span, String::new()));
                 let items = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
                 items.filter(|(number, _)| number != index).for_each(|(_, item)| array.push(item));
                 true
@@ -211,7 +211,7 @@ fn quoted<'m>(message: &'m str, beginning: &str) -> Option<&'m str> {
     message.trim_start().strip_prefix(beginning)?.strip_prefix('`')?.split('`').next()
 }
 
-/// The known key that an unknown one was probably meant to be, and what is said of it.
+/// The known key that an unknown one was probably meant to be, and the diagnostic of it.
 fn unknown_key<'m>(key: &str, message: &'m str) -> (Option<&'m str>, Mistake) {
     let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
     let problem = format!("unknown field `{key}`");

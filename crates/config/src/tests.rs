@@ -142,7 +142,7 @@ fn a_gateway_may_stand_alone() {
 }
 
 #[test]
-fn addresses_are_announced_again_unless_the_file_says_otherwise() {
+fn announcements_are_repeated_unless_configured_otherwise() {
     assert_eq!(check(GOOD).expect("it is good").config.node.announce_refresh, Duration::from_secs(60));
     for (written, expected) in
         [("0s", Duration::ZERO), ("1s", Duration::from_secs(1)), ("1h", Duration::from_secs(3600))]
@@ -157,13 +157,13 @@ fn addresses_are_announced_again_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn logs_are_limited_unless_the_file_says_otherwise() {
+fn logs_are_limited_unless_configured_otherwise() {
     let node = check(GOOD).expect("it is good").config;
     assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Text, Some(10)));
     assert_eq!(node.firewall_log_per_s, Some(100));
-    let told = broken("id = 0\n", "id = 0\nlog_format = \"json\"\nlog_per_s = 0\n");
-    let told = told.replace("[[firewall.rule]]", "[firewall]\nlog_per_s = 7\n[[firewall.rule]]");
-    let node = check(&told).expect("it is good").config;
+    let changed = broken("id = 0\n", "id = 0\nlog_format = \"json\"\nlog_per_s = 0\n");
+    let changed = changed.replace("[[firewall.rule]]", "[firewall]\nlog_per_s = 7\n[[firewall.rule]]");
+    let node = check(&changed).expect("it is good").config;
     assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Json, None));
     assert_eq!(node.firewall_log_per_s, Some(7));
 }
@@ -214,7 +214,7 @@ fn no_example_is_left_untried() {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_place_and_its_remedy() {
+fn each_mistake_is_reported_with_its_place_and_its_remedy() {
     for (from, to, expected) in broken::BROKEN {
         let text = broken(from, to);
         assert!(check(&text).is_err(), "{to} was accepted");
@@ -259,14 +259,14 @@ fn what_is_doubtful_is_warned_of_but_runs() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let text = broken("\"eth0\"", "\"\"").replace("via = \"192.0.2.254\"", "via = \"x\"").replace("\"10ms\"", "\"1\"");
     let lines: Vec<_> = said(&text).lines().map(|line| line.split(':').nth(1).unwrap_or_default().to_owned()).collect();
     assert_eq!(lines, ["7", "15", "37"]);
 }
 
 #[test]
-fn an_empty_file_says_what_is_missing() {
+fn an_empty_file_is_refused_with_what_is_missing() {
     assert_eq!(
         said(""),
         "mainstay.toml:1:1: [node]: the section is missing: add [node] with at least id = 0\n\
@@ -291,15 +291,15 @@ fn the_documentation_lists_every_timeout() {
 }
 
 proptest! {
-    /// Whatever is done to a configuration, it is judged and nothing panics; positions lie within the text.
+    /// A damaged configuration gets diagnostics and nothing panics; positions lie within the text.
     #[test]
-    fn damaged_files_are_judged(at in 0..GOOD.len(), len in 0..40_usize, with in "[\\PC\n\"=\\[\\]0-9]{0,12}") {
+    fn damaged_files_get_diagnostics(at in 0..GOOD.len(), len in 0..40_usize, with in "[\\PC\n\"=\\[\\]0-9]{0,12}") {
         let end = (at + len).min(GOOD.len());
         let text = format!("{}{with}{}", &GOOD[..at], &GOOD[end..]);
         if let Err(ConfigError::Invalid(found)) = check(&text) {
-            for finding in found {
-                prop_assert!(finding.line >= 1 && finding.line <= text.split('\n').count());
-                prop_assert!(!finding.problem.is_empty() && !finding.remedy.is_empty());
+            for diagnostic in found {
+                prop_assert!(diagnostic.line >= 1 && diagnostic.line <= text.split('\n').count());
+                prop_assert!(!diagnostic.problem.is_empty() && !diagnostic.remedy.is_empty());
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::diagnostic::{Findings, Mistake};
+use super::diagnostic::{Diagnostics, Mistake};
 use super::value;
 
 macro_rules! timeouts {
@@ -32,13 +32,13 @@ macro_rules! timeouts {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            pub(super) fn validate(raw: &RawTimeouts, findings: &mut Findings<'_>) -> Self {
+            pub(super) fn validate(raw: &RawTimeouts, diagnostics: &mut Diagnostics<'_>) -> Self {
                 let mut timeouts = Self::default();
                 $(
                     let default = value::written_duration(timeouts.$name);
-                    findings.describe(concat!("timeouts.", stringify!($name)), Some(default), "\"1s\" or more".to_owned());
+                    diagnostics.describe(concat!("timeouts.", stringify!($name)), Some(default), "\"1s\" or more".to_owned());
                     if let Some(text) = &raw.$name {
-                        timeouts.$name = timeout(stringify!($name), text, findings).unwrap_or(timeouts.$name);
+                        timeouts.$name = timeout(stringify!($name), text, diagnostics).unwrap_or(timeouts.$name);
                     }
                 )*
                 timeouts
@@ -96,7 +96,7 @@ timeouts! {
     generic = 600,
 }
 
-fn timeout(key: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Option<Duration> {
+fn timeout(key: &str, text: &Spanned<String>, diagnostics: &mut Diagnostics<'_>) -> Option<Duration> {
     let subject = format!("timeouts.{key}");
     let checked = value::duration(text.get_ref()).and_then(|duration| {
         if duration < Duration::from_secs(1) {
@@ -107,5 +107,5 @@ fn timeout(key: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Op
         }
         Ok(duration)
     });
-    checked.map_err(|mistake| findings.error(text.span(), &subject, mistake)).ok()
+    checked.map_err(|mistake| diagnostics.error(text.span(), &subject, mistake)).ok()
 }

@@ -19,20 +19,20 @@ const _: () = assert!(CLIENTS_MAX < INQUIRIES_WAITING_MAX);
 
 /// Why an answer stops.
 pub(super) enum Failed {
-    /// The client is told.
+    /// The client gets the error.
     Request(Box<Line>),
-    /// The client cannot be told.
+    /// Nothing can be sent to the client.
     Client(io::Error),
 }
 
 impl Failed {
     /// The gateway cannot do it as it is now.
-    pub(super) fn refused(why: String) -> Self {
-        Self::Request(Box::new(error_line(ErrorKind::Refused, why)))
+    pub(super) fn refused(reason: String) -> Self {
+        Self::Request(Box::new(error_line(ErrorKind::Refused, reason)))
     }
 
-    pub(super) fn malformed(why: String) -> Self {
-        Self::Request(Box::new(error_line(ErrorKind::Malformed, why)))
+    pub(super) fn malformed(reason: String) -> Self {
+        Self::Request(Box::new(error_line(ErrorKind::Malformed, reason)))
     }
 }
 

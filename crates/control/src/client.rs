@@ -120,7 +120,7 @@ impl Client {
             }
             _ => false,
         })?;
-        report.ok_or_else(|| ClientError::NotUnderstood("it does not say what became of it".to_owned()))
+        report.ok_or_else(|| ClientError::NotUnderstood("it does not report the outcome".to_owned()))
     }
 
     /// Has the node hand its addresses over and take no part any more. That is begun when this returns.
@@ -152,7 +152,7 @@ impl Client {
             }
             _ => false,
         })?;
-        readiness.ok_or_else(|| ClientError::NotUnderstood("it does not say how ready it is".to_owned()))
+        readiness.ok_or_else(|| ClientError::NotUnderstood("it does not report how ready it is".to_owned()))
     }
 
     /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes.
@@ -172,7 +172,7 @@ impl Client {
         result.map(drop)
     }
 
-    /// Asks, and hands every line to `take`, which says whether it expected it. Returns whether the answer was cut off.
+    /// Asks, and hands every line to `take`, which returns whether it expected it. Returns whether the answer was cut off.
     fn ask(&mut self, query: Query, mut take: impl FnMut(Line) -> bool) -> Result<bool, ClientError> {
         let mut request = serde_json::to_vec(&Request { version: VERSION, query })
             .map_err(|error| ClientError::NotUnderstood(error.to_string()))?;

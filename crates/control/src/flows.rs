@@ -113,7 +113,7 @@ pub struct FlowFilter {
 /// Reads the conditions on the ends of connections or packets.
 ///
 /// # Errors
-/// A sentence that says which condition cannot be read and how it is written.
+/// A sentence that names the condition that cannot be read, and its syntax.
 pub(super) fn tuple_filter(text: &FlowFilterText) -> Result<TupleFilter, String> {
     let prefix = |key: &str, text: &Option<String>| -> Result<Option<Prefix>, String> {
         let read = |text: &String| parse_prefix(text).map(|prefix| prefix.trunc());
@@ -141,7 +141,7 @@ impl FlowFilter {
     /// Reads conditions.
     ///
     /// # Errors
-    /// A sentence that says which condition cannot be read and how it is written.
+    /// A sentence that names the condition that cannot be read, and its syntax.
     pub fn parse(text: &FlowFilterText) -> Result<Self, String> {
         let role = text.role.as_ref().map(|name| match name.to_ascii_lowercase().as_str() {
             "master" => Ok(ConnectionRole::Owner),
@@ -193,7 +193,7 @@ pub struct FlowsQuery {
 pub struct Listed {
     /// The connection.
     pub connection: Connection,
-    /// When this node entered it: when it began, or when a peer told of it.
+    /// When this node entered it: when it began, or when a peer replicated it.
     pub entered_at: Instant,
 }
 
@@ -204,7 +204,7 @@ pub struct FlowsPage {
     pub now: Instant,
     /// Those that the filter let through.
     pub connections: Vec<Listed>,
-    /// Of those that another connection announced, the original tuple and that of the other one.
+    /// Of related connections, the original tuple, and that of the connection that announced it.
     pub related: Vec<(Tuple, Tuple)>,
     /// Those that are described already, as they lie in another table than the gateway's.
     pub described: Vec<Flow>,
@@ -222,10 +222,10 @@ impl FlowsPage {
 
 impl FlowsQuery {
     /// Copies the wanted connections among the next [`FLOWS_EXAMINED_PER_PAGE_MAX`] of the table. A connection that
-    /// stays in the table during the whole walk is found exactly once.
+    /// stays in the table during all requests is found exactly once.
     #[must_use]
     pub fn page(&self, table: &Table, now: Instant) -> FlowsPage {
-        self.walk(now, |from| {
+        self.page_of(now, |from| {
             let slot = table.next_occupied(from)?;
             let entered_at = Instant::from_nanos(table.cold(slot)?.created_at_nanos);
             table.get(slot).map(|connection| (slot, connection, entered_at))
@@ -234,7 +234,7 @@ impl FlowsQuery {
 
     /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot, and when it was entered.
     #[must_use]
-    pub fn walk<'a>(
+    pub fn page_of<'a>(
         &self,
         now: Instant,
         first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection, Instant)>,

@@ -5,13 +5,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TryS
 
 use super::flows::{FlowsPage, FlowsQuery};
 use super::merge;
-use super::orders::{ANSWER_TIMEOUT, Order, OrderOutcome, Standing};
+use super::orders::{ANSWER_TIMEOUT, Order, OrderClaim, OrderOutcome};
 pub use super::orders::{AskError, INQUIRIES_WAITING_MAX};
 use super::watching::WatchOrder;
 use api::metrics::Samples;
 use api::{Event, Status};
 
-/// What the data path's thread tells. Each call must be short: packets wait meanwhile.
+/// What the data path's thread answers. Each call must be short: packets wait meanwhile.
 pub trait ControlHandler {
     /// How the node is.
     fn status(&mut self) -> Status;
@@ -29,7 +29,7 @@ pub trait ControlHandler {
     /// Begins to look at something.
     ///
     /// # Errors
-    /// A sentence that says why not.
+    /// A sentence with the reason.
     fn watch(&mut self, order: WatchOrder) -> Result<(), String> {
         drop(order);
         Err("this gateway cannot be looked into".to_owned())
@@ -46,7 +46,7 @@ enum Inquiry {
     Flows(FlowsQuery, SyncSender<FlowsPage>),
     Counters(SyncSender<Samples>),
     Events(SyncSender<Vec<Event>>),
-    Order(Order, Standing, SyncSender<OrderOutcome>),
+    Order(Order, OrderClaim, SyncSender<OrderOutcome>),
     Watch(WatchOrder, SyncSender<Result<(), String>>),
     Functions(SyncSender<Vec<&'static str>>),
 }
@@ -142,7 +142,7 @@ impl ControlSender {
         self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
     }
 
-    /// Has a worker, by its number, begin to look at something; says why not, if not.
+    /// Has a worker, by its number, begin to look at something. The inner error is the worker's reason for a refusal.
     ///
     /// # Errors
     /// [`AskError`].
@@ -182,11 +182,11 @@ impl Lane {
 
     fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
         let (answer, answered) = sync_channel(1);
-        let standing = Standing::default();
-        self.send(Inquiry::Order(order, standing.clone(), answer))?;
+        let claim = OrderClaim::default();
+        self.send(Inquiry::Order(order, claim.clone(), answer))?;
         let stopped = |_| AskError::Stopping;
         match answered.recv_timeout(ANSWER_TIMEOUT) {
-            Err(RecvTimeoutError::Timeout) if standing.claim() => Err(AskError::TimedOut),
+            Err(RecvTimeoutError::Timeout) if claim.take() => Err(AskError::TimedOut),
             // It is being obeyed at this moment.
             Err(RecvTimeoutError::Timeout) => answered.recv().map_err(stopped),
             Err(RecvTimeoutError::Disconnected) => Err(AskError::Stopping),
@@ -220,7 +220,7 @@ impl ControlReceiver {
             Inquiry::Flows(query, answer) => drop(answer.try_send(handler.flows(&query))),
             Inquiry::Counters(answer) => drop(answer.try_send(handler.counters())),
             Inquiry::Events(answer) => drop(answer.try_send(handler.events())),
-            Inquiry::Order(order, standing, answer) if standing.claim() => drop(answer.try_send(handler.obey(order))),
+            Inquiry::Order(order, claim, answer) if claim.take() => drop(answer.try_send(handler.obey(order))),
             Inquiry::Order(..) => {}
             Inquiry::Watch(order, answer) => drop(answer.try_send(handler.watch(order))),
             Inquiry::Functions(answer) => drop(answer.try_send(handler.functions())),

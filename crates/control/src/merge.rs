@@ -1,4 +1,4 @@
-//! What the workers of a gateway tell, each of itself, put together as what the gateway tells.
+//! The gateway's answer, put together from the answers of its workers.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,8 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     whole.rates.bits_per_s += other.rates.bits_per_s;
     whole.rates.connections_per_s += other.rates.connections_per_s;
     if whole.takeover.ready && !other.takeover.ready {
-        // The lead's reasons say the same of all workers; where it has none, the worker has one of its own.
-        let of_worker = |why_not: String| format!("worker {number}: {why_not}");
+        // The lead's reasons hold for all workers; where it has none, the worker has one of its own.
+        let of_worker = |reason: String| format!("worker {number}: {reason}");
         whole.takeover.why_not = other.takeover.why_not.into_iter().map(of_worker).collect();
         whole.takeover.ready = false;
     }
@@ -49,9 +49,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     whole.workers.extend(other.workers);
 }
 
-/// Every worker has a session with the same peer. The lead alone runs its failure detector and hears its role.
+/// Every worker has a session with the same peer. The lead alone runs its failure detector and receives its role.
 fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
-    // The least good session says how the peer's replication is.
+    // The least good session is that of the peer.
     if peer.session == "open" {
         peer.session.clone_from(&other.session);
     }
@@ -116,7 +116,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
-        // A worker's recovery ends when what its part of the filter told has come back.
+        // A worker's recovery ends when the entries of its part of the filter have been recovered.
         Some(
             Metric::ReplicationLag
             | Metric::LazyThreshold
@@ -181,32 +181,32 @@ mod tests {
     #[test]
     fn one_worker_that_is_not_ready_makes_the_node_not_ready() {
         let mut late = worker(1);
-        late.takeover = TakeoverStatus { ready: false, why_not: vec!["node 1 is still being told".into()] };
+        late.takeover = TakeoverStatus { ready: false, why_not: vec!["node 1 is still synchronising".into()] };
         late.peers[0] = PeerStatus { session: "seeking".into(), ..PeerStatus::default() };
         let whole = status(vec![worker(0), late]);
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
-        assert_eq!(whole.takeover.why_not, ["worker 1: node 1 is still being told"]);
+        assert_eq!(whole.takeover.why_not, ["worker 1: node 1 is still synchronising"]);
         assert_eq!(whole.peers[0].session, "seeking");
     }
 
     #[test]
-    fn of_workers_that_put_connections_off_the_most_degraded_is_told_of() {
+    fn the_deferral_of_the_most_degraded_worker_is_that_of_the_node() {
         let with = |number: u8, threshold_ms: f64, level: u8, deferred: u64| {
             let lazy =
                 LazyStatus { threshold_ms, level, levels: 10, deferred, never_replicated: 5, ..LazyStatus::default() };
             Status { lazy: Some(lazy), ..worker(number) }
         };
-        let whole = status(vec![with(0, 50.0, 1, 7), with(1, 200.0, 4, 70)]).lazy.expect("they say so");
+        let whole = status(vec![with(0, 50.0, 1, 7), with(1, 200.0, 4, 70)]).lazy.expect("it is configured");
         assert_eq!((whole.threshold_ms, whole.level, whole.deferred, whole.never_replicated), (200.0, 4, 77, 10));
     }
 
     #[test]
-    fn one_worker_alone_is_told_as_it_is() {
+    fn the_answer_of_one_worker_alone_is_unchanged() {
         assert_eq!(status(vec![worker(0)]), worker(0));
     }
 
     #[test]
-    fn values_are_added_unless_they_say_the_same_thing() {
+    fn values_are_added_unless_they_measure_the_same_thing() {
         let of = |count: u64, ready: bool, lag_s: f64| {
             let mut samples = Samples::default();
             samples.add(Metric::Uptime, &[], 9.0);

@@ -10,7 +10,7 @@ use replication::secure::SecurityReconfiguration;
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
 use config::sync::SyncConfig;
 
-/// Inquiries that wait for the data path. Beyond it the asker is told that the data path is busy.
+/// Inquiries that wait for the data path. Further ones are answered that the data path is busy.
 pub const INQUIRIES_WAITING_MAX: usize = 64;
 /// How long an asker waits.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub enum Order {
     },
     /// Take part again.
     Undrain,
-    /// Change the role, or tell and ask for everything anew.
+    /// Change the role, or request a full synchronisation in both directions.
     Sync(SyncOrder),
     /// Take another configuration of what is replicated.
     SyncReload(Box<SyncReloadOrder>),
@@ -80,11 +80,11 @@ pub type OrderOutcome = Result<bool, String>;
 /// Whether an order is still to be obeyed: its giver takes it back when the data path does not come round to it, and must
 /// know whether that was in time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing(Arc<AtomicBool>);
+pub(super) struct OrderClaim(Arc<AtomicBool>);
 
-impl Standing {
-    /// Either side's claim; true for the one that is first.
-    pub(super) fn claim(&self) -> bool {
+impl OrderClaim {
+    /// Takes the order for one side; true for the side that is first.
+    pub(super) fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 }
@@ -102,7 +102,7 @@ pub enum OperationError {
 
 /// What operators can have done over the control socket. Called from a client's thread, which waits meanwhile.
 pub trait Operations: Send + Sync {
-    /// Reads the configuration file again and puts it in force, or only says what would change.
+    /// Reads the configuration file again and puts it in force, or only reports what would change.
     ///
     /// # Errors
     /// The data path did not answer. A file that cannot be used is no error but a report.
@@ -120,7 +120,7 @@ pub trait Operations: Send + Sync {
     /// The data path did not answer.
     fn undrain(&self) -> Result<(), OperationError>;
 
-    /// Has a node that replicates the kernel's connections change its role, and says how ready it is.
+    /// Has a node that replicates the kernel's connections change its role, and returns how ready it is.
     ///
     /// # Errors
     /// It is a gateway, or the thread that replicates did not answer.

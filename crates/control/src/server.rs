@@ -353,7 +353,7 @@ fn parse(line: &[u8]) -> Result<Query, Failed> {
     };
     let Versioned { version } = serde_json::from_slice(line).map_err(malformed)?;
     if version != VERSION {
-        let message = format!("the request is of version {version}, this gateway speaks version {VERSION}");
+        let message = format!("the request is of version {version}, this gateway supports version {VERSION}");
         return Err(Failed::Request(Box::new(error_line(ErrorKind::Incompatible, message))));
     }
     serde_json::from_slice::<Request>(line).map(|request| request.query).map_err(malformed)

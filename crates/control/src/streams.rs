@@ -23,14 +23,14 @@ use api::{FlowEvent, FrameLine, Line};
 
 /// The longest time that an answer may go on, in seconds.
 pub const STREAM_SECONDS_MAX: f64 = 86_400.0;
-/// What several workers see is held so long, so that it can be told in the order of time.
+/// What several workers see is held so long, so that it can be sent in the order of time.
 const ORDERING_DELAY: Duration = Duration::from_millis(20);
 /// A client that has gone is noticed within this time.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the client's end is looked at: it has said something long before, or it has not.
+/// How long the client's end is looked at: it has sent something long before, or it has not.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// What is to be told, and for how long.
+/// What is to be streamed, and for how long.
 pub(super) struct Stream {
     pub(super) subject: Subject,
     pub(super) count: u64,
@@ -104,7 +104,7 @@ impl FromTry for RecvTimeoutError {
     }
 }
 
-/// Tells what is seen, line by line. Returns how many lines, and whether the count ended it.
+/// Streams what is seen, line by line. Returns how many lines, and whether the count ended it.
 pub(super) fn answer(
     stream: &Stream,
     sender: &ControlSender,
@@ -117,7 +117,7 @@ pub(super) fn answer(
     let delay = if sender.workers() > 1 { ORDERING_DELAY } else { Duration::ZERO };
     let teller = Teller { describer, unix_offset_ns: unix_offset_ns() };
     let (mut waiting, mut missed) = (Vec::new(), vec![0; sender.workers()]);
-    let (mut told, mut lines, mut glanced_at) = (0, 0, clock::now());
+    let (mut sent, mut lines, mut glanced_at) = (0, 0, clock::now());
     writer.flush()?;
     loop {
         let now = clock::now();
@@ -134,8 +134,8 @@ pub(super) fn answer(
                 lines += 1;
             }
             write_line(writer, &teller.line(&seen))?;
-            (told, lines) = (told + 1, lines + 1);
-            if told == stream.count {
+            (sent, lines) = (sent + 1, lines + 1);
+            if sent == stream.count {
                 return Ok((lines, true));
             }
         }
@@ -152,7 +152,7 @@ pub(super) fn answer(
     }
 }
 
-/// Whether the client has gone, or has something else to say.
+/// Whether the client has gone, or has sent another request.
 fn is_done(reader: &mut BufReader<&UnixStream>) -> io::Result<bool> {
     reader.get_ref().set_read_timeout(Some(GLANCE))?;
     let glance = reader.fill_buf().map(|_| ());

@@ -56,7 +56,7 @@ pub enum ClientError {
     #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
     NoGateway(Target),
     /// The socket belongs to someone else.
-    #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
+    #[error("this user may not use the control socket of the gateway at {}: use the user that runs it, or root", .0.display())]
     NotAllowed(PathBuf),
     /// The gateway is not who it should be, or does not trust this client's certificate.
     #[error(
@@ -65,7 +65,7 @@ pub enum ClientError {
     Untrusted {
         /// The gateway.
         target: Target,
-        /// What the library says.
+        /// The library's error.
         problem: String,
     },
     /// That cannot be a name in a certificate.
@@ -80,7 +80,7 @@ pub enum ClientError {
     /// The certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The gateway, or `mainstay sync`, would not answer; it says why itself.
+    /// The gateway, or `mainstay sync`, refused; the message has its reason.
     #[error("refused: {message}")]
     Refused {
         /// Whose fault it is.
@@ -138,7 +138,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Says who this is, with the first word of the token's file.
+    /// Authenticates this client by the token in the file.
     fn introduce(&mut self, path: &Path) -> Result<io::Result<()>, ClientError> {
         let contents = secret_file::read(path)?;
         let token = std::str::from_utf8(contents.trim_ascii()).map_err(|_| ClientError::NoToken(path.to_owned()))?;

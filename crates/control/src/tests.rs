@@ -49,7 +49,7 @@ impl ControlHandler for FakeNode {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.walk(NOW, |from| {
+        query.page_of(NOW, |from| {
             self.connections.range(from.0..).next().map(|(slot, found)| (Slot(*slot), found, ENTERED_AT))
         })
     }
@@ -370,7 +370,7 @@ fn silent_clients_never_keep_one_that_asks_from_being_answered() {
     let mut silent: Vec<UnixStream> = Vec::new();
     for number in 0..200 {
         let mut stream = UnixStream::connect(directory.socket()).expect("it listens");
-        // Some say nothing, some half a request; the server may have closed them already.
+        // Some send nothing, some half a request; the server may have closed them already.
         let _ = stream.write_all(if number % 2 == 0 { b"" } else { b"{\"version\":1," });
         silent.push(stream);
         let mut client = Client::connect(&directory.socket()).expect("it listens");
@@ -453,7 +453,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn without_a_gateway_the_operator_is_told_what_to_do() {
+fn the_error_without_a_gateway_has_a_remedy() {
     let error = Client::connect(Path::new("/nonexistent/control.sock")).err().expect("nobody is there");
     assert_eq!(
         error.to_string(),

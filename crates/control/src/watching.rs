@@ -17,7 +17,7 @@ pub const SIGHTS_WAITING_MAX: usize = 256;
 /// Reads the conditions on packets.
 ///
 /// # Errors
-/// A sentence that says which condition cannot be read and how it is written.
+/// A sentence that names the condition that cannot be read, and its syntax.
 pub fn packet_filter(text: &PacketFilterText, describer: &FlowDescriber) -> Result<PacketFilter, String> {
     let PacketFilterText { protocol, source, destination, port, ingress, dropped } = text.clone();
     let ends = FlowFilterText { protocol, source, destination, port, ..FlowFilterText::default() };
@@ -46,7 +46,7 @@ fn drop_of(reason: &str) -> Result<Dropped, String> {
 /// Reads where frames are to be captured: `ingress`, `egress`, `drop` or `after:FUNCTION`.
 ///
 /// # Errors
-/// A sentence that says how it is written.
+/// A sentence with its syntax.
 pub fn point(text: &str, functions: &[&str]) -> Result<Point, String> {
     match text.split_once(':') {
         None if text == "ingress" => Ok(Point::Ingress),
@@ -94,7 +94,7 @@ struct Running {
     id: WatchId,
     sink: SyncSender<Witnessed>,
     alive: Weak<()>,
-    /// What found no room on its way to the client.
+    /// What found no room in the queue to the client.
     missed: u64,
 }
 
@@ -102,7 +102,7 @@ impl Watches {
     /// Begins to look.
     ///
     /// # Errors
-    /// A sentence that says why not.
+    /// A sentence with the reason.
     pub fn begin(&mut self, node: &mut Node, order: WatchOrder) -> Result<(), String> {
         let WatchOrder { id, subject, sights_max, sink, alive } = order;
         node.pipeline_mut().observation_mut().begin(id, subject, sights_max).map_err(|error| error.to_string())?;
@@ -140,7 +140,7 @@ impl Watches {
 /// The conditions on connections that are followed. Their state and role change, and are no conditions.
 ///
 /// # Errors
-/// A sentence that says which condition cannot be read, or makes no sense here.
+/// A sentence that names the condition that cannot be read, or has no meaning here.
 pub fn followed(text: &FlowFilterText) -> Result<TupleFilter, String> {
     if text.state.is_some() || text.role.is_some() {
         return Err("state and role change while a connection is followed: leave them out".to_owned());

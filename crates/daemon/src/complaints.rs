@@ -10,8 +10,8 @@ use packet_io::clock;
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Complaints remembered for that, one for each stranger and kind of error.
 const COMPLAINTS_MAX: usize = 64;
-/// What is said where whoever can reach the link can read and write what nodes say to each other.
-pub(crate) const PLAIN_TEXT: &str = "what nodes say to each other is not encrypted: whoever can reach their link can read it, and can harm \
+/// The warning of a cluster whose replication link is not encrypted.
+pub(crate) const PLAIN_TEXT: &str = "the traffic between the nodes is not encrypted: anyone with access to their link can read it, and can harm \
                                      the cluster (see [replication.security])";
 
 /// The complaints of late, and when they were last logged.

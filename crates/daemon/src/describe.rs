@@ -1,4 +1,4 @@
-//! What the node says of itself, as the control API says it.
+//! The node's state in the terms of the control API.
 
 use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};

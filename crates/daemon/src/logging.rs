@@ -100,7 +100,7 @@ fn of_level(level: &str) -> Vec<String> {
     }
 }
 
-/// Logs to standard error from now on, as the node's configuration says.
+/// Logs to standard error from now on, as the node is configured.
 ///
 /// # Errors
 /// [`LoggingError`].
@@ -132,9 +132,9 @@ pub fn set_level(configured: LogLevel) -> bool {
 
 /// Logs how many entries the limits have kept back, when it is time to, or if this is the `last` chance. Cheap: to be
 /// called in each turn of a loop.
-pub fn tell_suppressed(now: Instant, last: bool) {
+pub fn report_suppressed(now: Instant, last: bool) {
     if let Some(limits) = LIMITS.get() {
-        limits.tell_suppressed(now, last);
+        limits.report_suppressed(now, last);
     }
 }
 

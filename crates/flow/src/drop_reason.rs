@@ -33,7 +33,7 @@ drop_reasons! {
     BadIpChecksum = "bad_ip_checksum",
     /// The transport checksum is wrong.
     BadTransportChecksum = "bad_transport_checksum",
-    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3: a multicast or zero source, say).
+    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3), such as a multicast or zero source.
     MartianAddress = "martian_address",
     /// A link-layer protocol that the node does not forward.
     UnsupportedLinkProtocol = "unsupported_link_protocol",

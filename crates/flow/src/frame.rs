@@ -71,7 +71,7 @@ pub enum Disposition {
     Transmit(PortId),
     /// Do not send it.
     Drop(DropReason),
-    /// It was for the node itself (a neighbour advertisement, say) and has been processed.
+    /// It was for the node itself, such as a neighbour advertisement, and has been processed.
     Consumed,
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// The command did what it says.
+    /// The command succeeded.
     Success,
     /// The command failed for any reason that has no code of its own.
     Failed,
@@ -33,7 +33,7 @@ impl Exit {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Success => "success",
-            Self::Failed => "failed: standard error says why",
+            Self::Failed => "failed: standard error has the reason",
             Self::Usage => "usage: the command line is wrong",
             Self::Unreachable => "the gateway, or mainstay sync, does not answer",
             Self::Refused => "refused by the gateway: not permitted, or not possible in its present state",

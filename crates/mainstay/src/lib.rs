@@ -22,7 +22,7 @@ pub fn run() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            // There is nowhere else to say it.
+            // There is no other place to report it.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
         }

@@ -117,7 +117,7 @@ fn connections_outlive_their_node_with_replication_and_only_with_it() {
 }
 
 #[test]
-fn connections_outlive_their_node_although_the_client_is_far_away_and_the_nodes_hear_each_other_badly() {
+fn connections_outlive_their_node_although_the_client_is_far_away_and_the_link_loses_datagrams() {
     let Some((result, _)) = run_demo(&["--rtt-ms", "20", "--link-loss", "0.1"]) else { return };
     let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
     assert_eq!((number("/settings/rtt_ms"), number("/settings/link_loss")), (20.0, 0.1));
@@ -128,7 +128,7 @@ fn connections_outlive_their_node_although_the_client_is_far_away_and_the_nodes_
 
 #[test]
 fn every_filter_keeps_what_it_promises() {
-    // The last promises nothing of single connections, and says so. The demo's connections are translated: of a filter of
+    // The last promises nothing of single connections, and documents it. The demo's connections are translated: of a filter of
     // hosts they are replicated as records.
     for (representation, false_hits_max, promised) in
         [("multi-level", 4.0, true), ("host-aggregate", 4.0, true), ("flow-digest", 200.0, false)]
@@ -137,7 +137,7 @@ fn every_filter_keeps_what_it_promises() {
         let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
         assert_eq!((&result["representation"], &result["promised"]), (&representation.into(), &promised.into()));
         assert!(number("/connections") >= 66.0 + 87.0, "{result:#}");
-        // Downloads, in which only the server speaks, too: the client is asked to which of its ports an answer is.
+        // Downloads, in which only the server sends, too: the client is asked to which of its ports an answer is.
         assert_eq!(number("/survived") + number("/broken"), number("/connections"), "{result:#}");
         if promised {
             assert_eq!((number("/broken"), number("/false_misses")), (0.0, 0.0), "{result:#}");

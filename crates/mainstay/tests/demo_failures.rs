@@ -8,7 +8,7 @@ use serde_json::Value;
 /// One failure at a time: two clusters would take each other's processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Plays a failure and holds what came of it against what is promised; says so where the machine forbids namespaces.
+/// Plays a failure and compares its outcome with what is promised. Where the machine forbids namespaces, it skips the test.
 fn play(failure: &str) {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,10 +51,10 @@ failures! {
     port_down_on_the_clients_side_of_the_active_node_moves_its_addresses: "port-down-on-active",
     cable_pulled_on_the_servers_side_of_the_active_node_moves_its_addresses: "port-down-on-active-server-side",
     active_node_refuses_to_be_drained_while_the_standbys_port_is_down: "port-down-on-standby-then-drain",
-    replication_cut_moves_no_addresses: "replication-cut",
-    active_node_killed_after_replication_was_cut_loses_no_connection: "replication-cut-then-active-killed",
-    node_left_by_the_one_that_took_over_announces_again: "cut-then-peer-that-took-over-killed",
-    all_paths_cut_make_both_active_and_one_yields_when_they_heal: "all-paths-cut-then-healed",
+    lost_replication_moves_no_addresses: "replication-cut",
+    active_node_killed_after_replication_was_lost_loses_no_connection: "replication-cut-then-active-killed",
+    node_whose_successor_is_killed_announces_its_addresses: "cut-then-peer-that-took-over-killed",
+    loss_of_all_paths_makes_both_active_and_one_yields_when_they_heal: "all-paths-cut-then-healed",
     standby_started_with_another_key_stays_passive: "wrong-key-on-starting-standby",
     standby_started_with_the_same_id_stays_passive: "same-id-on-starting-standby",
     claim_of_another_host_to_a_shared_address_is_answered: "foreign-address-claim",

@@ -11,7 +11,7 @@ use common::program::Folder;
 use common::{Host, SOUND, gateway};
 use packet_io::udp::{UdpOptions, UdpSocket};
 
-/// What the gateway says when it cannot start. The check says the same beforehand, for people and as JSON.
+/// The gateway's error when it cannot start. The check reports the same beforehand, for people and as JSON.
 fn refusal(host: &Host, text: &str) -> String {
     let path = host.file(text);
     let (text, json) = host.inside(|| (check(&path, &[]), check(&path, &["--json"])));
@@ -20,11 +20,11 @@ fn refusal(host: &Host, text: &str) -> String {
     assert!(!text.status.success() && said(&text.stderr).contains(first), "{}", said(&text.stderr));
     assert!(!json.status.success());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
-    let findings = json["findings"].as_array().expect("a list");
-    let is_it = |finding: &&serde_json::Value| {
-        finding["severity"] == "error" && finding["text"].as_str().is_some_and(|text| refusal.contains(text))
+    let problems = json["findings"].as_array().expect("a list");
+    let is_it = |problem: &&serde_json::Value| {
+        problem["severity"] == "error" && problem["text"].as_str().is_some_and(|text| refusal.contains(text))
     };
-    assert!(json["usable"] == false && findings.iter().any(|finding| is_it(&finding)), "{json:#}");
+    assert!(json["usable"] == false && problems.iter().any(|problem| is_it(&problem)), "{json:#}");
     refusal
 }
 
@@ -184,15 +184,15 @@ fn where_a_gateway_runs_the_check_names_it_and_not_its_ports() {
 }
 
 #[test]
-fn a_wrong_file_is_one_json_object_with_all_its_findings() {
-    let folder = Folder::new("findings");
+fn a_wrong_file_is_one_json_object_with_all_its_problems() {
+    let folder = Folder::new("problems");
     let path = folder.join("mistaken.toml");
     let text = SOUND.replace("CONTROL", "/run/mainstay.sock").replace("id = 0", "id = 7\nmetricss = \"x\"");
     fs::write(&path, text.replace("action = \"accept\"", "action = 3")).expect("a temporary file");
     let checked = check(&path, &["--config-only", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one JSON object");
     assert!(!checked.status.success() && json["usable"] == false);
-    let place = |finding: &serde_json::Value| (finding["line"].as_u64(), finding["key"].as_str().map(str::to_owned));
+    let place = |problem: &serde_json::Value| (problem["line"].as_u64(), problem["key"].as_str().map(str::to_owned));
     let places: Vec<_> = json["findings"].as_array().expect("a list").iter().map(place).collect();
     let place = |line: u64, key: &str| (Some(line), Some(key.to_owned()));
     for expected in [place(4, "node.id"), place(5, "syntax"), place(20, "syntax")] {

@@ -4,7 +4,7 @@
 //!   client ── router ══ router ── gateway ── router ══ router ── server
 //!     link 0      link 1     link 2     link 3      link 4     link 5
 //! ```
-//! One link of each network is narrower than the others, and neither host is on it: only ICMP tells of it.
+//! One link of each network is narrower than the others, and neither host is on it: only ICMP reports it.
 
 mod common;
 
@@ -152,7 +152,7 @@ impl Network {
         assert!(received == expected, "{} bytes arrived", received.len());
     }
 
-    /// A large datagram goes to the server and one comes back, both in pieces. Where a router has to tell of the narrow
+    /// A large datagram goes to the server and one comes back, both in pieces. Where a router has to report the narrow
     /// link first, as for IPv6, the first ones are lost.
     fn datagrams(&self, family: usize, bytes: usize) {
         let server = SocketAddr::new(addresses(HOSTS - 2, 2)[family], 7001);
@@ -168,7 +168,7 @@ impl Network {
         let started = Instant::now();
         loop {
             assert!(started.elapsed() < PATIENCE, "no datagram of {bytes} bytes came back whole");
-            // A datagram larger than what is known of the path is told to its sender, who sends again.
+            // A datagram larger than the known path MTU is an error for its sender, who sends again.
             let _ = asking.send_to(&question, server);
             let Ok((length, from)) = serving.recv_from(&mut buffer) else { continue };
             assert!(buffer[..length] == question, "the server gets what was sent");
@@ -202,7 +202,7 @@ fn path_mtu_discovery_and_fragments_work_through_a_narrow_link_inside() {
 }
 
 #[test]
-fn the_gateway_tells_of_its_own_narrow_link_and_cuts_what_may_be_cut() {
+fn the_gateway_reports_its_own_narrow_link_and_fragments_what_it_may() {
     let Some(network) = Network::new("narrow-gateway", 3, "") else { return };
     for family in [0, 1] {
         network.bulk(family, true);

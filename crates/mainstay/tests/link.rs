@@ -208,7 +208,7 @@ fn bulk_tcp_keeps_to_the_rate() {
 }
 
 #[test]
-fn what_is_cut_carries_nothing_until_it_is_restored() {
+fn a_link_that_is_down_carries_nothing_until_it_is_restored() {
     let Some(mut network) = Network::with(Settings::default()) else { return };
     let sockets = network.sockets();
     let pass = |expected: usize| {
@@ -262,7 +262,7 @@ fn frames_pass_between_bridges() {
 }
 
 #[test]
-fn a_link_says_why_it_does_not_do_as_it_is_told() {
+fn a_link_that_refuses_an_order_gives_the_reason() {
     let Some(mut network) = Network::with(Settings::default()) else { return };
     let refused = network.link.command("forward loss 2").unwrap_err();
     assert!(matches!(refused, LinkError::Refused { .. }) && refused.to_string().contains("from 0 to 1"), "{refused}");

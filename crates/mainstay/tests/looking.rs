@@ -154,7 +154,7 @@ fn frames_are_captured_as_they_came_and_as_nat_made_them() {
 }
 
 #[test]
-fn a_connection_is_followed_as_it_begins_and_time_is_told() {
+fn a_connection_is_followed_as_it_begins_and_times_are_shown() {
     let Some(mut running) = Running::start("follow", 1) else { return };
     // A connection whose packets wait for a neighbour that does not answer still begins.
     let output = running.look(&["flows", "--follow", "--port", "80", "--limit", "1", "--json"], 80);

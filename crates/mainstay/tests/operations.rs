@@ -95,7 +95,7 @@ const WEB: &str =
     "\n[[firewall.rule]]\nname = \"web\"\nprotocol = \"tcp\"\ndestination_ports = [80]\naction = \"accept\"\n";
 
 #[test]
-fn the_file_is_read_again_when_asked_and_on_a_signal() {
+fn the_file_is_reloaded_on_request_and_on_a_signal() {
     let Some(host) = Host::new("reload") else { return };
     let gateway = Gateway::start(&host, SOUND);
     let before = gateway.status()["configuration"].as_str().expect("a fingerprint").to_owned();
@@ -118,7 +118,7 @@ fn the_file_is_read_again_when_asked_and_on_a_signal() {
 }
 
 #[test]
-fn a_file_that_cannot_be_put_in_force_changes_nothing_and_says_why() {
+fn a_file_that_cannot_be_put_in_force_changes_nothing_and_is_explained() {
     let Some(host) = Host::new("refusal") else { return };
     let gateway = Gateway::start(&host, SOUND);
     let cases: [(&str, &str, &str, &str); 3] = [

@@ -62,15 +62,15 @@ fn a_conntrackd_is_followed_up_by_what_its_configuration_becomes() {
 }
 
 #[test]
-fn what_the_host_can_do_is_told_port_by_port() {
+fn what_the_host_can_do_is_listed_port_by_port() {
     let output = mainstay(&["gateway", "--config", "examples/active.toml", "--check", "--json"]);
     let host: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(host["ports"].as_array().map(Vec::len), Some(2));
     for port in host["ports"].as_array().expect("an array") {
         assert_eq!(port["backend"], "af_packet");
         // An interface that this machine does not have is named as such.
-        let is_named = host["findings"].as_array().expect("an array").iter().any(|finding| {
-            finding["text"].as_str().is_some_and(|text| text.contains(port["interface"].as_str().expect("a name")))
+        let is_named = host["findings"].as_array().expect("an array").iter().any(|problem| {
+            problem["text"].as_str().is_some_and(|text| text.contains(port["interface"].as_str().expect("a name")))
         });
         assert!(port["exists"] == true || is_named, "{host}");
     }
@@ -78,7 +78,7 @@ fn what_the_host_can_do_is_told_port_by_port() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_on_standard_error() {
+fn a_wrong_configuration_is_reported_on_standard_error() {
     let output = mainstay(&["gateway", "--config", "Cargo.toml", "--check"]);
     assert_eq!(text(&output.stdout), "");
     let error = text(&output.stderr);

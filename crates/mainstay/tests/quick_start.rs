@@ -1,6 +1,6 @@
 //! The quick starts as they are written: the gateway's is executed, and the files of both are checked.
 //!
-//! A fenced block of the document says behind its language what it is:
+//! A fenced block of the document has its kind behind its language:
 //!
 //! | info string | the test |
 //! |---|---|
@@ -157,7 +157,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// Whether the programs that the documents use are installed; says so when not.
+/// Whether the programs that the documents use are installed; prints a message if not.
 fn are_installed(programs: &[&str]) -> bool {
     let is_missing = |program: &&&str| {
         let found = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]

@@ -12,7 +12,7 @@ const LATENESS_MS: &str = "1000";
 /// Of the flows of large objects, which the standby has long known: those that must go on. Not all, because a busy machine can
 /// keep an end point from its processor for as long as a flow is waited for; where nothing is replicated none goes on.
 const RECOVERED_MIN: f64 = 0.95;
-/// Flows of large objects under way at the kill. On a busy machine many of the others still connect then.
+/// Flows of large objects in transfer at the kill. On a busy machine many of the others still connect then.
 const AT_RISK_MIN: u64 = 10;
 
 #[test]

@@ -65,13 +65,13 @@ impl Site {
         self.nodes[id].take().expect("it runs").kill();
     }
 
-    /// What the node says of the other one.
+    /// The node's status of its peer.
     fn peer(&self, id: usize) -> PeerStatus {
         self.node(id).status().expect("it answers").peers.remove(0)
     }
 
     fn wait_until_ready(&self) {
-        until("the nodes have told each other everything", || {
+        until("the nodes are synchronised", || {
             let statuses = [self.node(0).status()?, self.node(1).status()?];
             let is_active = |status: &&Status| status.node.role == "active";
             let are_ready = statuses.iter().all(|status| status.takeover.ready);
@@ -231,14 +231,14 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
 }
 
 #[test]
-fn a_node_with_another_key_is_not_believed_and_the_log_says_why() {
+fn a_node_with_another_key_is_not_believed_and_the_log_has_the_reason() {
     let Some(mut site) = Site::new() else { return };
     for id in 0..2 {
         let key = site.folder.make_key(&format!("{id}.key"));
         site.configure_keys(id, &[&key], "");
         site.start(id);
     }
-    until("both say why", || {
+    until("both log the reason", || {
         let said = |id| site.node(id).log().contains("pre_shared_keys of both nodes have a key in common");
         (said(0) && said(1)).then_some(())
     });
@@ -259,7 +259,7 @@ fn openssl(folder: &Path, arguments: &str) -> bool {
     }
 }
 
-/// What docs/security.md tells operators to do.
+/// The steps for operators in docs/security.md.
 fn make_authority(folder: &Path, name: &str) -> bool {
     openssl(
         folder,
@@ -319,10 +319,10 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
     let name = format!("certificate_name = \"{}.example\"", genuine[active]);
     site.configure(standby, &certificate_section(&site, "forged"), &name);
     site.start(standby);
-    until("the log says why", || site.node(active).log().contains("not issued by the authority").then_some(()));
+    until("the log has the reason", || site.node(active).log().contains("not issued by the authority").then_some(()));
     until("the node that was killed is found dead", || (site.peer(active).detector == "down").then_some(()));
     exchange(&mut stream, b"meanwhile");
-    assert_eq!(site.peer(active).detector, "down", "the forged one is not heard");
+    assert_eq!(site.peer(active).detector, "down", "the forged one is not accepted");
 
     site.kill(standby);
     site.configure(standby, &certificate_section(&site, genuine[standby]), &name);

@@ -1,4 +1,4 @@
-//! The gateway as a service: what it tells the service manager, and that it needs no more than its unit gives it.
+//! The gateway as a service: its notifications to the service manager, and that it needs no more than its unit gives it.
 
 mod common;
 
@@ -38,7 +38,7 @@ impl Manager {
     /// Waits for a message that contains all of `parts`.
     fn wait_for(&self, parts: &[&str]) {
         let deadline = Instant::now() + PATIENCE;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut bytes = [0; 1024];
         while Instant::now() < deadline {
             let Ok(length) = self.socket.recv(&mut bytes) else { break };
@@ -46,12 +46,12 @@ impl Manager {
             if parts.iter().all(|part| text.contains(part)) {
                 return;
             }
-            heard.push(text);
+            received.push(text);
         }
-        panic!("waited for {parts:?} and heard {heard:?}");
+        panic!("waited for {parts:?} and received {received:?}");
     }
 
-    /// Starts `command`, told of this manager, in the host's namespace.
+    /// Starts `command` under this manager in the host's namespace.
     fn start(&self, host: &Host, mut command: Command) -> Child {
         command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
         command.stderr(Stdio::piped());
@@ -74,7 +74,7 @@ fn unit(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// Whether the program is installed; says so when not.
+/// Whether the program is installed; prints a message if not.
 fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
@@ -84,7 +84,7 @@ fn is_installed(program: &str) -> bool {
 }
 
 #[test]
-fn a_service_manager_hears_of_the_gateways_whole_life() {
+fn a_service_manager_is_notified_from_start_to_stop() {
     let Some(host) = Host::new("service") else { return };
     let manager = Manager::new(&host);
     let path = host.file(&SOUND.replace("nodes = 2", "nodes = 2\nlog_format = \"json\""));
@@ -196,7 +196,7 @@ fn the_units_are_right_and_expose_little() {
         let threshold = format!("--threshold={EXPOSURE_MAX}");
         let (exposes_little, said) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
         if said.contains("unrecognized option") || said.contains("not supported") {
-            packet_io::namespace::skip("this systemd-analyze cannot judge a file");
+            packet_io::namespace::skip("this systemd-analyze cannot check a file");
             return;
         }
         assert!(exposes_little, "{said}");

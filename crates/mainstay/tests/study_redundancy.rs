@@ -99,12 +99,12 @@ fn what_is_printed_has_what_an_operator_asks_for_and_the_page_needs_nothing_else
     let folder = Folder::new("page");
     let capture = capture(&folder, "office.pcap", 3);
     let out = folder.join("out");
-    let findings = json(&study().arg(&capture).arg("--out").arg(&out).output().expect("it can be run"));
+    let outcome = json(&study().arg(&capture).arg("--out").arg(&out).output().expect("it can be run"));
     for key in ["saved", "optimal", "by_protocol", "origins", "match_lengths", "cache_sizes", "zipf_alpha"] {
-        assert!(findings.get(key).is_some(), "{key} is missing");
+        assert!(outcome.get(key).is_some(), "{key} is missing");
     }
-    let saved = findings["saved"]["samplebyte"]["max_match"].as_f64().expect("a share");
-    let optimal = findings["optimal"].as_f64().expect("a share");
+    let saved = outcome["saved"]["samplebyte"]["max_match"].as_f64().expect("a share");
+    let optimal = outcome["optimal"].as_f64().expect("a share");
     assert!(saved > 0.2 && saved <= optimal && optimal < 0.45, "{saved} of {optimal}");
     let page = std::fs::read_to_string(out.join("redundancy.html")).expect("it is written");
     assert!(page.contains("<svg") && !page.contains("<script") && page.contains("Redundancy elimination would save"));

@@ -119,10 +119,10 @@ fn what_is_no_capture_is_refused_with_what_to_do() {
 fn a_capture_that_breaks_off_is_named_with_the_place_and_studied_up_to_there() {
     let folder = Folder::new("broken");
     let capture = std::fs::read(capture(&folder, "made.pcap")).expect("it was written");
-    let cut = file(&folder, "cut.pcap", &capture[..capture.len() / 2 + 5]);
-    let output = study(&[&cut]).output().expect("it can be run");
+    let truncated = file(&folder, "truncated.pcap", &capture[..capture.len() / 2 + 5]);
+    let output = study(&[&truncated]).output().expect("it can be run");
     assert!(json(&output)["traffic"]["connections"].as_u64().is_some_and(|count| count > 50), "{}", said(&output));
-    assert!(said(&output).contains("cut.pcap: read up to frame"), "{}", said(&output));
+    assert!(said(&output).contains("truncated.pcap: read up to frame"), "{}", said(&output));
     assert!(said(&output).contains("what came before it is studied"), "{}", said(&output));
     let bare = file(&folder, "bare.pcap", &capture[..24]);
     let output = study(&[&bare]).output().expect("it can be run");
@@ -161,7 +161,7 @@ fn a_capture_of_which_nothing_can_be_studied_is_refused_with_the_option_that_wou
     capture[24 + 16 + 14 + 20 + 16] ^= 0x55;
     capture[24 + 16 + 14 + 20 + 17] ^= 0x33;
     let wrong = file(&folder, "wrong.pcap", &capture);
-    // The same between loopback addresses, with an IPv4 header that says so.
+    // The same between loopback addresses, with an IPv4 header that matches.
     let ip = 24 + 16 + 14;
     capture[ip + 12..ip + 20].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 2]);
     capture[ip + 10..ip + 12].fill(0);

@@ -41,7 +41,7 @@ fn start(workers: [u8; 2]) -> Option<(Topology, [Program; 2], Folder)> {
     Some((topology, [active, standby], folder))
 }
 
-/// Waits until `gateway` has `role` and a take-over is ready; its status and its log say why it never is.
+/// Waits until `gateway` has `role` and a take-over is ready; fails with its status and its log if it never is.
 fn ready(gateway: &Program, role: &str) {
     wait_until(&format!("the node is {role} and ready"), || {
         let status = gateway.status();
@@ -91,18 +91,18 @@ fn connections_whose_replies_come_to_another_worker_pass_and_outlive_their_node(
 }
 
 #[test]
-fn nodes_with_different_numbers_of_workers_say_so_and_end_in_good_order() {
+fn nodes_with_different_numbers_of_workers_report_it_and_end_in_good_order() {
     let _turn = take_turn();
     let Some((_topology, [active, standby], _folder)) = start([2, 1]) else { return };
-    let why_not = until("the nodes refuse each other", || {
+    let reasons = until("the nodes refuse each other", || {
         let [first, second] = [active.status()?, standby.status()?];
-        let is_told = first.takeover.why_not.iter().any(|why| why.contains("workers.count"));
-        (first.node.role == "active" && is_told && !second.takeover.ready).then_some(first.takeover.why_not)
+        let is_reported = first.takeover.why_not.iter().any(|reason| reason.contains("workers.count"));
+        (first.node.role == "active" && is_reported && !second.takeover.ready).then_some(first.takeover.why_not)
     });
-    assert!(!why_not.is_empty());
+    assert!(!reasons.is_empty());
     let events = active.client().events().unwrap();
-    let is_told = events.iter().any(|event| event.detail.contains("node 1 runs 1 workers, this node 2"));
-    assert!(is_told, "{events:#?}");
+    let is_reported = events.iter().any(|event| event.detail.contains("node 1 runs 1 workers, this node 2"));
+    assert!(is_reported, "{events:#?}");
     assert!(active.log().contains("workers.count"), "{}", active.log());
 
     active.terminate();

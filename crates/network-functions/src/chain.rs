@@ -208,7 +208,7 @@ impl Chain {
         ))
     }
 
-    /// The names of all counters (`firewall.rule_0_hits`, say), in the order of [`ChainCounters::values`].
+    /// The names of all counters (for example `firewall.rule_0_hits`), in the order of [`ChainCounters::values`].
     #[must_use]
     pub fn counter_names(&self) -> &[String] {
         &self.counter_names

@@ -192,7 +192,7 @@ pub trait NetworkFunction {
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
-    /// Names of its counters (`rule_0_hits`, say), in the order of [`Context::counters`].
+    /// Names of its counters (for example `rule_0_hits`), in the order of [`Context::counters`].
     fn counter_names(&self) -> Vec<String> {
         Vec::new()
     }

@@ -33,12 +33,12 @@ pub struct Unrestorable {
 
 /// A chain with a function whose state does not follow from tuples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{function}` {}: {}", why.reason, why.remedy)]
+#[error("`{function}` {}: {}", cause.reason, cause.remedy)]
 pub struct ChainUnrestorable {
     /// The function.
     pub function: &'static str,
     /// The reason and the remedy.
-    pub why: Unrestorable,
+    pub cause: Unrestorable,
 }
 
 /// A connection that is being restored, after the functions called so far.

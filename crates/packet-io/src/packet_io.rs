@@ -21,7 +21,7 @@ pub struct PortCounters {
     pub receive_queue_full: u64,
     /// Frames larger than a buffer.
     pub received_oversized: u64,
-    /// Frames with an offload that the virtio-net header cannot express (tunnel segmentation, say).
+    /// Frames with an offload that the virtio-net header cannot express (for example tunnel segmentation).
     pub received_unsupported_offload: u64,
     /// How often the port was found down or deleted.
     pub went_down: u64,

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The DSCP that the rules write.
 const VALID: u8 = 1;
 const INVALID: u8 = 2;
-const RULES: &str = "table inet conntrack_says {
+const RULES: &str = "table inet conntrack_state {
     chain forward {
         type filter hook forward priority filter; policy accept;
         ct state invalid meta nfproto ipv4 ip dscp set 2 accept

@@ -140,7 +140,7 @@ fn neighbour_requests_are_answered_without_the_kernel() {
 }
 
 #[test]
-fn a_device_that_is_switched_off_works_when_it_is_on_again() {
+fn a_device_that_was_switched_off_works_when_it_is_on() {
     let Some(network) = Network::new() else { return };
     let Some(mut io) = open(&network.client, true, side(1, 2)) else { return };
     let switch = |up| network.client.run(|| Netlink::open().unwrap().set_up("tun0", up).unwrap()).unwrap();

@@ -49,7 +49,7 @@ fn text() -> Vec<u8> {
 /// Bytes of datagrams that it takes to send the object for the first time and once more. Asserts that it arrives.
 fn sent_bytes(stage: Option<u8>, object: &[u8]) -> [u64; 2] {
     let second_stage = SecondStage { stage, gather: Duration::from_millis(10), library };
-    // The other end need not be told.
+    // The other end does not need to be configured alike.
     let config = |second_stage| TunnelConfig { cache_bytes: 1 << 20, second_stage, ..TunnelConfig::default() };
     let other = SecondStage { stage: None, ..second_stage };
     let mut ends = [Tunnel::new(config(second_stage), 1), Tunnel::new(config(other), 2)];

@@ -1,4 +1,4 @@
-//! What a file means, and what is said of a wrong one.
+//! What a file means, and the diagnostics of a wrong one.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{CONTROL_SOCKET_DEFAULT, SyncConfig, parse};
 const LEFT: &str = include_str!("../../../../examples/sync-left.toml");
 const RIGHT: &str = include_str!("../../../../examples/sync-right.toml");
 
-/// The least that a file must say.
+/// The least that a file must have.
 const LEAST: &str = "[node]\nid = 0\n[replication]\nlocal = \"127.0.0.1:3781\"\n[[replication.peer]]\nid = 1\n\
                      address = \"127.0.0.2:3781\"\n";
 
@@ -20,7 +20,7 @@ fn config(text: &str) -> SyncConfig {
     parse("sync.toml", text).expect("it is right").config
 }
 
-/// What is said of a wrong file, a line each.
+/// The diagnostics of a wrong file, a line each.
 fn mistakes(text: &str) -> Vec<String> {
     let Err(ConfigError::Invalid(found)) = parse("sync.toml", text) else { panic!("it is not refused: {text}") };
     found.iter().filter(|one| one.severity == Severity::Error).map(ToString::to_string).collect()
@@ -115,7 +115,7 @@ window_tracking = true
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once_each_with_its_place() {
+fn all_mistakes_of_a_file_are_reported_at_once_each_with_its_place() {
     let text = r#"
 [node]
 id = 0
@@ -159,8 +159,8 @@ peer_id = 0
         ("24:", "this node's own id"),
     ];
     for (place, what) in expected {
-        let is_told = |line: &String| line.starts_with(&format!("sync.toml:{place}")) && line.contains(what);
-        assert!(found.iter().any(is_told), "{place} {what}: {found:#?}");
+        let is_reported = |line: &String| line.starts_with(&format!("sync.toml:{place}")) && line.contains(what);
+        assert!(found.iter().any(is_reported), "{place} {what}: {found:#?}");
     }
     assert_eq!(found.len(), expected.len(), "{found:#?}");
 }
@@ -168,14 +168,14 @@ peer_id = 0
 #[test]
 fn what_belongs_to_gateways_alone_is_refused_with_a_reason() {
     let with = |more: &str| LEAST.replace("local = ", &format!("{more}\nlocal = "));
-    assert_refused(&with("representation = \"none\""), "[filter] says which connections are told");
+    assert_refused(&with("representation = \"none\""), "[filter] selects the connections that are replicated");
     assert_refused(&with("hold_first_reply = \"1ms\""), "the kernel forwards");
     assert_refused(&LEAST.replace("id = 0", "id = 0\nnodes = 2"), "no meaning here");
     assert_refused("chain = []", "unknown field");
 }
 
 #[test]
-fn somebody_must_be_told_and_nobody_twice() {
+fn there_must_be_a_peer_and_each_only_once() {
     assert_refused("[node]\nid = 0", "add [replication] with a [[replication.peer]], or [conntrackd]");
     assert_refused("", "add [node] with at least id = 0");
     let both = format!("{LEAST}[conntrackd]\nlocal = \"127.0.0.1:3780\"\npeer = \"127.0.0.2:3780\"\npeer_id = 1\n");
@@ -199,11 +199,11 @@ fn a_conntrackd_is_at_an_address_or_in_a_group_on_an_interface() {
 }
 
 #[test]
-fn handshakes_are_told_only_where_the_kernel_tells_of_them() {
+fn handshakes_are_replicated_only_where_the_kernel_reports_them() {
     let warnings = |text: &str| parse("sync.toml", text).expect("it is right").warnings.len();
-    let told = format!("{LEAST}[filter]\ntcp_states = [\"syn_sent\", \"established\"]\n");
-    assert_eq!(warnings(&told), 1);
-    assert_eq!(warnings(&format!("{told}[kernel]\nevents = \"all\"\n")), 0);
+    let with_handshakes = format!("{LEAST}[filter]\ntcp_states = [\"syn_sent\", \"established\"]\n");
+    assert_eq!(warnings(&with_handshakes), 1);
+    assert_eq!(warnings(&format!("{with_handshakes}[kernel]\nevents = \"all\"\n")), 0);
     assert_eq!(warnings(LEAST), 0);
 }
 

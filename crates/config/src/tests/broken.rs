@@ -1,4 +1,4 @@
-//! Mistakes, and what is said of them.
+//! Mistakes and their diagnostics.
 
 /// What is written instead of what, and all that is said about it.
 pub(super) const BROKEN: &[(&str, &str, &str)] = &[

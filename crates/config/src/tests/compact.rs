@@ -117,7 +117,7 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     assert!(large.contains("lower it, or the bits and counters of an entry"), "{large}");
 
     let misspelt = said(&with("representation = \"multilevel\"", "[replication.filter]\nentries_max = 5\n"));
-    assert_eq!(misspelt.lines().count(), 1, "what follows from it is not told of: {misspelt}");
+    assert_eq!(misspelt.lines().count(), 1, "its consequences are not reported: {misspelt}");
 
     let bits = said(&with(filter, "[replication.filter]\nfingerprint_bits = 3\n"));
     assert!(bits.contains("3 is out of range"), "{bits}");
@@ -130,12 +130,12 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
 
     for unused in ["[replication.filter]\n", "[replication.recovery]\n"] {
         let unused = said(&with("", unused));
-        assert!(unused.contains("connections are told precisely, without a filter"), "{unused}");
+        assert!(unused.contains("connections are replicated as records, without a filter"), "{unused}");
     }
 }
 
 #[test]
-fn a_mapping_is_computed_if_the_file_says_so_and_says_what_is_missing() {
+fn a_mapping_is_computed_if_configured_and_refused_with_what_is_missing() {
     let mapping = |text: &str| check(text).unwrap_or_else(|error| panic!("{error}")).config.source_nat[0].mapping;
     assert_eq!(mapping(GOOD), None);
     assert_eq!(mapping(&computed()), Some(NatMapping { is_keyed: false, block_ports: None }));
@@ -156,8 +156,8 @@ fn a_mapping_is_computed_if_the_file_says_so_and_says_what_is_missing() {
         (rule("mapping = \"static\""), "\"deterministic-keyed\""),
         (GOOD.replacen("[[nat.source]]\n", key, 1), "write mapping = \"deterministic-keyed\""),
     ] {
-        let told = said(&text);
-        assert!(told.contains(remedy), "{told}");
+        let report = said(&text);
+        assert!(report.contains(remedy), "{report}");
     }
     let second = "[[nat.source]]\nsource = [\"10.0.1.0/24\"]\nto = [\"192.0.2.10\"]\n[[nat.source]]\n";
     let shared = said(&computed().replacen("[[nat.source]]\n", second, 1));

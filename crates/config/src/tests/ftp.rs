@@ -12,7 +12,7 @@ fn with_section(section: &str) -> String {
 }
 
 #[test]
-fn the_helper_is_off_unless_its_section_is_there_and_careful_unless_told_otherwise() {
+fn the_helper_is_off_without_its_section_and_careful_by_default() {
     let off = check(GOOD).unwrap().config;
     assert!(!off.chain.contains(&Function::Ftp));
     let on = check(&with_section("")).unwrap().config;
@@ -31,7 +31,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn mistakes_are_reported_with_a_remedy() {
     for (section, expected) in [
         ("ports = []", "ftp.ports: the list is empty: list the ports of control connections, or leave the key out"),
         ("timeout = \"2h\"", "ftp.timeout: \"2h\" is out of range: choose from \"1s\" to \"60m\""),

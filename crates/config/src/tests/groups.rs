@@ -44,7 +44,7 @@ fn addresses_are_of_the_group_that_they_are_listed_under() {
 }
 
 #[test]
-fn several_groups_preempt_unless_told_otherwise_and_one_does_not() {
+fn several_groups_preempt_by_default_and_one_does_not() {
     let preempts = |text: &str| right(text).groups.iter().map(|group| group.preempt).collect::<Vec<_>>();
     assert_eq!(preempts(&with_groups("", "")), [true, true]);
     let without = with_groups("", "preempt = true").replace("interval = \"10ms\"", "preempt = false");
@@ -56,7 +56,7 @@ fn several_groups_preempt_unless_told_otherwise_and_one_does_not() {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_remedy() {
+fn each_mistake_is_reported_with_its_remedy() {
     let good = with_groups("", "");
     let cases = [
         (
@@ -83,12 +83,12 @@ fn each_mistake_is_told_with_its_remedy() {
     ];
     for (from, to, expected) in cases {
         assert!(good.contains(from), "{from}");
-        let told = said(&good.replacen(from, to, 1));
-        assert!(told.contains(expected), "{told}");
+        let report = said(&good.replacen(from, to, 1));
+        assert!(report.contains(expected), "{report}");
     }
     let many: String = (0..9).map(|number| format!("[[group]]\nname = \"group-{number}\"\n")).collect();
-    let told = said(&GOOD.replacen("[[port]]", &(many + "[[port]]"), 1));
-    assert!(told.contains("there are more than 8 groups: put addresses together in fewer"), "{told}");
+    let report = said(&GOOD.replacen("[[port]]", &(many + "[[port]]"), 1));
+    assert!(report.contains("there are more than 8 groups: put addresses together in fewer"), "{report}");
 }
 
 #[test]

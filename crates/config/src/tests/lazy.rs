@@ -16,7 +16,7 @@ fn lazy(section: &str) -> Option<Config> {
 }
 
 #[test]
-fn nothing_is_put_off_unless_somebody_says_so() {
+fn nothing_is_deferred_unless_configured() {
     assert_eq!(lazy(""), None);
     let fixed = lazy("[replication.lazy]\nthreshold = \"300ms\"");
     assert_eq!(fixed, Some(Config::Fixed(Duration::from_millis(300))));
@@ -63,9 +63,9 @@ fn what_contradicts_it_or_has_no_effect_is_refused_with_what_to_do_instead() {
     }
     let local = "local = \"10.99.0.1:3781\"";
     let held = with(dynamic).replace(local, &format!("{local}\nhold_first_reply = \"100ms\""));
-    assert!(said(&held).contains("hold_first_reply has every connection told"), "{}", said(&held));
+    assert!(said(&held).contains("hold_first_reply replicates every connection"), "{}", said(&held));
     let off = with(dynamic).replace(local, &format!("{local}\nrepresentation = \"none\""));
-    assert!(said(&off).contains("nothing is told that could be put off"), "{}", said(&off));
+    assert!(said(&off).contains("nothing is replicated that could be deferred"), "{}", said(&off));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn each_mistake_is_named_with_its_remedy() {
             "reachability.probe_interval: the duration is out of range: write one from \"20ms\" to \"1m\"",
         ),
     ] {
-        let told = said(&with(section));
-        assert!(told.contains(expected), "{section}: {told}");
+        let report = said(&with(section));
+        assert!(report.contains(expected), "{section}: {report}");
     }
 }

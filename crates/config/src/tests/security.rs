@@ -12,7 +12,7 @@ fn with(section: &str) -> String {
 #[test]
 fn plain_text_between_machines_must_be_asked_for() {
     let report = said(&with(""));
-    assert!(report.contains("[replication]: 10.99.0.2:3781 is told everything in plain text"), "{report}");
+    assert!(report.contains("[replication]: 10.99.0.2:3781 receives everything in plain text"), "{report}");
     assert!(report.contains("mode = \"plain\" if nobody else can reach the link"), "{report}");
     let on_one_machine = with("").replace("10.99.0", "127.0.0");
     assert_eq!(said(&on_one_machine), "", "on one machine nobody else listens");
@@ -35,7 +35,7 @@ fn keys_and_rotation_are_read() {
 fn certificates_need_a_key_an_authority_and_the_names_of_peers() {
     let section = "[replication.security]\ncertificate = \"/a.pem\"\nkey = \"/a.key\"\nauthority = \"/ca.pem\"\n";
     let report = said(&with(section));
-    assert!(report.contains("replication peer 1: nothing says whose certificate the peer has to show"), "{report}");
+    assert!(report.contains("replication peer 1: the name in the peer's certificate is missing"), "{report}");
     let named = with(section).replace("3781\"\n[failure", "3781\"\ncertificate_name = \"b.example\"\n[failure");
     let security = check(&named).unwrap().config.cluster.unwrap().replication.security.unwrap();
     assert_eq!(security.certificates.unwrap().peer_names, [(flow::NodeId(1), "b.example".to_owned())]);

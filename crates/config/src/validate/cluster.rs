@@ -8,7 +8,7 @@ use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawFailureDetection, RawPeer, RawReplication, Text};
 use super::super::validated::{Cluster, FailureDetection, Node, Peer, Port, Replication, Representation};
 use super::super::value;
@@ -31,33 +31,33 @@ pub(super) fn cluster(
     node: &Node,
     ports: &[Port],
     connections_max: u32,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Cluster> {
     let Some(section) = &raw.replication else {
         if let Some(detection) = &raw.failure_detection {
             let mistake = Mistake::new("there is no peer to watch", "add [replication] with a peer or remove this");
-            findings.error(detection.span(), "[failure_detection]", mistake);
+            diagnostics.error(detection.span(), "[failure_detection]", mistake);
         }
         return None;
     };
     if section.get_ref().peer.is_empty() {
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
-        findings.error(section.span(), "[replication]", mistake);
+        diagnostics.error(section.span(), "[replication]", mistake);
     }
     if let Some(text) = &section.get_ref().batch_delay {
-        let mistake = Mistake::new("a gateway tells of changes before the packets leave", "remove it: nothing waits");
-        findings.error(text.span(), "replication.batch_delay", mistake);
+        let mistake = Mistake::new("a gateway sends updates before the packets leave", "remove it: nothing waits");
+        diagnostics.error(text.span(), "replication.batch_delay", mistake);
     }
-    let local = own_address("replication.local", &section.get_ref().local, ports, findings)?;
-    let replication = replication(section.get_ref(), local, node, findings);
+    let local = own_address("replication.local", &section.get_ref().local, ports, diagnostics)?;
+    let replication = replication(section.get_ref(), local, node, diagnostics);
     let defaults = RawFailureDetection::default();
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
-    let failure_detection = failure_detection(detection, local, ports, findings);
-    check_local_ports(raw, local, &failure_detection, findings);
-    let security = super::security::security(section.get_ref(), &replication, findings);
-    let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, findings);
+    let failure_detection = failure_detection(detection, local, ports, diagnostics);
+    check_local_ports(raw, local, &failure_detection, diagnostics);
+    let security = super::security::security(section.get_ref(), &replication, diagnostics);
+    let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, diagnostics);
     let replication = Replication { security, compact, ..replication };
-    super::lazy::check(raw, section.get_ref(), &replication, findings);
+    super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -66,24 +66,29 @@ pub(super) fn own_address(
     subject: &str,
     text: &Text,
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<SocketAddr> {
-    let address = parsed(subject, text, value::socket_address, findings)?;
+    let address = parsed(subject, text, value::socket_address, diagnostics)?;
     if address.ip().is_multicast() {
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     }
     if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.addr() == address.ip()) {
         let mistake = Mistake::new(
             format!("{} is a shared address and moves to whichever node is active", address.ip()),
             "write an address that stays with this node",
         );
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     }
     Some(address)
 }
 
-fn check_local_ports(raw: &RawConfig, local: SocketAddr, detection: &FailureDetection, findings: &mut Findings<'_>) {
+fn check_local_ports(
+    raw: &RawConfig,
+    local: SocketAddr,
+    detection: &FailureDetection,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     if detection.local == local {
         let detection_local = raw.failure_detection.as_ref().and_then(|section| section.get_ref().local.as_ref());
         let replication_local = raw.replication.as_ref().map(|section| &section.get_ref().local);
@@ -92,14 +97,14 @@ fn check_local_ports(raw: &RawConfig, local: SocketAddr, detection: &FailureDete
             format!("replication and failure detection both use {local}"),
             "give one of them another port",
         );
-        findings.error(span, "failure_detection.local", mistake);
+        diagnostics.error(span, "failure_detection.local", mistake);
     }
 }
 
 /// What is written under a key that has the name of its field, if it is in the range; else the default.
 macro_rules! setting {
-    ($section:literal, $raw:ident.$key:ident => $read:ident($default:expr, $range:expr), $findings:ident) => {
-        $read(concat!($section, ".", stringify!($key)), $raw.$key.as_ref(), $default, $range, $findings)
+    ($section:literal, $raw:ident.$key:ident => $read:ident($default:expr, $range:expr), $diagnostics:ident) => {
+        $read(concat!($section, ".", stringify!($key)), $raw.$key.as_ref(), $default, $range, $diagnostics)
     };
 }
 pub(super) use setting;
@@ -108,10 +113,11 @@ pub(super) fn replication(
     raw: &RawReplication,
     local: SocketAddr,
     node: &Node,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Replication {
-    let alive_interval = setting!("replication", raw.alive_interval => ranged(ms(100), ms(1)..=ms(60_000)), findings);
-    let peer_timeout = setting!("replication", raw.peer_timeout => ranged(ms(1000), ms(10)..=ms(600_000)), findings);
+    let alive_interval =
+        setting!("replication", raw.alive_interval => ranged(ms(100), ms(1)..=ms(60_000)), diagnostics);
+    let peer_timeout = setting!("replication", raw.peer_timeout => ranged(ms(1000), ms(10)..=ms(600_000)), diagnostics);
     if let Some(text) =
         raw.peer_timeout.as_ref().or(raw.alive_interval.as_ref()).filter(|_| peer_timeout < alive_interval * 2)
     {
@@ -119,43 +125,43 @@ pub(super) fn replication(
             "peer_timeout is shorter than two alive_intervals, so an idle peer would count as away",
             "raise peer_timeout or lower alive_interval",
         );
-        findings.error(text.span(), "[replication]", mistake);
+        diagnostics.error(text.span(), "[replication]", mistake);
     }
     let names = quoted(&Representation::ALL);
-    findings.describe("replication.representation", Some(format!("{:?}", Representation::default().name())), names);
+    diagnostics.describe("replication.representation", Some(format!("{:?}", Representation::default().name())), names);
     let representation = raw.representation.as_ref();
     let representation =
-        representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, findings));
+        representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, diagnostics));
     Replication {
         local,
         representation: representation.unwrap_or_default(),
         compact: None,
-        hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), findings),
-        wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), findings),
-        datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), findings),
-        in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), findings),
-        ack_every_messages: setting!("replication", raw.ack_every_messages => within(32, ACK_EVERY_MESSAGES), findings),
-        ack_delay: setting!("replication", raw.ack_delay => ranged(ms(2), ms(0)..=ms(1000)), findings),
+        hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), diagnostics),
+        wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), diagnostics),
+        datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), diagnostics),
+        in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), diagnostics),
+        ack_every_messages: setting!("replication", raw.ack_every_messages => within(32, ACK_EVERY_MESSAGES), diagnostics),
+        ack_delay: setting!("replication", raw.ack_delay => ranged(ms(2), ms(0)..=ms(1000)), diagnostics),
         alive_interval,
         peer_timeout,
-        lazy: super::lazy::lazy(raw, findings),
-        peers: peers(&raw.peer, local, node, findings),
+        lazy: super::lazy::lazy(raw, diagnostics),
+        peers: peers(&raw.peer, local, node, diagnostics),
         security: None,
     }
 }
 
-fn peers(raw: &[Spanned<RawPeer>], local: SocketAddr, node: &Node, findings: &mut Findings<'_>) -> Vec<Peer> {
+fn peers(raw: &[Spanned<RawPeer>], local: SocketAddr, node: &Node, diagnostics: &mut Diagnostics<'_>) -> Vec<Peer> {
     let mut peers: Vec<Peer> = Vec::new();
     for written in raw {
         let written = written.get_ref();
         let id = NodeId(*written.id.get_ref());
         let subject = format!("replication peer {}", id.0);
         if let Some(mistake) = peer_id_mistake(id, node, &peers) {
-            findings.error(written.id.span(), &subject, mistake);
+            diagnostics.error(written.id.span(), &subject, mistake);
         }
-        let Some(address) = parsed(&subject, &written.address, value::socket_address, findings) else { continue };
+        let Some(address) = parsed(&subject, &written.address, value::socket_address, diagnostics) else { continue };
         let elsewhere = written.failure_detection_address.as_ref();
-        let elsewhere = elsewhere.and_then(|text| parsed(&subject, text, value::socket_address, findings));
+        let elsewhere = elsewhere.and_then(|text| parsed(&subject, text, value::socket_address, diagnostics));
         let failure_detection_address = elsewhere.unwrap_or_else(|| SocketAddr::new(address.ip(), BFD_PORT));
         let mistake = if address == local {
             Some(Mistake::new(format!("{address} is this node's own address"), "write the peer's address"))
@@ -170,7 +176,7 @@ fn peers(raw: &[Spanned<RawPeer>], local: SocketAddr, node: &Node, findings: &mu
             None
         };
         if let Some(mistake) = mistake {
-            findings.error(written.address.span(), &subject, mistake);
+            diagnostics.error(written.address.span(), &subject, mistake);
         }
         peers.push(Peer { id, address, failure_detection_address });
     }
@@ -195,13 +201,14 @@ fn failure_detection(
     raw: &RawFailureDetection,
     replication_local: SocketAddr,
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> FailureDetection {
     let local = raw.local.as_ref();
-    let local = local.and_then(|text| own_address("failure_detection.local", text, ports, findings));
+    let local = local.and_then(|text| own_address("failure_detection.local", text, ports, diagnostics));
     let interval =
-        setting!("failure_detection", raw.interval => ranged(INTERVAL_DEFAULT, ms(1)..=ms(10_000)), findings);
-    let multiplier = setting!("failure_detection", raw.multiplier => within(MULTIPLIER_DEFAULT, 1..=u8::MAX), findings);
+        setting!("failure_detection", raw.interval => ranged(INTERVAL_DEFAULT, ms(1)..=ms(10_000)), diagnostics);
+    let multiplier =
+        setting!("failure_detection", raw.multiplier => within(MULTIPLIER_DEFAULT, 1..=u8::MAX), diagnostics);
     let detection_time = interval * u32::from(multiplier);
     if detection_time < DETECTION_TIME_DOUBTFUL {
         let span = raw.interval.as_ref().map(Spanned::span).or(raw.multiplier.as_ref().map(Spanned::span));
@@ -209,16 +216,16 @@ fn failure_detection(
             format!("a peer counts as down after {detection_time:?}"),
             "a busy machine pauses that long: raise interval or multiplier",
         );
-        findings.warning(span.unwrap_or(0..0), "[failure_detection]", mistake);
+        diagnostics.warning(span.unwrap_or(0..0), "[failure_detection]", mistake);
     }
     FailureDetection {
         local: local.unwrap_or_else(|| SocketAddr::new(replication_local.ip(), BFD_PORT)),
         interval,
         multiplier,
-        interval_while_down: setting!("failure_detection", raw.interval_while_down => ranged(ms(100), ms(1)..=ms(10_000)), findings),
-        startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), findings),
+        interval_while_down: setting!("failure_detection", raw.interval_while_down => ranged(ms(100), ms(1)..=ms(10_000)), diagnostics),
+        startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), diagnostics),
         preempt: raw.preempt.unwrap_or_default(),
-        service_paths: flag("failure_detection.service_paths", raw.service_paths, true, findings),
+        service_paths: flag("failure_detection.service_paths", raw.service_paths, true, diagnostics),
     }
 }
 

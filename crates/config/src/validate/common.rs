@@ -7,7 +7,7 @@ use std::time::Duration;
 use flow::PortId;
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake, Text};
+use super::super::diagnostic::{Diagnostics, Mistake, Text};
 use super::super::validated::Port;
 use super::super::value;
 
@@ -15,7 +15,7 @@ use super::super::value;
 const NAME_BYTES_MAX: usize = 32;
 /// A datagram has to hold a connection's state, and must not exceed UDP's.
 pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
-/// A change waits so long for others to go with it, unless the file says otherwise.
+/// A change waits so long by default, so that others share its datagram.
 pub(super) const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
 /// The longest that a change may wait for others.
 pub(super) const BATCH_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
@@ -25,9 +25,9 @@ pub(super) fn parsed<T>(
     subject: &str,
     text: &Text,
     parse: impl FnOnce(&str) -> Result<T, Mistake>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<T> {
-    parse(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    parse(text.get_ref()).map_err(|mistake| diagnostics.error(text.span(), subject, mistake)).ok()
 }
 
 /// The values of a list, without those that were reported.
@@ -35,13 +35,13 @@ pub(super) fn parsed_list<T, R>(
     subject: &str,
     list: &[Spanned<R>],
     parse: impl Fn(&R) -> Result<T, Mistake>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Vec<T> {
     let mut values = Vec::with_capacity(list.len());
     for item in list {
         match parse(item.get_ref()) {
             Ok(value) => values.push(value),
-            Err(mistake) => findings.error(item.span(), subject, mistake),
+            Err(mistake) => diagnostics.error(item.span(), subject, mistake),
         }
     }
     values
@@ -52,12 +52,12 @@ pub(super) fn one_of<T: Copy>(
     subject: &str,
     text: &Text,
     choices: &[(&str, T)],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<T> {
     let chosen = choices.iter().find(|(name, _)| name == text.get_ref());
     if chosen.is_none() {
         let mistake = Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", quoted(choices)));
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     }
     chosen.map(|(_, choice)| *choice)
 }
@@ -68,7 +68,7 @@ pub(super) fn quoted<T>(choices: &[(&str, T)]) -> String {
 }
 
 /// A name that can stand in metrics and tables.
-pub(super) fn named(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
+pub(super) fn named(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
     let name = text.get_ref();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
@@ -76,13 +76,18 @@ pub(super) fn named(subject: &str, text: &Text, findings: &mut Findings<'_>) -> 
             format!("{name:?} cannot be a name"),
             format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"),
         );
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     }
     name.clone()
 }
 
 /// The port that a section refers to by its name.
-pub(super) fn port_named(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<PortId> {
+pub(super) fn port_named(
+    subject: &str,
+    text: &Text,
+    ports: &[Port],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<PortId> {
     let found = ports.iter().find(|port| port.name == *text.get_ref());
     if found.is_none() {
         let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
@@ -91,7 +96,7 @@ pub(super) fn port_named(subject: &str, text: &Text, ports: &[Port], findings: &
         } else {
             format!("write one of {} or add a [[port]]", names.join(", "))
         };
-        findings.error(text.span(), subject, Mistake::new(format!("there is no port {:?}", text.get_ref()), remedy));
+        diagnostics.error(text.span(), subject, Mistake::new(format!("there is no port {:?}", text.get_ref()), remedy));
     }
     found.map(|port| port.id)
 }
@@ -107,16 +112,16 @@ pub(super) fn ranged(
     text: Option<&Text>,
     default: Duration,
     range: RangeInclusive<Duration>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Duration {
     let span = durations(&range);
-    findings.describe(subject, Some(value::written_duration(default)), span.clone());
+    diagnostics.describe(subject, Some(value::written_duration(default)), span.clone());
     let Some(text) = text else { return default };
-    let Some(duration) = parsed(subject, text, value::duration, findings) else { return default };
+    let Some(duration) = parsed(subject, text, value::duration, diagnostics) else { return default };
     if !range.contains(&duration) {
         let mistake =
             Mistake::new(format!("{:?} is out of range", text.get_ref()), format!("choose a duration from {span}"));
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
         return default;
     }
     duration
@@ -133,24 +138,24 @@ pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display, D: From<T> + Into
     written: Option<&Spanned<T>>,
     default: D,
     range: RangeInclusive<T>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> D {
     let number: Option<T> = default.into();
     let span = format!("{} to {}", range.start(), range.end());
-    findings.describe(subject, number.map(|number| number.to_string()), span.clone());
+    diagnostics.describe(subject, number.map(|number| number.to_string()), span.clone());
     let Some(written) = written else { return default };
     let number = *written.get_ref();
     if !range.contains(&number) {
         let mistake = Mistake::new(format!("{number} is out of range"), format!("choose a number from {span}"));
-        findings.error(written.span(), subject, mistake);
+        diagnostics.error(written.span(), subject, mistake);
         return default;
     }
     D::from(number)
 }
 
 /// Whether a key is set, or its default.
-pub(super) fn flag(subject: &str, written: Option<bool>, default: bool, findings: &mut Findings<'_>) -> bool {
-    findings.describe(subject, Some(default.to_string()), "true or false".to_owned());
+pub(super) fn flag(subject: &str, written: Option<bool>, default: bool, diagnostics: &mut Diagnostics<'_>) -> bool {
+    diagnostics.describe(subject, Some(default.to_string()), "true or false".to_owned());
     written.unwrap_or(default)
 }
 
@@ -159,9 +164,9 @@ pub(super) fn choice<T: Copy + Default + PartialEq>(
     subject: &str,
     text: Option<&Text>,
     choices: &[(&str, T)],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> T {
     let default = choices.iter().find(|(_, choice)| *choice == T::default()).map(|(name, _)| format!("\"{name}\""));
-    findings.describe(subject, default, quoted(choices));
-    text.and_then(|text| one_of(subject, text, choices, findings)).unwrap_or_default()
+    diagnostics.describe(subject, default, quoted(choices));
+    text.and_then(|text| one_of(subject, text, choices, diagnostics)).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use replication::compact::{CompactConfig, CompactConfigError, UpdateRule};
 use toml::Spanned;
 
 use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawReplication, Text};
 use super::super::validated::{Config, Port, Replication, Representation};
 use super::cluster::setting;
@@ -22,20 +22,20 @@ const BATCH_DEFAULT: Duration = Duration::from_millis(10);
 const PERIOD_DEFAULT: Duration = Duration::from_secs(5);
 const THRESHOLD_PER_MILLE_DEFAULT: u16 = 10;
 
-/// What the section says of filters; `None` when connections are told precisely.
+/// The settings of filters; `None` with precise replication.
 pub(super) fn compact(
     raw: &RawReplication,
     replication: &Replication,
     connections_max: u32,
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Compact> {
-    check_experimental(raw, replication.representation, findings);
+    check_experimental(raw, replication.representation, diagnostics);
     let Representation::Compact(filter) = replication.representation else {
-        // A name that is not known has been told of; what was meant may well be a filter.
+        // An unknown name has its diagnostic already; it may well stand for a filter.
         let is_meant = |text: &Text| text.get_ref() == replication.representation.name();
         if raw.representation.as_ref().is_none_or(is_meant) {
-            check_unused(raw, findings);
+            check_unused(raw, diagnostics);
         }
         return None;
     };
@@ -51,28 +51,28 @@ pub(super) fn compact(
             section.entries_max.as_ref(),
             u64::from(connections_max),
             1..=1 << 31,
-            findings,
+            diagnostics,
         ),
         fingerprint_bits: within(
             &key("fingerprint_bits"),
             numbers.0,
             usual.fingerprint_bits,
             4..=usual.fingerprint_bits,
-            findings,
+            diagnostics,
         ),
-        counters_per_entry: within(&key("counters_per_entry"), numbers.1, usual.counters_per_item, 2..=64, findings),
-        hashes: within(&key("hashes"), numbers.2, usual.hashes, 1..=16, findings),
-        update: update(section, findings),
-        symbols: flag(&key("symbols"), section.symbols, usual.symbols, findings),
+        counters_per_entry: within(&key("counters_per_entry"), numbers.1, usual.counters_per_item, 2..=64, diagnostics),
+        hashes: within(&key("hashes"), numbers.2, usual.hashes, 1..=16, diagnostics),
+        update: update(section, diagnostics),
+        symbols: flag(&key("symbols"), section.symbols, usual.symbols, diagnostics),
         budget_bytes_per_second: raw.budget_bytes_per_second.as_ref().map(|budget| *budget.get_ref()),
-        precise_after: precise_after(section, findings),
-        recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, findings),
+        precise_after: precise_after(section, diagnostics),
+        recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, diagnostics),
     };
     Some(compact)
 }
 
 /// A representation under which established connections may break is chosen with open eyes or not at all.
-fn check_experimental(raw: &RawReplication, representation: Representation, findings: &mut Findings<'_>) {
+fn check_experimental(raw: &RawReplication, representation: Representation, diagnostics: &mut Diagnostics<'_>) {
     let is_experimental = matches!(representation, Representation::Compact(filter) if filter.is_experimental());
     let acknowledged = raw.experimental.as_ref();
     match (&raw.representation, acknowledged) {
@@ -84,18 +84,18 @@ fn check_experimental(raw: &RawReplication, representation: Representation, find
                 ),
                 "write experimental = true beside it if that may be, or representation = \"multi-level\", which promises that none breaks",
             );
-            findings.error(text.span(), SUBJECT, mistake);
+            diagnostics.error(text.span(), SUBJECT, mistake);
         }
         (_, Some(written)) if !is_experimental && *written.get_ref() => {
             let mistake = Mistake::new("the representation is not experimental", "remove it");
-            findings.error(written.span(), "replication.experimental", mistake);
+            diagnostics.error(written.span(), "replication.experimental", mistake);
         }
         _ => {}
     }
 }
 
 /// Settings of filters where there is none.
-fn check_unused(raw: &RawReplication, findings: &mut Findings<'_>) {
+fn check_unused(raw: &RawReplication, diagnostics: &mut Diagnostics<'_>) {
     let sections = [
         ("[replication.filter]", raw.filter.as_ref().map(Spanned::span)),
         ("[replication.recovery]", raw.recovery.as_ref().map(Spanned::span)),
@@ -104,15 +104,15 @@ fn check_unused(raw: &RawReplication, findings: &mut Findings<'_>) {
     for (subject, span) in sections {
         if let Some(span) = span {
             let mistake = Mistake::new(
-                "connections are told precisely, without a filter",
+                "connections are replicated as records, without a filter",
                 "remove it, or write representation = \"multi-level\" (or another filter)",
             );
-            findings.error(span, subject, mistake);
+            diagnostics.error(span, subject, mistake);
         }
     }
 }
 
-fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
+fn update(section: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> UpdateRule {
     #[derive(Clone, Copy, Default, PartialEq)]
     enum Rule {
         #[default]
@@ -121,14 +121,14 @@ fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
         Threshold,
     }
     let rules = [("immediate", Rule::Immediate), ("periodic", Rule::Periodic), ("threshold", Rule::Threshold)];
-    let rule = choice("replication.filter.update", section.update.as_ref(), &rules, findings);
+    let rule = choice("replication.filter.update", section.update.as_ref(), &rules, diagnostics);
     if let Some(written) = section.threshold_per_mille.as_ref().filter(|_| rule != Rule::Threshold) {
-        let mistake = Mistake::new("changes are not told by a threshold", "remove it, or write update = \"threshold\"");
-        findings.error(written.span(), "replication.filter.threshold_per_mille", mistake);
+        let mistake = Mistake::new("updates are not sent by a threshold", "remove it, or write update = \"threshold\"");
+        diagnostics.error(written.span(), "replication.filter.threshold_per_mille", mistake);
     }
     let mut interval = |default, least: Duration| {
         let range = least..=Duration::from_secs(600);
-        setting!("replication.filter", section.interval => ranged(default, range), findings)
+        setting!("replication.filter", section.interval => ranged(default, range), diagnostics)
     };
     match rule {
         Rule::Immediate => {
@@ -137,26 +137,26 @@ fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
         Rule::Periodic => UpdateRule::Periodic(interval(PERIOD_DEFAULT, Duration::from_millis(10))),
         Rule::Threshold => UpdateRule::Threshold {
             at_most_every: interval(BATCH_DEFAULT, Duration::ZERO),
-            changes_per_mille: setting!("replication.filter", section.threshold_per_mille => within(THRESHOLD_PER_MILLE_DEFAULT, 1..=1000), findings),
+            changes_per_mille: setting!("replication.filter", section.threshold_per_mille => within(THRESHOLD_PER_MILLE_DEFAULT, 1..=1000), diagnostics),
         },
     }
 }
 
-fn precise_after(section: &RawFilter, findings: &mut Findings<'_>) -> Option<Duration> {
+fn precise_after(section: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> Option<Duration> {
     let text = section.precise_after.as_ref()?;
     let range = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
-    Some(ranged("replication.filter.precise_after", Some(text), PERIOD_DEFAULT, range, findings))
+    Some(ranged("replication.filter.precise_after", Some(text), PERIOD_DEFAULT, range, diagnostics))
 }
 
-fn recovery(raw: Option<&RawRecovery>, ports: &[Port], findings: &mut Findings<'_>) -> Recovery {
+fn recovery(raw: Option<&RawRecovery>, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Recovery {
     const SUBJECT: &str = "replication.recovery";
     let defaults = RawRecovery::default();
     let raw = raw.unwrap_or(&defaults);
     Recovery {
-        lasts: setting!("replication.recovery", raw.lasts => ranged(RECOVERY_LASTS_DEFAULT, RECOVERY_LASTS), findings),
-        cold_start: raw.cold_start.iter().filter_map(|text| port_named(SUBJECT, text, ports, findings)).collect(),
-        block: flag("replication.recovery.block", raw.block, false, findings),
-        misses_per_source_max: setting!("replication.recovery", raw.misses_per_source_max => within(MISSES_PER_SOURCE_MAX_DEFAULT, 1..=1_000_000), findings),
+        lasts: setting!("replication.recovery", raw.lasts => ranged(RECOVERY_LASTS_DEFAULT, RECOVERY_LASTS), diagnostics),
+        cold_start: raw.cold_start.iter().filter_map(|text| port_named(SUBJECT, text, ports, diagnostics)).collect(),
+        block: flag("replication.recovery.block", raw.block, false, diagnostics),
+        misses_per_source_max: setting!("replication.recovery", raw.misses_per_source_max => within(MISSES_PER_SOURCE_MAX_DEFAULT, 1..=1_000_000), diagnostics),
     }
 }
 
@@ -167,7 +167,7 @@ fn check_stream(
     compact: &Compact,
     replication: &Replication,
     workers: u8,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let datagram_bytes_max = usize::from(replication.datagram_bytes_max);
     let Err(error) = compact.stream([0; 2], datagram_bytes_max, workers).check() else { return };
@@ -187,30 +187,30 @@ fn check_stream(
         _ => ("[replication.filter]", None, "change its settings".to_owned()),
     };
     let span = span.or(settings.map(|(span, _)| span)).unwrap_or(text.span());
-    findings.error(span, subject, Mistake::new(error.to_string(), remedy));
+    diagnostics.error(span, subject, Mistake::new(error.to_string(), remedy));
 }
 
 /// Finds what filters cannot do for the rest of the configuration: each is refused with what could be done instead.
-pub(super) fn check(raw: &RawConfig, config: &Config, findings: &mut Findings<'_>) {
+pub(super) fn check(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnostics<'_>) {
     let (Some(cluster), Some(section)) = (&config.cluster, &raw.replication) else { return };
     let replication = &cluster.replication;
     let (Some(compact), Some(text)) = (&replication.compact, &section.get_ref().representation) else { return };
     let name = compact.representation.name();
-    check_stream(section.get_ref(), text, compact, replication, config.workers.count, findings);
-    check_nat(text, name, config, findings);
-    check_replication(section.get_ref(), replication, findings);
+    check_stream(section.get_ref(), text, compact, replication, config.workers.count, diagnostics);
+    check_nat(text, name, config, diagnostics);
+    check_replication(section.get_ref(), replication, diagnostics);
     if let Some(second) = raw.group.get(1) {
         let mistake = Mistake::new(
             format!(
-                "nodes that forward at the same time must know each other's connections, and {name:?} tells only filters of them"
+                "nodes that forward at the same time must know each other's connections, and {name:?} replicates only filters of them"
             ),
             "write representation = \"precise-selective\", or leave one group",
         );
-        findings.error(second.span(), SUBJECT, mistake);
+        diagnostics.error(second.span(), SUBJECT, mistake);
     }
 }
 
-fn check_nat(text: &Text, name: &str, config: &Config, findings: &mut Findings<'_>) {
+fn check_nat(text: &Text, name: &str, config: &Config, diagnostics: &mut Diagnostics<'_>) {
     use super::super::validated::Function;
     if !config.chain.contains(&Function::Nat) {
         return;
@@ -219,12 +219,12 @@ fn check_nat(text: &Text, name: &str, config: &Config, findings: &mut Findings<'
     if let Some(index) = chosen {
         let mistake = Mistake::new(
             format!(
-                "source NAT rule {index} chooses ports among those that are free, which a filter ({name:?}) cannot tell: another \
+                "source NAT rule {index} chooses ports among those that are free, which a filter ({name:?}) does not have: another \
                  node could not go on translating"
             ),
             "write mapping = \"deterministic\" in the rule (RFC 7422), or representation = \"precise-selective\"",
         );
-        findings.error(text.span(), SUBJECT, mistake);
+        diagnostics.error(text.span(), SUBJECT, mistake);
     }
     if config.workers.count > 1 && !config.source_nat.is_empty() {
         let mistake = Mistake::new(
@@ -234,16 +234,16 @@ fn check_nat(text: &Text, name: &str, config: &Config, findings: &mut Findings<'
             ),
             "write count = 1 in [workers], or representation = \"precise-selective\"",
         );
-        findings.error(text.span(), SUBJECT, mistake);
+        diagnostics.error(text.span(), SUBJECT, mistake);
     }
 }
 
-fn check_replication(raw: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
+fn check_replication(raw: &RawReplication, replication: &Replication, diagnostics: &mut Diagnostics<'_>) {
     if let Some(hold) = raw.hold_first_reply.as_ref().filter(|_| !replication.hold_first_reply.is_zero()) {
         let mistake = Mistake::new(
             "a first reply cannot wait until a peer has confirmed the connection: filters are confirmed, not their entries",
             "remove it, or write representation = \"precise-selective\"",
         );
-        findings.error(hold.span(), "replication.hold_first_reply", mistake);
+        diagnostics.error(hold.span(), "replication.hold_first_reply", mistake);
     }
 }

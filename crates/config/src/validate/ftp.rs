@@ -5,7 +5,7 @@ use std::time::Duration;
 use network_functions::expectation::EXPECTATION_TIMEOUT_DEFAULT;
 use network_functions::ftp::CONTROL_PORT;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::RawFtp;
 use super::super::validated::Ftp;
 use super::common::flag;
@@ -15,7 +15,7 @@ use super::{parsed, value};
 /// The shortest and the longest time that an announced connection may be waited for.
 const TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 
-pub(super) fn ftp(raw: Option<&RawFtp>, findings: &mut Findings<'_>) -> Ftp {
+pub(super) fn ftp(raw: Option<&RawFtp>, diagnostics: &mut Diagnostics<'_>) -> Ftp {
     let mut ftp = Ftp {
         ports: vec![CONTROL_PORT..=CONTROL_PORT],
         loose: false,
@@ -24,25 +24,25 @@ pub(super) fn ftp(raw: Option<&RawFtp>, findings: &mut Findings<'_>) -> Ftp {
     };
     let (least, most) = (value::written_duration(TIMEOUT_RANGE.0), value::written_duration(TIMEOUT_RANGE.1));
     let default = value::written_duration(ftp.timeout);
-    findings.describe("ftp.timeout", Some(default), format!("{least} to {most}"));
+    diagnostics.describe("ftp.timeout", Some(default), format!("{least} to {most}"));
     let Some(raw) = raw else { return ftp };
     if let Some(ports) = &raw.ports {
         if ports.get_ref().is_empty() {
             let mistake =
                 Mistake::new("the list is empty", "list the ports of control connections, or leave the key out");
-            findings.error(ports.span(), "ftp.ports", mistake);
+            diagnostics.error(ports.span(), "ftp.ports", mistake);
         }
-        ftp.ports = port_ranges("ftp.ports", ports.get_ref(), findings);
+        ftp.ports = port_ranges("ftp.ports", ports.get_ref(), diagnostics);
     }
-    ftp.loose = flag("ftp.loose", raw.loose, ftp.loose, findings);
-    ftp.privileged_ports = flag("ftp.privileged_ports", raw.privileged_ports, ftp.privileged_ports, findings);
+    ftp.loose = flag("ftp.loose", raw.loose, ftp.loose, diagnostics);
+    ftp.privileged_ports = flag("ftp.privileged_ports", raw.privileged_ports, ftp.privileged_ports, diagnostics);
     if let Some(text) = &raw.timeout
-        && let Some(timeout) = parsed("ftp.timeout", text, value::duration, findings)
+        && let Some(timeout) = parsed("ftp.timeout", text, value::duration, diagnostics)
     {
         if timeout < TIMEOUT_RANGE.0 || timeout > TIMEOUT_RANGE.1 {
             let mistake =
                 Mistake::new(format!("{:?} is out of range", text.get_ref()), "choose from \"1s\" to \"60m\"");
-            findings.error(text.span(), "ftp.timeout", mistake);
+            diagnostics.error(text.span(), "ftp.timeout", mistake);
         }
         ftp.timeout = timeout;
     }

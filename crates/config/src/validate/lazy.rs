@@ -5,7 +5,7 @@ use std::time::Duration;
 use replication::deferral::{Config, Dynamic, LEVELS_MAX};
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::lazy::RawLazy;
 use super::super::raw::{RawConfig, RawReplication};
 use super::super::validated::{Replication, Representation};
@@ -17,29 +17,29 @@ const SUBJECT: &str = "[replication.lazy]";
 /// The word in the place of a threshold.
 const DYNAMIC: &str = "dynamic";
 
-/// What is put off; `None`: nothing.
-pub(super) fn lazy(raw: &RawReplication, findings: &mut Findings<'_>) -> Option<Config> {
+/// The deferral of connections; `None`: there is none.
+pub(super) fn lazy(raw: &RawReplication, diagnostics: &mut Diagnostics<'_>) -> Option<Config> {
     let written = raw.lazy.as_ref()?;
     let section = written.get_ref();
     let config = if section.threshold.get_ref() == DYNAMIC {
-        Config::Dynamic(dynamic(section, findings))
+        Config::Dynamic(dynamic(section, diagnostics))
     } else {
-        let threshold = parsed("replication.lazy.threshold", &section.threshold, value::duration, findings)?;
-        check_fixed(written, findings);
+        let threshold = parsed("replication.lazy.threshold", &section.threshold, value::duration, diagnostics)?;
+        check_fixed(written, diagnostics);
         Config::Fixed(threshold)
     };
     if let Err(error) = config.check() {
         let mistake = Mistake::new(error.to_string(), "see docs/configuration.md for what goes together");
-        findings.error(written.span(), SUBJECT, mistake);
+        diagnostics.error(written.span(), SUBJECT, mistake);
     }
     Some(config)
 }
 
-fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
+fn dynamic(section: &RawLazy, diagnostics: &mut Diagnostics<'_>) -> Dynamic {
     let ms = Duration::from_millis;
     let defaults = Dynamic::default();
     let mut duration =
-        |key: &str, text, default, range| ranged(&format!("replication.lazy.{key}"), text, default, range, findings);
+        |key: &str, text, default, range| ranged(&format!("replication.lazy.{key}"), text, default, range, diagnostics);
     let interval = duration("interval", section.interval.as_ref(), defaults.interval, ms(100)..=ms(600_000));
     let threshold = ms(1)..=ms(60_000);
     let threshold_min =
@@ -49,14 +49,15 @@ fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
         duration("lifetime_max", section.lifetime_max.as_ref(), defaults.lifetime_max, ms(1000)..=ms(120_000));
     let mut share = |key: &str, written: Option<&Spanned<f64>>, default: u16| {
         let default = f64::from(default) / 1000.0;
-        let share = within(&format!("replication.lazy.{key}"), written, default, 0.0..=1.0, findings);
+        let share = within(&format!("replication.lazy.{key}"), written, default, 0.0..=1.0, diagnostics);
         (share * 1000.0).round() as u16
     };
     let utilisation_max = section.utilisation_max.as_ref();
     let utilisation_per_mille_max = share("utilisation_max", utilisation_max, defaults.utilisation_per_mille_max);
     let responsiveness = section.responsiveness.as_ref();
     let responsiveness_per_mille = share("responsiveness", responsiveness, defaults.responsiveness_per_mille);
-    let levels = within("replication.lazy.levels", section.levels.as_ref(), defaults.levels, 1..=LEVELS_MAX, findings);
+    let levels =
+        within("replication.lazy.levels", section.levels.as_ref(), defaults.levels, 1..=LEVELS_MAX, diagnostics);
     Dynamic {
         utilisation_per_mille_max,
         levels,
@@ -65,13 +66,13 @@ fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
         lifetime_max,
         threshold_min,
         threshold_max,
-        is_bounded: flag("replication.lazy.bounded", section.bounded, defaults.is_bounded, findings),
+        is_bounded: flag("replication.lazy.bounded", section.bounded, defaults.is_bounded, diagnostics),
         ..defaults
     }
 }
 
 /// With a fixed threshold nothing is decided.
-fn check_fixed(written: &Spanned<RawLazy>, findings: &mut Findings<'_>) {
+fn check_fixed(written: &Spanned<RawLazy>, diagnostics: &mut Diagnostics<'_>) {
     let section = written.get_ref();
     let whole = || Some(written.span());
     let decides = [
@@ -89,17 +90,22 @@ fn check_fixed(written: &Spanned<RawLazy>, findings: &mut Findings<'_>) {
             "it has no effect, as the threshold is fixed",
             format!("remove it, or write threshold = \"{DYNAMIC}\""),
         );
-        findings.error(span, &format!("replication.lazy.{key}"), mistake);
+        diagnostics.error(span, &format!("replication.lazy.{key}"), mistake);
     }
 }
 
-/// Finds settings that want connections told at once.
-pub(super) fn check(raw: &RawConfig, section: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
+/// Finds settings that need connections replicated at once.
+pub(super) fn check(
+    raw: &RawConfig,
+    section: &RawReplication,
+    replication: &Replication,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     let Some(written) = section.lazy.as_ref().filter(|_| replication.lazy.is_some()) else { return };
     let contradictions = [
         (
             !replication.hold_first_reply.is_zero(),
-            "hold_first_reply has every connection told before its first reply, and lazy puts that off",
+            "hold_first_reply replicates every connection before its first reply, and lazy defers that",
             "remove either",
         ),
         (
@@ -109,11 +115,11 @@ pub(super) fn check(raw: &RawConfig, section: &RawReplication, replication: &Rep
         ),
         (
             replication.representation == Representation::None,
-            "nothing is told that could be put off",
+            "nothing is replicated that could be deferred",
             "remove it, or choose another replication.representation",
         ),
     ];
     for (_, problem, remedy) in contradictions.iter().filter(|(is_so, ..)| *is_so) {
-        findings.error(written.span(), SUBJECT, Mistake::new(*problem, *remedy));
+        diagnostics.error(written.span(), SUBJECT, Mistake::new(*problem, *remedy));
     }
 }

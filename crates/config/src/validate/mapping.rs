@@ -6,7 +6,7 @@ use network_functions::nat::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingKey};
 use network_functions::port_range;
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawNat, RawSourceNat};
 use super::super::validated::{Config, NatMapping, SourceNat};
 use super::super::value::PortRange;
@@ -18,25 +18,25 @@ const SUBJECT: &str = "nat.source";
 const MAPPINGS: [(&str, Option<bool>); 3] =
     [("dynamic", None), ("deterministic", Some(false)), ("deterministic-keyed", Some(true))];
 
-/// What the rule says of its mapping.
-pub(super) fn mapping(raw: &RawSourceNat, findings: &mut Findings<'_>) -> Option<NatMapping> {
-    findings.describe("nat.source.mapping", Some(format!("{:?}", MAPPINGS[0].0)), quoted(&MAPPINGS));
+/// The mapping of a rule.
+pub(super) fn mapping(raw: &RawSourceNat, diagnostics: &mut Diagnostics<'_>) -> Option<NatMapping> {
+    diagnostics.describe("nat.source.mapping", Some(format!("{:?}", MAPPINGS[0].0)), quoted(&MAPPINGS));
     let chosen =
-        raw.mapping.as_ref().and_then(|text| one_of("nat.source.mapping", text, &MAPPINGS, findings)).flatten();
+        raw.mapping.as_ref().and_then(|text| one_of("nat.source.mapping", text, &MAPPINGS, diagnostics)).flatten();
     let block_ports = raw.block_ports.as_ref();
     if let (None, Some(written)) = (chosen, block_ports) {
         let mistake = Mistake::new(
             "ports are given out in blocks only where the mapping is computed",
             "add mapping = \"deterministic\", or remove it",
         );
-        findings.error(written.span(), "nat.source.block_ports", mistake);
+        diagnostics.error(written.span(), "nat.source.block_ports", mistake);
     }
     if let Some(written) = block_ports.filter(|written| *written.get_ref() < BLOCK_PORTS_MIN) {
         let mistake = Mistake::new(
             format!("blocks of {} ports are too small", written.get_ref()),
             format!("write {BLOCK_PORTS_MIN} or more, and add outside addresses if they do not suffice"),
         );
-        findings.error(written.span(), "nat.source.block_ports", mistake);
+        diagnostics.error(written.span(), "nat.source.block_ports", mistake);
     }
     Some(NatMapping { is_keyed: chosen?, block_ports: block_ports.map(|written| *written.get_ref()) })
 }
@@ -46,18 +46,18 @@ pub(super) fn check(
     raw: Option<&RawNat>,
     rules: &[SourceNat],
     ports: &PortRange,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<PathBuf> {
     let raw = raw?;
     for (written, rule) in raw.source.iter().zip(rules) {
-        // Blocks that are too small have been told of already.
+        // Blocks that are too small have their diagnostic already.
         let is_too_small = |mapping: NatMapping| mapping.block_ports.is_some_and(|ports| ports < BLOCK_PORTS_MIN);
         let is_computed = rule.mapping.is_some_and(|mapping| !is_too_small(mapping));
         if is_computed && !rule.to.is_empty() && !rule.source.is_empty() {
-            check_rule(written, rule, ports, findings);
+            check_rule(written, rule, ports, diagnostics);
         }
     }
-    check_shared(raw, rules, findings);
+    check_shared(raw, rules, diagnostics);
     let keyed = raw.source.iter().zip(rules).find(|(_, rule)| rule.mapping.is_some_and(|mapping| mapping.is_keyed));
     match (&raw.mapping_key, keyed) {
         (None, Some((written, _))) => {
@@ -65,22 +65,22 @@ pub(super) fn check(
                 "the mapping is keyed, and there is no key",
                 "write mapping_key = \"/etc/mainstay/nat.key\" in [nat]; `mainstay key` makes one, which all nodes need",
             );
-            findings.error(written.span(), SUBJECT, mistake);
+            diagnostics.error(written.span(), SUBJECT, mistake);
         }
         (Some(text), None) => {
             let mistake = Mistake::new("no mapping is keyed", "remove it, or write mapping = \"deterministic-keyed\"");
-            findings.error(text.span(), "nat.mapping_key", mistake);
+            diagnostics.error(text.span(), "nat.mapping_key", mistake);
         }
         _ => {}
     }
     raw.mapping_key.as_ref().map(|text| PathBuf::from(text.get_ref()))
 }
 
-fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRange, findings: &mut Findings<'_>) {
+fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRange, diagnostics: &mut Diagnostics<'_>) {
     if let Err(problem) = formula(rule, ports) {
-        // The text says what to do after a colon.
+        // The text behind a colon is the remedy.
         let (what, remedy) = problem.split_once(": ").unwrap_or((&problem, "change sources or addresses"));
-        findings.error(written.span(), SUBJECT, Mistake::new(what, remedy));
+        diagnostics.error(written.span(), SUBJECT, Mistake::new(what, remedy));
     }
 }
 
@@ -91,7 +91,7 @@ fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRan
 fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
     let Some(NatMapping { is_keyed, block_ports }) = rule.mapping else { return Ok(String::new()) };
     let Some(ports) = port_range::PortRange::new(*ports.start(), *ports.end()) else { return Ok(String::new()) };
-    // Which secret it is changes nothing of what is said.
+    // The formula does not depend on the secret.
     let algorithm = if is_keyed { Algorithm::Keyed(MappingKey([0; 2])) } else { Algorithm::Sequential };
     Mapping { algorithm, block_ports }.formula(&rule.source, &rule.to, ports).map_err(|error| error.to_string())
 }
@@ -103,7 +103,7 @@ pub fn formulas(config: &Config) -> Vec<(usize, String)> {
 }
 
 /// A port outside that is computed belongs to one host: no other rule may take it.
-fn check_shared(raw: &RawNat, rules: &[SourceNat], findings: &mut Findings<'_>) {
+fn check_shared(raw: &RawNat, rules: &[SourceNat], diagnostics: &mut Diagnostics<'_>) {
     for (index, (written, rule)) in raw.source.iter().zip(rules).enumerate() {
         let shares = |other: &SourceNat| {
             let is_computed = rule.mapping.is_some() || other.mapping.is_some();
@@ -114,7 +114,7 @@ fn check_shared(raw: &RawNat, rules: &[SourceNat], findings: &mut Findings<'_>) 
                 "an earlier rule translates to the same address, and at least one of the two computes its mapping",
                 "give each addresses of its own, or merge their sources into one rule",
             );
-            findings.error(written.get_ref().to.span(), SUBJECT, mistake);
+            diagnostics.error(written.get_ref().to.span(), SUBJECT, mistake);
         }
     }
 }

@@ -30,7 +30,7 @@ use flow::NodeId;
 use toml::Spanned;
 
 use self::common::{family_name, named, one_of, parsed, parsed_list, port_named};
-use super::diagnostic::{Findings, Mistake};
+use super::diagnostic::{Diagnostics, Mistake};
 use super::raw::{RawConfig, RawNode, RawTracking};
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Tracking};
@@ -38,61 +38,62 @@ use super::value;
 
 /// Connections held at most: a slot of the table is a number below this.
 const CONNECTIONS_LIMIT: u64 = 1 << 31;
-/// Connections held at most, unless the file says otherwise.
+/// The default of connections held at most.
 const CONNECTIONS_MAX_DEFAULT: u32 = 262_144;
-/// The preference of a node, unless the file says otherwise.
+/// The default priority of a node.
 const PRIORITY_DEFAULT: u8 = 100;
 /// Longest path of a Unix socket (unix(7): 108 with the terminator), less what binding needs for its own use.
 const SOCKET_PATH_BYTES_MAX: usize = 90;
-/// Where the control API listens, unless the file says otherwise.
+/// Where the control API listens by default.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/control.sock";
 
-pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
-    let connections_max = connections_max(raw, findings);
+pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Config {
+    let connections_max = connections_max(raw, diagnostics);
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
-    let node = node(raw.node.as_ref(), peers, findings);
-    let groups = groups::groups(raw, &node, findings);
-    let ports = ports::ports(&raw.port, &groups, findings);
-    groups::check_use(raw, &ports, findings);
-    let cluster = cluster::cluster(raw, &node, &ports, connections_max, findings);
-    let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
-    workers::check_backends(&raw.workers, workers, &ports, findings);
+    let node = node(raw.node.as_ref(), peers, diagnostics);
+    let groups = groups::groups(raw, &node, diagnostics);
+    let ports = ports::ports(&raw.port, &groups, diagnostics);
+    groups::check_use(raw, &ports, diagnostics);
+    let cluster = cluster::cluster(raw, &node, &ports, connections_max, diagnostics);
+    let workers = workers::workers(&raw.workers, cluster.is_some(), diagnostics);
+    workers::check_backends(&raw.workers, workers, &ports, diagnostics);
     if let Some(cluster) = &cluster {
-        workers::check_ports(&raw.workers, workers, cluster, findings);
+        workers::check_ports(&raw.workers, workers, cluster, diagnostics);
     }
     let nat = raw.nat.as_ref().map(Spanned::get_ref);
-    let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, findings);
-    let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, findings));
-    let routes = ports::routes(&raw.route, &ports, findings);
+    let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, diagnostics);
+    let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, diagnostics));
+    let routes = ports::routes(&raw.route, &ports, diagnostics);
     let config = Config {
-        reachability: reachability::reachability(raw, (&ports, &routes), findings),
+        reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
         routes,
         connections_max,
-        limits: limits::limits(&raw.limits, findings),
-        timeouts: Timeouts::validate(&raw.timeouts, findings),
-        tracking: tracking(&raw.tracking, findings),
-        chain: chain(raw, findings),
+        limits: limits::limits(&raw.limits, diagnostics),
+        timeouts: Timeouts::validate(&raw.timeouts, diagnostics),
+        tracking: tracking(&raw.tracking, diagnostics),
+        chain: chain(raw, diagnostics),
         firewall: raw
             .firewall
             .as_ref()
-            .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
-        on_reload: on_reload(raw, findings),
-        firewall_log_per_s: log::firewall_entries_per_s(raw, findings),
-        nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, findings),
+            .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, diagnostics)),
+        on_reload: on_reload(raw, diagnostics),
+        firewall_log_per_s: log::firewall_entries_per_s(raw, diagnostics),
+        nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, diagnostics),
         nat_ports,
         source_nat,
-        destination_nat: nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, findings)),
-        related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
-        ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
-        redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), findings),
+        destination_nat: nat
+            .map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, diagnostics)),
+        related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), diagnostics),
+        ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), diagnostics),
+        redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), diagnostics),
         workers,
         cluster,
-        control: control::remote(raw.control.as_ref(), findings),
+        control: control::remote(raw.control.as_ref(), diagnostics),
         groups,
         node,
         ports,
     };
-    compact::check(raw, &config, findings);
+    compact::check(raw, &config, diagnostics);
     config
 }
 
@@ -112,66 +113,66 @@ fn no_node() -> RawNode {
     }
 }
 
-fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_>) -> Node {
+fn node(raw: Option<&Spanned<RawNode>>, peers: usize, diagnostics: &mut Diagnostics<'_>) -> Node {
     let stand_in = no_node();
     let raw = raw.map_or_else(
         || {
             let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
-            findings.error(0..0, "[node]", mistake);
+            diagnostics.error(0..0, "[node]", mistake);
             &stand_in
         },
         Spanned::get_ref,
     );
     let id = *raw.id.get_ref();
-    let nodes = node_count(raw, peers, findings);
+    let nodes = node_count(raw, peers, diagnostics);
     if id >= nodes {
         let mistake = Mistake::new(
             format!("node {id} is not one of {nodes} nodes, which are numbered from 0"),
             format!("choose an id below {nodes} or raise nodes"),
         );
-        findings.error(raw.id.span(), "node.id", mistake);
+        diagnostics.error(raw.id.span(), "node.id", mistake);
     }
     Node {
         id: NodeId(id),
-        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
+        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, diagnostics)),
         nodes,
-        priority: priority(raw, findings),
-        announce_refresh: announce_refresh(raw, findings),
-        control_socket: control_socket(raw, findings),
-        metrics: metrics(raw, findings),
-        log: common::choice("node.log", raw.log.as_ref(), &LogLevel::ALL, findings),
-        log_format: log::format(raw, findings),
-        log_per_s: log::entries_per_s(raw, findings),
+        priority: priority(raw, diagnostics),
+        announce_refresh: announce_refresh(raw, diagnostics),
+        control_socket: control_socket(raw, diagnostics),
+        metrics: metrics(raw, diagnostics),
+        log: common::choice("node.log", raw.log.as_ref(), &LogLevel::ALL, diagnostics),
+        log_format: log::format(raw, diagnostics),
+        log_per_s: log::entries_per_s(raw, diagnostics),
     }
 }
 
-fn priority(raw: &RawNode, findings: &mut Findings<'_>) -> u8 {
-    findings.describe("node.priority", Some(PRIORITY_DEFAULT.to_string()), format!("0 to {}", u8::MAX));
+fn priority(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> u8 {
+    diagnostics.describe("node.priority", Some(PRIORITY_DEFAULT.to_string()), format!("0 to {}", u8::MAX));
     raw.priority.unwrap_or(PRIORITY_DEFAULT)
 }
 
 /// Each address is announced so often: more often than once a second would be a burden to the link.
-fn announce_refresh(raw: &RawNode, findings: &mut Findings<'_>) -> Duration {
+fn announce_refresh(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> Duration {
     const MIN: Duration = Duration::from_secs(1);
     const MAX: Duration = Duration::from_secs(3600);
     let text = raw.announce_refresh.as_ref();
     let interval =
-        common::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, findings);
+        common::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, diagnostics);
     if !interval.is_zero() && interval < MIN {
         let mistake =
             Mistake::new("addresses would be announced more than once a second", "choose 1s or more, or 0s for never");
-        findings.error(text.map_or(0..0, Spanned::span), "node.announce_refresh", mistake);
+        diagnostics.error(text.map_or(0..0, Spanned::span), "node.announce_refresh", mistake);
     }
     interval
 }
 
-fn node_count(raw: &RawNode, peers: usize, findings: &mut Findings<'_>) -> u8 {
+fn node_count(raw: &RawNode, peers: usize, diagnostics: &mut Diagnostics<'_>) -> u8 {
     let needed = u8::try_from(peers + 1).unwrap_or(u8::MAX);
     let Some(nodes) = &raw.nodes else { return needed };
     match *nodes.get_ref() {
         0 => {
             let mistake = Mistake::new("a cluster of 0 nodes has no place for this one", "write the number of nodes");
-            findings.error(nodes.span(), "node.nodes", mistake);
+            diagnostics.error(nodes.span(), "node.nodes", mistake);
             needed
         }
         count if count > 1 && peers == 0 => {
@@ -179,48 +180,48 @@ fn node_count(raw: &RawNode, peers: usize, findings: &mut Findings<'_>) -> u8 {
                 format!("{count} nodes share the NAT ports, but [replication] names no peer"),
                 "connections will not outlive this node: add [[replication.peer]]",
             );
-            findings.warning(nodes.span(), "node.nodes", mistake);
+            diagnostics.warning(nodes.span(), "node.nodes", mistake);
             count
         }
         count => count,
     }
 }
 
-fn control_socket(raw: &RawNode, findings: &mut Findings<'_>) -> PathBuf {
-    describe_socket(CONTROL_SOCKET_DEFAULT, findings);
+fn control_socket(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> PathBuf {
+    describe_socket(CONTROL_SOCKET_DEFAULT, diagnostics);
     let Some(text) = &raw.control_socket else { return PathBuf::from(CONTROL_SOCKET_DEFAULT) };
     let path = PathBuf::from(text.get_ref());
     if !path.is_absolute() {
         let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
-        findings.error(text.span(), "node.control_socket", mistake);
+        diagnostics.error(text.span(), "node.control_socket", mistake);
     } else if text.get_ref().len() > SOCKET_PATH_BYTES_MAX {
         let mistake = Mistake::new(format!("the path is longer than {SOCKET_PATH_BYTES_MAX} bytes"), "shorten it");
-        findings.error(text.span(), "node.control_socket", mistake);
+        diagnostics.error(text.span(), "node.control_socket", mistake);
     }
     path
 }
 
-fn describe_socket(default: &str, findings: &mut Findings<'_>) {
+fn describe_socket(default: &str, diagnostics: &mut Diagnostics<'_>) {
     let range = format!("an absolute path of up to {SOCKET_PATH_BYTES_MAX} bytes");
-    findings.describe("node.control_socket", Some(format!("{default:?}")), range);
+    diagnostics.describe("node.control_socket", Some(format!("{default:?}")), range);
 }
 
-fn metrics(raw: &RawNode, findings: &mut Findings<'_>) -> Option<std::net::SocketAddr> {
+fn metrics(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> Option<std::net::SocketAddr> {
     let text = raw.metrics.as_ref()?;
-    let address = parsed("node.metrics", text, value::socket_address, findings)?;
+    let address = parsed("node.metrics", text, value::socket_address, diagnostics)?;
     if !address.ip().is_loopback() {
         let mistake = Mistake::new(
             format!("{address} is not a loopback address and the page asks for no password"),
             "anyone who can reach it reads the metrics: use 127.0.0.1, or filter the port",
         );
-        findings.warning(text.span(), "node.metrics", mistake);
+        diagnostics.warning(text.span(), "node.metrics", mistake);
     }
     Some(address)
 }
 
-fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
+fn connections_max(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> u32 {
     let default = CONNECTIONS_MAX_DEFAULT.to_string();
-    findings.describe("limits.connections_max", Some(default), format!("1 to {CONNECTIONS_LIMIT}"));
+    diagnostics.describe("limits.connections_max", Some(default), format!("1 to {CONNECTIONS_LIMIT}"));
     let Some(limit) = &raw.limits.connections_max else { return CONNECTIONS_MAX_DEFAULT };
     let count = *limit.get_ref();
     if count == 0 || count > CONNECTIONS_LIMIT {
@@ -228,30 +229,30 @@ fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
             format!("{count} connections are out of range"),
             format!("choose a number from 1 to {CONNECTIONS_LIMIT}"),
         );
-        findings.error(limit.span(), "limits.connections_max", mistake);
+        diagnostics.error(limit.span(), "limits.connections_max", mistake);
     }
     u32::try_from(count).unwrap_or(CONNECTIONS_MAX_DEFAULT)
 }
 
-fn on_reload(raw: &RawConfig, findings: &mut Findings<'_>) -> OnReload {
+fn on_reload(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> OnReload {
     let text = raw.firewall.as_ref().and_then(|section| section.get_ref().on_reload.as_ref());
-    common::choice("firewall.on_reload", text, &OnReload::ALL, findings)
+    common::choice("firewall.on_reload", text, &OnReload::ALL, diagnostics)
 }
 
-fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {
-    let loose = common::flag("tracking.loose", raw.loose.as_ref().map(|loose| *loose.get_ref()), false, findings);
+fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
+    let loose = common::flag("tracking.loose", raw.loose.as_ref().map(|loose| *loose.get_ref()), false, diagnostics);
     if let (true, Some(key)) = (loose, &raw.loose) {
         let mistake = Mistake::new(
             "TCP connections are picked up in the middle without a check of sequence numbers",
             "set it to false unless other gateways hand connections over without their state",
         );
-        findings.warning(key.span(), "tracking.loose", mistake);
+        diagnostics.warning(key.span(), "tracking.loose", mistake);
     }
-    Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, findings) }
+    Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, diagnostics) }
 }
 
 /// The chain as written, or firewall, nat and ftp as far as their sections are there.
-fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
+fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),
@@ -262,17 +263,17 @@ fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
     };
     let mut chain = Vec::new();
     for name in names {
-        let Some(function) = one_of("chain", name, &Function::ALL, findings) else { continue };
+        let Some(function) = one_of("chain", name, &Function::ALL, diagnostics) else { continue };
         let text = name.get_ref();
         if chain.contains(&function) {
             let mistake = Mistake::new(format!("{text:?} is listed twice"), "list it once");
-            findings.error(name.span(), "chain", mistake);
+            diagnostics.error(name.span(), "chain", mistake);
         } else if present(function).is_none() {
             let mistake = Mistake::new(
                 format!("{text:?} is listed but its section is missing"),
                 format!("add [{text}] or remove it from the chain"),
             );
-            findings.error(name.span(), "chain", mistake);
+            diagnostics.error(name.span(), "chain", mistake);
         }
         chain.push(function);
     }
@@ -282,7 +283,7 @@ fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
                 "the section has no effect because the chain does not list it",
                 format!("add \"{name}\" to chain or remove the section"),
             );
-            findings.error(span, &format!("[{name}]"), mistake);
+            diagnostics.error(span, &format!("[{name}]"), mistake);
         }
     }
     chain

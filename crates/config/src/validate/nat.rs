@@ -5,44 +5,48 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawDestinationNat, RawSourceNat, Text};
 use super::super::validated::{DestinationNat, Node, Port, SourceNat};
 use super::super::value::{self, PortRange, PortText, Prefix, ProtocolText};
 use super::{family_name, parsed, parsed_list};
 
-/// Ports that source NAT translates to, unless the file says otherwise: all but the system ports (RFC 6335 section 6).
+/// Ports that source NAT translates to by default: all but the system ports (RFC 6335 section 6).
 const PORTS_DEFAULT: PortRange = 1024..=u16::MAX;
 
 /// Addresses that a source translation chooses from, at most.
 const POOL_ADDRESSES_MAX: usize = 256;
 
-pub(super) fn source(raw: &[Spanned<RawSourceNat>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<SourceNat> {
-    raw.iter().map(|written| source_rule(written, ports, findings)).collect()
+pub(super) fn source(
+    raw: &[Spanned<RawSourceNat>],
+    ports: &[Port],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<SourceNat> {
+    raw.iter().map(|written| source_rule(written, ports, diagnostics)).collect()
 }
 
-fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], findings: &mut Findings<'_>) -> SourceNat {
+fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> SourceNat {
     const SUBJECT: &str = "nat.source";
     let raw = written.get_ref();
     let network = |text: &String| value::network(text);
-    let source = parsed_list(SUBJECT, raw.source.get_ref(), network, findings);
-    let destination = parsed_list(SUBJECT, &raw.destination, network, findings);
-    let to = addresses_to(raw.to.get_ref(), ports, findings);
+    let source = parsed_list(SUBJECT, raw.source.get_ref(), network, diagnostics);
+    let destination = parsed_list(SUBJECT, &raw.destination, network, diagnostics);
+    let to = addresses_to(raw.to.get_ref(), ports, diagnostics);
     if raw.source.get_ref().is_empty() {
         let mistake =
             Mistake::new("the list of sources is empty", "write source = [\"10.0.0.0/8\"] with your prefixes");
-        findings.error(raw.source.span(), SUBJECT, mistake);
+        diagnostics.error(raw.source.span(), SUBJECT, mistake);
     }
     if raw.to.get_ref().is_empty() {
         let mistake = Mistake::new("the list of addresses is empty", "write to = [\"192.0.2.10\"] with your address");
-        findings.error(raw.to.span(), SUBJECT, mistake);
+        diagnostics.error(raw.to.span(), SUBJECT, mistake);
     }
     if to.len() > POOL_ADDRESSES_MAX {
         let mistake = Mistake::new(
             format!("{} addresses are more than the {POOL_ADDRESSES_MAX} that a rule may have", to.len()),
             "divide the sources over several rules",
         );
-        findings.error(raw.to.span(), SUBJECT, mistake);
+        diagnostics.error(raw.to.span(), SUBJECT, mistake);
     }
     if let Some(first) = source.first() {
         let others = source.iter().chain(&destination).map(Prefix::addr).chain(to.iter().copied());
@@ -51,23 +55,23 @@ fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], findings: &mut F
                 format!("{} and {} addresses are mixed", family_name(first.addr()), family_name(other)),
                 "write a rule for each family",
             );
-            findings.error(written.span(), SUBJECT, mistake);
+            diagnostics.error(written.span(), SUBJECT, mistake);
         }
     }
-    let mapping = super::mapping::mapping(raw, findings);
-    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings), to, mapping }
+    let mapping = super::mapping::mapping(raw, diagnostics);
+    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), diagnostics), to, mapping }
 }
 
-fn addresses_to(list: &[Text], ports: &[Port], findings: &mut Findings<'_>) -> Vec<IpAddr> {
+fn addresses_to(list: &[Text], ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Vec<IpAddr> {
     const SUBJECT: &str = "nat.source";
     let mut addresses = Vec::with_capacity(list.len());
     for text in list {
-        let Some(address) = parsed(SUBJECT, text, value::address, findings) else { continue };
+        let Some(address) = parsed(SUBJECT, text, value::address, diagnostics) else { continue };
         if addresses.contains(&address) {
             let mistake = Mistake::new(format!("{address} is listed twice"), "list it once");
-            findings.error(text.span(), SUBJECT, mistake);
+            diagnostics.error(text.span(), SUBJECT, mistake);
         }
-        warn_if_nobody_answers(SUBJECT, address, text.span(), ports, findings);
+        warn_if_nobody_answers(SUBJECT, address, text.span(), ports, diagnostics);
         addresses.push(address);
     }
     addresses
@@ -79,7 +83,7 @@ fn warn_if_nobody_answers(
     address: IpAddr,
     span: Range<usize>,
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.addr() == address);
     if !held {
@@ -87,14 +91,14 @@ fn warn_if_nobody_answers(
             format!("no port holds {address}"),
             "add it to a port's addresses, or have the next router route it to the gateway",
         );
-        findings.warning(span, subject, mistake);
+        diagnostics.warning(span, subject, mistake);
     }
 }
 
 /// The ports that source NAT translates to, at least one for each node.
-pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: &mut Findings<'_>) -> PortRange {
+pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, diagnostics: &mut Diagnostics<'_>) -> PortRange {
     let default = format!("\"{}-{}\"", PORTS_DEFAULT.start(), PORTS_DEFAULT.end());
-    findings.describe("nat.ports", Some(default), "a port for each node at least".to_owned());
+    diagnostics.describe("nat.ports", Some(default), "a port for each node at least".to_owned());
     let Some(written) = raw else { return PORTS_DEFAULT };
     let checked = value::port_range(written.get_ref()).and_then(|range| {
         let count = u32::from(range.end() - range.start()) + 1;
@@ -106,59 +110,63 @@ pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: 
         }
         Ok(range)
     });
-    checked.map_err(|mistake| findings.error(written.span(), "nat.ports", mistake)).unwrap_or(PORTS_DEFAULT)
+    checked.map_err(|mistake| diagnostics.error(written.span(), "nat.ports", mistake)).unwrap_or(PORTS_DEFAULT)
 }
 
-fn protocol(subject: &str, raw: Option<&Spanned<ProtocolText>>, findings: &mut Findings<'_>) -> Option<u8> {
+fn protocol(subject: &str, raw: Option<&Spanned<ProtocolText>>, diagnostics: &mut Diagnostics<'_>) -> Option<u8> {
     let written = raw?;
-    value::protocol(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()
+    value::protocol(written.get_ref()).map_err(|mistake| diagnostics.error(written.span(), subject, mistake)).ok()
 }
 
 pub(super) fn destination(
     raw: &[Spanned<RawDestinationNat>],
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Vec<DestinationNat> {
     let mut rules: Vec<DestinationNat> = Vec::new();
     for written in raw {
-        let Some(rule) = destination_rule(written.get_ref(), ports, findings) else { continue };
+        let Some(rule) = destination_rule(written.get_ref(), ports, diagnostics) else { continue };
         if rules.iter().any(|other| match_the_same(other, &rule)) {
             let mistake = Mistake::new(
                 format!("an earlier rule matches packets to {} too", rule.destination),
                 "make addresses, protocols or ports of the two differ",
             );
-            findings.error(written.span(), "nat.destination", mistake);
+            diagnostics.error(written.span(), "nat.destination", mistake);
         }
         rules.push(rule);
     }
     rules
 }
 
-fn destination_rule(raw: &RawDestinationNat, ports: &[Port], findings: &mut Findings<'_>) -> Option<DestinationNat> {
+fn destination_rule(
+    raw: &RawDestinationNat,
+    ports: &[Port],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<DestinationNat> {
     const SUBJECT: &str = "nat.destination";
-    let destination = parsed(SUBJECT, &raw.destination, value::address, findings);
-    let protocol = protocol(SUBJECT, raw.protocol.as_ref(), findings);
+    let destination = parsed(SUBJECT, &raw.destination, value::address, diagnostics);
+    let protocol = protocol(SUBJECT, raw.protocol.as_ref(), diagnostics);
     let port_range = raw.port.as_ref().and_then(|written| {
-        value::port_range(written.get_ref()).map_err(|mistake| findings.error(written.span(), SUBJECT, mistake)).ok()
+        value::port_range(written.get_ref()).map_err(|mistake| diagnostics.error(written.span(), SUBJECT, mistake)).ok()
     });
-    let (to, to_port) = parsed(SUBJECT, &raw.to, server, findings)?;
+    let (to, to_port) = parsed(SUBJECT, &raw.to, server, diagnostics)?;
     let destination = destination?;
-    warn_if_nobody_answers(SUBJECT, destination, raw.destination.span(), ports, findings);
+    warn_if_nobody_answers(SUBJECT, destination, raw.destination.span(), ports, diagnostics);
     if destination.is_ipv4() != to.is_ipv4() {
         let mistake = Mistake::new(
             format!("{} addresses cannot be translated to {} ones", family_name(destination), family_name(to)),
             "write both addresses in one family",
         );
-        findings.error(raw.to.span(), SUBJECT, mistake);
+        diagnostics.error(raw.to.span(), SUBJECT, mistake);
     }
     if let Some(written) = raw.port.as_ref().filter(|_| !protocol.is_some_and(value::has_ports)) {
         let mistake = Mistake::new(
             "a port is given, but the protocol is not TCP, UDP or SCTP",
             "add protocol = \"tcp\", \"udp\" or \"sctp\"",
         );
-        findings.error(written.span(), SUBJECT, mistake);
+        diagnostics.error(written.span(), SUBJECT, mistake);
     }
-    check_server_ports(raw, port_range.as_ref(), to_port, findings);
+    check_server_ports(raw, port_range.as_ref(), to_port, diagnostics);
     Some(DestinationNat { destination, protocol, ports: port_range, to, to_port })
 }
 
@@ -166,7 +174,7 @@ fn check_server_ports(
     raw: &RawDestinationNat,
     ports: Option<&PortRange>,
     to_port: Option<u16>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let Some(first) = to_port else { return };
     let mistake = match ports {
@@ -179,7 +187,7 @@ fn check_server_ports(
         _ => None,
     };
     if let Some(mistake) = mistake {
-        findings.error(raw.to.span(), "nat.destination", mistake);
+        diagnostics.error(raw.to.span(), "nat.destination", mistake);
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use flow::PortId;
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawPort, RawRoute, Text};
 use super::super::validated::{Backend, Group, Port, Route, SharedAddress};
 use super::super::value::{self, Prefix};
@@ -18,7 +18,7 @@ const PORTS_MAX: usize = 64;
 /// Longest name of an interface (Linux's `IFNAMSIZ` less the terminator).
 const INTERFACE_BYTES_MAX: usize = 15;
 
-pub(super) fn ports(raw: &[Spanned<RawPort>], groups: &[Group], findings: &mut Findings<'_>) -> Vec<Port> {
+pub(super) fn ports(raw: &[Spanned<RawPort>], groups: &[Group], diagnostics: &mut Diagnostics<'_>) -> Vec<Port> {
     if raw.len() < 2 {
         let mistake = Mistake::new(
             format!(
@@ -27,64 +27,64 @@ pub(super) fn ports(raw: &[Spanned<RawPort>], groups: &[Group], findings: &mut F
             ),
             "add a [[port]] for every interface, at least two",
         );
-        findings.error(raw.first().map_or(0..0, Spanned::span), "[[port]]", mistake);
+        diagnostics.error(raw.first().map_or(0..0, Spanned::span), "[[port]]", mistake);
     }
     if let Some(first_beyond) = raw.get(PORTS_MAX) {
         let mistake = Mistake::new(format!("there are more than {PORTS_MAX} ports"), "remove some");
-        findings.error(first_beyond.span(), "[[port]]", mistake);
+        diagnostics.error(first_beyond.span(), "[[port]]", mistake);
     }
     let mut ports: Vec<Port> = Vec::new();
     for (index, written) in raw.iter().take(PORTS_MAX).enumerate() {
         let id = PortId(u8::try_from(index).unwrap_or(u8::MAX));
-        let port = port(id, written.get_ref(), groups, &ports, findings);
+        let port = port(id, written.get_ref(), groups, &ports, diagnostics);
         ports.push(port);
     }
     ports
 }
 
-fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], findings: &mut Findings<'_>) -> Port {
+fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], diagnostics: &mut Diagnostics<'_>) -> Port {
     let subject = format!("port {:?}", raw.name.get_ref());
-    let name = named("port.name", &raw.name, findings);
+    let name = named("port.name", &raw.name, diagnostics);
     if earlier.iter().any(|port| port.name == name) {
         let mistake = Mistake::new("another port has this name", "give each port its own name");
-        findings.error(raw.name.span(), &subject, mistake);
+        diagnostics.error(raw.name.span(), &subject, mistake);
     }
-    let interface = interface(&subject, &raw.interface, findings);
+    let interface = interface(&subject, &raw.interface, diagnostics);
     if let Some(other) = earlier.iter().find(|port| port.interface == interface) {
         let mistake = Mistake::new(
             format!("interface {interface:?} is already that of port {:?}", other.name),
             "give each port its own interface",
         );
-        findings.error(raw.interface.span(), &subject, mistake);
+        diagnostics.error(raw.interface.span(), &subject, mistake);
     }
-    let backend = backend(&subject, raw, earlier, findings);
+    let backend = backend(&subject, raw, earlier, diagnostics);
     if raw.addresses.is_empty() && raw.group.is_empty() {
         let mistake = Mistake::new(
             "the port has no shared address, so nobody on its network can use the gateway as next hop",
             "add addresses = [\"10.0.0.1/24\"] with an address of your network",
         );
-        findings.warning(raw.name.span(), &subject, mistake);
+        diagnostics.warning(raw.name.span(), &subject, mistake);
     }
     let mut addresses: Vec<SharedAddress> = Vec::new();
-    for (group, text) in grouped_addresses(&subject, raw, groups, findings) {
-        if let Some(prefix) = parsed(&subject, text, |text| shared_address(text, earlier, &addresses), findings) {
+    for (group, text) in grouped_addresses(&subject, raw, groups, diagnostics) {
+        if let Some(prefix) = parsed(&subject, text, |text| shared_address(text, earlier, &addresses), diagnostics) {
             addresses.push(SharedAddress { prefix, group });
         }
     }
     let mss_clamp = raw.mss_clamp.as_ref().and_then(|clamp| {
         let checked = value::mss_clamp(clamp.get_ref());
-        checked.map_err(|mistake| findings.error(clamp.span(), &subject, mistake)).ok()
+        checked.map_err(|mistake| diagnostics.error(clamp.span(), &subject, mistake)).ok()
     });
     Port { id, name, interface, backend, addresses, mss_clamp }
 }
 
 /// Any ports can be mixed but for these two: a packet socket hands over runs of segments as one frame, which `AF_XDP`
 /// cannot send.
-fn backend(subject: &str, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>) -> Backend {
+fn backend(subject: &str, raw: &RawPort, earlier: &[Port], diagnostics: &mut Diagnostics<'_>) -> Backend {
     let default = Backend::default().name();
-    findings.describe("port.backend", Some(format!("{default:?}")), quoted(&Backend::ALL));
+    diagnostics.describe("port.backend", Some(format!("{default:?}")), quoted(&Backend::ALL));
     let written = raw.backend.as_ref();
-    let backend = written.and_then(|text| one_of(subject, text, &Backend::ALL, findings)).unwrap_or_default();
+    let backend = written.and_then(|text| one_of(subject, text, &Backend::ALL, diagnostics)).unwrap_or_default();
     let excluded = match backend {
         Backend::AfPacket => Backend::AfXdp,
         Backend::AfXdp => Backend::AfPacket,
@@ -100,19 +100,19 @@ fn backend(subject: &str, raw: &RawPort, earlier: &[Port], findings: &mut Findin
             ),
             format!("give both backend = {:?}, or both {:?}", excluded.name(), backend.name()),
         );
-        findings.error(written.map_or_else(|| raw.name.span(), Spanned::span), subject, mistake);
+        diagnostics.error(written.map_or_else(|| raw.name.span(), Spanned::span), subject, mistake);
     }
     backend
 }
 
-fn interface(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
+fn interface(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
     let name = text.get_ref();
     if name.len() > INTERFACE_BYTES_MAX {
         let mistake = Mistake::new(format!("interface name is longer than {INTERFACE_BYTES_MAX} bytes"), "shorten it");
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     } else if name.is_empty() || name == "." || name == ".." || name.contains(|c: char| c == '/' || c.is_whitespace()) {
         let mistake = Mistake::new(format!("{name:?} cannot be an interface"), "write a name as `ip link` shows it");
-        findings.error(text.span(), subject, mistake);
+        diagnostics.error(text.span(), subject, mistake);
     }
     name.clone()
 }
@@ -160,21 +160,21 @@ fn host_address(address: Prefix) -> Result<(), Mistake> {
     Ok(())
 }
 
-pub(super) fn routes(raw: &[Spanned<RawRoute>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<Route> {
+pub(super) fn routes(raw: &[Spanned<RawRoute>], ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     for written in raw {
         let written = written.get_ref();
         let subject = format!("route to {:?}", written.to.get_ref());
-        let to = parsed(&subject, &written.to, value::network, findings);
-        let via = parsed(&subject, &written.via, value::address, findings);
+        let to = parsed(&subject, &written.to, value::network, diagnostics);
+        let via = parsed(&subject, &written.via, value::address, diagnostics);
         let (Some(to), Some(via)) = (to, via) else { continue };
         if routes.iter().any(|route| route.to == to) {
             let mistake = Mistake::new("another route has the same destination", "keep one of the two");
-            findings.error(written.to.span(), &subject, mistake);
+            diagnostics.error(written.to.span(), &subject, mistake);
         }
         match next_hop_port(to, via, ports) {
             Ok(port) => routes.push(Route { to, via, port }),
-            Err(mistake) => findings.error(written.via.span(), &subject, mistake),
+            Err(mistake) => diagnostics.error(written.via.span(), &subject, mistake),
         }
     }
     routes

@@ -7,17 +7,17 @@ use std::time::Duration;
 use ::cluster::node::{NEXT_HOPS_TRACKED_MAX, TRACKED_WEIGHT_MAX, Target, Tracked, TrackingConfig};
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake, Text};
+use super::super::diagnostic::{Diagnostics, Mistake, Text};
 use super::super::raw::{RawConfig, RawGroup, RawTrack};
 use super::super::validated::{Port, Reachability, Route};
 use super::super::value;
 use super::common::durations;
 
-/// Weight of a port, unless the file says otherwise.
+/// Default weight of a port.
 const PORT_WEIGHT: u16 = 100;
-/// Weight of a next hop, unless the file says otherwise: a port counts more than one of the next hops behind it.
+/// Default weight of a next hop: a port counts more than one of the next hops behind it.
 const NEXT_HOP_WEIGHT: u16 = 50;
-/// How long a node must reach more, unless the file says otherwise.
+/// How long a node must reach more by default.
 const MOVE_AFTER: Duration = Duration::from_millis(100);
 
 const PROBE_INTERVAL: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(60);
@@ -27,31 +27,31 @@ const MOVE_AFTER_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::fr
 pub(super) fn reachability(
     raw: &RawConfig,
     (ports, routes): (&[Port], &[Route]),
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Reachability {
     let section = &raw.reachability;
     let mut duration = |key: &str, written: &Option<Text>, default: Duration, range: RangeInclusive<Duration>| {
         let default = Some(value::written_duration(default));
-        findings.describe(&format!("reachability.{key}"), default, durations(&range));
+        diagnostics.describe(&format!("reachability.{key}"), default, durations(&range));
         let text = written.as_ref()?;
         let checked = value::duration(text.get_ref()).and_then(|duration| within(duration, &range));
-        checked.map_err(|mistake| findings.error(text.span(), &format!("reachability.{key}"), mistake)).ok()
+        checked.map_err(|mistake| diagnostics.error(text.span(), &format!("reachability.{key}"), mistake)).ok()
     };
     let defaults = TrackingConfig::default();
     let probe_interval = duration("probe_interval", &section.probe_interval, defaults.probe_interval, PROBE_INTERVAL);
     let up_delay = duration("up_delay", &section.up_delay, defaults.up_delay, UP_DELAY);
     let move_after = duration("move_after", &section.move_after, MOVE_AFTER, MOVE_AFTER_RANGE);
     let default = defaults.probe_misses.to_string();
-    findings.describe("reachability.probe_misses", Some(default), format!("1 to {}", u8::MAX));
+    diagnostics.describe("reachability.probe_misses", Some(default), format!("1 to {}", u8::MAX));
     if let Some(zero) = section.probe_misses.as_ref().filter(|misses| *misses.get_ref() == 0) {
         let mistake = Mistake::new("0 is out of range", "choose a number from 1 to 255");
-        findings.error(zero.span(), "reachability.probe_misses", mistake);
+        diagnostics.error(zero.span(), "reachability.probe_misses", mistake);
     }
-    let general = section.track.as_ref().map(|list| tracked("reachability.track", list, ports, findings));
+    let general = section.track.as_ref().map(|list| tracked("reachability.track", list, ports, diagnostics));
     let general = general.unwrap_or_else(|| all(ports, routes));
     let of_group = |group: &Spanned<RawGroup>| {
         let list = group.get_ref().track.as_ref();
-        list.map_or_else(|| general.clone(), |list| tracked("group.track", list, ports, findings))
+        list.map_or_else(|| general.clone(), |list| tracked("group.track", list, ports, diagnostics))
     };
     let mut groups: Vec<_> = raw.group.iter().map(of_group).collect();
     if groups.is_empty() {
@@ -83,7 +83,12 @@ fn all(ports: &[Port], routes: &[Route]) -> Vec<Tracked> {
 }
 
 /// The entries of a list as written, without those that were reported.
-fn tracked(subject: &str, list: &[Spanned<RawTrack>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<Tracked> {
+fn tracked(
+    subject: &str,
+    list: &[Spanned<RawTrack>],
+    ports: &[Port],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<Tracked> {
     let mut tracked: Vec<Tracked> = Vec::new();
     for written in list {
         let raw = written.get_ref();
@@ -93,7 +98,7 @@ fn tracked(subject: &str, list: &[Spanned<RawTrack>], ports: &[Port], findings: 
         });
         match checked {
             Ok(entry) => tracked.push(entry),
-            Err(mistake) => findings.error(written.span(), subject, mistake),
+            Err(mistake) => diagnostics.error(written.span(), subject, mistake),
         }
     }
     tracked

@@ -12,7 +12,7 @@ use tunnel::TunnelConfig;
 use tunnel::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use tunnel::mirror::MirrorConfig;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawRedundancy, RawRedundancyRule};
 use super::super::security::Security;
 use super::super::validated::{Port, Redundancy, RedundancyRule};
@@ -31,7 +31,7 @@ const RULES_MAX: usize = 64;
 pub(super) fn redundancy(
     raw: Option<&Spanned<RawRedundancy>>,
     (ports, workers): (&[Port], u8),
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Redundancy> {
     let section = raw?;
     let raw = section.get_ref();
@@ -40,10 +40,10 @@ pub(super) fn redundancy(
             format!("a tunnel is one stream, and {workers} workers would have to share it"),
             "write count = 1 under [workers], or remove [redundancy]",
         );
-        findings.error(section.span(), "[redundancy]", mistake);
+        diagnostics.error(section.span(), "[redundancy]", mistake);
     }
-    let local = end("redundancy.local", &raw.local, findings);
-    let peer = end("redundancy.peer", &raw.peer, findings);
+    let local = end("redundancy.local", &raw.local, diagnostics);
+    let peer = end("redundancy.peer", &raw.peer, diagnostics);
     let defaults = TunnelConfig::default();
     let is_ipv6 = peer.is_some_and(|peer| peer.is_ipv6());
     // Every IPv6 path takes 1280 bytes; most IPv4 paths take 1500, and what they take is found out.
@@ -51,21 +51,21 @@ pub(super) fn redundancy(
     let redundancy = Redundancy {
         local: local.unwrap_or(STAND_IN),
         peer: peer.unwrap_or(STAND_IN),
-        cache_bytes: cache(raw, defaults.cache_bytes, findings),
-        gather: setting!("redundancy", raw.gather => ranged(defaults.sender.gather, GATHER), findings),
-        rate_bits_per_second: setting!("redundancy", raw.rate_bits_per_second => within(None, 64_000..=100_000_000_000), findings),
-        recover_within: setting!("redundancy", raw.recover_within => ranged(defaults.sender.recover_within, RECOVER_WITHIN), findings),
-        recovery_per_mille: setting!("redundancy", raw.recovery_per_mille => within(defaults.sender.recovery_per_mille, 0..=500), findings),
-        copies_per_mille: setting!("redundancy", raw.copies_per_mille => within(defaults.sender.copies_per_mille, 0..=1000), findings),
-        second_stage: second_stage(raw, findings),
-        datagram_bytes_max: setting!("redundancy", raw.datagram_bytes_max => within(datagram_default, DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX), findings),
-        peer_timeout: setting!("redundancy", raw.peer_timeout => ranged(defaults.peer_timeout, PEER_TIMEOUT), findings),
-        mirror_bits_per_second: mirror(raw, findings),
-        security: security(raw, findings),
-        rules: rules(raw, findings),
+        cache_bytes: cache(raw, defaults.cache_bytes, diagnostics),
+        gather: setting!("redundancy", raw.gather => ranged(defaults.sender.gather, GATHER), diagnostics),
+        rate_bits_per_second: setting!("redundancy", raw.rate_bits_per_second => within(None, 64_000..=100_000_000_000), diagnostics),
+        recover_within: setting!("redundancy", raw.recover_within => ranged(defaults.sender.recover_within, RECOVER_WITHIN), diagnostics),
+        recovery_per_mille: setting!("redundancy", raw.recovery_per_mille => within(defaults.sender.recovery_per_mille, 0..=500), diagnostics),
+        copies_per_mille: setting!("redundancy", raw.copies_per_mille => within(defaults.sender.copies_per_mille, 0..=1000), diagnostics),
+        second_stage: second_stage(raw, diagnostics),
+        datagram_bytes_max: setting!("redundancy", raw.datagram_bytes_max => within(datagram_default, DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX), diagnostics),
+        peer_timeout: setting!("redundancy", raw.peer_timeout => ranged(defaults.peer_timeout, PEER_TIMEOUT), diagnostics),
+        mirror_bits_per_second: mirror(raw, diagnostics),
+        security: security(raw, diagnostics),
+        rules: rules(raw, diagnostics),
     };
     if let (Some(local), Some(peer)) = (local, peer) {
-        check_ends(raw, (local, peer), ports, findings);
+        check_ends(raw, (local, peer), ports, diagnostics);
     }
     Some(redundancy)
 }
@@ -73,16 +73,16 @@ pub(super) fn redundancy(
 /// Stands in for an end that was reported.
 const STAND_IN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-fn end(subject: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
+fn end(subject: &str, text: &Spanned<String>, diagnostics: &mut Diagnostics<'_>) -> Option<SocketAddr> {
     let end = value::socket_address(text.get_ref());
-    end.map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    end.map_err(|mistake| diagnostics.error(text.span(), subject, mistake)).ok()
 }
 
 fn check_ends(
     raw: &RawRedundancy,
     (local, peer): (SocketAddr, SocketAddr),
     ports: &[Port],
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let is_shared =
         |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.addr() == address);
@@ -91,49 +91,50 @@ fn check_ends(
             format!("{} is none of the shared addresses of this gateway", local.ip()),
             "write the address of the port that leads to the other site, as under [[port]]",
         );
-        findings.error(raw.local.span(), "redundancy.local", mistake);
+        diagnostics.error(raw.local.span(), "redundancy.local", mistake);
     }
     if is_shared(peer.ip()) {
         let mistake = Mistake::new(
             format!("{} is this gateway's own address", peer.ip()),
             "write the shared address of the other site's gateway",
         );
-        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+        diagnostics.error(raw.peer.span(), "redundancy.peer", mistake);
     }
     if local.is_ipv4() != peer.is_ipv4() {
         let mistake = Mistake::new("the two ends are of different families", "write both as IPv4 or both as IPv6");
-        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+        diagnostics.error(raw.peer.span(), "redundancy.peer", mistake);
     }
 }
 
-fn cache(raw: &RawRedundancy, default: usize, findings: &mut Findings<'_>) -> usize {
+fn cache(raw: &RawRedundancy, default: usize, diagnostics: &mut Diagnostics<'_>) -> usize {
     let subject = "redundancy.cache";
     let range = "\"64KiB\" to \"256MiB\"";
-    findings.describe(subject, Some(default.to_string()), range.to_owned());
+    diagnostics.describe(subject, Some(default.to_string()), range.to_owned());
     let Some(written) = &raw.cache else { return default };
     let bytes = match value::size(written.get_ref()) {
         Ok(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         Err(mistake) => {
-            findings.error(written.span(), subject, mistake);
+            diagnostics.error(written.span(), subject, mistake);
             return default;
         }
     };
     if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes) {
         let mistake = Mistake::new(format!("{bytes} bytes are out of range"), format!("choose from {range}"));
-        findings.error(written.span(), subject, mistake);
+        diagnostics.error(written.span(), subject, mistake);
         return default;
     }
     bytes
 }
 
-/// What mirrors are told, unless there is none.
-fn mirror(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<u64> {
+/// The rate of updates to mirrors; `None`: there is no mirror.
+fn mirror(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<u64> {
     let default = MirrorConfig::default().bits_per_second;
-    let rate = setting!("redundancy", raw.mirror_bits_per_second => within(default, MIRROR_BITS_PER_SECOND), findings);
-    flag("redundancy.mirror", raw.mirror, true, findings).then_some(rate)
+    let rate =
+        setting!("redundancy", raw.mirror_bits_per_second => within(default, MIRROR_BITS_PER_SECOND), diagnostics);
+    flag("redundancy.mirror", raw.mirror, true, diagnostics).then_some(rate)
 }
 
-fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
+fn security(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<Security> {
     let section = raw.security.as_ref()?;
     let subject = "[redundancy.security]";
     let keys = &section.get_ref().pre_shared_keys;
@@ -142,44 +143,44 @@ fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security
             format!("{} keys are named", keys.len()),
             format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
         );
-        findings.error(section.span(), subject, mistake);
+        diagnostics.error(section.span(), subject, mistake);
         return None;
     }
     let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
     Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
 }
 
-fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
+fn second_stage(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<Library> {
     let names = Library::ALL.map(|library| format!(" or {:?}", library.name())).concat();
-    findings.describe("redundancy.second_stage", Some("\"none\"".to_owned()), format!("\"none\"{names}"));
+    diagnostics.describe("redundancy.second_stage", Some("\"none\"".to_owned()), format!("\"none\"{names}"));
     let written = raw.second_stage.as_ref()?;
     let name = written.get_ref();
     let library = Library::ALL.into_iter().find(|library| library.name() == name);
     if library.is_none() && name != "none" {
         let mistake = Mistake::new(format!("{name:?} is no library"), "write \"none\", \"lz4\" or \"zstd\"");
-        findings.error(written.span(), "redundancy.second_stage", mistake);
+        diagnostics.error(written.span(), "redundancy.second_stage", mistake);
     }
     library
 }
 
-fn rules(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Vec<RedundancyRule> {
+fn rules(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Vec<RedundancyRule> {
     if let Some(beyond) = raw.rule.get(RULES_MAX) {
         let mistake = Mistake::new(format!("there are more than {RULES_MAX} rules"), "put prefixes together in fewer");
-        findings.error(beyond.span(), "[[redundancy.rule]]", mistake);
+        diagnostics.error(beyond.span(), "[[redundancy.rule]]", mistake);
     }
-    raw.rule.iter().take(RULES_MAX).map(|written| rule(written, findings)).collect()
+    raw.rule.iter().take(RULES_MAX).map(|written| rule(written, diagnostics)).collect()
 }
 
-fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> RedundancyRule {
+fn rule(written: &Spanned<RawRedundancyRule>, diagnostics: &mut Diagnostics<'_>) -> RedundancyRule {
     let subject = "[[redundancy.rule]]";
     let raw = written.get_ref();
     let mut network = |text: Option<&Spanned<String>>| {
         let text = text?;
-        value::network(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+        value::network(text.get_ref()).map_err(|mistake| diagnostics.error(text.span(), subject, mistake)).ok()
     };
     let (source, destination) = (network(raw.source.as_ref()), network(raw.destination.as_ref()));
     let protocol = raw.protocol.as_ref().and_then(|text| {
-        value::protocol(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+        value::protocol(text.get_ref()).map_err(|mistake| diagnostics.error(text.span(), subject, mistake)).ok()
     });
     RedundancyRule { source, destination, protocol, port: raw.port.as_ref().map(|port| *port.get_ref()) }
 }

@@ -6,7 +6,7 @@ use flow::NodeId;
 use replication::secure::{OVERHEAD_BYTES, PRE_SHARED_KEYS_MAX, Rotation};
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawReplication, Text};
 use super::super::security::{CertificateFiles, ROTATE_DATAGRAMS, ROTATE_INTERVAL, RawSecurity, Security};
 use super::super::validated::{Peer, Replication};
@@ -19,21 +19,21 @@ const SUBJECT: &str = "[replication.security]";
 pub(super) fn security(
     raw: &RawReplication,
     replication: &Replication,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Security> {
     let Some(written) = &raw.security else {
-        check_absence(raw, &replication.peers, findings);
+        check_absence(raw, &replication.peers, diagnostics);
         return None;
     };
     let section = written.get_ref();
     let modes = [("encrypted", true), ("plain", false)];
-    findings.describe("replication.security.mode", Some(format!("{:?}", modes[0].0)), quoted(&modes));
-    let mode = section.mode.as_ref().and_then(|text| one_of("replication.security.mode", text, &modes, findings));
+    diagnostics.describe("replication.security.mode", Some(format!("{:?}", modes[0].0)), quoted(&modes));
+    let mode = section.mode.as_ref().and_then(|text| one_of("replication.security.mode", text, &modes, diagnostics));
     let has_credentials = !section.pre_shared_keys.is_empty() || section.certificate.is_some();
     if mode == Some(false) {
         if has_credentials || section.key.is_some() || section.authority.is_some() {
             let mistake = Mistake::new("mode is \"plain\", yet keys are given", "remove either");
-            findings.error(written.span(), SUBJECT, mistake);
+            diagnostics.error(written.span(), SUBJECT, mistake);
         }
         return None;
     }
@@ -42,28 +42,28 @@ pub(super) fn security(
             "there is neither a pre-shared key nor a certificate",
             "write pre_shared_keys = [\"/etc/mainstay/cluster.key\"] and make the file with `mainstay key`",
         );
-        findings.error(written.span(), SUBJECT, mistake);
+        diagnostics.error(written.span(), SUBJECT, mistake);
     }
-    check_transport(raw, replication, findings);
+    check_transport(raw, replication, diagnostics);
     Some(Security {
-        pre_shared_keys: key_files(section, findings),
-        certificates: certificates(written, raw, findings),
-        rotation: rotation(section, findings),
+        pre_shared_keys: key_files(section, diagnostics),
+        certificates: certificates(written, raw, diagnostics),
+        rotation: rotation(section, diagnostics),
     })
 }
 
 /// Plain text between machines is a decision, not an oversight.
-fn check_absence(raw: &RawReplication, peers: &[Peer], findings: &mut Findings<'_>) {
+fn check_absence(raw: &RawReplication, peers: &[Peer], diagnostics: &mut Diagnostics<'_>) {
     let Some(peer) = peers.iter().find(|peer| !peer.address.ip().is_loopback()) else { return };
     let mistake = Mistake::new(
-        format!("{} is told everything in plain text, and believes whoever can reach it", peer.address),
+        format!("{} receives everything in plain text, and believes anyone who can reach it", peer.address),
         "add [replication.security] with pre_shared_keys (`mainstay key` makes one), or with mode = \"plain\" if nobody \
          else can reach the link",
     );
-    findings.error(raw.local.span(), "[replication]", mistake);
+    diagnostics.error(raw.local.span(), "[replication]", mistake);
 }
 
-fn check_transport(raw: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
+fn check_transport(raw: &RawReplication, replication: &Replication, diagnostics: &mut Diagnostics<'_>) {
     let least = *DATAGRAM_BYTES.start() as usize + OVERHEAD_BYTES;
     let written = raw.datagram_bytes_max.as_ref();
     if let Some(written) = written.filter(|_| usize::from(replication.datagram_bytes_max) < least) {
@@ -74,11 +74,11 @@ fn check_transport(raw: &RawReplication, replication: &Replication, findings: &m
             ),
             format!("write at least {least}"),
         );
-        findings.error(written.span(), "replication.datagram_bytes_max", mistake);
+        diagnostics.error(written.span(), "replication.datagram_bytes_max", mistake);
     }
 }
 
-fn key_files(section: &RawSecurity, findings: &mut Findings<'_>) -> Vec<PathBuf> {
+fn key_files(section: &RawSecurity, diagnostics: &mut Diagnostics<'_>) -> Vec<PathBuf> {
     let files = &section.pre_shared_keys;
     for (index, text) in files.iter().enumerate() {
         let is_repeated = files[..index].iter().any(|other| other.get_ref() == text.get_ref());
@@ -90,7 +90,7 @@ fn key_files(section: &RawSecurity, findings: &mut Findings<'_>) -> Vec<PathBuf>
             None
         };
         if let Some(mistake) = mistake {
-            findings.error(text.span(), "replication.security.pre_shared_keys", mistake);
+            diagnostics.error(text.span(), "replication.security.pre_shared_keys", mistake);
         }
     }
     files.iter().map(path).collect()
@@ -103,7 +103,7 @@ fn path(text: &Text) -> PathBuf {
 fn certificates(
     written: &Spanned<RawSecurity>,
     raw: &RawReplication,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<CertificateFiles> {
     let section = written.get_ref();
     let [certificate, key, authority] = match [&section.certificate, &section.key, &section.authority] {
@@ -111,7 +111,7 @@ fn certificates(
         [Some(certificate), Some(key), Some(authority)] => [certificate, key, authority].map(path),
         _ => {
             let mistake = Mistake::new("certificate, key and authority go together", "write all three of them");
-            findings.error(written.span(), SUBJECT, mistake);
+            diagnostics.error(written.span(), SUBJECT, mistake);
             return None;
         }
     };
@@ -122,17 +122,17 @@ fn certificates(
             Some(name) => peer_names.push((id, name.get_ref().clone())),
             None => {
                 let mistake = Mistake::new(
-                    "nothing says whose certificate the peer has to show",
+                    "the name in the peer's certificate is missing",
                     "write certificate_name = the DNS name or IP address that its certificate was issued for",
                 );
-                findings.error(raw.span(), &format!("replication peer {}", id.0), mistake);
+                diagnostics.error(raw.span(), &format!("replication peer {}", id.0), mistake);
             }
         }
     }
     Some(CertificateFiles { certificate, key, authority, peer_names })
 }
 
-fn rotation(section: &RawSecurity, findings: &mut Findings<'_>) -> Rotation {
+fn rotation(section: &RawSecurity, diagnostics: &mut Diagnostics<'_>) -> Rotation {
     let defaults = Rotation::default();
     let interval = section.rotate_interval.as_ref();
     let datagrams = section.rotate_datagrams.as_ref();
@@ -142,14 +142,14 @@ fn rotation(section: &RawSecurity, findings: &mut Findings<'_>) -> Rotation {
             interval,
             defaults.interval,
             ROTATE_INTERVAL,
-            findings,
+            diagnostics,
         ),
         datagrams: within(
             "replication.security.rotate_datagrams",
             datagrams,
             defaults.datagrams,
             ROTATE_DATAGRAMS,
-            findings,
+            diagnostics,
         ),
     }
 }

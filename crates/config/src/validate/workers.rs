@@ -2,7 +2,7 @@
 
 use flow::steering::WORKERS_MAX;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawWorkers, WorkersText};
 use super::super::validated::{Backend, Cluster, Port, Workers};
 use super::common::flag;
@@ -10,9 +10,9 @@ use super::common::flag;
 /// What stands for the number of processors.
 const AUTO: &str = "auto";
 
-pub(super) fn workers(raw: &RawWorkers, has_peers: bool, findings: &mut Findings<'_>) -> Workers {
-    let pin = flag("workers.pin", raw.pin, false, findings);
-    findings.describe("workers.count", Some("1".to_owned()), format!("1 to {WORKERS_MAX}, or \"{AUTO}\""));
+pub(super) fn workers(raw: &RawWorkers, has_peers: bool, diagnostics: &mut Diagnostics<'_>) -> Workers {
+    let pin = flag("workers.pin", raw.pin, false, diagnostics);
+    diagnostics.describe("workers.count", Some("1".to_owned()), format!("1 to {WORKERS_MAX}, or \"{AUTO}\""));
     let Some(written) = &raw.count else { return Workers { count: 1, pin } };
     let processors =
         std::thread::available_parallelism().map_or(1, |count| u8::try_from(count.get()).unwrap_or(u8::MAX));
@@ -22,8 +22,8 @@ pub(super) fn workers(raw: &RawWorkers, has_peers: bool, findings: &mut Findings
         WorkersText::Text(_) => None,
     };
     let mut report = |is_error: bool, mistake: Mistake| {
-        let tell = if is_error { Findings::error } else { Findings::warning };
-        tell(findings, written.span(), "workers.count", mistake);
+        let add = if is_error { Diagnostics::error } else { Diagnostics::warning };
+        add(diagnostics, written.span(), "workers.count", mistake);
     };
     match count {
         None => {
@@ -45,14 +45,18 @@ pub(super) fn workers(raw: &RawWorkers, has_peers: bool, findings: &mut Findings
 }
 
 /// Every worker has a replication port of its own: it must exist, and not be the one of failure detection.
-pub(super) fn check_ports(raw: &RawWorkers, workers: Workers, cluster: &Cluster, findings: &mut Findings<'_>) {
+pub(super) fn check_ports(raw: &RawWorkers, workers: Workers, cluster: &Cluster, diagnostics: &mut Diagnostics<'_>) {
     let span = raw.count.as_ref().map_or(0..0, toml::Spanned::span);
     let addresses = cluster.replication.peers.iter().map(|peer| peer.address).chain([cluster.replication.local]);
     for worker in 1..workers.count {
         for address in addresses.clone() {
             if super::super::validated::replication_address(address, flow::WorkerId(worker)).is_none() {
                 let problem = format!("the replication port of worker {worker} would be beyond 65535 at {address}");
-                findings.error(span.clone(), "workers.count", Mistake::new(problem, "choose lower replication ports"));
+                diagnostics.error(
+                    span.clone(),
+                    "workers.count",
+                    Mistake::new(problem, "choose lower replication ports"),
+                );
                 return;
             }
         }
@@ -62,18 +66,18 @@ pub(super) fn check_ports(raw: &RawWorkers, workers: Workers, cluster: &Cluster,
                 "worker {worker} replicates from {}, which failure detection uses",
                 cluster.failure_detection.local
             );
-            findings.error(span, "workers.count", Mistake::new(problem, "choose another replication.local"));
+            diagnostics.error(span, "workers.count", Mistake::new(problem, "choose another replication.local"));
             return;
         }
     }
 }
 
 /// A tunnel device has one queue, which one worker reads.
-pub(super) fn check_backends(raw: &RawWorkers, workers: Workers, ports: &[Port], findings: &mut Findings<'_>) {
+pub(super) fn check_backends(raw: &RawWorkers, workers: Workers, ports: &[Port], diagnostics: &mut Diagnostics<'_>) {
     let span = raw.count.as_ref().map_or(0..0, toml::Spanned::span);
     if let Some(port) = ports.iter().find(|port| workers.count > 1 && port.backend == Backend::Tun) {
         let problem = format!("port {:?} is a tunnel device, which only one worker can serve", port.name);
-        findings.error(span, "workers.count", Mistake::new(problem, "write 1, or give the port another backend"));
+        diagnostics.error(span, "workers.count", Mistake::new(problem, "write 1, or give the port another backend"));
     }
 }
 
@@ -99,7 +103,7 @@ mod tests {
     const LOCAL: &str = "10.99.0.1:3781";
 
     #[test]
-    fn a_gateway_has_one_worker_unless_told_otherwise() {
+    fn a_gateway_has_one_worker_by_default() {
         let workers = check("", LOCAL).expect("it is right").config.workers;
         assert_eq!((workers.count, workers.pin), (1, false));
         let workers = check("count = 1\npin = true", LOCAL).expect("it is right").config.workers;

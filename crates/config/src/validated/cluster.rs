@@ -1,4 +1,4 @@
-//! The other nodes: what they are told, and how their deaths are found.
+//! The other nodes: what is replicated to them, and how their failures are detected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use replication::compact;
 
 use super::{Compact, Security};
 
-/// The other nodes and how this one speaks with them.
+/// The other nodes, replication and failure detection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cluster {
     /// Replication of connection state.
@@ -18,7 +18,7 @@ pub struct Cluster {
     pub failure_detection: FailureDetection,
 }
 
-/// Which changes of a connection are told to its backups.
+/// How connections are replicated to their backups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Representation {
     /// Changes of the automaton's state.
@@ -56,7 +56,7 @@ impl Representation {
         matches!(self, Self::Compact(filter) if filter.is_experimental())
     }
 
-    /// Whether connections are told as entries of a filter.
+    /// Whether connections are replicated as entries of a filter.
     #[must_use]
     pub const fn is_compact(self) -> bool {
         matches!(self, Self::Compact(_))
@@ -68,14 +68,14 @@ impl Representation {
 pub struct Replication {
     /// Own address and UDP port.
     pub local: SocketAddr,
-    /// Which changes are told.
+    /// How connections are replicated.
     pub representation: Representation,
-    /// The filter, where connections are told as entries of one.
+    /// The filter of compact replication.
     pub compact: Option<Compact>,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
-    /// Where nodes forward at the same time: how long at most a packet that cannot be judged without what a peer is about to
-    /// tell waits for it; zero: not at all.
+    /// Where nodes forward at the same time: how long at most a packet waits that cannot be handled without a peer's update.
+    /// Zero: not at all.
     pub wait_for_peer: Duration,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
@@ -85,7 +85,7 @@ pub struct Replication {
     pub ack_every_messages: u16,
     /// Longest time until an acknowledgement is sent.
     pub ack_delay: Duration,
-    /// Time between signs of life on an idle link.
+    /// Time between keep-alives on an idle link.
     pub alive_interval: Duration,
     /// Silence after which a peer counts as away.
     pub peer_timeout: Duration,
@@ -119,7 +119,7 @@ pub struct FailureDetection {
     pub multiplier: u8,
     /// Time between control packets while a peer is down.
     pub interval_while_down: Duration,
-    /// How long a starting node listens before it becomes active without having heard a peer.
+    /// How long a starting node listens before it becomes active without having received a peer.
     pub startup_hold: Duration,
     /// Whether a node of higher priority takes over from a healthy active one.
     pub preempt: bool,

@@ -40,7 +40,7 @@ impl Action {
 /// What becomes of connections when the firewall's rules change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnReload {
-    /// They go on, whatever the new rules say.
+    /// They go on, even if the new rules deny them.
     #[default]
     Keep,
     /// Those that the new rules would not let in are ended.

@@ -19,7 +19,7 @@ pub struct Limits {
     pub source_prefix_ipv4_bits: u8,
     /// Leading bits of an IPv6 address that name a source, 0 to 128.
     pub source_prefix_ipv6_bits: u8,
-    /// Packets in fragments that are under way at a time.
+    /// Packets in reassembly at a time.
     pub fragmented_packets_max: u32,
     /// Packets in fragments of one source.
     pub fragmented_packets_per_source_max: u32,

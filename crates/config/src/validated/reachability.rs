@@ -12,7 +12,7 @@ use super::port::Port;
 pub struct Reachability {
     /// What is tracked for each group, and how.
     pub tracking: TrackingConfig,
-    /// How long a node must reach more than the holder before it takes the addresses.
+    /// How long a node must reach more than the active node before it takes the addresses.
     pub move_after: Duration,
 }
 

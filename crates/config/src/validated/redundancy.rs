@@ -40,7 +40,7 @@ pub struct Redundancy {
     pub datagram_bytes_max: u16,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Duration,
-    /// Bits that each node that stands by is told a second, at most, so that it has the caches; none: it has not.
+    /// Bits a second sent to each standby node for its mirror, at most; none: there is no mirror.
     pub mirror_bits_per_second: Option<u64>,
     /// What the tunnel's datagrams are encrypted by, if they are.
     pub security: Option<Security>,

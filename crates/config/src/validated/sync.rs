@@ -21,7 +21,7 @@ pub struct SyncConfig {
     pub mode: Mode,
     /// The node's role when it starts.
     pub role: StartRole,
-    /// What is told.
+    /// What is replicated.
     pub filter: Filter,
     /// Replication to other nodes of Mainstay, if there is any.
     pub replication: Option<Native>,
@@ -31,10 +31,10 @@ pub struct SyncConfig {
     pub control: Option<RemoteAccess>,
 }
 
-/// When the kernel is told of peers' connections.
+/// When peers' connections are injected into the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Injection {
-    /// As soon as they are heard of.
+    /// As soon as they are received.
     #[default]
     Direct,
     /// When this node becomes primary.
@@ -66,7 +66,7 @@ impl Events {
 pub struct Kernel {
     /// Which events the kernel makes of TCP connections.
     pub events: Events,
-    /// When the kernel is told of peers' connections.
+    /// When peers' connections are injected into the kernel.
     pub injection: Injection,
     /// Connections remembered at most.
     pub connections_max: u32,
@@ -111,7 +111,7 @@ impl StartRole {
     pub const ALL: [(&'static str, Self); 2] = [("primary", Self::Primary), ("backup", Self::Backup)];
 }
 
-/// From when on connections of protocols other than TCP are told.
+/// From when on connections of protocols other than TCP are replicated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Others {
     /// From their first reply on.
@@ -126,14 +126,14 @@ impl Others {
     pub const ALL: [(&'static str, Self); 2] = [("replied", Self::Replied), ("begun", Self::Begun)];
 }
 
-/// What is told. A connection is, unless one of these keeps it back.
+/// What is replicated. A connection is, unless one of these excludes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// TCP states that are told.
+    /// TCP states that are replicated.
     pub tcp_states: Vec<TcpState>,
-    /// From when on connections of other protocols are told.
+    /// From when on connections of other protocols are replicated.
     pub others: Others,
-    /// Protocols that are told; `None`: all.
+    /// Protocols that are replicated; `None`: all.
     pub protocols: Option<Vec<u8>>,
     /// Source or destination has to lie in one of these; `None`: anywhere.
     pub addresses: Option<Vec<Prefix>>,
@@ -145,9 +145,9 @@ pub struct Filter {
 pub const TCP_HANDSHAKE: [TcpState; 3] = [TcpState::SynSent, TcpState::SynRecv, TcpState::SynSent2];
 
 impl Filter {
-    /// Whether TCP connections are told before they are established.
+    /// Whether TCP connections are replicated before they are established.
     #[must_use]
-    pub fn tells_handshakes(&self) -> bool {
+    pub fn replicates_handshakes(&self) -> bool {
         TCP_HANDSHAKE.iter().any(|state| self.tcp_states.contains(state))
     }
 }
@@ -164,7 +164,7 @@ impl Default for Filter {
     }
 }
 
-/// What is told of a TCP connection unless the file says otherwise: nothing before its handshake is over.
+/// TCP states that are replicated by default: none before the handshake is over.
 pub const TCP_STATES_DEFAULT: [TcpState; 6] = [
     TcpState::Established,
     TcpState::FinWait,
@@ -216,9 +216,9 @@ pub struct Conntrackd {
     pub peer: ConntrackdPeer,
     /// The interface of the link.
     pub interface: Option<String>,
-    /// The number by which this node calls the other one.
+    /// This node's number for its peer.
     pub peer_id: NodeId,
-    /// Window scales are told.
+    /// Window scales are replicated.
     pub window_tracking: bool,
     /// Messages until an acknowledgement is sent.
     pub ack_window_messages: u16,

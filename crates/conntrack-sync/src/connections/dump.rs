@@ -23,9 +23,9 @@ use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
 
 /// The delay before a failed dump is repeated, doubled each time,
-const AGAIN_MIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 /// up to this.
-const AGAIN_MAX: Duration = Duration::from_secs(10);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// A dump looks for connections that a full table rejected when one part in so many of it is free.
 const FREE_SHARE_MIN: u32 = 16;
@@ -160,7 +160,7 @@ impl Connections {
     }
 
     fn restart_dump(&mut self, now: Instant) {
-        let delay = (AGAIN_MIN * (1 << self.dump.failures.min(8))).min(AGAIN_MAX);
+        let delay = (RETRY_DELAY_MIN * (1 << self.dump.failures.min(8))).min(RETRY_DELAY_MAX);
         self.dump.failures += 1;
         (self.dump.is_wanted, self.dump.wanted_at) = (true, now + delay);
     }

@@ -356,8 +356,8 @@ fn to_inject(record: &Record, floor_s: u32) -> Entry {
 
 /// The kernel timeout without further updates: the owner's, but long enough for a refresh.
 fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
-    let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
-    if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
+    let timeout_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
+    if is_closing(record) { timeout_s.max(1) } else { timeout_s.max(floor_s) }
 }
 
 /// Whether the end points are closing the connection: it ends by timeout.

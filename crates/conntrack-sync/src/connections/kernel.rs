@@ -143,7 +143,7 @@ impl Connections {
             return self.compare(now, handle, entry);
         }
         let ends_s = ends_s(now, entry.timeout_s.unwrap_or(0));
-        if ends_s.abs_diff(record.expires_s) > LIFE_SIGN_S {
+        if ends_s.abs_diff(record.expires_s) > TIMER_TOLERANCE_S {
             // Only packets can have set its timer: forward, or back from a replica's timeout.
             self.counters.ends_refused += 1;
             self.update_from_kernel(now, handle, entry);
@@ -161,4 +161,4 @@ impl Connections {
 
 /// The minimum difference of the kernel's timer from the expected value that proves packets: rounding and the duration
 /// of a request are less.
-const LIFE_SIGN_S: u32 = 3;
+const TIMER_TOLERANCE_S: u32 = 3;

@@ -38,7 +38,7 @@ impl Connections {
     /// Removes a peer's replicas that its resynchronisation did not confirm, or takes them over as sole primary.
     pub(crate) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
         let stop = from.0.saturating_add(slots as u32);
-        let speaks_for_all = self.role == SyncRole::Primary;
+        let owns_orphans = self.role == SyncRole::Primary;
         let mut next = Handle(from.0);
         while let Some(handle) = self.mirror.next_occupied_below(next, stop) {
             next = Handle(handle.0 + 1);
@@ -47,7 +47,7 @@ impl Connections {
             if !is_left || record.is_any(flag::GONE | flag::ENDING) {
                 continue;
             }
-            if speaks_for_all && self.mode == Mode::PrimaryBackup {
+            if owns_orphans && self.mode == Mode::PrimaryBackup {
                 self.take_over(handle, true);
             } else {
                 self.counters.replicas_unconfirmed += 1;

@@ -133,12 +133,12 @@ proptest! {
             }
             let mut held: Vec<_> = model.values().copied().collect();
             held.sort_unstable();
-            let (mut walked, mut from) = (Vec::new(), Handle(0));
+            let (mut visited, mut from) = (Vec::new(), Handle(0));
             while let Some(handle) = table.next_occupied(from) {
-                walked.push(handle);
+                visited.push(handle);
                 from = Handle(handle.0 + 1);
             }
-            prop_assert_eq!(walked, held);
+            prop_assert_eq!(visited, held);
         }
     }
 }
@@ -164,8 +164,8 @@ fn memory_grows_with_the_connections_and_slots_are_reused() {
         let generation = table.get(handle).unwrap().generation;
         table.remove(handle);
         assert!(table.get(handle).is_none());
-        let (again, record) = table.insert(&entry(number + 20_000), NodeId(0)).unwrap();
-        assert_eq!((again, record.generation), (handle, generation + 1));
+        let (reused, record) = table.insert(&entry(number + 20_000), NodeId(0)).unwrap();
+        assert_eq!((reused, record.generation), (handle, generation + 1));
     }
     assert_eq!((table.chunks.len(), table.slots_used()), (3, 10_000));
 }

@@ -179,14 +179,14 @@ fn a_kernel_that_refuses_temporarily_gets_every_connection_later() {
 #[test]
 fn a_split_brain_is_reported_and_loses_no_connection() {
     let mut pair = with_connections(Options::default());
-    pair.is_cut = true;
+    pair.is_partitioned = true;
     pair.run(Duration::from_secs(2));
     pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
     pair.connect(1, 5000);
     pair.connect(0, 6000);
     pair.packet(0, 1, TcpState::FinWait);
     pair.run(Duration::from_secs(1));
-    pair.is_cut = false;
+    pair.is_partitioned = false;
     pair.until("it is noticed", |pair| pair.status(0).split_brains == 1 && pair.status(1).split_brains == 1);
     assert!(pair.hosts[0].node.readiness(pair.now).to_string().contains("node 1 is primary as well"));
     pair.settle();
@@ -204,7 +204,7 @@ fn a_split_brain_is_reported_and_loses_no_connection() {
 fn a_silent_peer_is_an_obstacle_to_a_failover() {
     let mut pair = Pair::ready(Options::default());
     assert_eq!(pair.hosts[0].node.readiness(pair.now).to_string(), "a failover now would be safe");
-    pair.is_cut = true;
+    pair.is_partitioned = true;
     pair.run(Duration::from_secs(2));
     let readiness = pair.hosts[0].node.readiness(pair.now);
     assert_eq!(readiness.to_string(), "a failover now would not be safe: node 1 is unreachable");

@@ -43,7 +43,7 @@ pub(super) struct Pair {
     pub(super) hosts: [Host; 2],
     pub(super) now: Instant,
     pub(super) loss_percent: u64,
-    pub(super) is_cut: bool,
+    pub(super) is_partitioned: bool,
     /// Every second, packets of all connections come here.
     pub(super) kept_alive_at: Option<usize>,
     random: SplitMix64,
@@ -94,7 +94,7 @@ impl Pair {
         };
         let hosts = [host(0), host(1)];
         let (loss_percent, random) = (options.loss_percent, SplitMix64::new(options.seed));
-        Self { hosts, now, loss_percent, is_cut: false, kept_alive_at: None, random, options }
+        Self { hosts, now, loss_percent, is_partitioned: false, kept_alive_at: None, random, options }
     }
 
     /// As [`Pair::start`], until both have completed full resynchronisation.
@@ -137,7 +137,7 @@ impl Pair {
             self.hosts[from].serve(now, NodeId(1 - from as u8));
             let mut datagram = Vec::new();
             while let Some(to) = self.hosts[from].node.poll_transmit(now, &mut datagram) {
-                let is_lost = self.is_cut || self.random.between(1, 100) <= self.loss_percent;
+                let is_lost = self.is_partitioned || self.random.between(1, 100) <= self.loss_percent;
                 if !is_lost {
                     self.hosts[usize::from(to.0)].inbox.push_back(datagram.clone());
                 }

@@ -125,7 +125,7 @@ fn a_replica_does_not_expire_while_its_owner_is_alive() {
 }
 
 #[test]
-fn a_replica_that_the_kernel_loses_is_injected_again() {
+fn a_replica_that_the_kernel_loses_is_reinjected() {
     let mut pair = Pair::ready(Options::default());
     pair.connect(0, 1);
     pair.settle();

@@ -61,8 +61,8 @@ impl Storm {
                 self.pair.hosts[node].kernel.buffer_max = self.random.between(0, 3) as usize;
             }
             83..=87 => self.pair.hosts.iter_mut().for_each(|host| host.kernel.buffer_max = usize::MAX),
-            88 => self.pair.is_cut = true,
-            89..=92 => self.pair.is_cut = false,
+            88 => self.pair.is_partitioned = true,
+            89..=92 => self.pair.is_partitioned = false,
             93 => self.pair.loss_percent = self.random.between(0, 30),
             94..=95 => {
                 let count = self.random.between(1, 20) as usize;
@@ -81,7 +81,7 @@ impl Storm {
     }
 
     fn calm(&mut self) {
-        self.pair.is_cut = false;
+        self.pair.is_partitioned = false;
         self.pair.loss_percent = 0;
         for host in &mut self.pair.hosts {
             (host.kernel.buffer_max, host.kernel.refuse) = (usize::MAX, None);

@@ -8,7 +8,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use tunnel::Bypass;
 
-/// Adds all that a status tells: every port, peer and drop reason (also those that never occurred, so that a
+/// Adds all of a status: every port, peer and drop reason (also those that never occurred, so that a
 /// query for a rate has a zero to start from).
 pub fn add_status(samples: &mut Samples, status: &Status) {
     samples.add(Metric::BuildInfo, &[&status.program_version], 1.0);
@@ -87,7 +87,7 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
 }
 
-/// Adds what a node tells that tells its connections by a filter.
+/// Adds the figures of compact replication.
 fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
     let recovery = &filter.recovery;
     samples.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
@@ -110,7 +110,7 @@ fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
     for (name, count) in &recovery.counts {
         let metric = match name.as_str() {
             "restored" | "cold_started" | "unblocked" => Metric::RecoveryConnections,
-            // It is told by an event.
+            // It is an event.
             "used_up" => continue,
             _ => Metric::RecoveryPackets,
         };
@@ -118,7 +118,7 @@ fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
     }
 }
 
-/// Adds what a node tells that replicates the kernel's connections.
+/// Adds the figures of a node that replicates the kernel's connections.
 fn add_sync(samples: &mut Samples, sync: &SyncStatus) {
     let kernel = &sync.kernel;
     samples.add_count(Metric::KernelConnections, &[], kernel.connections);
@@ -173,7 +173,7 @@ fn add_anti_entropy(samples: &mut Samples, labels: &[&str], anti_entropy: &AntiE
     }
 }
 
-/// Adds what the channel with a peer tells.
+/// Adds the figures of the channel with a peer.
 fn add_channel(samples: &mut Samples, peer: &str, channel: &ChannelStatus) {
     samples.add_flag(Metric::ChannelSecured, &[peer], channel.is_secured());
     samples.add_count(Metric::ChannelHandshakes, &[peer], channel.handshakes);

@@ -118,7 +118,7 @@ impl ControlHandler for FakeNode {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.walk(flow::Instant::ZERO, |_| None)
+        query.page_of(flow::Instant::ZERO, |_| None)
     }
 
     fn counters(&mut self) -> Samples {
@@ -207,7 +207,7 @@ fn silent_and_slow_clients_do_not_keep_a_scraper_waiting() {
         let clients: Vec<TcpStream> = (0..SILENT_CLIENTS)
             .map(|number| {
                 let mut stream = TcpStream::connect(address).expect("it listens");
-                // Some say nothing, some half a request; the server may have closed them already.
+                // Some send nothing, some half a request; the server may have closed them already.
                 let _ = stream.write_all(if number % 2 == 0 { b"" } else { b"GET /met" });
                 stream
             })
@@ -242,7 +242,7 @@ fn health_is_answered_while_the_data_path_answers() {
 }
 
 #[test]
-fn a_taken_port_is_told_with_the_key_to_change() {
+fn the_error_for_a_taken_port_names_the_key_to_change() {
     let (sender, _receiver) = channel(Arc::new(|| ()));
     let first = start(sender.clone());
     let error = MetricsServer::start(first.address(), sender).err().expect("it is taken");
@@ -252,7 +252,7 @@ fn a_taken_port_is_told_with_the_key_to_change() {
 }
 
 #[test]
-fn without_a_data_path_the_page_says_so() {
+fn without_a_data_path_the_page_is_an_error() {
     let (sender, receiver) = channel(Arc::new(|| ()));
     drop(receiver);
     let server = start(sender);

@@ -79,7 +79,7 @@ impl Tokens {
     #[must_use]
     pub fn find(&self, offered: &[u8]) -> Option<(&str, Role)> {
         let offered = digest(&SHA256, offered);
-        // Of digests an attacker cannot choose the bytes: how long the comparison takes tells nothing of the token.
+        // Of digests an attacker cannot choose the bytes: how long the comparison takes reveals nothing of the token.
         let token = self.0.iter().find(|token| token.digest.as_ref() == offered.as_ref())?;
         Some((&token.name, token.role))
     }

@@ -43,12 +43,12 @@ pub enum TlsError {
     Unusable {
         /// The certificate.
         path: PathBuf,
-        /// What the library says.
+        /// The library's error.
         problem: String,
     },
 }
 
-/// The certificates in a file, the holder's own first.
+/// The certificates in a file, the subject's own first.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = std::fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })?;
     let not_pem = |problem| TlsError::NotPem { path: path.to_owned(), expected: "certificate", problem };

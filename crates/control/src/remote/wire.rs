@@ -31,7 +31,7 @@ impl Wire {
         while tls.is_handshaking() {
             tls.complete_io(&mut socket)?;
         }
-        // What the handshake left to be told, an alert or a ticket.
+        // What the handshake left to be sent, an alert or a ticket.
         while tls.wants_write() {
             tls.write_tls(&mut socket)?;
         }
@@ -103,7 +103,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Says that nothing more comes, so that the client knows the end from a cut.
+    /// Closes the TLS connection, so that the client can distinguish the end from a broken connection.
     pub(super) fn close(mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -117,7 +117,7 @@ impl Wire {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Passes on what either side says to the other, until one of them is done.
+    /// Relays the bytes of either side to the other, until one of them is done.
     pub(super) fn relay(&mut self, near: &UnixStream, first: &[u8], write_timeout: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(None)?;
         self.socket.set_write_timeout(Some(write_timeout))?;

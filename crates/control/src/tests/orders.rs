@@ -5,7 +5,7 @@ use super::super::orders::{OperationError, Operations, Order, OrderOutcome};
 use super::*;
 use api::ReloadReport;
 
-/// Operations of a gateway whose data path says no to everything.
+/// Operations of a gateway whose data path refuses everything.
 pub(super) struct NoOperations;
 
 impl Operations for NoOperations {
@@ -50,7 +50,7 @@ impl ControlHandler for Obedient {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.walk(NOW, |_| None)
+        query.page_of(NOW, |_| None)
     }
 
     fn counters(&mut self) -> Samples {

@@ -185,7 +185,7 @@ fn a_client_does_not_give_its_token_to_a_gateway_that_nobody_vouches_for() {
 }
 
 #[test]
-fn strangers_that_say_nothing_or_nonsense_hold_nobody_up_for_long() {
+fn strangers_that_send_nothing_or_nonsense_delay_no_client_for_long() {
     let site = Site::new(true);
     let address = site.remote.address();
     let mut silent: Vec<TcpStream> =
@@ -220,7 +220,7 @@ fn strangers_that_say_nothing_or_nonsense_hold_nobody_up_for_long() {
 }
 
 #[test]
-fn a_first_line_without_end_is_cut_off() {
+fn a_first_line_without_end_is_refused() {
     let site = Site::new(false);
     let mut stream = TcpStream::connect(site.remote.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -25,7 +25,7 @@ impl ControlHandler for Watched {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.walk(NOW, |_| None)
+        query.page_of(NOW, |_| None)
     }
 
     fn counters(&mut self) -> Samples {
@@ -116,7 +116,7 @@ fn tracing(count: u64, seconds: f64) -> Query {
 }
 
 #[test]
-fn a_trace_is_told_line_by_line_until_its_count_is_reached() {
+fn a_trace_is_sent_line_by_line_until_its_count_is_reached() {
     let gateway = Gateway::start(1, false);
     let answer = gateway.ask(tracing(2, 30.0));
     let order = gateway.order(0);
@@ -135,7 +135,7 @@ fn a_trace_is_told_line_by_line_until_its_count_is_reached() {
 }
 
 #[test]
-fn what_several_workers_see_is_told_in_the_order_of_time() {
+fn what_several_workers_see_is_sent_in_the_order_of_time() {
     let gateway = Gateway::start(2, false);
     let answer = gateway.ask(tracing(4, 30.0));
     let orders = [gateway.order(0), gateway.order(1)];
@@ -171,14 +171,14 @@ fn a_client_that_goes_ends_its_watch_and_one_that_asks_on_is_answered() {
     stream.write_all(b"{\"version\":1,\"query\":\"trace\",\"count\":10,\"seconds\":600}\n").unwrap();
     let second = gateway.order(0);
     assert!(first.alive.strong_count() == 0, "the second question ends the first answer");
-    let told = lines(&stream).next().expect("the first answer ends in good order");
-    assert!(matches!(told, Line::End { lines: 0, truncated: false, .. }), "{told:?}");
+    let end = lines(&stream).next().expect("the first answer ends in good order");
+    assert!(matches!(end, Line::End { lines: 0, truncated: false, .. }), "{end:?}");
     drop(stream);
     wait_until_unattended(&second);
 }
 
 #[test]
-fn frames_come_with_their_bytes_and_why_they_were_dropped() {
+fn frames_come_with_their_bytes_and_drop_reasons() {
     let gateway = Gateway::start(1, false);
     let (filter, snapshot_bytes) = (PacketFilterText::default(), 100);
     let answer = gateway.ask(Query::Capture { at: "drop".into(), filter, count: 1, seconds: 30.0, snapshot_bytes });
@@ -206,7 +206,7 @@ fn frames_come_with_their_bytes_and_why_they_were_dropped() {
 }
 
 #[test]
-fn what_happens_to_connections_is_told_with_the_connection() {
+fn connection_events_are_sent_with_their_connection() {
     let gateway = Gateway::start(1, false);
     let filter = FlowFilterText { protocol: Some("tcp".into()), ..FlowFilterText::default() };
     let answer = gateway.ask(Query::Follow { filter, count: 1, seconds: 30.0 });

@@ -137,7 +137,7 @@ pub(super) fn reconfiguration(
     })
 }
 
-/// How connections are told by a filter, under a secret that is another at each start.
+/// How compact replication is configured. The filter's secret is drawn anew at each start.
 fn compact(config: &Config) -> Option<CompactNodeConfig> {
     let replication = &config.cluster.as_ref()?.replication;
     let compact = replication.compact.as_ref()?;
@@ -282,7 +282,7 @@ pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
     let detector = detector(detection);
-    // New connections are told at once all the same when their first reply waits; other changes then keep company.
+    // A held first reply sends new connections at once all the same; other changes share their datagrams.
     let batch_delay = if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY };
     let session = (replication.representation != Representation::None).then_some(session(replication, batch_delay));
     replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()

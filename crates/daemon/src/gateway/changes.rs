@@ -12,7 +12,7 @@ use config::validated::{
 };
 use control::remote::RemoteAccess;
 
-/// Names that a phrase lists; of more it tells the number.
+/// Names that a phrase lists; further ones are counted.
 const NAMES_MAX: usize = 8;
 
 /// The differences, a phrase each.
@@ -241,7 +241,7 @@ impl Changes {
         self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
     }
 
-    /// Where only one of the two has a filter, the representation says so.
+    /// Where only one of the two has a filter, the representations differ, which is reported already.
     fn compact(&mut self, old: Option<&Compact>, new: Option<&Compact>) {
         let (Some(old), Some(new)) = (old, new) else { return };
         for ((key, before), (_, after)) in old.entries().into_iter().zip(new.entries()) {
@@ -296,7 +296,7 @@ impl Changes {
         self.needs_restart.extend(phrase(what, old, new));
     }
 
-    /// Items without names: they are told by their number.
+    /// Items without names: the phrase has their number.
     fn whole<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T]) {
         if old != new {
             self.applicable.push(format!("{what}: {} before, {} now", rules(old.len()), rules(new.len())));
@@ -308,7 +308,7 @@ impl Changes {
     }
 }
 
-/// Connections are told as entries of a filter.
+/// Connections are replicated as entries of a filter.
 fn is_compact(config: &Config) -> bool {
     config.cluster.as_ref().is_some_and(|cluster| cluster.replication.compact.is_some())
 }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restart_needs_is_named_and_the_rest_is_told_too() {
+    fn what_needs_a_restart_is_listed_and_the_rest_too() {
         let changes = changed(&[("nodes = 2", "nodes = 3"), ("1_000_000", "7"), ("priority = 200", "priority = 7")]);
         assert_eq!(
             changes.needs_restart,
@@ -452,7 +452,7 @@ mod tests {
             assert!(changes.needs_restart.join("\n").contains(part), "{changes:?}");
         }
         let precise = Changes::between(&parse(BEFORE), &parse(&without_nat(BEFORE)));
-        assert_eq!(precise.needs_restart, [""; 0], "what is told precisely keeps its translation");
+        assert_eq!(precise.needs_restart, [""; 0], "precise replication keeps translations");
     }
 
     #[test]
@@ -466,12 +466,12 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_told_by_their_names() {
+    fn changed_rules_are_listed_by_their_names() {
         let rule = "[[firewall.rule]]\nname = \"new\"\nprotocol = \"udp\"\naction = \"drop\"\n\n";
         let first = BEFORE.find("[[firewall.rule]]").expect("there are rules");
         let changes = changed(&[(&BEFORE[first..first + 17], &format!("{rule}[[firewall.rule]]"))]);
         assert_eq!(changes.applicable, ["firewall rule: added new"]);
-        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless the operator says otherwise");
+        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless it is configured");
         let changes =
             changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
         assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
@@ -479,18 +479,18 @@ mod tests {
     }
 
     #[test]
-    fn the_helper_and_what_it_announces_change_under_way() {
+    fn the_helper_and_its_expectations_change_without_a_restart() {
         let changes =
             changed(&[("ports = [21]", "ports = [2121]"), ("[node]", "[firewall]\nrelated = \"rules\"\n[node]")]);
         assert_eq!(changes.needs_restart, [""; 0]);
-        let told = changes.applicable.join("\n");
+        let applicable = changes.applicable.join("\n");
         for part in ["firewall.related: Accept before, Rules now", "ftp.ports: [21..=21] before, [2121..=2121] now"] {
-            assert!(told.contains(part), "{told}");
+            assert!(applicable.contains(part), "{applicable}");
         }
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn long_lists_are_truncated() {
         let numbers = |count: u32| (0..count).collect::<Vec<_>>();
         let phrase = list_phrase("number", &numbers(0), &numbers(11), ToString::to_string);
         assert_eq!(phrase.as_deref(), Some("number: added 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"));

@@ -33,7 +33,7 @@ const REPLICATION: Token = Token(1);
 const DETECTION: Token = Token(2);
 const CONTROL: Token = Token(3);
 const SIGNALS: Token = Token(4);
-const MAIL: Token = Token(5);
+const MAILBOX: Token = Token(5);
 const LINKS: Token = Token(20);
 
 /// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
@@ -56,7 +56,7 @@ struct PeerSockets {
 
 impl PeerSockets {
     fn open(cluster: &Cluster, worker: WorkerId) -> Result<Self, IoError> {
-        // Same-numbered workers speak with each other. The configuration was checked for ports that do not exist.
+        // Workers of equal number replicate to each other. The configuration was checked for ports that do not exist.
         let of_worker = |address| replication_address(address, worker).unwrap_or(address);
         let replication = UdpSocket::bind(of_worker(cluster.replication.local), &UdpOptions::default())?;
         let options = UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() };
@@ -108,7 +108,7 @@ pub(super) struct Setting {
     pub(super) credentials: Option<u64>,
 }
 
-/// The node, what it sends and receives on, and what it tells operators.
+/// The node, what it sends and receives on, and what it reports to operators.
 pub(super) struct DataPath {
     node: Node,
     ports: Ports,
@@ -152,7 +152,7 @@ impl DataPath {
         }
         poller.add(&*waker, CONTROL)?;
         signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
-        post.iter().try_for_each(|post| poller.add(post.bell(), MAIL))?;
+        post.iter().try_for_each(|post| poller.add(post.bell(), MAILBOX))?;
         links.iter().try_for_each(|links| poller.add(links, LINKS))?;
         Ok(Self {
             node,
@@ -207,7 +207,7 @@ impl DataPath {
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(now);
             }
-            self.deliver_mail();
+            self.deliver_to_mailboxes();
             self.send_all(now)?;
             self.report(now);
             if ready.contains(&CONTROL) {
@@ -228,14 +228,14 @@ impl DataPath {
         self.node.poll_timeout().map_or(WAIT_MAX, |due| due.saturating_since(now).min(WAIT_MAX))
     }
 
-    /// Takes what has come, where the poller says that there is something: a standby that asked everywhere each time
-    /// that it is told of a connection would spend more on asking than on the connection.
+    /// Receives from the sources that the poller has found ready. A standby node that asked every source at each update
+    /// would spend more on asking than on the update.
     fn receive(&mut self, ready: &[Token]) -> Result<(), IoError> {
         if ready.contains(&SIGNALS) {
             self.take_signals();
         }
-        if ready.contains(&MAIL) {
-            self.take_mail()?;
+        if ready.contains(&MAILBOX) {
+            self.take_from_mailbox()?;
         }
         if let Some(links) = self.links.as_mut().filter(|_| ready.contains(&LINKS)) {
             links.receive(&mut self.node, clock::now())?;
@@ -279,13 +279,13 @@ impl DataPath {
         }
     }
 
-    /// A leaving node ends when it holds the addresses no more and its peers have heard its last words.
+    /// A leaving node ends when it holds no addresses any more and its peers have acknowledged everything.
     fn may_end(&self, now: Instant) -> bool {
         let has_left = || !self.node.holds_addresses() && !self.node.has_unacknowledged();
         self.leaving_until.is_some_and(|until| until <= now || has_left())
     }
 
-    /// Handles packets; the peers are told of what changed before the packets leave.
+    /// Handles packets. Updates are sent to the peers before the packets leave.
     fn receive_packets(&mut self) -> Result<(), IoError> {
         for _ in 0..ROUNDS_PER_TURN_MAX {
             let Self { node, ports, peers, buffer, post, reporting, .. } = self;
@@ -293,7 +293,7 @@ impl DataPath {
             let received = ports.poll(&mut |batch| {
                 let now = clock::now();
                 if let Some(post) = post {
-                    post.take_letters(now, node, |at, kind, detail| reporting.remember(at, kind, detail));
+                    post.take_messages(now, node, |at, kind, detail| reporting.remember(at, kind, detail));
                 }
                 node.handle_packets(now, batch);
                 if let Some(post) = post {
@@ -313,11 +313,11 @@ impl DataPath {
         Ok(())
     }
 
-    /// Takes what other workers sent: letters, and packets that belong here.
-    fn take_mail(&mut self) -> Result<(), IoError> {
+    /// Takes what other workers sent: messages, and packets that belong here.
+    fn take_from_mailbox(&mut self) -> Result<(), IoError> {
         let Self { node, ports, peers, buffer, post: Some(post), reporting, .. } = self else { return Ok(()) };
         post.answer_bell();
-        post.take_letters(clock::now(), node, |at, kind, detail| reporting.remember(at, kind, detail));
+        post.take_messages(clock::now(), node, |at, kind, detail| reporting.remember(at, kind, detail));
         post.take_frames(|batch, post| {
             let now = clock::now();
             node.handle_handed_over(now, batch);
@@ -329,11 +329,11 @@ impl DataPath {
     }
 
     /// Sends other workers what they are to know, and the lead what happened here.
-    fn deliver_mail(&mut self) {
+    fn deliver_to_mailboxes(&mut self) {
         let Self { node, post: Some(post), reporting, .. } = self else { return };
         post.deliver(node);
         for (at, kind, detail) in reporting.take_relayed() {
-            post.tell_event(at, kind, detail);
+            post.send_event_to_lead(at, kind, detail);
         }
     }
 
@@ -391,7 +391,7 @@ impl DataPath {
         self.reporting.log_functions(&mut self.node);
         self.reporting.pass_on(&mut self.node);
         self.reporting.take_rates(now, &mut self.node, &self.ports);
-        logging::tell_suppressed(now, false);
+        logging::report_suppressed(now, false);
         self.post.iter().for_each(Post::note_turn);
         let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
         self.service.turn(now, all_turn, || service::describe(&self.node.status(now)));
@@ -408,7 +408,7 @@ impl DataPath {
     }
 }
 
-/// Says what became of a group's addresses that a leaving node gave up.
+/// Logs which peer took a group's addresses from a leaving node, if one did.
 fn log_leaving(status: &NodeStatus, group: GroupId) {
     match status.peers.iter().find(|peer| peer.holds(group)) {
         Some(peer) => tracing::info!(node = peer.id.0, "handed over"),

@@ -6,7 +6,7 @@ use control::ServerError;
 use control::metrics::server::MetricsError;
 use control::remote::RemoteError;
 
-/// Why a gateway cannot run. Its text is all that the operator is told.
+/// Why a gateway cannot run. The operator sees its text only.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The configuration cannot be used.
@@ -21,7 +21,7 @@ pub enum GatewayError {
     /// The node cannot be made as configured.
     #[error(transparent)]
     Node(#[from] cluster::node::ConfigError),
-    /// Connections cannot be put off as configured.
+    /// The deferral cannot be used as configured.
     #[error("[replication.lazy]: {0}")]
     Lazy(#[from] replication::deferral::ConfigError),
     /// The chain cannot be made as configured.

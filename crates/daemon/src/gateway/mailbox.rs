@@ -1,8 +1,8 @@
-//! What the workers of a gateway send each other: letters, events and frames.
+//! What the workers of a gateway send each other: messages, events and frames.
 //!
-//! Every worker has a mailbox that the others put into and that only it takes from. Letters are taken before each batch of
-//! packets, so that word of a connection is known before its packets; frames are taken between batches, and where there is
-//! no room for one it is dropped, as at any full queue.
+//! Every worker has a mailbox that the others put into and that only it takes from. Messages are taken before each batch of
+//! packets, so that a connection is known before its packets. Frames are taken between batches; one that finds no room is
+//! dropped, as at any full queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,17 @@ use packet_io::poller::Waker;
 
 use api::EventKind;
 
-/// Letters that wait in a mailbox. What finds no room waits with its sender.
-const LETTERS_MAX: usize = 4096;
+/// Messages that wait in a mailbox. One that finds no room waits with its sender.
+const MESSAGES_MAX: usize = 4096;
 /// Frames that wait in a mailbox; further ones are dropped. The longest take 64 KB each.
 const FRAMES_MAX: usize = 512;
 /// Batches of frames taken before the ports have their turn.
 const BATCHES_PER_TURN_MAX: usize = 4;
 
 /// Something in a mailbox beside frames.
-pub(super) enum Mail {
+pub(super) enum Message {
     /// From a worker's node to another's.
-    Letter(WorkerMessage),
+    Worker(WorkerMessage),
     /// Something that an operator wants to know of, for the lead to remember.
     Event(Instant, EventKind, String),
 }
@@ -55,7 +55,7 @@ impl Bell {
 /// Where others put things for one worker.
 #[derive(Clone)]
 struct Slot {
-    letters: SyncSender<(WorkerId, Mail)>,
+    messages: SyncSender<(WorkerId, Message)>,
     frames: SyncSender<HandedFrame>,
     bell: Arc<Bell>,
 }
@@ -64,11 +64,11 @@ struct Slot {
 pub(super) struct Post {
     worker: WorkerId,
     slots: Vec<Slot>,
-    letters: Receiver<(WorkerId, Mail)>,
+    messages: Receiver<(WorkerId, Message)>,
     frames: Receiver<HandedFrame>,
     bell: Arc<Bell>,
-    /// Mail that found no room, to be tried again before any other: letters must not overtake each other.
-    waiting: Option<(WorkerId, Mail)>,
+    /// A message that found no room. It is tried before any other: messages must not overtake each other.
+    waiting: Option<(WorkerId, Message)>,
     /// Frames that were taken and are being handled.
     taken: Vec<HandedFrame>,
     stopping: Arc<AtomicBool>,
@@ -86,17 +86,17 @@ impl Post {
         let mut boxes = Vec::new();
         for _ in 0..workers {
             let bell = Arc::new(Bell { waker: Waker::new()?, is_rung: AtomicBool::new(false) });
-            let (letters, taken_letters) = sync_channel(LETTERS_MAX);
+            let (messages, taken_messages) = sync_channel(MESSAGES_MAX);
             let (frames, taken_frames) = sync_channel(FRAMES_MAX);
-            slots.push(Slot { letters, frames, bell: Arc::clone(&bell) });
-            boxes.push((taken_letters, taken_frames, bell));
+            slots.push(Slot { messages, frames, bell: Arc::clone(&bell) });
+            boxes.push((taken_messages, taken_frames, bell));
         }
         let stopping = Arc::new(AtomicBool::new(false));
         let turned: Arc<[AtomicBool]> = (0..workers).map(|_| AtomicBool::new(false)).collect();
-        let post = |(worker, (letters, frames, bell))| Self {
+        let post = |(worker, (messages, frames, bell))| Self {
             worker,
             slots: slots.clone(),
-            letters,
+            messages,
             frames,
             bell,
             waiting: None,
@@ -151,32 +151,34 @@ impl Post {
                 Err(_) => node.pipeline_mut().count_drop(DropReason::MailboxFull),
             }
         }
-        while let Some((to, mail)) =
-            self.waiting.take().or_else(|| node.poll_worker_message().map(|(to, letter)| (to, Mail::Letter(letter))))
+        while let Some((to, message)) = self
+            .waiting
+            .take()
+            .or_else(|| node.poll_worker_message().map(|(to, message)| (to, Message::Worker(message))))
         {
-            if !self.put(to, mail) {
+            if !self.put(to, message) {
                 return;
             }
         }
     }
 
-    /// Tells the lead of an event. An event that finds no room is lost; it has been logged.
-    pub(super) fn tell_event(&self, at: Instant, kind: EventKind, detail: String) {
+    /// Sends the lead worker an event. An event that finds no room is lost; it has been logged.
+    pub(super) fn send_event_to_lead(&self, at: Instant, kind: EventKind, detail: String) {
         let lead = &self.slots[WorkerId::LEAD.index()];
-        if lead.letters.try_send((self.worker, Mail::Event(at, kind, detail))).is_ok() {
+        if lead.messages.try_send((self.worker, Message::Event(at, kind, detail))).is_ok() {
             lead.bell.ring();
         }
     }
 
-    fn put(&mut self, to: WorkerId, mail: Mail) -> bool {
+    fn put(&mut self, to: WorkerId, message: Message) -> bool {
         let Some(slot) = self.slots.get(to.index()) else { return true };
-        match slot.letters.try_send((self.worker, mail)) {
+        match slot.messages.try_send((self.worker, message)) {
             Ok(()) => {
                 slot.bell.ring();
                 true
             }
-            Err(TrySendError::Full((_, mail))) => {
-                self.waiting = Some((to, mail));
+            Err(TrySendError::Full((_, message))) => {
+                self.waiting = Some((to, message));
                 false
             }
             // The worker has ended, and all are about to.
@@ -189,17 +191,17 @@ impl Post {
         self.bell.answer();
     }
 
-    /// Gives the node the letters that are there; returns the events among the mail.
-    pub(super) fn take_letters(
+    /// Hands the messages that are there to the node, and the events among them to `note_event`.
+    pub(super) fn take_messages(
         &mut self,
         now: Instant,
         node: &mut Node,
         mut note_event: impl FnMut(Instant, EventKind, &str),
     ) {
-        for (from, mail) in self.letters.try_iter().take(LETTERS_MAX) {
-            match mail {
-                Mail::Letter(letter) => node.handle_worker_message(now, from, letter),
-                Mail::Event(at, kind, detail) => note_event(at, kind, &detail),
+        for (from, message) in self.messages.try_iter().take(MESSAGES_MAX) {
+            match message {
+                Message::Worker(message) => node.handle_worker_message(now, from, message),
+                Message::Event(at, kind, detail) => note_event(at, kind, &detail),
             }
         }
     }
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn many_things_ring_once_and_what_comes_after_the_answer_rings_again() {
+    fn many_messages_ring_once_and_one_after_the_answer_rings_once_more() {
         let posts = Post::for_workers(2).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(posts[0].bell(), Token(0)).unwrap();
@@ -259,23 +261,23 @@ mod tests {
         };
         assert!(!is_ringing());
         for _ in 0..3 {
-            posts[1].tell_event(Instant::ZERO, EventKind::ReplicationUp, "node 1".into());
+            posts[1].send_event_to_lead(Instant::ZERO, EventKind::ReplicationUp, "node 1".into());
         }
         assert!(is_ringing());
         posts[0].answer_bell();
         assert!(!is_ringing());
-        assert_eq!(posts[0].letters.try_iter().count(), 3);
-        posts[1].tell_event(Instant::ZERO, EventKind::ReplicationUp, "node 1".into());
+        assert_eq!(posts[0].messages.try_iter().count(), 3);
+        posts[1].send_event_to_lead(Instant::ZERO, EventKind::ReplicationUp, "node 1".into());
         assert!(is_ringing());
     }
 
     #[test]
     fn a_full_mailbox_takes_no_more_and_its_sender_goes_on() {
         let posts = Post::for_workers(2).unwrap();
-        for _ in 0..LETTERS_MAX + 10 {
-            posts[1].tell_event(Instant::ZERO, EventKind::Warning, String::new());
+        for _ in 0..MESSAGES_MAX + 10 {
+            posts[1].send_event_to_lead(Instant::ZERO, EventKind::Warning, String::new());
         }
-        assert_eq!(posts[0].letters.try_iter().count(), LETTERS_MAX);
+        assert_eq!(posts[0].messages.try_iter().count(), MESSAGES_MAX);
     }
 
     #[test]

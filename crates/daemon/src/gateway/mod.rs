@@ -2,7 +2,7 @@
 //!
 //! One thread owns a [`Node`](cluster::node::Node) and everything that it sends and receives on; it waits for nothing but the
 //! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
-//! workers, have a share of the connections each and tell each other by mailbox what they must.
+//! workers, have a share of the connections each and exchange messages by mailboxes.
 
 pub mod build;
 mod changes;
@@ -91,6 +91,6 @@ fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
         // They end in this order: clients from afar before the server that serves them.
         Ok((remote, control, metrics))
     });
-    logging::tell_suppressed(clock::now(), true);
+    logging::report_suppressed(clock::now(), true);
     result
 }

@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Ports 0 and 2 of one backend, port 1 of another, each with a frame whose first byte says where it is to go.
+    /// Ports 0 and 2 of one backend, port 1 of another, each with a frame whose first byte is its egress port.
     fn mixed(wishes: [u8; 3]) -> Ports {
         let (mut one, mut other) = (MemoryIo::new(2), MemoryIo::new(1));
         one.inject(PortId(0), &[wishes[0]; 60]).unwrap();

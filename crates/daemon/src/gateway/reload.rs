@@ -72,7 +72,7 @@ impl Operator {
         }
     }
 
-    /// What the file says and what of it changes; nothing is done about it.
+    /// Reads the file and compares it with the running configuration; applies nothing.
     fn compare(&self, running: &Running, report: &mut ReloadReport) -> Option<(Config, Changes)> {
         let checked = match config::load(&self.path) {
             Ok(checked) => checked,
@@ -181,7 +181,7 @@ impl Operations for Operator {
             let reasons: Vec<&str> = report.mistakes.iter().chain(&report.needs_restart).map(String::as_str).collect();
             let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
             let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
-            // Noted for whoever looks later; who asked is told anyway.
+            // The event is for those who look later; the caller has the report.
             let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
         }
         for warning in report.warnings.iter().filter(|_| report.applied) {

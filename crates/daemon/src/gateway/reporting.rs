@@ -1,4 +1,4 @@
-//! What the data path tells operators: events, status, counters, and the log.
+//! What the data path reports to operators: events, status, counters, and the log.
 
 mod addresses;
 mod answers;
@@ -7,8 +7,8 @@ mod groups;
 mod orders;
 mod paths;
 mod reach;
+mod roles;
 mod sharing;
-mod standing;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use self::groups::GroupRoles;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
-/// Events of a worker that wait for the lead to be told; further ones are logged only.
+/// Events of a worker that wait to be sent to the lead worker; further ones are logged only.
 const EVENTS_RELAYED_MAX: usize = 256;
 
 /// Totals from which rates are taken.
@@ -55,7 +55,7 @@ pub(super) struct Reporting {
     name: String,
     ports: Vec<(String, String)>,
     peer_addresses: BTreeMap<u8, SocketAddr>,
-    /// What nodes say to each other is not encrypted.
+    /// The traffic between the nodes is not encrypted.
     is_plain_text: bool,
     started_at: Instant,
     role_since: Instant,
@@ -78,7 +78,7 @@ pub(super) struct Reporting {
     load: f64,
     /// What operators look at.
     watches: Watches,
-    /// The filter by which connections are told, where they are.
+    /// The filter of compact replication, if that is configured.
     filter: compact::Filter,
 }
 
@@ -130,7 +130,7 @@ impl Reporting {
         self.remember(now, kind, detail);
     }
 
-    /// Remembers something that happened here or at another worker; of what is not the lead's, the lead is told.
+    /// Remembers an event of this or another worker. A worker other than the lead keeps it for the lead.
     pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if !self.place.leads() {
             if self.relayed.len() < EVENTS_RELAYED_MAX {
@@ -148,7 +148,7 @@ impl Reporting {
         self.events.push(now, kind, detail);
     }
 
-    /// Takes what the lead is to be told.
+    /// Takes the events that are to be sent to the lead worker.
     pub(super) fn take_relayed(&mut self) -> Vec<(Instant, EventKind, String)> {
         std::mem::take(&mut self.relayed)
     }
@@ -211,7 +211,7 @@ impl Reporting {
             NodeEvent::ReplicasDiffer { peer: id, connections } => (
                 EventKind::ReplicasDiffer,
                 format!(
-                    "{} of node {} are not here as it told them",
+                    "{} of node {} are not here as it sent them",
                     counted(connections as usize, "connection"),
                     id.0
                 ),
@@ -221,7 +221,7 @@ impl Reporting {
                 format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
             ),
             NodeEvent::RecoveryBegan { entries } => {
-                (EventKind::RecoveryBegan, format!("peers told of {}", entry_count(entries)))
+                (EventKind::RecoveryBegan, format!("peers advertised {}", entry_count(entries)))
             }
             NodeEvent::RecoveryEnded { restored } => (
                 EventKind::RecoveryEnded,
@@ -238,14 +238,14 @@ impl Reporting {
         self.note(at, kind, &detail);
     }
 
-    /// Says so if whoever can reach the link can read and write what nodes say to each other.
+    /// Warns if the traffic between the nodes is not encrypted.
     pub(super) fn note_plain_text(&mut self, now: Instant) {
         if self.is_plain_text {
             self.note(now, EventKind::Warning, PLAIN_TEXT);
         }
     }
 
-    /// Something that a peer sent could not be used: said, but not again and again.
+    /// Warns of something that a peer sent and that could not be used, at a limited rate.
     pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), NodeError>) {
         if let Err(error) = result {
             self.complain(&format!("from node {}: {error}", id.0));
@@ -263,7 +263,7 @@ impl Reporting {
         }
     }
 
-    /// Passes on what functions say to the operator.
+    /// Logs the entries of functions.
     pub(super) fn log_functions(&mut self, node: &mut Node) {
         let log = node.pipeline_mut().log();
         log.push_summaries(clock::now());

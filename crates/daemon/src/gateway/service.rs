@@ -1,4 +1,4 @@
-//! What the service manager (systemd) is told of the gateway, in the protocol of sd_notify(3).
+//! Notifies the service manager (systemd) of the gateway's state, by the protocol of sd_notify(3).
 //!
 //! ```text
 //!   READY=1      the ports are open and the node listens for its peers: units that wait for the gateway may start
@@ -7,7 +7,7 @@
 //!   RELOADING=1  the configuration is being read again; READY=1 follows
 //!   STOPPING=1   the addresses are being handed over
 //! ```
-//! Without a service manager nothing is told to anybody.
+//! Without a service manager nothing is sent.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use packet_io::service_manager::{ServiceManager, watchdog_timeout};
 
 use crate::describe;
 
-/// How often the status is looked at, which is told when it has changed.
+/// How often the status is looked at. It is sent when it has changed.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The service manager as the data path sees it.
 #[derive(Debug)]
 pub(crate) struct Service {
     manager: Option<ServiceManager>,
-    /// How often the manager wants a sign of life: twice within the time after which it takes the gateway for hung.
-    sign_of_life_interval: Option<Duration>,
-    sign_of_life_at: Instant,
+    /// How often the watchdog is fed: twice within the time after which the manager takes the gateway for hung.
+    watchdog_interval: Option<Duration>,
+    watchdog_at: Instant,
     /// The manager knows that the gateway is ready.
     is_ready: bool,
     is_stopping: bool,
@@ -39,13 +39,13 @@ impl Service {
     /// The manager that started the process, if one did. One that cannot be reached is warned of and left alone.
     pub(crate) fn from_environment() -> Self {
         let manager = ServiceManager::from_environment().unwrap_or_else(|error| {
-            tracing::warn!("the service manager is told nothing: {error}");
+            tracing::warn!("the service manager cannot be notified: {error}");
             None
         });
         Self::new(manager, watchdog_timeout())
     }
 
-    /// Nobody is told anything.
+    /// Notifies no manager.
     pub(super) fn none() -> Self {
         Self::new(None, None)
     }
@@ -53,8 +53,8 @@ impl Service {
     fn new(manager: Option<ServiceManager>, watchdog_timeout: Option<Duration>) -> Self {
         Self {
             manager,
-            sign_of_life_interval: watchdog_timeout.map(|timeout| timeout / 2),
-            sign_of_life_at: Instant::ZERO,
+            watchdog_interval: watchdog_timeout.map(|timeout| timeout / 2),
+            watchdog_at: Instant::ZERO,
             is_ready: false,
             is_stopping: false,
             status: String::new(),
@@ -62,15 +62,15 @@ impl Service {
         }
     }
 
-    /// Tells the manager what it has to know by now. To be called in each turn of the loop that moves packets, and by
-    /// nobody else. `all_turn` says whether the loops of all workers have turned since it was last asked.
+    /// Sends the manager what is due. Only the loop that moves packets calls this, once a turn. `all_turn` is whether the
+    /// loops of all workers have turned since the last call.
     pub(crate) fn turn(&mut self, now: Instant, all_turn: impl FnOnce() -> bool, status: impl FnOnce() -> String) {
         let Some(manager) = &self.manager else { return };
-        if let Some(interval) = self.sign_of_life_interval.filter(|_| self.sign_of_life_at <= now)
+        if let Some(interval) = self.watchdog_interval.filter(|_| self.watchdog_at <= now)
             && all_turn()
             && manager.notify("WATCHDOG=1")
         {
-            self.sign_of_life_at = now + interval;
+            self.watchdog_at = now + interval;
         }
         if self.is_stopping || (self.status_at > now && self.is_ready) {
             return;
@@ -81,14 +81,14 @@ impl Service {
             return;
         }
         let ready = if self.is_ready { "" } else { "READY=1\n" };
-        // What it does not take is told again in the next turn.
+        // A notification that it does not take is sent again in the next turn.
         if manager.notify(&format!("{ready}STATUS={status}")) {
             self.is_ready = true;
             self.status = status;
         }
     }
 
-    /// The configuration is being read again. The next turn says that the gateway is ready.
+    /// The configuration is being read again. The next turn notifies the manager that the gateway is ready.
     pub(crate) fn reloading(&mut self, now: Instant) {
         if let Some(manager) = &self.manager {
             let micros = now.as_nanos() / 1000;
@@ -98,7 +98,7 @@ impl Service {
         }
     }
 
-    /// The process is about to end, and does what `status` says before.
+    /// The process is about to end; `status` names what it does before.
     pub(crate) fn stopping(&mut self, status: &str) {
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_stopping) {
             self.is_stopping = manager.notify(&format!("STOPPING=1\nSTATUS={status}"));
@@ -131,8 +131,7 @@ mod tests {
         (manager, Service::new(Some(to_it), watchdog_timeout))
     }
 
-    /// What has come.
-    fn heard(manager: &UnixDatagram) -> Vec<String> {
+    fn received(manager: &UnixDatagram) -> Vec<String> {
         let mut bytes = [0; 256];
         std::iter::from_fn(|| manager.recv(&mut bytes).ok().map(|length| bytes[..length].to_vec()))
             .map(|bytes| String::from_utf8(bytes).expect("text"))
@@ -144,31 +143,31 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_told_from_ready_to_stopping() {
-        let (manager, mut service) = managed("life", None);
+    fn the_manager_is_notified_from_ready_to_stopping() {
+        let (manager, mut service) = managed("states", None);
         service.turn(at(0), || true, || "standby".into());
-        assert_eq!(heard(&manager), ["READY=1\nSTATUS=standby"]);
+        assert_eq!(received(&manager), ["READY=1\nSTATUS=standby"]);
         service.turn(at(99), || true, || panic!("nobody wants to know yet"));
         service.turn(at(100), || true, || "standby".into());
-        assert_eq!(heard(&manager), Vec::<String>::new());
+        assert_eq!(received(&manager), Vec::<String>::new());
         service.turn(at(200), || true, || "active".into());
-        assert_eq!(heard(&manager), ["STATUS=active"]);
+        assert_eq!(received(&manager), ["STATUS=active"]);
         service.reloading(at(250));
         service.turn(at(251), || true, || "active".into());
-        assert_eq!(heard(&manager), ["RELOADING=1\nMONOTONIC_USEC=1000250000", "READY=1\nSTATUS=active"]);
+        assert_eq!(received(&manager), ["RELOADING=1\nMONOTONIC_USEC=1000250000", "READY=1\nSTATUS=active"]);
         service.stopping("handing the addresses over");
         service.stopping("handing the addresses over");
         service.turn(at(500), || true, || "active".into());
-        assert_eq!(heard(&manager), ["STOPPING=1\nSTATUS=handing the addresses over"]);
+        assert_eq!(received(&manager), ["STOPPING=1\nSTATUS=handing the addresses over"]);
     }
 
     #[test]
-    fn signs_of_life_come_twice_within_the_timeout_until_the_very_end() {
+    fn the_watchdog_is_fed_twice_within_its_timeout_until_the_very_end() {
         let (manager, mut service) = managed("watchdog", Some(Duration::from_secs(2)));
         let signs = |service: &mut Service, millis: std::ops::Range<u64>| {
             let said = millis.step_by(100).flat_map(|ms| {
                 service.turn(at(ms), || true, String::new);
-                heard(&manager)
+                received(&manager)
             });
             said.filter(|text| text == "WATCHDOG=1").count()
         };
@@ -176,11 +175,11 @@ mod tests {
         service.stopping("handing the addresses over");
         assert_eq!(signs(&mut service, 10_000..12_000), 2);
         service.turn(at(20_000), || false, || panic!("it is stopping"));
-        assert_eq!(heard(&manager), Vec::<String>::new(), "a worker's loop hangs");
+        assert_eq!(received(&manager), Vec::<String>::new(), "a worker's loop hangs");
     }
 
     #[test]
-    fn nothing_is_told_without_a_manager() {
+    fn nothing_is_sent_without_a_manager() {
         let mut service = Service::new(None, Some(Duration::from_secs(1)));
         service.turn(at(0), || true, || panic!("nobody wants to know"));
         service.reloading(at(0));

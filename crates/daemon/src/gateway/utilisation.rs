@@ -6,7 +6,7 @@ use cluster::node::Node;
 use flow::Instant;
 use packet_io::usage;
 
-/// Tells the node how busy its thread is, if anything depends on it.
+/// Gives the node the load of its thread, if anything depends on it.
 #[derive(Default)]
 pub(super) struct Utilisation {
     /// When it was measured last, and what the thread had wanted of a processor until then.

@@ -35,7 +35,7 @@ pub(super) struct Workers<'a> {
     sender: ControlSender,
 }
 
-/// What stands ready when all workers are open, for those who speak with operators.
+/// What is ready when all workers are open, for the control server.
 pub(super) struct Ready {
     /// The way to ask the workers.
     pub(super) sender: ControlSender,

@@ -1,8 +1,8 @@
 //! A limit on how often each place in the program logs, lest a fault that repeats itself fill the disk and hide what
 //! else happens.
 //!
-//! An entry above its place's limit is counted instead of written; [`PlaceLimits::tell_suppressed`] says afterwards how
-//! many there were. What functions log on behalf of rules passes: each rule has its own limit
+//! An entry above its place's limit is counted instead of written; [`PlaceLimits::report_suppressed`] logs their number
+//! afterwards. What functions log on behalf of rules passes: each rule has its own limit
 //! (`network_functions::log`).
 
 use std::collections::HashMap;
@@ -19,11 +19,11 @@ use tracing_subscriber::layer::Context;
 
 /// Seconds' worth of entries that may come at once.
 const BURST_S: u32 = 5;
-/// Places that are told apart. They are fixed when the program is compiled, and far fewer; those beyond share a limit.
+/// Places with a limit each. A program has far fewer, fixed when it is compiled; those beyond share a limit.
 const PLACES_MAX: usize = 4096;
 /// How long entries are kept back before it is said how many they were.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(1);
-/// The target of entries that are limited where they are made, or tell of those that were.
+/// The target of entries that are limited where they are made, or that report the number of suppressed ones.
 pub const UNLIMITED_TARGET: &str = "mainstay::unlimited";
 /// No entries are kept back.
 const NOTHING: u64 = u64::MAX;
@@ -85,7 +85,7 @@ impl PlaceLimits {
 
     /// Logs, for each place whose entries were kept back, how many they were. To be called again and again: without
     /// effect and cheap until a second has passed since the first of them, unless this is the `last` call.
-    pub fn tell_suppressed(&self, now: Instant, last: bool) {
+    pub fn report_suppressed(&self, now: Instant, last: bool) {
         let due_ns = self.summary_at_ns.load(Ordering::Relaxed);
         if due_ns == NOTHING || (due_ns > now.as_nanos() && !last) {
             return;

@@ -1,5 +1,5 @@
-//! What `[filter]` says, in the words of those who apply it: the kernel, which keeps events away; the node, which decides what
-//! is told; and, for what neither knows, the daemon between them.
+//! `[filter]` in the terms of those who apply it: the kernel, which suppresses events; the node, which decides what is
+//! replicated; and, for what neither knows, the daemon between them.
 
 use conntrack_sync::{IgnoreRule, NonTcpStart, SyncFilter, TcpStates};
 use flow::netfilter::{Entry, TcpState};
@@ -45,8 +45,8 @@ fn lies_in_any(entry: &Entry, prefixes: &[Prefix]) -> bool {
 /// until the kernel forgets it.
 const CLOSING: [TcpState; 3] = [TcpState::FinWait, TcpState::LastAck, TcpState::Close];
 
-/// What the node is to tell its peers. Where the kernel makes few events, the end of an established connection is replicated
-/// whatever states are listed, or the copy would stay established.
+/// What the node is to replicate. Where the kernel makes few events, the end of an established connection is replicated
+/// whatever states are listed, or the replica would stay established.
 pub(super) fn node_filter(filter: &Filter, events: Events) -> SyncFilter {
     let ignored: Vec<IgnoreRule> = filter.ignore.iter().map(rule).collect();
     let others = match filter.others {
@@ -71,7 +71,7 @@ fn rule(ignore: &Ignore) -> IgnoreRule {
 }
 
 /// What the kernel is to keep away. It reads less than the node does, for what it lets through the node looks at again: only
-/// rules that hold for a connection from its beginning to its end go to it, lest the end of what was told is missed.
+/// rules that hold for a connection from its beginning to its end go to it, lest the end of a replicated connection is missed.
 pub(super) fn kernel_filter(filter: &Filter) -> EventFilter {
     let is_lasting = |ignore: &&Ignore| ignore.states.is_empty() && ignore.mark.is_none();
     let ignore = filter.ignore.iter().filter(is_lasting).map(|ignore| filter::Ignore {
@@ -93,11 +93,11 @@ pub(super) fn kernel_filter(filter: &Filter) -> EventFilter {
     }
 }
 
-/// States of TCP that the kernel need not tell of: those before the first that is told. Once a connection is told, each change
-/// is of interest, be it that the peers are not told of it.
+/// States of TCP whose events the node needs: all, or those after the handshake. Every change of a replicated connection
+/// is of interest, even one that is not replicated.
 fn kept_states(filter: &Filter) -> Option<Vec<TcpState>> {
     let is_later = |state: &TcpState| !TCP_HANDSHAKE.contains(state);
-    (!filter.tells_handshakes()).then(|| TcpState::ALL.into_iter().filter(is_later).collect())
+    (!filter.replicates_handshakes()).then(|| TcpState::ALL.into_iter().filter(is_later).collect())
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_keeps_away_what_never_will_be_told() {
+    fn the_kernel_suppresses_what_is_never_replicated() {
         let ignore = |addresses: &[&str], states: Vec<TcpState>, mark| Ignore {
             addresses: addresses.iter().map(|text| prefix(text)).collect(),
             protocol: None,
@@ -161,7 +161,7 @@ mod tests {
         assert!(!passes(&entry("127.0.0.1", "127.0.0.1", 6, established)));
         assert!(!passes(&entry("10.0.0.1", "192.0.2.1", 6, Some(TcpState::SynSent))), "its handshake may still fail");
         assert!(passes(&entry("10.0.0.1", "192.0.2.1", 6, established)));
-        // The node has told of it, and must see that it is to be told no more.
+        // The node has replicated it, and must see that it no longer is.
         assert!(passes(&entry("10.0.0.1", "192.0.2.1", 6, Some(TcpState::TimeWait))));
         assert!(passes(&Entry { mark: Some(1), ..entry("192.0.2.9", "192.0.2.1", 17, None) }));
         assert_eq!(

@@ -26,7 +26,7 @@ const CONTROL: Token = Token(1);
 const SIGNALS: Token = Token(2);
 const LINKS: Token = Token(3);
 
-/// The longest wait: the service manager wants a sign of life, and operators' figures grow old.
+/// The longest wait: the service manager's watchdog must be fed, and operators' figures grow old.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// How often it is looked at what links lose.
 const LOOK_AT_LINKS_INTERVAL: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ pub(super) struct Setting {
     pub(super) receiver: ControlReceiver,
 }
 
-/// The node, what it hears and tells, and what it tells operators.
+/// The node, its sockets, and what it reports to operators.
 pub(super) struct Daemon {
     node: SyncNode,
     kernel: Kernel,
@@ -212,7 +212,7 @@ impl Daemon {
             self.reporting.note_event(at, event);
         }
         self.reporting.look_at_host(now, &mut self.node);
-        logging::tell_suppressed(now, false);
+        logging::report_suppressed(now, false);
         let Self { service, reporting, node, .. } = self;
         service.turn(now, || true, || reporting.line(now, node));
     }
@@ -226,9 +226,9 @@ impl Daemon {
         }
     }
 
-    /// Says goodbye, so that nobody takes the silence for a death.
+    /// Closes the sessions, so that no peer takes the silence for a failure.
     fn end(&mut self) -> Result<(), IoError> {
-        self.service.stopping("saying goodbye to the other nodes");
+        self.service.stopping("closing the sessions with the other nodes");
         let now = clock::now();
         self.reporting.note(now, EventKind::Stopping, "");
         self.node.close();

@@ -5,7 +5,7 @@ use crate::logging;
 use control::ServerError;
 use control::metrics::server::MetricsError;
 
-/// Why `mainstay sync` cannot run. Its text is all that the operator is told.
+/// Why `mainstay sync` cannot run. The operator sees its text only.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The configuration cannot be used.

@@ -2,13 +2,13 @@
 //!
 //! Making an event costs the path of the packet that causes it about 3 µs, whoever reads it, and a short TCP connection
 //! causes six. Three of them are needed: that the handshake is over (the connection is assured), that the connection is being
-//! closed, and that it has left the table, minutes later. A connection's own mask says which events are made of it; rules of
+//! closed, and that it has left the table, minutes later. A connection's own mask selects its events; rules of
 //! nftables set it (`ct event set`) on every TCP packet, right after tracking has seen it and before the packet's events are
 //! delivered. A FIN of the client, or a reset, lets the change of state pass that it has caused; on any other packet
 //! changes of state are left out. So the peers know of each end when it happens, at the price of one event.
 //!
 //! The rules lie in a table of their own, which is removed at the end. Whoever replaces the whole ruleset removes them, too:
-//! events of beginnings tell that, and the rules are put back.
+//! events of beginnings show that, and the rules are put back.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ pub(super) const TABLE: &str = "inet mainstay_sync";
 const EVENTS_LEFT: u32 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 /// On a packet that closes a connection, the state as well (5).
 const EVENTS_CLOSING: u32 = EVENTS_LEFT | 1 << 5;
-/// Beginnings of TCP connections that are heard of in spite of the rules, until it is asked whether they are still there.
+/// Events of new TCP connections that the rules should have suppressed, until it is checked whether the rules are there.
 const SURPRISES_MAX: u32 = 16;
 /// How often that is asked at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ impl EventRules {
         nft(&["-f", "-"], &ruleset()).map(|()| Self { surprises: 0, look_at: Instant::ZERO, put_back: 0 })
     }
 
-    /// A TCP connection was heard of that the rules should have kept from being told.
+    /// The kernel sent an event of a new TCP connection that the rules should have suppressed.
     pub(super) const fn note_surprise(&mut self) {
         self.surprises = self.surprises.saturating_add(1);
     }
@@ -101,7 +101,7 @@ fn nft(arguments: &[&str], input: &str) -> Result<(), String> {
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("nft cannot be run ({error}): install nftables"))?;
     if let Some(mut standard_input) = child.stdin.take() {
-        // Should nft have ended already, its own words say more than the broken pipe.
+        // Should nft have ended already, its own message explains more than the broken pipe.
         let _ = standard_input.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| format!("nft cannot be waited for: {error}"))?;

@@ -30,7 +30,7 @@ enum Known {
     Exactly,
     /// Its address: a conntrackd sends from any port.
     ByAddress,
-    /// That they were sent to the group: nobody else is there, and a socket does not hear itself.
+    /// That they were sent to the group: it has no other member, and a socket does not receive its own datagrams.
     ByGroup,
 }
 
@@ -69,8 +69,8 @@ impl Links {
         self.links.iter().try_for_each(|link| poller.add(&link.socket, link.token))
     }
 
-    /// Takes what has come where the poller says so, and hands on each datagram with its sender; what comes from nobody's
-    /// address goes to `stranger`.
+    /// Receives from the sockets that the poller has found ready, and hands on each datagram with its sender. A datagram
+    /// from an unknown address goes to `stranger`.
     pub(super) fn receive(
         &mut self,
         ready: &[Token],

@@ -35,7 +35,7 @@ use operator::Operator;
 pub use build::TIMEOUT_FLOOR;
 pub use error::SyncError;
 
-/// Replicates the kernel's connections as the file says, until a signal ends it.
+/// Replicates the kernel's connections as configured, until a signal ends it.
 ///
 /// # Errors
 /// The configuration cannot be used, or the system refuses what it asks for.
@@ -70,12 +70,12 @@ fn serve(path: &Path, config: &SyncConfig) -> Result<(), SyncError> {
     let remote = offer_afar(config, &control, &operator)?;
     let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
     let result = daemon.run();
-    // Whoever still asks is told at once that there is nobody left to answer.
+    // Requests that still wait fail at once: there is no daemon left to answer.
     drop(daemon);
     drop(metrics);
     drop(remote);
     drop(control);
-    logging::tell_suppressed(clock::now(), true);
+    logging::report_suppressed(clock::now(), true);
     Ok(result?)
 }
 

@@ -52,7 +52,7 @@ impl Operator {
         *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(server);
     }
 
-    /// What the file says, if it can be used; else the report says why not.
+    /// Reads the file. If it cannot be used, the report has the reason.
     fn read(&self, report: &mut ReloadReport) -> Option<SyncConfig> {
         match sync::load(&self.path) {
             Ok(checked) => {
@@ -175,7 +175,7 @@ impl Operations for Operator {
             let reasons: Vec<&str> = report.mistakes.iter().chain(&report.needs_restart).map(String::as_str).collect();
             let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
             let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
-            // Noted for whoever looks later; who asked is told anyway.
+            // The event is for those who look later; the caller has the report.
             let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
         }
         Ok(report)

@@ -14,7 +14,7 @@ const COPIES_MAX: u8 = 4;
 const LOST_SHARE_MAX: f64 = 0.01;
 /// More bytes a second than this, each counted once, are sent once.
 const BYTES_PER_S_MAX: f64 = 2e6;
-/// Messages that a share is told from, at least.
+/// Messages that a share is computed from, at least.
 const MESSAGES_MIN: u64 = 32;
 /// What a new share counts in the estimate where it is greater than what was believed, and where it is less: loss is to be believed
 /// quickly, and its end to be waited for.

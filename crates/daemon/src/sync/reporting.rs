@@ -1,4 +1,4 @@
-//! What the daemon tells operators: events, status, counters, and the log.
+//! What the daemon reports to operators: events, status, counters, and the log.
 
 mod events;
 mod peers;
@@ -43,7 +43,7 @@ pub(super) struct Reporting {
     mode: Mode,
     injection: Injection,
     peer_addresses: BTreeMap<u8, SocketAddr>,
-    /// What nodes say to each other is not encrypted.
+    /// The traffic between the nodes is not encrypted.
     is_plain_text: bool,
     started_at: Instant,
     role_since: Instant,
@@ -102,7 +102,7 @@ impl Reporting {
         self.events.push(now, kind, detail);
     }
 
-    /// Remembers and logs what the node tells of itself.
+    /// Remembers and logs an event of the node.
     pub(super) fn note_event(&mut self, at: Instant, event: SyncEvent) {
         if let SyncEvent::RoleChanged { role, .. } = event {
             self.role_since = at;
@@ -112,7 +112,7 @@ impl Reporting {
         self.note(at, kind, &detail);
     }
 
-    /// Something that a peer sent could not be used: said, but not again and again.
+    /// Warns of something that a peer sent and that could not be used, at a limited rate.
     pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), conntrack_sync::SyncError>) {
         if let Err(error) = result {
             self.complain(&format!("from node {}: {error}", id.0));
@@ -130,7 +130,7 @@ impl Reporting {
         }
     }
 
-    /// Looks at what the kernel can do, when it is time to; what is newly missing is said.
+    /// Looks at what the kernel can do, when it is time to; warns of what is newly missing.
     pub(super) fn look_at_host(&mut self, now: Instant, node: &mut SyncNode) {
         if self.host_at > now {
             return;
@@ -139,7 +139,7 @@ impl Reporting {
         let before = std::mem::replace(&mut self.host, support());
         let connections = self.host.connections.unwrap_or_default();
         node.note_kernel_connections(now, u32::try_from(connections).unwrap_or(u32::MAX));
-        // A table that is nearly full says another number each time.
+        // The text for a table that is nearly full has another number each time.
         let is_new = |lack: &&packet_io::ctnetlink::Lack| {
             !before.lacks.iter().any(|known| std::mem::discriminant(known) == std::mem::discriminant(*lack))
         };
@@ -298,7 +298,7 @@ impl ControlHandler for Answers<'_> {
             Order::Sync(SyncOrder::Resync) => {
                 self.node.request_resync(now);
                 self.node.resync();
-                self.reporting.note(now, EventKind::ResyncStarted, "an operator wants everything told anew");
+                self.reporting.note(now, EventKind::ResyncStarted, "an operator requested it");
             }
             Order::Sync(SyncOrder::Nothing) => {}
             Order::SyncReload(order) => return self.reload(now, *order),

@@ -258,11 +258,11 @@ mod tests {
         fn any_bytes_are_decoded_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58, 132]),
                                          bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(state) = decode_protocol_state(protocol, &bytes) {
-                let mut again = vec![];
-                encode_protocol_state(protocol, &state, &mut again);
-                let again = decode_protocol_state(protocol, &again).unwrap();
+                let mut encoded = vec![];
+                encode_protocol_state(protocol, &state, &mut encoded);
+                let encoded = decode_protocol_state(protocol, &encoded).unwrap();
                 let replicated = |state: &ProtocolState| (state.state, state.peers.map(|peer| (peer.window_scale, peer.flags)));
-                prop_assert_eq!(replicated(&again), replicated(&state));
+                prop_assert_eq!(replicated(&encoded), replicated(&state));
             }
         }
     }

@@ -117,8 +117,8 @@ fn fragments_before_the_first_are_held_and_released_in_order() {
     assert!(!bench.table.has_released() && bench.table.held_bytes() > 0);
     assert_eq!(bench.feed(FIRST), Ok(FragmentAction::First));
     assert_eq!(bench.table.held_bytes(), 0);
-    let again = bench.feed_released();
-    assert!(again.len() == 2 && again.iter().all(|action| follows(*action)), "{again:?}");
+    let released = bench.feed_released();
+    assert!(released.len() == 2 && released.iter().all(|action| follows(*action)), "{released:?}");
     assert!(bench.table.is_empty());
 }
 

@@ -55,8 +55,8 @@ proptest! {
 
     #[test]
     fn end_points_are_returned_unchanged(tuple in any_tuple()) {
-        let again = Tuple::new(tuple.protocol, tuple.source_addr(), tuple.destination_addr());
-        prop_assert_eq!(Tuple { discriminator: tuple.discriminator, ..again }, tuple);
+        let rebuilt = Tuple::new(tuple.protocol, tuple.source_addr(), tuple.destination_addr());
+        prop_assert_eq!(Tuple { discriminator: tuple.discriminator, ..rebuilt }, tuple);
     }
 }
 

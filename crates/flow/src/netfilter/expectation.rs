@@ -19,7 +19,7 @@ pub struct Expectation {
     pub timeout_s: Option<u32>,
     /// `NF_CT_EXPECT_*`: 1 permanent, 2 inactive, 4 userspace.
     pub flags: u32,
-    /// The class within the helper (SIP's signalling and media, say).
+    /// The class within the helper (for example SIP's signalling and media).
     pub class: u32,
     /// The helper, if it differs from the master connection's.
     pub helper: Option<HelperName>,

@@ -64,7 +64,7 @@ pub struct Extra {
     pub sequence_adjustment: Option<[SequenceAdjustment; 2]>,
     /// The numbers that a SYN proxy chose.
     pub syn_proxy: Option<SynProxy>,
-    /// The only direction whose tuple is in the zone (`ct original zone set`); the other one's is in the default zone.
+    /// The only direction whose tuple is in the zone (`ct original zone set`); the other direction's is in the default zone.
     /// `None`: both are in it.
     pub zone_direction: Option<ZoneDirection>,
 }

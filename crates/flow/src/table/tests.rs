@@ -173,7 +173,7 @@ fn a_shortened_expiry_is_met() {
 }
 
 #[test]
-fn an_expired_connection_that_is_not_removed_is_returned_again() {
+fn an_expired_connection_is_returned_until_it_is_removed() {
     let mut table = Table::new(10, KEY);
     let slot = table.insert(connection(tuple(1, 9), secs(10)), secs(0)).unwrap();
     assert_eq!(table.poll_expired(secs(11)), Some(slot));
@@ -198,7 +198,7 @@ fn a_clock_that_runs_backwards_expires_each_connection_once() {
 enum Step {
     Insert { original: u16, reply: Option<u16>, timeout_millis: u64 },
     Remove { nth: usize },
-    PutOff { nth: usize, by_millis: u64 },
+    Extend { nth: usize, by_millis: u64 },
     Hasten { nth: usize, by_millis: u64 },
     Pass { millis: u64 },
 }
@@ -209,7 +209,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0u16..120, prop::option::of(0u16..120), millis())
             .prop_map(|(original, reply, timeout_millis)| Step::Insert { original, reply, timeout_millis }),
         3 => any::<usize>().prop_map(|nth| Step::Remove { nth }),
-        1 => (any::<usize>(), millis()).prop_map(|(nth, by_millis)| Step::PutOff { nth, by_millis }),
+        1 => (any::<usize>(), millis()).prop_map(|(nth, by_millis)| Step::Extend { nth, by_millis }),
         1 => (any::<usize>(), millis()).prop_map(|(nth, by_millis)| Step::Hasten { nth, by_millis }),
         1 => millis().prop_map(|millis| Step::Pass { millis }),
     ]
@@ -261,7 +261,7 @@ fn apply(step: &Step, now: &mut Instant, table: &mut Table, model: &mut Model) {
             let (slot, connection) = model.connections.swap_remove(nth);
             assert_eq!(table.remove(slot).map(|removed| removed.original), Some(connection.original));
         }
-        Step::PutOff { nth, by_millis } => {
+        Step::Extend { nth, by_millis } => {
             let Some(nth) = model.nth(nth) else { return };
             let (slot, connection) = &mut model.connections[nth];
             connection.expires_at_nanos += by_millis * 1_000_000;

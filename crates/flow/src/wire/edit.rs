@@ -92,8 +92,8 @@ impl Packet<'_, '_> {
         let bytes = self.frame.bytes_mut();
         bytes.copy_within(to..end, from + with.len());
         bytes[from..from + with.len()].copy_from_slice(with);
-        let was_cut = self.frame.set_length(new_end);
-        debug_assert!(was_cut, "a frame can always be made shorter");
+        let is_shorter = self.frame.set_length(new_end);
+        debug_assert!(is_shorter, "a frame can always be made shorter");
         self.fix_lengths(end, new_end);
         true
     }

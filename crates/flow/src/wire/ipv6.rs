@@ -145,21 +145,21 @@ fn skip_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> 
     let mut upper = UpperLayer { protocol: first, offset_bytes: 0, fragment: None, fragmentable_offset_bytes: 0 };
     for index in 0..=IPV6_EXTENSION_HEADERS_MAX {
         // Data that a whole packet must contain may be in the next fragment here.
-        let cut_short = if upper.fragment.is_some_and(|fragment| !fragment.is_whole()) {
+        let missing = if upper.fragment.is_some_and(|fragment| !fragment.is_whole()) {
             DropReason::TinyFragment
         } else {
             DropReason::Malformed
         };
-        let rest = payload.get(upper.offset_bytes..).ok_or(cut_short)?;
+        let rest = payload.get(upper.offset_bytes..).ok_or(missing)?;
         let length_bytes = match upper.protocol {
             ip_protocol::HOP_BY_HOP if index != 0 => return Err(DropReason::Malformed),
-            ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS => extension_length(rest).ok_or(cut_short)?,
+            ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS => extension_length(rest).ok_or(missing)?,
             ip_protocol::ROUTING => {
                 // Segments left: the packet still has to visit a node. With zero, the header has no effect.
-                if *rest.get(3).ok_or(cut_short)? != 0 {
+                if *rest.get(3).ok_or(missing)? != 0 {
                     return Err(DropReason::UnsupportedNetworkFeature);
                 }
-                extension_length(rest).ok_or(cut_short)?
+                extension_length(rest).ok_or(missing)?
             }
             ip_protocol::FRAGMENT => {
                 if upper.fragment.is_some() {
@@ -171,10 +171,10 @@ fn skip_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> 
             }
             _ => return Ok(upper),
         };
-        upper.protocol = *rest.first().ok_or(cut_short)?;
+        upper.protocol = *rest.first().ok_or(missing)?;
         upper.offset_bytes += length_bytes;
         if upper.offset_bytes > payload.len() {
-            return Err(cut_short);
+            return Err(missing);
         }
         if upper.fragment.is_some_and(|fragment| fragment.offset_bytes != 0) {
             return Ok(upper);

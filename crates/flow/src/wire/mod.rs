@@ -8,10 +8,10 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
-mod cut;
 mod edit;
 pub mod ethernet;
 mod fragment;
+mod fragmentation;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
@@ -27,9 +27,9 @@ pub mod vlan;
 use crate::Tuple;
 
 pub use crate::ip_protocol;
-pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
+pub use fragmentation::cut_ipv4;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 pub use sctp::SctpPacket;
@@ -96,7 +96,7 @@ pub struct IcmpQuery {
     pub kind: u8,
     /// Code of the message.
     pub code: u8,
-    /// The message is a reply (an echo reply, say).
+    /// The message is a reply (for example an echo reply).
     pub is_reply: bool,
 }
 

@@ -306,9 +306,9 @@ mod tests {
         ] {
             assert_eq!(read(tag, &chunks), Err(DropReason::Malformed), "{what}");
         }
-        let cut = packet(9, &[&[0, 3, 0, 100, 1, 2]]);
+        let truncated = packet(9, &[&[0, 3, 0, 100, 1, 2]]);
         assert_eq!(
-            SctpView::new_checked(&cut).unwrap().packet(false).unwrap().chunks,
+            SctpView::new_checked(&truncated).unwrap().packet(false).unwrap().chunks,
             chunk::OTHER,
             "a first fragment"
         );

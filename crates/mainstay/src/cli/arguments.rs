@@ -50,7 +50,7 @@ pub(super) fn current(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsSt
     arguments
 }
 
-/// What `--color` says, for the help and for what is wrong with the command line itself.
+/// The choice of `--color`, for the help and for errors of the command line itself.
 pub(super) fn color(arguments: &[OsString]) -> ColorChoice {
     let mut values = arguments.iter().enumerate().filter_map(|(at, argument)| match split(argument.to_str()?) {
         (COLOR, Some(value)) => Some(value),

@@ -109,7 +109,7 @@ fn an_option_has_one_name_in_all_commands() {
 }
 
 #[test]
-fn options_and_commands_say_what_they_are() {
+fn options_and_commands_have_help_texts() {
     all_options(|command, option| {
         let help = option.get_help().map(ToString::to_string).unwrap_or_default();
         assert!(!help.is_empty() && !help.ends_with('.'), "{command} {}: {help:?}", option.get_id());

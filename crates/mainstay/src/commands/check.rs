@@ -6,9 +6,9 @@ use replication::deferral;
 use serde::Serialize;
 
 use super::CommandError;
-use super::finding::{self, Finding};
 use super::host::Host;
 use super::probe::{Secrets, ServiceUser};
+use super::problem::{self, Problem};
 use crate::cli::{CheckArgs, GatewayArgs};
 use config::Config;
 use config::compact::promise;
@@ -21,13 +21,14 @@ use console::counted;
 struct Checked {
     /// Whether a start on this host would succeed, as far as can be known without one.
     usable: bool,
-    findings: Vec<Finding>,
+    #[serde(rename = "findings")]
+    problems: Vec<Problem>,
     #[serde(flatten)]
     host: Option<Host>,
 }
 
-/// Says all that keeps a gateway from starting with a file on this host, on standard error; what is doubtful, and what the
-/// host offers to each port, on standard output. With `--config-only` it looks at the file alone.
+/// Checks whether a gateway can start with a file on this host. Errors go to standard error; warnings, and what the host
+/// offers to each port, go to standard output. With `--config-only` it looks at the file alone.
 ///
 /// # Errors
 /// The file cannot be read or is wrong, or a start on this host would fail.
@@ -35,27 +36,27 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     let GatewayArgs { config: path, check: CheckArgs { config_only, user, json, .. } } = args;
     let checked = match config::load(path) {
         Ok(checked) => checked,
-        Err(error) => return finding::refuse(error, path, *json),
+        Err(error) => return problem::refuse(error, path, *json),
     };
     let config = &checked.config;
-    let mut findings: Vec<Finding> = checked.warnings.iter().map(Finding::from).collect();
+    let mut problems: Vec<Problem> = checked.warnings.iter().map(Problem::from).collect();
     let host = (!config_only).then(|| {
         let (host, found) = Host::look(config);
-        findings.extend(secrets(config, user.as_deref()));
-        findings.extend(found);
+        problems.extend(secrets(config, user.as_deref()));
+        problems.extend(found);
         host
     });
     if *json {
-        let usable = !findings.iter().any(Finding::is_error);
-        console::print_json(&Checked { usable, findings: findings.clone(), host })?;
+        let usable = !problems.iter().any(Problem::is_error);
+        console::print_json(&Checked { usable, problems: problems.clone(), host })?;
     } else {
-        console::print(&describe(path, config, &findings, host.as_ref()))?;
+        console::print(&describe(path, config, &problems, host.as_ref()))?;
     }
-    finding::conclude(&findings)
+    problem::conclude(&problems)
 }
 
 /// What is wrong with the files of keys, tokens and certificates.
-fn secrets(config: &Config, user: Option<&str>) -> Vec<Finding> {
+fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     let user = user.map(ServiceUser::named);
     let mut secrets = Secrets::new(user.as_ref());
     let replication = config.cluster.as_ref().map(|cluster| &cluster.replication);
@@ -64,11 +65,11 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Finding> {
     secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
     secrets.mapping_key(config.nat_mapping_key.as_ref());
     secrets.control(config.control.as_ref());
-    secrets.findings()
+    secrets.problems()
 }
 
-/// What the file says and this host offers, for people; errors are not among it.
-fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Host>) -> String {
+/// What the file configures and this host offers, for people; errors are not among it.
+fn describe(path: &Path, config: &Config, problems: &[Problem], host: Option<&Host>) -> String {
     let cluster = config.cluster.as_ref();
     let peers = config.cluster.as_ref().map_or(0, |cluster| cluster.replication.peers.len());
     let summary = format!(
@@ -91,9 +92,9 @@ fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Ho
     });
     let tunnel = config.redundancy.as_ref().map_or_else(String::new, describe_tunnel);
     let host = host.map_or_else(String::new, Host::describe);
-    let doubtful = findings.iter().filter(|finding| !finding.is_error()).map(|finding| format!("{finding}\n"));
+    let doubtful = problems.iter().filter(|problem| !problem.is_error()).map(|problem| format!("{problem}\n"));
     let doubtful: String = doubtful.collect();
-    let ending = match (findings.is_empty(), host.is_empty()) {
+    let ending = match (problems.is_empty(), host.is_empty()) {
         (true, false) => "\nNothing stands in the way on this host.\n".to_owned(),
         _ if doubtful.is_empty() => String::new(),
         _ => format!("\n{doubtful}"),

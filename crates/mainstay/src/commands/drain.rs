@@ -15,9 +15,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long the node may take: it gives up itself before.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Where the node stands in the end.
+/// The node's role in the end.
 #[derive(Serialize)]
-struct Standing {
+struct RoleReport {
     role: String,
     /// The node that holds the addresses, if this one knows.
     active: Option<u8>,
@@ -34,7 +34,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
     if status.node.role == "active" {
         return Err(NotDrained::GivenUp.into());
     }
-    tell(&status, args.json, "drained")
+    report(&status, args.json, "drained")
 }
 
 /// Takes the node back into service and waits until it is.
@@ -45,7 +45,7 @@ pub fn undrain(args: &UndrainArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     client.undrain()?;
     let status = await_role(&mut client, |role| matches!(role, "standby" | "active"))?;
-    tell(&status, args.json, "in service")
+    report(&status, args.json, "in service")
 }
 
 fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<Status, CommandError> {
@@ -63,11 +63,11 @@ fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<St
     }
 }
 
-fn tell(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
-    let holder = status.peers.iter().find(|peer| peer.role == "active").map(|peer| peer.id);
-    let active = if status.node.role == "active" { Some(status.node.id) } else { holder };
+fn report(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
+    let active_peer = status.peers.iter().find(|peer| peer.role == "active").map(|peer| peer.id);
+    let active = if status.node.role == "active" { Some(status.node.id) } else { active_peer };
     if json {
-        return Ok(console::print_json(&Standing { role: status.node.role.clone(), active })?);
+        return Ok(console::print_json(&RoleReport { role: status.node.role.clone(), active })?);
     }
     let holds = active.map_or_else(
         || "no node is known to hold the addresses".to_owned(),

@@ -13,7 +13,7 @@ use daemon::gateway::GatewayError;
 use daemon::sync::SyncError;
 use packet_io::pcap::PcapError;
 
-use super::finding::CheckFailed;
+use super::problem::CheckFailed;
 use super::replay::ReplayError;
 use super::study::StudyError;
 use super::sync::import::SyntaxError;
@@ -134,7 +134,7 @@ pub enum CaptureError {
 pub enum HookFailed {
     /// The daemon does not answer.
     #[error(
-        "no mainstay sync answers at {}: is it running? (mainstay sync --config …; node.control_socket says where it listens)",
+        "no mainstay sync answers at {}: is it running? (mainstay sync --config …; node.control_socket is where it listens)",
         .0.display()
     )]
     NoDaemon(PathBuf),
@@ -142,14 +142,14 @@ pub enum HookFailed {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The node takes longer than the timeout.
-    #[error("{order} was ordered, but the state is not usable after {waited:?}: {}", because.join("; "))]
+    #[error("{order} was ordered, but the state is not usable after {waited:?}: {}", reasons.join("; "))]
     NotUsable {
         /// What was ordered.
         order: &'static str,
         /// How long was waited.
         waited: Duration,
         /// The reasons.
-        because: Vec<String>,
+        reasons: Vec<String>,
     },
     /// Another order came meanwhile.
     #[error("{order} was ordered, but another order has made the node {role} meanwhile")]

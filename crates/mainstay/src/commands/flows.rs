@@ -12,7 +12,7 @@ use api::{BothWays, Ends, Flow};
 use console::{Table, count};
 use control::client::Client;
 
-/// Asks the gateway and prints what it says.
+/// Asks the gateway for connections and prints them.
 ///
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.

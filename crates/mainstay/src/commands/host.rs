@@ -8,8 +8,8 @@ use packet_io::xdp_features::xdp_features;
 use packet_io::{IoError, af_xdp, limits, sysctl};
 use serde::Serialize;
 
-use super::finding::Finding;
 use super::probe;
+use super::problem::Problem;
 use config::validated::{Backend, Config, Port};
 use console::{Align, Table, yes_no};
 
@@ -39,29 +39,29 @@ struct PortOnHost {
     transmit_checksum: Option<bool>,
     tcp_segmentation: Option<bool>,
     generic_receive: Option<bool>,
-    /// XDP in the driver, `AF_XDP` without copies; nothing where the kernel cannot say.
+    /// XDP in the driver, `AF_XDP` without copies; nothing where the kernel does not report it.
     native_xdp: Option<bool>,
     zero_copy: Option<bool>,
 }
 
 impl Host {
     /// Looks at the interfaces of the configuration, and at what else a start takes of the host.
-    pub(super) fn look(config: &Config) -> (Self, Vec<Finding>) {
+    pub(super) fn look(config: &Config) -> (Self, Vec<Problem>) {
         let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
-        let mut findings = Vec::new();
+        let mut problems = Vec::new();
         let tun_available = OpenOptions::new().read(true).write(true).open(TUN_DEVICE).is_ok();
         let mut ports = Vec::new();
         for port in &config.ports {
             let found = interfaces.iter().find(|interface| interface.name == port.interface);
             let seen = PortOnHost::look(port, found);
-            findings.extend(seen.findings(port, tun_available, config.workers.count));
+            problems.extend(seen.problems(port, tun_available, config.workers.count));
             ports.push(seen);
         }
-        findings.extend(findings_of_host(config));
-        findings.extend(finding_of_replication(config, &interfaces));
-        findings.extend(addresses_of_kernel(config, &interfaces));
-        findings.extend(sockets(config));
-        (Self { ports, tun_available }, findings)
+        problems.extend(problems_of_host(config));
+        problems.extend(problem_of_replication(config, &interfaces));
+        problems.extend(addresses_of_kernel(config, &interfaces));
+        problems.extend(sockets(config));
+        (Self { ports, tun_available }, problems)
     }
 
     /// A table for people.
@@ -121,70 +121,70 @@ impl PortOnHost {
         }
     }
 
-    fn findings(&self, port: &Port, tun_available: bool, workers: u8) -> Vec<Finding> {
+    fn problems(&self, port: &Port, tun_available: bool, workers: u8) -> Vec<Problem> {
         let Self { name, interface, .. } = self;
         let key = format!("port {name}");
-        let mut findings = Vec::new();
+        let mut problems = Vec::new();
         if port.backend == Backend::Tun {
             if !tun_available {
                 let sentence = format!("{TUN_DEVICE} cannot be opened: load the kernel module tun, and run as root");
-                findings.push(Finding::error(key, &sentence));
+                problems.push(Problem::error(key, &sentence));
             }
-            return findings;
+            return problems;
         }
         if !self.exists {
             let missing = IoError::NoSuchInterface { interface: interface.clone() };
-            findings.push(Finding::error(key, &missing.to_string()));
-            return findings;
+            problems.push(Problem::error(key, &missing.to_string()));
+            return problems;
         }
         if !self.up {
-            findings.push(Finding::warning(key, &format!("{interface} is off: ip link set {interface} up")));
+            problems.push(Problem::warning(key, &format!("{interface} is off: ip link set {interface} up")));
         }
         if port.backend == Backend::AfXdp {
-            findings.extend(self.findings_of_af_xdp(workers));
+            problems.extend(self.problems_of_af_xdp(workers));
         }
-        findings
+        problems
     }
 
-    fn findings_of_af_xdp(&self, workers: u8) -> Vec<Finding> {
+    fn problems_of_af_xdp(&self, workers: u8) -> Vec<Problem> {
         let Self { name, interface, .. } = self;
         let key = || format!("port {name}");
-        let mut findings = Vec::new();
+        let mut problems = Vec::new();
         if let Some(mtu_bytes) = self.mtu_bytes.filter(|mtu_bytes| *mtu_bytes > af_xdp::MTU_BYTES_MAX) {
             let sentence = format!(
                 "{interface} has an MTU of {mtu_bytes}, and AF_XDP takes at most {}: lower it, or choose another backend",
                 af_xdp::MTU_BYTES_MAX
             );
-            findings.push(Finding::error(key(), &sentence));
+            problems.push(Problem::error(key(), &sentence));
         }
         if let Some(queues) = self.receive_queues.filter(|queues| *queues < workers.into()) {
             let sentence = format!(
                 "{interface} has {queues} receive queues and workers.count is {workers}: give it as many (ethtool -L), or \
                  lower workers.count"
             );
-            findings.push(Finding::error(key(), &sentence));
+            problems.push(Problem::error(key(), &sentence));
         }
         if self.driver.as_deref() == Some("veth") {
             let sentence = format!(
                 "{interface} is one end of a virtual cable, and with checksums left to hardware at the other end ping works \
                  and TCP does not: switch that off there (ethtool -K … tx off)"
             );
-            findings.push(Finding::warning(key(), &sentence));
+            problems.push(Problem::warning(key(), &sentence));
         }
         if self.native_xdp == Some(false) {
             let sentence = format!(
                 "the driver of {interface} has no XDP, so that frames go the slower generic way and those of many segments \
                  are lost: af_packet may serve better"
             );
-            findings.push(Finding::warning(key(), &sentence));
+            problems.push(Problem::warning(key(), &sentence));
         }
-        findings
+        problems
     }
 }
 
 /// What concerns all ports.
-fn findings_of_host(config: &Config) -> Vec<Finding> {
-    let mut findings = Vec::new();
+fn problems_of_host(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
     let uses = |backend| config.ports.iter().any(|port| port.backend == backend);
     let mut wanted = Vec::new();
     if uses(Backend::AfPacket) {
@@ -202,7 +202,7 @@ fn findings_of_host(config: &Config) -> Vec<Finding> {
     if !missing.is_empty() {
         let sentence =
             format!("this process lacks {}: run as root, or grant the program what it lacks", missing.join(", "));
-        findings.push(Finding::error("capabilities", &sentence));
+        problems.push(Problem::error("capabilities", &sentence));
     }
     for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
         let forwards = sysctl::read(name).is_ok_and(|value| value != "0");
@@ -210,17 +210,17 @@ fn findings_of_host(config: &Config) -> Vec<Finding> {
         if uses(Backend::AfPacket) && forwards {
             let sentence = "it is on, and the kernel may forward a second time what af_packet ports receive: switch it \
                             off, or keep addresses and routes away from these interfaces";
-            findings.push(Finding::warning(key, sentence));
+            problems.push(Problem::warning(key, sentence));
         } else if uses(Backend::Tun) && !forwards {
             let sentence = "it is off, and the kernel routes nothing into tunnel devices: switch it on";
-            findings.push(Finding::warning(key, sentence));
+            problems.push(Problem::warning(key, sentence));
         }
     }
-    findings
+    problems
 }
 
 /// The kernel sees no frame of an interface that `AF_XDP` serves, so that datagrams of peers would never arrive there.
-fn finding_of_replication(config: &Config, interfaces: &[Interface]) -> Option<Finding> {
+fn problem_of_replication(config: &Config, interfaces: &[Interface]) -> Option<Problem> {
     let local = config.cluster.as_ref()?.replication.local.ip();
     let carrier = interfaces.iter().find(|interface| interface.addresses.iter().any(|own| own.address == local))?;
     let port = config.ports.iter().find(|port| port.backend == Backend::AfXdp && port.interface == carrier.name)?;
@@ -229,19 +229,18 @@ fn finding_of_replication(config: &Config, interfaces: &[Interface]) -> Option<F
          this port",
         carrier.name, port.name
     );
-    Some(Finding::error("replication.local", &sentence))
+    Some(Problem::error("replication.local", &sentence))
 }
 
-/// Addresses that the gateway answers for, and that the kernel has as well: it would answer beside the gateway, and for a
-/// standby.
-fn addresses_of_kernel(config: &Config, interfaces: &[Interface]) -> Vec<Finding> {
+/// Addresses of the gateway that the kernel has as well: it would answer ARP beside the gateway, and on a standby node.
+fn addresses_of_kernel(config: &Config, interfaces: &[Interface]) -> Vec<Problem> {
     let shared = config
         .ports
         .iter()
         .flat_map(|port| port.addresses.iter().map(|address| (format!("port {}", port.name), address.prefix.addr())));
     let sources = config.source_nat.iter().flat_map(|rule| &rule.to).map(|address| ("nat.source".to_owned(), *address));
     let destinations = config.destination_nat.iter().map(|rule| ("nat.destination".to_owned(), rule.destination));
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
     for (key, address) in shared.chain(sources).chain(destinations) {
         let owner = |interface: &&Interface| interface.addresses.iter().any(|own| own.address == address);
         let Some(interface) = interfaces.iter().find(owner) else { continue };
@@ -252,15 +251,15 @@ fn addresses_of_kernel(config: &Config, interfaces: &[Interface]) -> Vec<Finding
             name = interface.name,
         );
         // An address is often a port's and a translation's.
-        if !findings.iter().any(|known| sentence.starts_with(&known.text)) {
-            findings.push(Finding::error(key, &sentence));
+        if !problems.iter().any(|known| sentence.starts_with(&known.text)) {
+            problems.push(Problem::error(key, &sentence));
         }
     }
-    findings
+    problems
 }
 
 /// What a start binds.
-fn sockets(config: &Config) -> Vec<Finding> {
+fn sockets(config: &Config) -> Vec<Problem> {
     if let Some(taken) = probe::control_socket(&config.node.control_socket) {
         return vec![taken];
     }

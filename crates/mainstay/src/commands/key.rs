@@ -5,7 +5,7 @@ use config::key_file::{draw, write};
 use super::CommandError;
 use crate::cli::KeyArgs;
 
-/// Writes a key drawn from the system's generator to a file that nobody else may read, and says what it is called.
+/// Writes a key drawn from the system's generator to a file that only its owner may read, and prints the key's name.
 ///
 /// # Errors
 /// The file is there already, or cannot be written.

@@ -25,7 +25,7 @@ pub struct LatencyLine {
     pub p99_ns: Option<f64>,
 }
 
-/// What the counters tell of time.
+/// The latencies in the counters.
 #[must_use]
 pub fn latencies(samples: &[Sample]) -> Vec<LatencyLine> {
     let counts = samples.iter().filter_map(|sample| {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_has_measured_nothing_says_so() {
+    fn a_gateway_that_has_measured_nothing_reports_it() {
         assert!(describe(&latencies(&[])).contains("nothing has been measured"));
     }
 }

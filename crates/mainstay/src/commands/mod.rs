@@ -5,13 +5,13 @@ pub mod check;
 pub mod drain;
 pub mod error;
 pub mod events;
-pub mod finding;
 pub mod flows;
 pub mod follow;
 mod host;
 pub mod key;
 pub mod latency;
 mod probe;
+pub mod problem;
 pub mod reload;
 pub mod replay;
 pub mod rules;
@@ -29,10 +29,10 @@ pub use error::CommandError;
 #[cfg(test)]
 mod tests;
 
-/// Says so where the control socket is not a gateway's; `instead` does the same for the kernel.
+/// Refuses a control socket that is not a gateway's; `instead` names the command for the kernel.
 ///
 /// # Errors
-/// It is that of `mainstay sync`, or nobody answers.
+/// It is that of `mainstay sync`, or nothing answers.
 fn gateways_only(client: &mut Client, instead: &'static str) -> Result<(), CommandError> {
     if client.status()?.sync.is_some() { Err(CommandError::KernelForwards(instead)) } else { Ok(()) }
 }

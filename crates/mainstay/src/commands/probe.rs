@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use flow::WorkerId;
 use packet_io::udp::{UdpOptions, UdpSocket};
 
-use super::finding::Finding;
+use super::problem::Problem;
 use config::secret_file::{self, SecretFileError};
 use config::validated::{Cluster, Security, replication_address};
 use control::remote::RemoteAccess;
@@ -34,17 +34,17 @@ impl ServiceUser {
         Self { name: name.to_owned(), number }
     }
 
-    fn finding(&self, key: &str, path: &Path) -> Option<Finding> {
+    fn problem(&self, key: &str, path: &Path) -> Option<Problem> {
         let Self { name, number } = self;
         let Some(number) = number else {
             let sentence = format!("there is no user {name} who could own {}: useradd --system {name}", path.display());
-            return Some(Finding::error(key, &sentence));
+            return Some(Problem::error(key, &sentence));
         };
         // That it is not there is found where it is read.
         let owner = fs::metadata(path).ok()?.uid();
         let path = path.display();
         let sentence = format!("{path} is not of the user {name} that the service runs as: chown {name} {path}");
-        (owner != *number).then(|| Finding::error(key, &sentence))
+        (owner != *number).then(|| Problem::error(key, &sentence))
     }
 }
 
@@ -56,30 +56,30 @@ fn number_of(name: &str, passwd: &str) -> Option<u32> {
 /// The files of secrets that a configuration names, each with its key: all that is wrong with them.
 pub(super) struct Secrets<'a> {
     service_user: Option<&'a ServiceUser>,
-    findings: Vec<Finding>,
+    problems: Vec<Problem>,
 }
 
 impl<'a> Secrets<'a> {
     pub(super) const fn new(service_user: Option<&'a ServiceUser>) -> Self {
-        Self { service_user, findings: Vec::new() }
+        Self { service_user, problems: Vec::new() }
     }
 
     /// Files that only their owner may read. Whether all of them can be read.
     fn files<'p>(&mut self, key: &str, paths: impl IntoIterator<Item = &'p PathBuf>) -> bool {
-        let before = self.findings.len();
+        let before = self.problems.len();
         for path in paths {
             if let Err(error) = secret_file::read(path) {
-                let found = Finding::error(key, &error.to_string());
-                self.findings.push(match error {
+                let found = Problem::error(key, &error.to_string());
+                self.problems.push(match error {
                     SecretFileError::Unreadable { .. } => {
                         found.with_remedy("correct the path, or make it (mainstay key)")
                     }
                     _ => found,
                 });
             }
-            self.findings.extend(self.service_user.and_then(|user| user.finding(key, path)));
+            self.problems.extend(self.service_user.and_then(|user| user.problem(key, path)));
         }
-        self.findings.len() == before
+        self.problems.len() == before
     }
 
     /// Those of `[replication.security]` or `[redundancy.security]`.
@@ -90,7 +90,7 @@ impl<'a> Secrets<'a> {
         if self.files(key, security.pre_shared_keys.iter().chain(key_of_certificate))
             && let Err(error) = credentials::load(security)
         {
-            self.findings.push(Finding::error(key, &error.to_string()));
+            self.problems.push(Problem::error(key, &error.to_string()));
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Secrets<'a> {
         if self.files("nat.mapping_key", [path])
             && let Err(error) = credentials::mapping_key(path)
         {
-            self.findings.push(Finding::error("nat.mapping_key", &error.to_string()));
+            self.problems.push(Problem::error("nat.mapping_key", &error.to_string()));
         }
     }
 
@@ -111,57 +111,57 @@ impl<'a> Secrets<'a> {
         if self.files("[control]", access.tokens.iter().chain(key))
             && let Err(error) = Credentials::load(access)
         {
-            self.findings.push(Finding::error("[control]", &error.to_string()));
+            self.problems.push(Problem::error("[control]", &error.to_string()));
         }
     }
 
-    pub(super) fn findings(self) -> Vec<Finding> {
-        self.findings
+    pub(super) fn problems(self) -> Vec<Problem> {
+        self.problems
     }
 }
 
 /// Whether the control socket is free. Where a program answers, its other ports are its own, and not tried.
-pub(super) fn control_socket(path: &Path) -> Option<Finding> {
+pub(super) fn control_socket(path: &Path) -> Option<Problem> {
     let error = server::refuse_if_taken(path).err()?;
     let remedy = match error {
         server::ServerError::InUse(_) => {
-            " (mainstay reload --check says what a reload would change, --config-only looks at the file alone)"
+            " (mainstay reload --check shows what a reload would change, --config-only looks at the file alone)"
         }
         _ => "",
     };
-    Some(Finding::error("node.control_socket", &format!("{error}{remedy}")))
+    Some(Problem::error("node.control_socket", &format!("{error}{remedy}")))
 }
 
 /// Whether the ports for operators are free.
-pub(super) fn operators_ports(metrics: Option<SocketAddr>, control: Option<SocketAddr>) -> Vec<Finding> {
+pub(super) fn operators_ports(metrics: Option<SocketAddr>, control: Option<SocketAddr>) -> Vec<Problem> {
     let metrics = metrics.and_then(|address| control::metrics::server::bind(address).err());
-    let metrics = metrics.map(|error| Finding::error("node.metrics", &error.to_string()));
+    let metrics = metrics.map(|error| Problem::error("node.metrics", &error.to_string()));
     let control = control.and_then(|address| control::remote::bind(address).err());
-    let control = control.map(|error| Finding::error("control.listen", &error.to_string()));
+    let control = control.map(|error| Problem::error("control.listen", &error.to_string()));
     metrics.into_iter().chain(control).collect()
 }
 
 /// Whether the ports of replication and failure detection are free, and their addresses this host's.
-pub(super) fn peers_ports(cluster: &Cluster, workers: u8) -> Vec<Finding> {
+pub(super) fn peers_ports(cluster: &Cluster, workers: u8) -> Vec<Problem> {
     let replication = &cluster.replication;
-    let mut findings = Vec::new();
+    let mut problems = Vec::new();
     for worker in 0..workers {
         let Some(address) = replication_address(replication.local, WorkerId(worker)) else { continue };
-        findings.extend(udp_port("replication.local", address));
+        problems.extend(udp_port("replication.local", address));
     }
     // Where the channels are secured, failure detection travels in them.
     if replication.security.is_none() {
-        findings.extend(udp_port("failure_detection.local", cluster.failure_detection.local));
+        problems.extend(udp_port("failure_detection.local", cluster.failure_detection.local));
     }
     // One address that is missing is missing for all of them.
-    findings.dedup_by(|later, earlier| later.text == earlier.text);
-    findings
+    problems.dedup_by(|later, earlier| later.text == earlier.text);
+    problems
 }
 
 /// Whether a UDP port is free, and its address this host's.
-pub(super) fn udp_port(key: &str, address: SocketAddr) -> Option<Finding> {
+pub(super) fn udp_port(key: &str, address: SocketAddr) -> Option<Problem> {
     let error = UdpSocket::bind(address, &UdpOptions::default()).err()?;
-    Some(Finding::error(key, &error.to_string()))
+    Some(Problem::error(key, &error.to_string()))
 }
 
 #[cfg(test)]

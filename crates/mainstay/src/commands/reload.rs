@@ -7,7 +7,7 @@ use crate::cli::ReloadArgs;
 use api::ReloadReport;
 use control::client::Client;
 
-/// Has the gateway read its file and prints what became of it.
+/// Has the gateway read its file and prints the outcome.
 ///
 /// # Errors
 /// The gateway does not answer, the file was not put in force, or the output cannot be written.

@@ -17,7 +17,7 @@ use api::{LazyStatus, PeerStatus, Status};
 use console::{Table, count, scaled, yes_no};
 use control::client::Client;
 
-/// Asks the gateway and prints what it says.
+/// Asks the gateway for its status and prints it.
 ///
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.
@@ -108,7 +108,7 @@ pub fn describe(status: &Status) -> String {
         group_table(status),
         peer_table(status),
         anti_entropy_table(status),
-        filter::told_table(status),
+        filter::peer_table(status),
         channel_table(status),
         worker_table(status),
         port_table(status),
@@ -195,13 +195,13 @@ fn group_table(status: &Status) -> Table {
     for group in &status.node.groups {
         let here = (group.role == "active").then_some("this node".to_owned());
         let peers = status.peers.iter().filter(|peer| peer.holds.contains(&group.name));
-        let holders: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
+        let active: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
         table.row([
             group.name.clone(),
             group.role.clone(),
             ago(status.monotonic_now_ns, group.role_since_ns),
             group.priority.to_string(),
-            if holders.is_empty() { "nobody heard".to_owned() } else { holders.join(", ") },
+            if active.is_empty() { "no known node".to_owned() } else { active.join(", ") },
         ]);
     }
     table
@@ -258,7 +258,7 @@ fn channel_table(status: &Status) -> Table {
         let channel = &peer.channel;
         let by = match channel.secured_by.as_str() {
             "plain" => "nothing: plain text",
-            "establishing" => "nothing yet, and nothing is said",
+            "establishing" => "nothing yet, and nothing is sent",
             by => by,
         };
         let refused: Vec<String> =

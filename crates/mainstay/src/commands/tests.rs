@@ -115,7 +115,7 @@ no_route               3
 }
 
 #[test]
-fn a_status_says_what_a_failover_now_would_lose() {
+fn a_status_has_what_a_failover_now_would_lose() {
     let mut node = node_status();
     let degraded = LazyStatus {
         threshold_ms: 60.0,
@@ -141,7 +141,7 @@ fn a_status_says_what_a_failover_now_would_lose() {
 }
 
 #[test]
-fn a_status_says_what_is_told_by_a_filter_and_what_peers_told() {
+fn a_status_has_the_filters_of_this_node_and_its_peers() {
     let mut node = node_status();
     let filter = FilterStatus {
         representation: "multi-level".to_owned(),
@@ -158,15 +158,15 @@ fn a_status_says_what_is_told_by_a_filter_and_what_peers_told() {
     let line = "\nFilter       multi-level: 12 000 of 1 000 000 entries, 5 more than it has room for: raise \
                 replication.filter.entries_max · ";
     let table = "\
-FILTER OF  ENTRIES  WHOLE  DRIFTS MENDED  UNUSABLE
-        1        7  yes                1         0
+FILTER OF  ENTRIES  WHOLE  DRIFTS REPAIRED  UNUSABLE
+        1        7  yes                  1         0
 ";
     let text = status::describe(&node);
     assert!(text.contains(line) && text.contains(table), "{text}");
 }
 
 #[test]
-fn a_status_says_what_the_tunnel_saves_and_what_was_lost_in_it() {
+fn a_status_has_what_the_tunnel_saves_and_what_was_lost_in_it() {
     let mut node = node_status();
     let mut tunnel = RedundancyStatus::default();
     (tunnel.sent.packet_bytes, tunnel.sent.datagram_bytes, tunnel.sent.saved_bytes) = (4_000_000, 1_000_000, 3_000_000);
@@ -182,7 +182,7 @@ Tunnel       open · 4.0 MB of packets sent in 1.0 MB of datagrams (75.0 % saved
 }
 
 #[test]
-fn a_status_says_why_a_node_takes_no_addresses() {
+fn a_passive_node_has_its_reason_in_the_status() {
     let mut node = node_status();
     assert!(!status::describe(&node).contains("Passive"));
     node.node.passive = Some("10.0.0.1 is in use".to_owned());
@@ -190,7 +190,7 @@ fn a_status_says_why_a_node_takes_no_addresses() {
 }
 
 #[test]
-fn a_status_says_who_holds_which_group() {
+fn a_status_has_the_active_node_of_each_group() {
     let mut node = node_status();
     let group = |name: &str, role: &str, priority| GroupStatus {
         name: name.to_owned(),
@@ -205,13 +205,13 @@ fn a_status_says_who_holds_which_group() {
 GROUP  ROLE            FOR  PRIORITY  HELD BY
 left   active   3 min 12 s       200  this node
 right  standby  3 min 12 s       100  node 1
-spare  init     3 min 12 s         7  nobody heard
+spare  init     3 min 12 s         7  no known node
 ";
     assert!(status::describe(&node).contains(expected), "{}", status::describe(&node));
 }
 
 #[test]
-fn a_node_without_peers_says_why_nobody_could_take_over() {
+fn the_status_of_a_node_without_peers_has_the_reason_for_no_take_over() {
     let mut alone = node_status();
     alone.peers.clear();
     alone.takeover = TakeoverStatus { ready: false, why_not: vec!["no peer is configured".to_owned()] };
@@ -221,7 +221,7 @@ fn a_node_without_peers_says_why_nobody_could_take_over() {
 }
 
 #[test]
-fn a_status_says_which_peers_are_configured_otherwise() {
+fn a_status_names_peers_with_another_configuration() {
     let mut node = node_status();
     let line = |node: &Status| {
         let text = status::describe(node);

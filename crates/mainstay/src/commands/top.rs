@@ -22,7 +22,7 @@ const TALKERS_MAX: usize = 15;
 /// Moves to the upper left and clears from there on.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// What a gateway told at one moment.
+/// A gateway's answer at one moment.
 struct Moment {
     at: Instant,
     status: Status,
@@ -231,7 +231,7 @@ fn talkers(before: &Moment, now: &Moment, interval_s: f64, order: TopOrder) -> V
 }
 
 /// A view as people read it.
-fn describe(view: &View, tells_keys: bool) -> String {
+fn describe(view: &View, shows_keys: bool) -> String {
     let mut text = format!("{} ({})", view.name, view.role);
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -267,7 +267,7 @@ fn describe(view: &View, tells_keys: bool) -> String {
         let knows = if peer.synchronised { "has every connection" } else { "receives connections" };
         let _ = write!(text, "\nnode {}: {}, {knows}, {:.1} ms behind", peer.id, peer.detector, peer.lag_ms);
     }
-    if tells_keys {
+    if shows_keys {
         text.push_str("\nq ends it, p and b order by packets and bytes (with Enter)");
     }
     text.push('\n');

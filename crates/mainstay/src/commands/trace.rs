@@ -45,7 +45,7 @@ fn describe_line(line: &Line) -> String {
     }
 }
 
-/// What a worker could not tell, in words.
+/// Traces that a worker had no room for, for people.
 pub(super) fn missed(worker: u8, count: u64) -> String {
     format!("… {} more at worker {worker}, too many to be shown: add conditions\n\n", console::count(count))
 }
@@ -116,7 +116,7 @@ fn describe_step(step: &TracedStep) -> (&str, String) {
         TracedStep::FollowsFirstFragment => ("lookup", "goes the way of its first fragment".to_owned()),
         TracedStep::Disallowed => ("lookup", "the rules in force do not allow the connection: it has ended".to_owned()),
         TracedStep::HeldForBackup => ("lookup", "kept back until a backup knows the connection".to_owned()),
-        TracedStep::WaitsForPeer => ("lookup", "waits for what a peer is about to tell of its connection".to_owned()),
+        TracedStep::WaitsForPeer => ("lookup", "waits for a peer's update of its connection".to_owned()),
         TracedStep::TakenOver { from } => ("lookup", format!("the connection is taken over from node {from}")),
         TracedStep::Tracked { before, after, refused, connection } => {
             ("tracker", tracked(before, after, refused.as_deref(), connection.as_deref()))
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_packet_is_told_with_its_rule() {
+    fn a_dropped_packet_is_shown_with_its_rule() {
         let trace = Trace {
             monotonic_ns: 0,
             unix_ns: 3_600_000_000_000 + 61_000_002_000,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translation_is_told_with_what_was_before_and_behind_it() {
+    fn a_translation_is_shown_with_the_addresses_before_and_after_it() {
         let step = TracedStep::Function {
             name: "nat".into(),
             call: "packet".into(),
@@ -253,12 +253,12 @@ mod tests {
             before: Some(ends("10.0.0.1:4000", "10.0.0.2:80")),
             after: Some(ends("192.0.2.1:5000", "10.0.0.2:80")),
         };
-        let told = "forward: 10.0.0.1:4000 → 10.0.0.2:80 became 192.0.2.1:5000 → 10.0.0.2:80";
-        assert_eq!(describe_step(&step), ("nat", told.to_owned()));
+        let shown = "forward: 10.0.0.1:4000 → 10.0.0.2:80 became 192.0.2.1:5000 → 10.0.0.2:80";
+        assert_eq!(describe_step(&step), ("nat", shown.to_owned()));
     }
 
     #[test]
-    fn what_is_missed_is_told() {
+    fn missed_traces_are_counted() {
         assert_eq!(missed(0, 7), "… 7 more at worker 0, too many to be shown: add conditions\n\n");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Result<T, Stri
     }
 }
 
-/// As [`wait_until`], where there is nothing more to say of what is missing.
+/// As [`wait_until`], without more detail on what is missing.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     wait_until(what, || look().ok_or_else(String::new))
 }
@@ -146,7 +146,7 @@ impl Program {
         self.child.try_wait().expect("it is a child")
     }
 
-    /// What it says of itself; `None` when it does not answer.
+    /// Its status; `None` when it does not answer.
     pub(crate) fn status(&self) -> Option<Status> {
         Client::connect(&self.socket()).ok()?.status().ok()
     }

@@ -31,7 +31,7 @@ impl Deref for SyncDaemon {
 }
 
 impl SyncDaemon {
-    /// Orders something, and says how ready it is then.
+    /// Orders something, and returns how ready it is then.
     pub(crate) fn order(&self, order: SyncOrder) -> SyncReadiness {
         self.client().sync(order).unwrap_or_else(|error| panic!("{error}: {}", self.log()))
     }
@@ -47,7 +47,7 @@ impl SyncDaemon {
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Waits until both nodes have told each other everything and nothing is wrong.
+    /// Waits until both nodes are synchronised and nothing is wrong.
     pub(crate) fn wait_until_safe(&self) {
         wait_until("a failover would be safe", || {
             let readiness = self.order(SyncOrder::Nothing);
@@ -190,7 +190,7 @@ impl KernelTable<'_> {
         self.execute(&named.iter().map(Request::Delete).collect::<Vec<_>>());
     }
 
-    /// What it says of a connection.
+    /// Its entry of a connection.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Entry> {
         inside(self.machine, || {
             TableSocket::open().expect("netlink").get(&entry.original, entry.zone_of_original()).expect("netlink")
@@ -218,7 +218,7 @@ impl KernelTable<'_> {
         })
     }
 
-    /// Waits until it says of a connection what is wanted.
+    /// Waits until its entry of a connection is as wanted.
     pub(crate) fn wait_for(&self, entry: &Entry, is_as_wanted: impl Fn(&Entry) -> bool) -> Entry {
         wait_until("the connection is in the kernel", || match self.find(entry) {
             Some(found) if is_as_wanted(&found) => Ok(found),

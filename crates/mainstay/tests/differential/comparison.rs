@@ -4,7 +4,7 @@ use crate::exchange;
 use crate::explanation::Past;
 use crate::kernel::Kernel;
 use crate::observation::Observation;
-use crate::pipeline::{Gateway, Told};
+use crate::pipeline::{Gateway, Outcome};
 use crate::report::{Report, Unexplained};
 use crate::segment::Segment;
 
@@ -20,12 +20,12 @@ pub(crate) struct Options {
     pub(crate) liberal: bool,
 }
 
-/// An exchange that is under way on both sides.
+/// An exchange that is running on both sides.
 struct Running {
     number: u32,
     segments: Vec<Segment>,
     /// What both sides made of the segments so far.
-    history: Vec<(Observation, Told)>,
+    history: Vec<(Observation, Outcome)>,
     past: Past,
     /// The sides have parted: what follows is a consequence.
     has_parted: bool,
@@ -59,17 +59,17 @@ impl Comparison {
                 (0..self.running.len()).filter(|index| self.running[*index].segments.len() > at).collect();
             let segments: Vec<(u32, Segment)> =
                 present.iter().map(|index| (self.running[*index].number, self.running[*index].segments[at])).collect();
-            let observations = kernel.judge(&segments);
+            let observations = kernel.observe(&segments);
             for ((index, (number, segment)), observed) in present.into_iter().zip(segments).zip(observations) {
-                let told = gateway.judge(number, &segment);
-                self.running[index].history.push((observed, told));
-                self.compare(index, segment, observed, told);
+                let outcome = gateway.handle(number, &segment);
+                self.running[index].history.push((observed, outcome));
+                self.compare(index, segment, observed, outcome);
             }
         }
         self.report
     }
 
-    fn compare(&mut self, index: usize, segment: Segment, kernel: Observation, told: Told) {
+    fn compare(&mut self, index: usize, segment: Segment, kernel: Observation, outcome: Outcome) {
         let running = &mut self.running[index];
         if running.has_parted {
             self.report.after_parting += 1;
@@ -77,13 +77,13 @@ impl Comparison {
         }
         self.report.packets += 1;
         self.report.count(&segment, kernel);
-        if kernel == told.observation {
-            self.report.agreements += 1;
-            running.past.note(&segment, &told);
+        if kernel == outcome.observation {
+            self.report.agreeing += 1;
+            running.past.note(&segment, &outcome);
             return;
         }
         running.has_parted = true;
-        match running.past.explain(&segment, kernel, &told) {
+        match running.past.explain(&segment, kernel, &outcome) {
             Some(explanation) => self.report.explained[explanation as usize] += 1,
             None => {
                 self.report.unexplained_total += 1;
@@ -99,16 +99,16 @@ impl Running {
     /// The exchange so far, as a script that replays it.
     fn script(&self) -> String {
         let mut script = format!("exchange {}:\n", self.number);
-        for (segment, (kernel, told)) in self.segments.iter().zip(&self.history) {
-            let reason = told.reason.map_or(String::new(), |reason| format!(" ({})", reason.label()));
-            let ours = if *kernel == told.observation && reason.is_empty() {
+        for (segment, (kernel, outcome)) in self.segments.iter().zip(&self.history) {
+            let reason = outcome.reason.map_or(String::new(), |reason| format!(" ({})", reason.label()));
+            let ours = if *kernel == outcome.observation && reason.is_empty() {
                 String::new()
             } else {
-                format!(" | mainstay: {}{reason}", told.observation)
+                format!(" | mainstay: {}{reason}", outcome.observation)
             };
             script.push_str(&format!("  {segment:<70} : {kernel}{ours}\n"));
         }
-        if let Some((_, Told { before: Some((state, direction)), .. })) = self.history.last() {
+        if let Some((_, Outcome { before: Some((state, direction)), .. })) = self.history.last() {
             script.push_str(&format!("  before, {direction:?}: {state:?}\n"));
         }
         script

@@ -18,13 +18,13 @@ const OPTIONS_OFFSET: usize = 20;
 pub(crate) enum Damage {
     /// The checksum is that of something else.
     Checksum,
-    /// The header says that it is shorter than a header can be.
+    /// The header's length is shorter than a header can be.
     HeaderTooShort,
-    /// The header says that it is longer than the packet.
+    /// The header's length is longer than the packet.
     HeaderTooLong,
-    /// An option says that it is shorter than an option can be. Only of a segment that has options.
+    /// An option's length is shorter than an option can be. Only of a segment that has options.
     OptionTooShort,
-    /// An option says that it reaches beyond the header. Only of a segment that has options.
+    /// An option's length reaches beyond the header. Only of a segment that has options.
     OptionTooLong,
 }
 

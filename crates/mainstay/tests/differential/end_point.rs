@@ -79,12 +79,12 @@ impl EndPoint {
         self.next
     }
 
-    /// Whether it has heard of the other side.
-    pub(crate) const fn has_heard(&self) -> bool {
+    /// Whether it has received a segment of the other side.
+    pub(crate) const fn knows_peer(&self) -> bool {
         self.expected.is_some()
     }
 
-    /// A segment as things stand, that says nothing yet.
+    /// A segment of the present state, without payload or options.
     pub(crate) fn segment(&self, flags: u8) -> Segment {
         Segment {
             direction: self.direction,
@@ -136,7 +136,7 @@ impl EndPoint {
     }
 
     pub(crate) fn syn(&self, random: &mut Random) -> Segment {
-        let mut syn = self.segment(if self.has_heard() { SYN | ACK } else { SYN });
+        let mut syn = self.segment(if self.knows_peer() { SYN | ACK } else { SYN });
         syn.sequence = self.initial;
         syn.window_scale = self.habits.scale;
         syn.sack_permitted = self.habits.sack;
@@ -190,7 +190,7 @@ impl EndPoint {
 
     pub(crate) fn reset(&self, random: &mut Random) -> Segment {
         let mut segment = self.segment(random.pick(&[RST, RST | ACK]));
-        if !self.has_heard() || random.chance(10) {
+        if !self.knows_peer() || random.chance(10) {
             segment.sequence = 0;
         }
         segment

@@ -23,7 +23,7 @@ enum Step {
     Finish,
     Reset,
     /// The side has lost its memory, or is done with the connection, and begins another with the same tuple.
-    BeginAgain,
+    Restart,
     /// What a server that holds an older connection answers to a SYN (RFC 5961 section 4).
     Challenge,
 }
@@ -36,7 +36,7 @@ const STEPS: [(u32, Step); 9] = [
     (9, Step::Repeat),
     (6, Step::Finish),
     (4, Step::Reset),
-    (5, Step::BeginAgain),
+    (5, Step::Restart),
     (2, Step::Challenge),
 ];
 
@@ -90,7 +90,7 @@ impl Exchange {
             Step::Proceed => self.proceed(random, side),
             Step::Repeat => end.repetition(random).unwrap_or_else(|| self.proceed(random, side)),
             Step::Reset if random.chance(40) => end.reset(random),
-            Step::BeginAgain => {
+            Step::Restart => {
                 let distance = random.pick(&[1, 1000, 70_000, 1 << 20, 1 << 31]);
                 let base = end.next();
                 let initial = if random.chance(50) { base.wrapping_add(distance) } else { base.wrapping_sub(distance) };
@@ -112,12 +112,12 @@ impl Exchange {
     /// What brings the connection on.
     fn proceed(&mut self, random: &mut Random, side: usize) -> Segment {
         let [client, server] = &self.ends;
-        if !client.is_open && !server.has_heard() {
+        if !client.is_open && !server.knows_peer() {
             // Now and then both sides open at once.
             return if random.chance(95) { client.syn(random) } else { server.syn(random) };
         }
         let end = &self.ends[side];
-        if !end.has_heard() {
+        if !end.knows_peer() {
             return self.ends[1 - side].syn(random);
         }
         if !end.is_open {

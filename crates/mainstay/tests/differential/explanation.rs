@@ -1,4 +1,4 @@
-//! Why the two sides may differ: each reason with the test that recognises it. The table in `docs/conformance.md` says
+//! Why the two sides may differ: each reason with the test that recognises it. The table in `docs/conformance.md` has
 //! the same for people.
 
 use flow::conntrack::{ProtocolState, TcpPeer, TcpState, peer_flags};
@@ -6,7 +6,7 @@ use flow::wire::tcp_flags::{ACK, FIN, RST, SYN};
 use flow::{Direction, DropReason};
 
 use crate::observation::{Connection, Lifetime, Observation};
-use crate::pipeline::Told;
+use crate::pipeline::Outcome;
 use crate::segment::Segment;
 
 /// The number of a SYN in [`ProtocolState::last_kind`].
@@ -72,10 +72,10 @@ pub(crate) struct Past {
 
 impl Past {
     /// What explains that the kernel observed something else of the segment.
-    pub(crate) fn explain(&self, segment: &Segment, kernel: Observation, told: &Told) -> Option<Explanation> {
+    pub(crate) fn explain(&self, segment: &Segment, kernel: Observation, outcome: &Outcome) -> Option<Explanation> {
         let is_bare_reset = segment.has(RST) && (!segment.has(ACK) || segment.acknowledgement == 0);
-        let is_strict = told.before.is_some_and(|(before, _)| !before.peers.iter().any(is_liberal));
-        if kernel.is_passed() && told.reason == Some(DropReason::Malformed) {
+        let is_strict = outcome.before.is_some_and(|(before, _)| !before.peers.iter().any(is_liberal));
+        if kernel.is_passed() && outcome.reason == Some(DropReason::Malformed) {
             Some(Explanation::MalformedOption)
         } else if self.has_shown_in_vain {
             Some(Explanation::DroppedSegmentBelieved)
@@ -83,7 +83,7 @@ impl Past {
             Some(Explanation::ResetMovedWindow)
         } else if self.has_dropped_end_behind_syn {
             Some(Explanation::DroppedEndRemembered)
-        } else if is_bare_reset && is_close(kernel) && !is_close(told.observation) {
+        } else if is_bare_reset && is_close(kernel) && !is_close(outcome.observation) {
             Some(Explanation::ResetWithoutAcknowledgement)
         } else if self.was_picked_up && is_strict {
             Some(Explanation::PickedUpStaysLiberal)
@@ -93,22 +93,22 @@ impl Past {
     }
 
     /// Takes note of a segment that both sides have seen.
-    pub(crate) fn note(&mut self, segment: &Segment, told: &Told) {
-        if told.observation == Observation::Passed(Connection::Began) {
+    pub(crate) fn note(&mut self, segment: &Segment, outcome: &Outcome) {
+        if outcome.observation == Observation::Passed(Connection::Began) {
             *self = Self { was_picked_up: !segment.has(SYN), ..Self::default() };
         }
-        let Some((before, direction)) = &told.before else { return };
+        let Some((before, direction)) = &outcome.before else { return };
         let may_have_shown = matches!(
-            told.reason,
+            outcome.reason,
             None | Some(DropReason::OutOfWindow | DropReason::InvalidReset | DropReason::Malformed)
         );
-        let end_after = told.after.map(|after| after.peers[direction.index()].end);
+        let end_after = outcome.after.map(|after| after.peers[direction.index()].end);
         if may_have_shown && shows_side(segment, before, *direction) && end_after != Some(segment.end()) {
             self.has_shown_in_vain = true;
         }
-        self.has_passed_reset |= segment.has(RST) && told.reason.is_none();
+        self.has_passed_reset |= segment.has(RST) && outcome.reason.is_none();
         let is_end = segment.has(FIN) || segment.has(RST);
-        self.has_dropped_end_behind_syn |= told.reason.is_some() && is_end && before.last_kind == LAST_KIND_SYN;
+        self.has_dropped_end_behind_syn |= outcome.reason.is_some() && is_end && before.last_kind == LAST_KIND_SYN;
     }
 }
 
@@ -120,7 +120,7 @@ fn is_close(observation: Observation) -> bool {
     matches!(observation, Observation::Passed(Connection::GoesOn { lifetime: Some(Lifetime::Close), .. }))
 }
 
-/// Whether the tracker takes the segment's sender for what the segment shows: the first that is heard of a side, or a
+/// Whether the tracker takes the segment's sender for what the segment shows: the first one of a side, or a
 /// SYN with a number above the last one's.
 fn shows_side(segment: &Segment, before: &ProtocolState, direction: Direction) -> bool {
     let sender = &before.peers[direction.index()];

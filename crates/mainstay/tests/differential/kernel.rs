@@ -2,7 +2,7 @@
 //! segment goes, and whose rules write into the IP header of each what the tracking made of it.
 //!
 //! ```text
-//!   end_a ──► port_a │ conntrack ─► rules: type of service := fate, time to live := timeout │ port_b ──► end_b
+//!   end_a ──► port_a │ conntrack ─► rules: type of service := bits, time to live := timeout │ port_b ──► end_b
 //! ```
 //!
 //! Nothing is dropped, so that "all have come out" is known for certain, and nothing has to be waited for by the clock.
@@ -24,9 +24,9 @@ use crate::comparison::Options;
 use crate::observation::{Connection, Lifetime, Observation};
 use crate::segment::{CLIENT, SERVER, Segment};
 
-/// Segments under way at once: what fits the queues of a virtual link with room to spare.
-const UNDER_WAY_MAX: usize = 256;
-/// So long may the kernel take for what is under way, however busy the machine is.
+/// Segments in flight at once: what fits the queues of a virtual link with room to spare.
+const IN_FLIGHT_MAX: usize = 256;
+/// So long may the kernel take for the segments in flight, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the type of service lies in a frame.
 const TYPE_OF_SERVICE_OFFSET: usize = 15;
@@ -35,7 +35,7 @@ const TIME_TO_LIVE_OFFSET: usize = 22;
 /// What the rules write as time to live: this, and the number of the timeout.
 const LIFETIME_BASE: u8 = 100;
 
-mod fate {
+mod bits {
     //! Bits of the type of service that the rules write.
     pub(super) const INVALID: u8 = 0x01;
     pub(super) const BEGAN: u8 = 0x02;
@@ -88,15 +88,15 @@ impl Kernel {
     }
 
     /// Sends each exchange its segment. Each may have at most one.
-    pub(crate) fn judge(&mut self, segments: &[(u32, Segment)]) -> Vec<Observation> {
+    pub(crate) fn observe(&mut self, segments: &[(u32, Segment)]) -> Vec<Observation> {
         let mut observations = Vec::with_capacity(segments.len());
-        for part in segments.chunks(UNDER_WAY_MAX) {
-            observations.extend(self.judge_part(part));
+        for part in segments.chunks(IN_FLIGHT_MAX) {
+            observations.extend(self.observe_part(part));
         }
         observations
     }
 
-    fn judge_part(&mut self, segments: &[(u32, Segment)]) -> Vec<Observation> {
+    fn observe_part(&mut self, segments: &[(u32, Segment)]) -> Vec<Observation> {
         for (number, (exchange, segment)) in segments.iter().enumerate() {
             // The client is at the first end, the server at the second.
             let end = segment.direction.index();
@@ -140,24 +140,24 @@ fn take(batch: &mut PacketBatch<'_>, came: &mut Vec<(u16, Observation)>) {
 /// Which segment it is, and what the rules wrote into it. `None`: the frame is none of ours.
 fn read(frame: &[u8]) -> Option<(u16, Observation)> {
     let is_tcp = frame.get(12..14)? == [0x08, 0x00] && *frame.get(23)? == flow::wire::ip_protocol::TCP;
-    let fate = *frame.get(TYPE_OF_SERVICE_OFFSET)?;
-    if !is_tcp || fate & fate::SEEN == 0 {
+    let mark = *frame.get(TYPE_OF_SERVICE_OFFSET)?;
+    if !is_tcp || mark & bits::SEEN == 0 {
         return None;
     }
     let number = u16::from_be_bytes([frame[IDENTIFICATION_OFFSET], frame[IDENTIFICATION_OFFSET + 1]]);
-    let has = |bit: u8| fate & bit != 0;
+    let has = |bit: u8| mark & bit != 0;
     let lifetime = frame[TIME_TO_LIVE_OFFSET].wrapping_sub(LIFETIME_BASE);
-    let observation = if has(fate::INVALID) {
+    let observation = if has(bits::INVALID) {
         Observation::Invalid
-    } else if has(fate::ENDED) {
+    } else if has(bits::ENDED) {
         Observation::Passed(Connection::Ended)
-    } else if has(fate::BEGAN) {
+    } else if has(bits::BEGAN) {
         Observation::Passed(Connection::Began)
     } else {
         Observation::Passed(Connection::GoesOn {
-            is_reply: has(fate::IS_REPLY),
-            is_replied: has(fate::IS_REPLIED),
-            is_assured: has(fate::IS_ASSURED),
+            is_reply: has(bits::IS_REPLY),
+            is_replied: has(bits::IS_REPLIED),
+            is_assured: has(bits::IS_ASSURED),
             lifetime: Lifetime::ALL.get(usize::from(lifetime)).copied(),
         })
     };
@@ -216,7 +216,7 @@ fn set_tracking(options: Options) -> Result<(), IoError> {
     Ok(())
 }
 
-/// The rules that write each packet's fate into it.
+/// The rules that write what the kernel knows of a packet into its type of service.
 fn rules() -> String {
     let mut rules = format!(
         "ip protocol != tcp accept
@@ -228,13 +228,13 @@ fn rules() -> String {
         ct status seen-reply @nh,8,8 set @nh,8,8 | {:#x}
         ct status assured @nh,8,8 set @nh,8,8 | {:#x}
         ip ttl set {LIFETIME_BASE}\n",
-        fate::SEEN,
-        fate::SEEN | fate::INVALID,
-        fate::BEGAN,
-        fate::ENDED,
-        fate::IS_REPLY,
-        fate::IS_REPLIED,
-        fate::IS_ASSURED,
+        bits::SEEN,
+        bits::SEEN | bits::INVALID,
+        bits::BEGAN,
+        bits::ENDED,
+        bits::IS_REPLY,
+        bits::IS_REPLIED,
+        bits::IS_ASSURED,
     );
     for lifetime in Lifetime::ALL {
         let whole_s = lifetime.seconds();

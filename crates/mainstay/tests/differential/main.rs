@@ -1,10 +1,10 @@
 //! Connection tracking against the kernel's: the same random segments, valid and invalid, through Mainstay's pipeline and
 //! through `nf_conntrack` of the machine that runs the test. Every segment's verdict is compared, and beside it what
 //! became of the connection: whether it began or ended, which way the segment went, whether the connection counts as
-//! answered and as assured, and which of the timeouts it got, which tells its state.
+//! answered and as assured, and which of the timeouts it got, which shows its state.
 //!
 //! A difference needs an explanation, which is code ([`explanation::Explanation`]) and stands in `docs/conformance.md`.
-//! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_EXCHANGES` choose another run than the usual one; what differs is told as a
+//! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_EXCHANGES` choose another run than the usual one; a difference is printed as a
 //! script of segments that replays it.
 
 mod comparison;
@@ -75,10 +75,10 @@ fn differential_tcp_tracking_that_is_liberal_is_that_of_the_kernel() {
 }
 
 #[test]
-fn differential_explanations_are_all_told_in_the_documentation() {
+fn differential_explanations_are_all_documented() {
     let documentation = include_str!("../../../../docs/conformance.md");
     for explanation in explanation::Explanation::ALL {
         let label = explanation.label();
-        assert!(documentation.contains(&format!("`{label}`")), "docs/conformance.md does not tell of {label}");
+        assert!(documentation.contains(&format!("`{label}`")), "docs/conformance.md lacks {label}");
     }
 }

@@ -1,9 +1,9 @@
-//! What can be seen of a segment's fate from outside, the same of both sides.
+//! A segment's disposition as seen from outside, the same of both sides.
 
 use std::fmt;
 
 /// What a connection's timeout was after a segment: which of the tracker's timeouts it got, and so its state. Both sides
-/// are given timeouts that tell them apart.
+/// are given timeouts that distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Lifetime {

@@ -39,9 +39,9 @@ impl Edge for Onward {
     }
 }
 
-/// What became of a segment, and what only this side can tell of it.
+/// The observation of a segment, and what only this side knows of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Outcome {
     pub(crate) observation: Observation,
     /// Why it was dropped, if it was.
     pub(crate) reason: Option<DropReason>,
@@ -81,7 +81,7 @@ impl Gateway {
     }
 
     /// Hands in one segment of an exchange.
-    pub(crate) fn judge(&mut self, exchange: u32, segment: &Segment) -> Told {
+    pub(crate) fn handle(&mut self, exchange: u32, segment: &Segment) -> Outcome {
         self.now = self.now + Duration::from_micros(20);
         let before = self.record(exchange, segment.direction).map(|(record, direction)| (record.protocol, direction));
         let begun = self.pipeline.counters().begun;
@@ -108,7 +108,7 @@ impl Gateway {
             Observation::Passed(self.connection(exchange, segment.direction))
         };
         let after = self.record(exchange, segment.direction).map(|(record, _)| record.protocol);
-        Told { observation, reason, before, after }
+        Outcome { observation, reason, before, after }
     }
 
     /// The connection of an exchange, and which way the segments of a direction go on it.

@@ -34,7 +34,7 @@ impl Random {
         values[self.below(values.len() as u32) as usize]
     }
 
-    /// One of several values, each as likely as the weight beside it says.
+    /// One of several values, each as likely as its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, values: &[(u32, T)]) -> T {
         let total: u32 = values.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

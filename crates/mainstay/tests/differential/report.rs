@@ -28,7 +28,7 @@ pub(crate) struct Report {
     /// Segments compared.
     pub(crate) packets: u64,
     /// Those of which both sides said the same.
-    pub(crate) agreements: u64,
+    pub(crate) agreeing: u64,
     /// Segments of exchanges on which the sides had parted before: not compared.
     pub(crate) after_parting: u64,
     /// Differences by explanation.
@@ -60,7 +60,7 @@ impl Report {
             kernel: packet_io::sysctl::read("kernel/osrelease").unwrap_or_default(),
             exchanges,
             packets: 0,
-            agreements: 0,
+            agreeing: 0,
             after_parting: 0,
             explained: [0; Explanation::ALL.len()],
             unexplained_total: 0,
@@ -117,7 +117,7 @@ impl Report {
             "kernel": self.kernel,
             "exchanges": self.exchanges,
             "packets": self.packets,
-            "agreements": self.agreements,
+            "agreeing": self.agreeing,
             "explained": explained,
             "unexplained": self.unexplained_total,
             "not_compared": self.after_parting,
@@ -134,7 +134,7 @@ impl fmt::Display for Report {
         for (what, share) in self.shares() {
             writeln!(f, "  {:>7.1}% {what}", share * 100.0)?;
         }
-        writeln!(f, "  {:>8} agree", self.agreements)?;
+        writeln!(f, "  {:>8} agree", self.agreeing)?;
         for explanation in Explanation::ALL {
             writeln!(f, "  {:>8} differ: {}", self.explained[explanation as usize], explanation.label())?;
         }

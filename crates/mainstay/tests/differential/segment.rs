@@ -1,4 +1,4 @@
-//! A segment of an exchange: what it says, how it looks on the wire, and how it is told.
+//! A segment of an exchange: its fields, its bytes on the wire, and its printed form.
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -10,8 +10,8 @@ use super::{holds_within, turn};
 
 /// Connections that begin each second.
 const PER_S: u64 = 50;
-/// How long the link is cut, in seconds, unless the environment says otherwise.
-const CUT_S: u64 = 20;
+/// How long the link is down, in seconds, unless the environment sets it.
+const LINK_DOWN_S: u64 = 20;
 /// A pause that is no failover's.
 const LONG_GAP: Duration = Duration::from_secs(5);
 /// How long a connection's beginning may take on a busy machine.
@@ -20,9 +20,10 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 const STEADY: usize = 30;
 
 #[test]
-fn what_begins_while_the_link_is_cut_for_long_is_known_to_both_afterwards() {
+fn connections_begun_in_a_long_partition_are_known_to_both_after_it_heals() {
     let Some(_turn) = turn() else { return };
-    let seconds = std::env::var("MAINSTAY_FAULT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(CUT_S);
+    let seconds =
+        std::env::var("MAINSTAY_FAULT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(LINK_DOWN_S);
     let planned = usize::try_from(seconds * PER_S).expect("a small number").min(CONNECTIONS_MAX / 2);
     let mut cluster = Cluster::ready_with_one_path("churn");
     let traffic = Traffic::with_churn(&cluster, planned, PER_S);

@@ -75,7 +75,7 @@ impl Cluster {
             tuning: Tuning::default(),
         };
         let socket = self.folder.join(NAMES[number]).with_extension("sock");
-        // In the clear: some peers are no gateways, and say what no gateway would.
+        // In plain text: some peers are no gateways, and send what no gateway would.
         let text = configuration(number, (plan, Shape::OneActive), &socket)
             + "\n[replication.security]\nmode = \"plain\"\n"
             + &self.added;
@@ -131,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// What a node says of itself; `None` when it does not answer.
+    /// A node's status; `None` when it does not answer.
     pub(crate) fn status(&self, number: usize) -> Option<Status> {
         self.nodes[number].as_ref()?.status()
     }
@@ -145,7 +145,7 @@ impl Cluster {
         [0, 1].map(|number| self.role(number))
     }
 
-    /// What a node says of the other.
+    /// A node's status of its peer.
     pub(crate) fn peer(&self, number: usize) -> PeerStatus {
         self.status(number).and_then(|status| status.peers.into_iter().next()).unwrap_or_default()
     }
@@ -171,7 +171,7 @@ impl Cluster {
         wait_for(&format!("the nodes to be {wanted:?}"), || self.roles() == wanted, || self.story());
     }
 
-    /// Roles, what each says of the other, and the ends of the logs.
+    /// Roles, each node's status of its peer, and the ends of the logs.
     pub(crate) fn story(&self) -> String {
         let tails = [0, 1].map(|number| {
             let log = self.log(number);

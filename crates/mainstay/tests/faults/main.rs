@@ -1,6 +1,6 @@
 //! Faults that a cluster meets, made on purpose, with real processes and real TCP in namespaces: what comes of each.
 //!
-//! Each test says in its name what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
+//! Each test's name is what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
 //! busy, so they wait for conditions and assert no times.
 
 #[path = "../common/mod.rs"]
@@ -30,7 +30,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Waits until `condition` holds; fails with what `missing` says if it does not in time.
+/// Waits until `condition` holds; fails with the text of `missing` if it does not in time.
 fn wait_for(what: &str, condition: impl FnMut() -> bool, missing: impl Fn() -> String) {
     assert!(holds_within(PATIENCE, condition), "waited too long for {what}: {}", missing());
 }

@@ -17,7 +17,7 @@ fn an_active_node_that_was_paused_finds_its_peer_active_and_one_of_them_yields()
 
     let resumed_at = Instant::now();
     cluster.resume(0);
-    // It holds the addresses as it did before, until it has heard of the other, which took them later and keeps them.
+    // It holds the addresses as it did before, until it receives its peer, which took them later and keeps them.
     cluster.wait_for_roles(["standby", "active"]);
     println!("both held the addresses for at most {} ms", resumed_at.elapsed().as_millis());
     cluster.wait_until_ready(1);

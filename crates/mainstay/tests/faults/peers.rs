@@ -1,4 +1,4 @@
-//! A peer with another clock, and one that speaks something else.
+//! A peer with another clock, and one with another protocol version.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
@@ -41,11 +41,11 @@ fn nodes_whose_monotonic_clocks_have_nothing_in_common_work_together() {
 /// What somebody else's program could send to the replication port.
 fn strange_datagrams() -> Vec<Vec<u8>> {
     let of_version_2 = [&[0xf2, 1, 1, 0][..], &[7; 16]].concat();
-    let cut_short = vec![0xf1, 1, 1];
+    let truncated = vec![0xf1, 1, 1];
     let broken_message = [&[0xf1, 1, 1, 1][..], &[7; 16], &[0, 1, 0xff, 0xff, 1, 2, 3]].concat();
     let heartbeat_of_nonsense = [&[0, 77, 0, 6, 1, 2][..], &[0xff; 30]].concat();
     let of_a_stranger = [&[0xf1, 1, 99, 0][..], &[7; 16]].concat();
-    vec![of_version_2, cut_short, broken_message, heartbeat_of_nonsense, of_a_stranger, vec![0xff; 1400], vec![0]]
+    vec![of_version_2, truncated, broken_message, heartbeat_of_nonsense, of_a_stranger, vec![0xff; 1400], vec![0]]
 }
 
 #[test]
@@ -63,14 +63,14 @@ fn a_peer_of_another_version_is_refused_said_once_and_harms_nobody() {
             socket.send_to(&datagram, to).expect("the link is up");
         }
     }
-    let says = || cluster.log(0).matches("protocol version 2").count();
-    wait_for("node a to say what is wrong", || says() > 0, || cluster.story());
+    let warnings = || cluster.log(0).matches("protocol version 2").count();
+    wait_for("node a to log what is wrong", || warnings() > 0, || cluster.story());
     traffic.all_go_on(&cluster);
-    assert_eq!(says(), 1, "{}", cluster.log(0));
+    assert_eq!(warnings(), 1, "{}", cluster.log(0));
     assert_eq!(cluster.role(0), "active");
     drop(socket);
 
-    // One that speaks as it should is taken all the same.
+    // One with the right version is accepted all the same.
     cluster.start(1);
     cluster.wait_until_ready(0);
     traffic.all_go_on(&cluster);

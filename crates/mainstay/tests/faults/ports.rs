@@ -36,7 +36,7 @@ fn reaches_all(cluster: &Cluster, number: usize) -> bool {
 }
 
 fn logs(cluster: &Cluster, number: usize, wanted: &str) {
-    wait_for(&format!("the log to say {wanted:?}"), || cluster.log(number).contains(wanted), || cluster.story());
+    wait_for(&format!("the log to have {wanted:?}"), || cluster.log(number).contains(wanted), || cluster.story());
 }
 
 fn succeeds(result: Result<Result<(), IoError>, IoError>) {

@@ -4,7 +4,7 @@ use super::cluster::{CONNECTIONS_MAX, Cluster};
 use super::traffic::Traffic;
 use super::{turn, wait_for};
 
-/// Silent connections that are told.
+/// Silent connections that are replicated.
 const CONNECTIONS: usize = 300;
 /// Room in the table of the smaller node.
 const SMALL_TABLE: usize = 100;
@@ -24,8 +24,8 @@ fn a_slow_link_delays_what_the_standby_knows_and_loses_nothing() {
     traffic.all_go_on(&cluster);
     assert!(cluster.throttle_link(None));
     cluster.wait_until_ready(0);
-    let told = || cluster.connections(1) >= cluster.connections(0);
-    wait_for("node b to know them all", told, || cluster.story());
+    let is_complete = || cluster.connections(1) >= cluster.connections(0);
+    wait_for("node b to know them all", is_complete, || cluster.story());
     cluster.kill(0);
     wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
     traffic.all_go_on(&cluster);
@@ -33,7 +33,7 @@ fn a_slow_link_delays_what_the_standby_knows_and_loses_nothing() {
 }
 
 #[test]
-fn a_standby_with_too_small_a_table_says_so_and_what_it_has_survives() {
+fn a_standby_with_too_small_a_table_is_reported_and_what_it_has_survives() {
     let Some(_turn) = turn() else { return };
     let mut cluster = Cluster::new("small-table");
     cluster.start(0);
@@ -47,16 +47,16 @@ fn a_standby_with_too_small_a_table_says_so_and_what_it_has_survives() {
 
     cluster.kill(0);
     wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
-    let told = usize::try_from(cluster.connections(1)).expect("a small number");
-    traffic.survivors_answer(told);
+    let received = usize::try_from(cluster.connections(1)).expect("a small number");
+    traffic.survivors_answer(received);
     println!(
-        "node b had room for {SMALL_TABLE} of {CONNECTIONS} connections; {told} were there when needed and went on"
+        "node b had room for {SMALL_TABLE} of {CONNECTIONS} connections; {received} were there when needed and went on"
     );
     traffic.finish();
 }
 
 #[test]
-fn of_a_standby_that_is_needed_too_early_what_it_was_told_survives() {
+fn what_a_standby_received_survives_a_take_over_that_comes_too_early() {
     let Some(_turn) = turn() else { return };
     let mut cluster = Cluster::ready("too-early");
     let traffic = Traffic::silent(&cluster, CONNECTIONS);
@@ -66,11 +66,13 @@ fn of_a_standby_that_is_needed_too_early_what_it_was_told_survives() {
         return;
     }
     cluster.start_with(1, CONNECTIONS_MAX, &[]);
-    wait_for("node b to be told of some", || cluster.connections(1) > 0, || cluster.story());
+    wait_for("node b to receive some", || cluster.connections(1) > 0, || cluster.story());
     cluster.kill(0);
-    let told = usize::try_from(cluster.connections(1)).expect("a small number");
+    let received = usize::try_from(cluster.connections(1)).expect("a small number");
     wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
-    traffic.survivors_answer(told);
-    println!("node b had been told {told} of {CONNECTIONS} connections when it was needed, and all of those went on");
+    traffic.survivors_answer(received);
+    println!(
+        "node b had received {received} of {CONNECTIONS} connections when it was needed, and all of those went on"
+    );
     traffic.finish();
 }

@@ -7,7 +7,7 @@ use super::traffic::Traffic;
 use super::{holds_within, turn, wait_for};
 
 /// How long the replication link is cut: many detection times.
-const CUT: Duration = Duration::from_secs(4);
+const PARTITION: Duration = Duration::from_secs(4);
 
 #[test]
 fn nodes_that_part_both_serve_and_when_they_meet_one_yields_and_all_connections_go_on() {
@@ -16,7 +16,7 @@ fn nodes_that_part_both_serve_and_when_they_meet_one_yields_and_all_connections_
     let traffic = Traffic::mixed(&cluster);
     traffic.all_go_on(&cluster);
 
-    // Neither can tell a dead peer from a cut link, so each serves.
+    // Neither can distinguish a dead peer from a partition, so each serves.
     cluster.set_link(false);
     cluster.wait_for_roles(["active", "active"]);
     traffic.all_go_on(&cluster);
@@ -46,7 +46,7 @@ fn a_link_that_comes_and_goes_leaves_one_active_node_and_all_connections() {
 }
 
 #[test]
-fn while_the_replication_link_alone_is_cut_nobody_takes_over_and_a_death_meanwhile_is_found() {
+fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_detected() {
     let Some(_turn) = turn() else { return };
     let mut cluster = Cluster::ready("degraded");
     let is_up = |cluster: &Cluster, number: usize| {
@@ -60,12 +60,12 @@ fn while_the_replication_link_alone_is_cut_nobody_takes_over_and_a_death_meanwhi
     cluster.set_link(false);
     let is_degraded = |number: usize| {
         let peer = cluster.peer(number);
-        let is_cut = peer.paths.iter().any(|path| path.path == "replication" && path.state == "down");
-        is_cut && peer.detector == "up" && peer.split_brain == "none" && peer.session != "open"
+        let is_down = peer.paths.iter().any(|path| path.path == "replication" && path.state == "down");
+        is_down && peer.detector == "up" && peer.split_brain == "none" && peer.session != "open"
     };
     wait_for("both to be degraded", || is_degraded(0) && is_degraded(1), || cluster.story());
     // This is the fault itself: so long does it last, and nobody may take over meanwhile.
-    let has_moved = holds_within(CUT, || cluster.roles() != ["active", "standby"]);
+    let has_moved = holds_within(PARTITION, || cluster.roles() != ["active", "standby"]);
     assert!(!has_moved, "{}", cluster.story());
     traffic.all_go_on(&cluster);
     assert!(cluster.log(1).contains("detection continues over service ports"), "{}", cluster.story());

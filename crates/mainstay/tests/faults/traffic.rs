@@ -86,12 +86,12 @@ impl Traffic {
         wait_for("the survivors to answer", answered, || format!("{before:?}, now {:?}", self.session.progress()));
     }
 
-    /// Ends the traffic; says what became of the connections.
+    /// Ends the traffic; returns the outcomes of the connections.
     pub(crate) fn finish(self) -> Vec<Outcome> {
         self.session.finish().expect("the client has run").outcomes
     }
 
-    /// Ends the traffic, of which nothing may have broken, and tells the longest pause.
+    /// Ends the traffic, of which nothing may have broken, and prints the longest pause.
     pub(crate) fn finish_whole(self) -> Vec<Outcome> {
         let outcomes = self.finish();
         let broken: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.broken.as_ref()).collect();

@@ -38,11 +38,11 @@ impl FtpClient {
         let mut client = Self { control: BufReader::new(control) };
         assert_eq!(client.reply().0, 220);
         assert_eq!(client.command("USER anonymous").0, 331);
-        assert_eq!(client.command("PASS guest@").0, 230);
+        assert_eq!(client.command("PASS mainstay@").0, 230);
         client
     }
 
-    /// Says something; the code and the last line of the reply.
+    /// Sends a command; returns the code and the last line of the reply.
     pub(crate) fn command(&mut self, line: &str) -> (u16, String) {
         self.control.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("the command is sent");
         self.reply()

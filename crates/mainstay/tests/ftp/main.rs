@@ -1,5 +1,5 @@
 //! FTP through real nodes: data connections that no rule allows pass because they were announced, translated both ways, and
-//! also when the node that heard the announcement is dead.
+//! also when the node that received the announcement is dead.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,7 +22,7 @@ use common::program::{Folder, Program, until};
 use lab::testbed::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 
 /// How often a condition is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const FILE_BYTES: usize = 1 << 20;
 const FTP_PORT: u16 = 21;
 /// Where the server inside listens, which is reached from outside by the shared address and [`FTP_PORT`].
@@ -44,7 +44,7 @@ pub(crate) fn accept_within(listener: &TcpListener) -> io::Result<TcpStream> {
                 return Ok(stream);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
-                thread::sleep(LOOK_AGAIN);
+                thread::sleep(POLL_INTERVAL);
             }
             Err(error) => return Err(error),
         }

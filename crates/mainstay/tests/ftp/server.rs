@@ -35,7 +35,7 @@ impl Session {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        self.reply("220-This server speaks in several lines\r\n227 Not now (1,2,3,4,5,6)\r\n220 at first")?;
+        self.reply("220-This server replies in several lines\r\n227 Not now (1,2,3,4,5,6)\r\n220 at first")?;
         let mut line = String::new();
         while self.control.read_line(&mut line)? > 0 {
             let (verb, argument) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));

@@ -38,7 +38,7 @@ impl Transport {
     }
 }
 
-/// Whether it keeps what it is told in memory, or gives it to the kernel at once.
+/// Whether it keeps replicas in memory, or gives them to the kernel at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cache {
     External,

@@ -1,5 +1,5 @@
-//! A session with a real conntrackd, which has a real kernel's connections: everything that one can tell the other, both ways, and
-//! what becomes of it when messages are lost and processes die. `docs/conntrackd.md` tells what was learnt.
+//! A session with a real conntrackd, which has a real kernel's connections: everything that one can replicate to the other, both ways, and
+//! what becomes of it when messages are lost and processes die. `docs/conntrackd.md` has what was learnt.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -65,11 +65,11 @@ fn state(entry: &Entry) -> Option<TcpState> {
     entry.tcp().map(|tcp| tcp.state)
 }
 
-/// Puts connections into conntrackd's kernel, and waits until the peer was told of them as they are.
+/// Puts connections into conntrackd's kernel, and waits until the peer has received them as they are.
 #[track_caller]
-fn tells(world: &mut World, entries: &[Entry]) {
+fn conntrackd_sends(world: &mut World, entries: &[Entry]) {
     world.change(entries.iter().map(Request::Create));
-    world.until("conntrackd tells of them", |world| {
+    world.until("conntrackd sends them", |world| {
         entries.iter().all(|entry| world.peer.table.copies.contains_key(&(entry.original, entry.zone)))
     });
     for entry in entries {
@@ -81,9 +81,9 @@ fn tells(world: &mut World, entries: &[Entry]) {
     assert_eq!(world.peer.errors, [""; 0]);
 }
 
-/// Has the peer tell conntrackd of connections, which commits them; they are then in its kernel as they are.
+/// Has the peer send connections to conntrackd, which commits them; they are then in its kernel as they are.
 #[track_caller]
-fn is_told(world: &mut World, entries: &[Entry]) {
+fn conntrackd_receives(world: &mut World, entries: &[Entry]) {
     let before = world.external("ct").len();
     entries.iter().cloned().for_each(|entry| world.peer.put(entry));
     world.until("conntrackd has them", |world| world.external("ct").len() == before + entries.len());
@@ -96,17 +96,17 @@ fn is_told(world: &mut World, entries: &[Entry]) {
         });
         let known = known.unwrap();
         assert_eq!((known.reply, known.mark), (entry.reply, entry.mark), "{known:?}");
-        let [told, now] = [entry, &known].map(|entry| entry.status.unwrap());
-        assert!(now.contains(told), "{known:?}");
+        let [sent, now] = [entry, &known].map(|entry| entry.status.unwrap());
+        assert!(now.contains(sent), "{known:?}");
         assert_eq!(state(&known), state(entry), "{known:?}");
     }
 }
 
 #[test]
-fn interop_conntrackd_tells_what_begins_changes_and_ends() {
+fn interop_conntrackd_sends_what_begins_changes_and_ends() {
     let Some(mut world) = World::build(Transport::V4, Cache::External) else { return };
     let mut entry = v4(4000);
-    tells(&mut world, std::slice::from_ref(&entry));
+    conntrackd_sends(&mut world, std::slice::from_ref(&entry));
     (entry.mark, entry.timeout_s) = (Some(7), Some(500));
     entry.protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::CloseWait, sides: None }));
     world.change([Request::Update(&entry)]);
@@ -119,7 +119,7 @@ fn interop_conntrackd_tells_what_begins_changes_and_ends() {
 }
 
 #[test]
-fn interop_conntrackd_is_told_what_begins_changes_and_ends() {
+fn interop_conntrackd_receives_what_begins_changes_and_ends() {
     let Some(mut world) = World::build(Transport::V4, Cache::External) else { return };
     world.peer.put(v4(4000));
     world.until("it is there", |world| world.external("ct").iter().any(|line| line.contains("ESTABLISHED")));
@@ -131,7 +131,7 @@ fn interop_conntrackd_is_told_what_begins_changes_and_ends() {
     });
     world.peer.end(&v4(4000).original);
     world.until("the end", |world| world.external("ct").is_empty());
-    is_told(&mut world, &[v4(4001)]);
+    conntrackd_receives(&mut world, &[v4(4001)]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn interop_conntrackd_direct_injection_needs_no_commit() {
     });
     world.peer.end(&entry.original);
     world.until("it is not any more", |world| world.kernel_entry(&entry.original, 0).is_none());
-    assert!(world.peer.table.copies.is_empty(), "its own injections conntrackd does not tell");
+    assert!(world.peer.table.copies.is_empty(), "conntrackd does not send its own injections");
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn interop_conntrackd_nat_both_ways() {
         translated(v6(5003), tuple(6, "2001:db8:2::10", "2001:db8:2::1", (80, 6003)), SOURCE_NAT),
         translated(v6(5004), tuple(6, "fd07::7", "fd00:1::10", (80, 5004)), DESTINATION_NAT),
     ];
-    tells(&mut world, &own);
+    conntrackd_sends(&mut world, &own);
     world.kernel.flush().unwrap();
     world.until("all have ended", |world| world.peer.table.copies.is_empty());
-    is_told(&mut world, &own);
+    conntrackd_receives(&mut world, &own);
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn interop_conntrackd_ipv6_and_icmp_both_ways() {
     let mut udp = Entry { protocol_info: None, ..v6(4001) };
     (udp.original.protocol, udp.reply.protocol) = (17, 17);
     let own = [v6(4000), udp, ping(0x0102), v4(4003)];
-    tells(&mut world, &own);
+    conntrackd_sends(&mut world, &own);
     world.kernel.flush().unwrap();
     world.until("all have ended", |world| world.peer.table.copies.is_empty());
-    is_told(&mut world, &own);
+    conntrackd_receives(&mut world, &own);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn interop_conntrackd_marks_zones_labels_and_helpers_both_ways() {
     helped.extra_mut().helper = HelperName::new(b"ftp");
     helped.status = Some(ESTABLISHED.union(Status::HELPER));
     let own = [marked, zoned, helped.clone()];
-    tells(&mut world, &own);
+    conntrackd_sends(&mut world, &own);
     let copy = world.peer.table.copy(&helped.original).unwrap();
     assert_eq!(copy.extra.as_ref().and_then(|extra| extra.helper), HelperName::new(b"ftp"));
     world.kernel.flush().unwrap();
@@ -202,11 +202,11 @@ fn interop_conntrackd_marks_zones_labels_and_helpers_both_ways() {
     (labels[0], labels[9]) = (1 << 3, 1 << 6);
     labelled.extra_mut().labels = Some(labels);
     let own = [own.as_slice(), &[labelled.clone()]].concat();
-    is_told(&mut world, &own);
+    conntrackd_receives(&mut world, &own);
     let helper = world.kernel_entry(&helped.original, 0).and_then(|known| known.extra).and_then(|extra| extra.helper);
     assert_eq!(helper, HelperName::new(b"ftp"));
     let known = world.kernel_entry(&labelled.original, 0).and_then(|known| known.extra).and_then(|extra| extra.labels);
-    // A kernel gives connections labels only once a rule of the namespace speaks of them.
+    // A kernel gives connections labels only once a rule of the namespace uses them.
     assert!(known.is_none_or(|known| known == labels), "{known:?}");
 }
 
@@ -228,7 +228,7 @@ fn interop_conntrackd_expectations_both_ways() {
         function: None,
         nat: None,
     };
-    tells(&mut world, std::slice::from_ref(&master));
+    conntrackd_sends(&mut world, std::slice::from_ref(&master));
     world.change([Request::CreateExpectation(&expectation)]);
     world.until("it is expected", |world| world.peer.table.expected.contains_key(&expectation.expected));
     let copy = &world.peer.table.expected[&expectation.expected];
@@ -238,7 +238,7 @@ fn interop_conntrackd_expectations_both_ways() {
     world.kernel.flush().unwrap();
     world.until("its master has ended", |world| world.peer.table.copies.is_empty());
 
-    is_told(&mut world, &[master]);
+    conntrackd_receives(&mut world, &[master]);
     let handle = world.peer.table.put_expectation(expectation.clone());
     world.peer.session.mark_expectation_changed(handle);
     world.until("conntrackd has it", |world| world.external("expect").iter().any(|line| line.contains("dport=2049")));
@@ -269,7 +269,7 @@ fn interop_conntrackd_gaps_are_asked_for_both_ways() {
 fn interop_conntrackd_resynchronisation_both_ways() {
     let Some(mut world) = World::build(Transport::V4, Cache::External) else { return };
     let own: Vec<Entry> = (0..50).map(|number| v4(4000 + number)).collect();
-    tells(&mut world, &own);
+    conntrackd_sends(&mut world, &own);
     (0..50).for_each(|number| world.peer.put(v6(5000 + number)));
     world.until("conntrackd has them", |world| world.external("ct").len() == 50);
 
@@ -282,7 +282,7 @@ fn interop_conntrackd_resynchronisation_both_ways() {
 
     world.peer.table.copies.clear();
     world.ask("-B");
-    world.until("conntrackd has told all", |world| world.peer.table.copies.len() == 50);
+    world.until("conntrackd has sent all", |world| world.peer.table.copies.len() == 50);
     world.peer.table.copies.clear();
     world.peer.session.request_resync();
     world.until("it was asked for all", |world| world.peer.table.copies.len() == 50);
@@ -292,8 +292,8 @@ fn interop_conntrackd_resynchronisation_both_ways() {
 fn interop_conntrackd_multicast() {
     for transport in [Transport::MulticastV4, Transport::MulticastV6] {
         let Some(mut world) = World::build(transport, Cache::External) else { return };
-        tells(&mut world, &[v4(4000), v6(4001)]);
-        is_told(&mut world, &[v4(5000), v6(5001)]);
+        conntrackd_sends(&mut world, &[v4(4000), v6(4001)]);
+        conntrackd_receives(&mut world, &[v4(5000), v6(5001)]);
     }
 }
 
@@ -301,22 +301,22 @@ fn interop_conntrackd_multicast() {
 fn interop_conntrackd_either_is_restarted() {
     let Some(mut world) = World::build(Transport::V4, Cache::External) else { return };
     let own: Vec<Entry> = (0..20).map(|number| v4(4000 + number)).collect();
-    tells(&mut world, &own);
+    conntrackd_sends(&mut world, &own);
     (0..20).for_each(|number| world.peer.put(v4(5000 + number)));
     world.until("conntrackd has them", |world| world.external("ct").len() == 20);
 
     world.daemon.kill();
     world.daemon.run(&world.namespace);
-    world.until("it is told everything again", |world| world.external("ct").len() == 20);
+    world.until("it has received everything once more", |world| world.external("ct").len() == 20);
     assert!(world.peer.events.contains(&FtfwEvent::PeerRestarted), "{:?}", world.peer.events);
-    tells(&mut world, &[v4(6000)]);
+    conntrackd_sends(&mut world, &[v4(6000)]);
 
     // The peer's process is another one, which has nothing of conntrackd's yet.
     world.peer.session = world::session();
     world.peer.table.copies.clear();
     world.until("it asks for everything", |world| world.peer.table.copies.len() == 21);
     world.peer.put(v4(7000));
-    world.until("and is heard", |world| world.external("ct").iter().any(|line| line.contains("sport=7000")));
+    world.until("and is received", |world| world.external("ct").iter().any(|line| line.contains("sport=7000")));
 }
 
 #[test]

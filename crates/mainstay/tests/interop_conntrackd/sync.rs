@@ -51,7 +51,7 @@ impl Machines {
         });
     }
 
-    /// The machines' own datagrams are connections as well, so that counting says nothing.
+    /// The machines' own datagrams are connections as well, so that counting proves nothing.
     fn wait_until_there(&self, side: usize, entries: &[Entry]) {
         let table = self.pair.table(side);
         entries.iter().for_each(|entry| drop(table.wait_for(entry, |_| true)));
@@ -63,7 +63,7 @@ impl Machines {
     }
 
     fn wait_for_external_entries(&self, wanted: usize) {
-        wait_until("conntrackd has been told", || {
+        wait_until("conntrackd has received them", || {
             let entries = self.external_entries();
             if entries == wanted { Ok(()) } else { Err(format!("{entries} of {wanted}: {}", self.mainstay.log())) }
         });
@@ -120,7 +120,7 @@ fn interop_conntrackd_and_mainstay_sync_take_over_from_each_other() {
     machines.pair.table(THEIRS).create(&theirs);
     machines.wait_until_there(OURS, &theirs);
 
-    // conntrackd's process is another one: it is told everything, and what it commits is what there is.
+    // conntrackd's process is another one: it receives everything, and what it commits is what there is.
     machines.conntrackd.kill();
     machines.conntrackd.run(&machines.pair.machines[THEIRS]);
     machines.wait_for_external_entries(ours.len());
@@ -138,7 +138,7 @@ fn interop_conntrackd_and_mainstay_sync_take_over_from_each_other() {
     machines.pair.table(OURS).wait_for(&theirs[0], |copy| copy.mark == Some(0x33));
     machines.mainstay.order(SyncOrder::Primary);
     machines.pair.table(OURS).update(&[Entry { mark: Some(0x44), ..ours[0].clone() }]);
-    wait_until("conntrackd hears of the change", || {
+    wait_until("conntrackd receives the change", || {
         let lines = machines.conntrackd.ask(&machines.pair.machines[THEIRS], "-e ct").unwrap_or_default();
         if lines.contains("mark=68") { Ok(()) } else { Err(lines) }
     });

@@ -20,7 +20,7 @@ use crate::daemon::{Cache, Conntrackd, GROUP_V4, GROUP_V6, LINK, PORT, Transport
 /// The longest that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 /// How often a condition is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What the peer loses on purpose.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Peer {
         }
     }
 
-    /// Takes what came, and says what is to be said.
+    /// Handles what has been received, and sends what is due.
     pub(crate) fn pump(&mut self) {
         let mut buffer = [0; 65536];
         while let Some(received) = self.socket.receive(&mut buffer).unwrap() {
@@ -183,16 +183,16 @@ impl World {
                 let (status, errors) = (self.peer.session.status(), &self.peer.errors);
                 panic!("not in time: {what}\n{status:?}\n{errors:?}\n{}", self.daemon.log());
             }
-            self.peer.poller.wait(&mut ready, Some(LOOK_AGAIN)).unwrap();
+            self.peer.poller.wait(&mut ready, Some(POLL_INTERVAL)).unwrap();
         }
     }
 
-    /// What conntrackd's client says.
+    /// The output of conntrackd's client.
     pub(crate) fn ask(&self, request: &str) -> String {
         self.daemon.ask(&self.namespace, request).unwrap_or_default()
     }
 
-    /// Lines of conntrackd's memory of what it was told.
+    /// Lines of conntrackd's external cache.
     pub(crate) fn external(&self, kind: &str) -> Vec<String> {
         self.ask(&format!("-e {kind}")).lines().map(str::to_owned).collect()
     }

@@ -9,8 +9,8 @@ use super::turn;
 /// Runs the demonstration, which finds out itself what it needs. Nothing, said aloud, where the machine lacks it.
 fn run(options: &[&str], programs: &[(&str, &str)]) -> Option<serde_json::Value> {
     packet_io::namespace::for_tests()?;
-    if let Err(why) = available(programs) {
-        packet_io::namespace::skip(format_args!("{why}"));
+    if let Err(reason) = available(programs) {
+        packet_io::namespace::skip(format_args!("{reason}"));
         return None;
     }
     let _turn = turn();

@@ -68,7 +68,7 @@ fn established(routers: &Routers, number: usize) -> BTreeSet<Tuple> {
 }
 
 #[test]
-fn a_standby_that_was_restarted_and_knows_nothing_is_told_everything_before_it_may_take_over() {
+fn a_restarted_standby_receives_a_full_sync_before_it_may_take_over() {
     let Some((_turn, mut routers)) = pair("") else { return };
     let traffic = Traffic::mixed(&routers);
     traffic.all_go_on(&routers);
@@ -95,7 +95,7 @@ fn a_daemon_that_was_killed_beside_its_router_finds_the_connections_in_the_kerne
 }
 
 #[test]
-fn what_happens_while_the_link_is_cut_is_told_when_it_is_whole_again() {
+fn changes_during_a_partition_are_replicated_when_it_heals() {
     let Some((_turn, routers)) = pair("") else { return };
     let traffic = Traffic::with_churn(&routers, CHURN, CHURN_PER_S);
     routers.set_dedicated_link(LEFT, false).unwrap();
@@ -110,7 +110,7 @@ fn what_happens_while_the_link_is_cut_is_told_when_it_is_whole_again() {
 }
 
 #[test]
-fn a_daemon_that_stood_still_and_lost_events_finds_out_what_they_told_of() {
+fn a_paused_daemon_that_lost_events_recovers_their_changes() {
     let Some((_turn, routers)) = pair(SMALL_BUFFER) else { return };
     let traffic = Traffic::with_churn(&routers, CHURN, CHURN_PER_S);
     routers.pause_sync(LEFT, true).unwrap();
@@ -151,7 +151,7 @@ fn two_primaries_know_of_each_other_when_they_meet_and_agree_when_one_yields() {
     survive_the_left_one(routers, traffic);
 }
 
-/// What `mainstay sync import` makes of a conntrackd.conf whose `Address Ignore` has the virtual addresses, as Debian's examples do.
+/// What `mainstay sync import` makes of a conntrackd.conf whose `Address Ignore` has the shared addresses, as Debian's examples do.
 fn imported_filter() -> String {
     let shared = INSIDE.iter().chain(&OUTSIDE).map(|address| match address {
         IpAddr::V4(address) => format!("IPv4_address {address}\n"),
@@ -173,7 +173,7 @@ fn imported_filter() -> String {
 }
 
 #[test]
-fn connections_behind_nat_survive_with_an_imported_filter_that_lists_the_virtual_addresses() {
+fn connections_behind_nat_survive_with_an_imported_filter_that_lists_the_shared_addresses() {
     let filter = imported_filter();
     for address in INSIDE.iter().chain(&OUTSIDE) {
         assert!(filter.contains(&address.to_string()), "{filter}");

@@ -13,8 +13,8 @@ const PROGRAMS: [(&str, &str); 2] = [("nft", "nftables"), ("keepalived", "keepal
 /// The example leaves the addresses where they are when the preferred node comes back; with this it takes them again.
 const PREEMPT: (&str, &str) = ("    nopreempt\n", "");
 
-/// Both routers with their programs, the left one master, each with all that the other has told; nothing, said aloud, where
-/// the machine lacks what they need.
+/// Both routers with their programs, synchronised, the left one master. Nothing, with a message, where the machine lacks
+/// what they need.
 fn pair(options: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> {
     let (turn, mut routers) = routers(&PROGRAMS)?;
     for number in [LEFT, RIGHT] {
@@ -33,7 +33,7 @@ fn role(routers: &Routers, number: usize) -> String {
     routers.readiness(number).role
 }
 
-/// Waits until a router has all addresses, and its `mainstay sync` has been told so and has found the state usable.
+/// Waits until a router has all addresses, and its `mainstay sync` has the order and has found the state usable.
 fn wait_until_master(routers: &mut Routers, number: usize) {
     wait_for("the addresses to move", routers, || routers.holds_addresses(number));
     wait_for("the hook to be run", routers, || role(routers, number) == "primary");
@@ -58,7 +58,7 @@ fn no_connection_breaks_when_the_master_dies_nor_when_the_node_that_came_back_is
     wait_until_master(&mut routers, RIGHT);
     traffic.all_go_on(&routers);
 
-    // It has lost all it knew, and is told it. Preferred though it is, it leaves the addresses where they are.
+    // It has lost its table, and receives it. Preferred though it is, it leaves the addresses where they are.
     restart(&mut routers, LEFT, &[]);
     wait_for("the left router to know everything again", &routers, || routers.are_ready());
     wait_for("its keepalived to stand by", &routers, || role(&routers, LEFT) == "backup");
@@ -80,7 +80,7 @@ fn a_preferred_node_takes_the_addresses_back_only_when_it_has_the_state() {
     wait_until_master(&mut routers, RIGHT);
     traffic.all_go_on(&routers);
 
-    // Its keepalived runs and its daemon does not: it hears the other, whose priority is higher for once, and leaves it be.
+    // Its keepalived runs and its daemon does not: it receives its peer's higher priority, and leaves it active.
     routers.revive(LEFT).unwrap();
     routers.start_keepalived(LEFT, &[PREEMPT]).unwrap();
     wait_for("the left keepalived to look", &routers, || {
@@ -126,7 +126,7 @@ fn a_keepalived_that_is_stopped_hands_over_and_the_daemon_beside_it_stands_by() 
 
     routers.stop_keepalived(LEFT);
     wait_until_master(&mut routers, RIGHT);
-    wait_for("the daemon to be told", &routers, || role(&routers, LEFT) == "backup");
+    wait_for("the daemon to have the order", &routers, || role(&routers, LEFT) == "backup");
     traffic.all_go_on(&routers);
 
     routers.start_keepalived(LEFT, &[]).unwrap();

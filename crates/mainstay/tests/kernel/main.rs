@@ -1,7 +1,7 @@
 //! Two Linux routers with nftables, `mainstay sync` beside each, and whoever moves the addresses: real processes, real TCP and
 //! UDP in namespaces, translated and not.
 //!
-//! Each test says in its name what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
+//! Each test's name is what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
 //! busy, so they wait for conditions and assert no times.
 
 mod control;
@@ -37,8 +37,8 @@ fn turn() -> MutexGuard<'static, ()> {
 /// The turn of a test, and its routers; nothing, said aloud, where the machine lacks what it needs.
 fn routers(programs: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> {
     packet_io::namespace::for_tests()?;
-    if let Err(why) = available(programs) {
-        packet_io::namespace::skip(format_args!("{why}"));
+    if let Err(reason) = available(programs) {
+        packet_io::namespace::skip(format_args!("{reason}"));
         return None;
     }
     let turn = turn();

@@ -23,7 +23,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Connections of every kind, all of them established and heard from.
+    /// Connections of every kind, all of them established and answered.
     pub(crate) fn mixed(routers: &Routers) -> Self {
         Self::start(routers, MIX.to_vec(), 1)
     }
@@ -71,13 +71,13 @@ impl Traffic {
         self.session.wake_silent().expect("the client runs");
     }
 
-    /// Ends the traffic; says what became of each connection, and which way it took.
+    /// Ends the traffic; returns each connection's outcome, and which way it took.
     pub(crate) fn finish(self) -> Vec<(Path, Outcome)> {
         let outcomes = self.session.finish().expect("the client has run").outcomes;
         outcomes.into_iter().zip(targets().into_iter().cycle()).map(|(outcome, (path, _))| (path, outcome)).collect()
     }
 
-    /// Ends the traffic, of which nothing may have broken, and tells the longest pause.
+    /// Ends the traffic, of which nothing may have broken, and prints the longest pause.
     pub(crate) fn finish_whole(self) {
         let outcomes = self.finish();
         let broken: Vec<_> =

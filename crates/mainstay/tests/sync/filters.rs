@@ -1,4 +1,4 @@
-//! What filters leave out, and what is said of it.
+//! What filters leave out, and what is reported of it.
 
 use std::net::Ipv4Addr;
 

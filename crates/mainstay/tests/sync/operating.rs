@@ -8,7 +8,7 @@ use crate::common::program::mainstay;
 use crate::common::sync::{SyncPair, established, wait_until};
 
 #[test]
-fn what_nodes_say_to_each_other_is_encrypted_where_they_have_a_key() {
+fn the_traffic_between_nodes_with_a_key_is_encrypted() {
     let Some(pair) = SyncPair::new("secured") else { return };
     let key = pair.folder.make_key("cluster.key");
     let configuration = |side| {
@@ -25,7 +25,7 @@ fn what_nodes_say_to_each_other_is_encrypted_where_they_have_a_key() {
     let status = right.client().status().expect("it answers");
     assert!(status.peers[0].channel.secured_by.starts_with("pre-shared key"), "{:?}", status.peers);
 
-    // A node with another key is told nothing.
+    // A node with another key receives nothing.
     drop(right);
     fs::remove_file(&key).expect("it is ours");
     pair.folder.make_key("cluster.key");
@@ -41,7 +41,7 @@ fn what_nodes_say_to_each_other_is_encrypted_where_they_have_a_key() {
 }
 
 #[test]
-fn the_status_is_readable_and_says_in_a_line_whether_a_failover_would_be_safe() {
+fn the_status_is_readable_and_has_a_line_on_whether_a_failover_would_be_safe() {
     let Some(pair) = SyncPair::new("status") else { return };
     let [left, right] = pair.start_both("");
     left.order(SyncOrder::Primary);

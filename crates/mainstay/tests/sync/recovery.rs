@@ -49,7 +49,7 @@ fn the_buffer_grows_up_to_its_limit() {
 }
 
 #[test]
-fn a_node_that_is_restarted_is_told_what_happened_meanwhile() {
+fn a_restarted_node_receives_what_happened_meanwhile() {
     let Some(pair) = SyncPair::new("restart") else { return };
     let [left, right] = pair.start_both("");
     left.order(SyncOrder::Primary);
@@ -58,7 +58,7 @@ fn a_node_that_is_restarted_is_told_what_happened_meanwhile() {
     pair.table(0).create(&entries[..50]);
     pair.table(1).wait_for_count(50);
     right.terminate();
-    wait_until("the goodbye is heard", || {
+    wait_until("the close of the session is received", || {
         let events = left.client().events().expect("it answers");
         let is_goodbye = |event: &&api::Event| event.detail.contains("goodbye");
         events.iter().find(is_goodbye).map(drop).ok_or_else(|| format!("{events:?}"))

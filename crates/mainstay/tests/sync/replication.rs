@@ -1,4 +1,4 @@
-//! What one kernel knows, the other one knows.
+//! What one kernel knows, its peer's knows.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
@@ -110,7 +110,7 @@ fn announced_connections_are_announced_there_too() {
 }
 
 #[test]
-fn two_nodes_speak_conntrackds_protocol_as_well() {
+fn two_nodes_can_use_conntrackds_protocol_as_well() {
     let Some(pair) = SyncPair::new("ftfw") else { return };
     let start = |side: usize| {
         let (own, other) = (side + 1, 2 - side);
@@ -137,7 +137,7 @@ fn two_nodes_speak_conntrackds_protocol_as_well() {
 }
 
 #[test]
-fn what_real_packets_do_is_told() {
+fn changes_by_real_packets_are_replicated() {
     let Some(pair) = SyncPair::new("packets") else { return };
     // Something has to ask for the state of connections, or none are tracked.
     let tracking =
@@ -172,7 +172,7 @@ fn what_real_packets_do_is_told() {
 }
 
 #[test]
-fn what_the_file_leaves_out_is_not_told() {
+fn what_the_file_leaves_out_is_not_replicated() {
     let Some(pair) = SyncPair::new("filter") else { return };
     let filters = "[filter]\nprotocols = [\"tcp\"]\n[[filter.ignore]]\naddresses = [\"10.1.0.1\"]\n[[filter.ignore]]\nmark = \"0x1/0x1\"\n";
     let [left, right] = pair.start_both(filters);
@@ -192,17 +192,17 @@ fn what_the_file_leaves_out_is_not_told() {
         timeout_s: Some(60),
         ..established(60_002)
     };
-    let told = established(60_003);
-    pair.table(0).create(&[established(1), marked.clone(), udp.clone(), handshake.clone(), told.clone()]);
-    pair.table(1).wait_for(&told, |_| true);
-    // What was to be told came after what was not.
+    let replicated = established(60_003);
+    pair.table(0).create(&[established(1), marked.clone(), udp.clone(), handshake.clone(), replicated.clone()]);
+    pair.table(1).wait_for(&replicated, |_| true);
+    // The replicated one was created after those that are left out.
     assert_eq!(pair.table(1).count(), 1);
     let readiness = right.order(SyncOrder::Nothing);
     assert!(readiness.failover_safe, "{readiness:?}");
 }
 
 #[test]
-fn what_was_there_before_is_told_and_many_are() {
+fn many_connections_from_before_the_start_are_replicated() {
     const MANY: u32 = 20_000;
     let Some(pair) = SyncPair::new("many") else { return };
     let entries: Vec<Entry> = (0..MANY).map(established).collect();

@@ -41,7 +41,7 @@ fn the_other_node_goes_on_when_one_is_killed() {
     });
     assert!(right.hook("ready", "").0, "a silent peer does not keep it from carrying connections");
 
-    // The one that comes back is told everything, and stands by.
+    // The one that returns receives a full sync, and stands by.
     let left = pair.start(0, &SyncPair::configuration(0, ""));
     left.wait_until_safe();
     right.wait_until_safe();
@@ -58,7 +58,7 @@ fn an_external_cache_is_in_the_kernel_when_the_hook_returns() {
     left.order(SyncOrder::Primary);
     left.wait_until_safe();
     pair.table(0).create(&entries(MANY));
-    wait_until("the other node has heard of all", || {
+    wait_until("the other node has received all", || {
         let sync = right.client().status().expect("it answers").sync.expect("it is mainstay sync");
         if sync.kernel.copies == u64::from(MANY) { Ok(()) } else { Err(format!("{:?}", sync.kernel)) }
     });
@@ -119,7 +119,7 @@ fn both_carry_connections_where_all_nodes_do() {
 fn a_hook_that_cannot_be_obeyed_fails_with_a_sentence() {
     let Some(pair) = SyncPair::new("hooks") else { return };
     let left = pair.start(0, &SyncPair::configuration(0, ""));
-    // Nothing is heard of the other node, which must not keep this one from carrying connections.
+    // Nothing is received from the other node, which must not keep this one from carrying connections.
     let (done, said) = left.hook("primary", "2s");
     assert!(done, "{said}");
     assert!(left.hook("backup", "2s").0 && left.hook("fault", "2s").0);
@@ -140,7 +140,7 @@ fn a_hook_that_cannot_be_obeyed_fails_with_a_sentence() {
 }
 
 #[test]
-fn a_signal_has_the_file_read_again() {
+fn a_signal_has_the_file_reloaded() {
     let Some(pair) = SyncPair::new("reload") else { return };
     let [left, _right] = pair.start_both("");
     left.order(SyncOrder::Primary);
@@ -156,9 +156,9 @@ fn a_signal_has_the_file_read_again() {
         let is_it = |event: &&api::Event| event.detail.contains("[filter]");
         events.iter().find(is_it).map(drop).ok_or_else(|| format!("{events:?}"))
     });
-    let (left_out, told) = (established(1), established(60_001));
-    pair.table(0).create(&[left_out.clone(), told.clone()]);
-    pair.table(1).wait_for(&told, |_| true);
+    let (left_out, replicated) = (established(1), established(60_001));
+    pair.table(0).create(&[left_out.clone(), replicated.clone()]);
+    pair.table(1).wait_for(&replicated, |_| true);
     assert_eq!(pair.table(1).find(&left_out), None);
 
     let text = SyncPair::configuration(0, "[kernel]\ninjection = \"external-cache\"\n");

@@ -15,8 +15,8 @@ impl Chain {
     /// The first function whose state does not follow, with the reason and the remedy.
     pub fn restorable(&self) -> Result<(), ChainUnrestorable> {
         let refusals = self.links.iter().filter_map(|link| {
-            let why = link.function.restorable().err()?;
-            Some(ChainUnrestorable { function: link.function.name(), why })
+            let cause = link.function.restorable().err()?;
+            Some(ChainUnrestorable { function: link.function.name(), cause })
         });
         refusals.into_iter().next().map_or(Ok(()), Err)
     }

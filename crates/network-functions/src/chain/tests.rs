@@ -191,7 +191,7 @@ fn an_invalid_chain_is_refused_with_the_functions_name() {
         error(ChainBuilder::new().push(witness::<1>("small")).push(Large)),
         ChainError::StatesTooLarge { function: "large", end_bytes: 68 }
     );
-    let many = (0..=CHAIN_FUNCTIONS_MAX).fold(ChainBuilder::new(), |builder, _| builder.push(witness::<1>("again")));
+    let many = (0..=CHAIN_FUNCTIONS_MAX).fold(ChainBuilder::new(), |builder, _| builder.push(witness::<1>("repeated")));
     assert_eq!(error(many), ChainError::TooManyFunctions(CHAIN_FUNCTIONS_MAX + 1));
 }
 
@@ -286,9 +286,9 @@ fn malformed_states_change_nothing() {
     let mut inner = Vec::new();
     tlv::put(&mut inner, COUNT_ATTRIBUTE, &[1, 2]);
     tlv::put(&mut wrong_size, 2, &inner);
-    let mut cut = encoded_after(three(), 1);
-    cut.truncate(cut.len() - 3);
-    for (attributes, error) in [(wrong_size, TlvError::ValueSize(COUNT_ATTRIBUTE)), (cut, TlvError::Length)] {
+    let mut truncated = encoded_after(three(), 1);
+    truncated.truncate(truncated.len() - 3);
+    for (attributes, error) in [(wrong_size, TlvError::ValueSize(COUNT_ATTRIBUTE)), (truncated, TlvError::Length)] {
         let mut connection = before;
         assert_eq!(chain.decode_states(&mut connection, &attributes), Err(error));
         assert_eq!(connection.functions, before.functions);
@@ -315,9 +315,9 @@ proptest! {
         let chain = three().build().unwrap();
         let mut connection = connection();
         prop_assert_eq!(chain.decode_states(&mut connection, &encoded), Ok(()));
-        let mut again = Vec::new();
-        chain.encode_states(&connection, &mut again);
-        prop_assert_eq!(again, known);
+        let mut reencoded = Vec::new();
+        chain.encode_states(&connection, &mut reencoded);
+        prop_assert_eq!(reencoded, known);
     }
 
     #[test]

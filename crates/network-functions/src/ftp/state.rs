@@ -216,7 +216,7 @@ const _: () = assert!(REFUSALS_MAX <= side_flags::REFUSALS >> side_flags::REFUSA
 mod attribute {
     //! Attributes of the state.
     /// Code of the current reply u16, flags of the original and of the reply direction u8 each.
-    pub(super) const CONVERSATION: u16 = 1;
+    pub(super) const CONTROL: u16 = 1;
     /// The original direction: next u32, position u32, offset i32, port u16, delta i8, length u8.
     pub(super) const ORIGINAL: u16 = 2;
     /// The reply direction, likewise.
@@ -231,7 +231,7 @@ impl FlowState for FtpState {
             return;
         }
         let [high, low] = self.reply_code.to_be_bytes();
-        tlv::put(out, attribute::CONVERSATION, &[high, low, self.side_flags[0], self.side_flags[1]]);
+        tlv::put(out, attribute::CONTROL, &[high, low, self.side_flags[0], self.side_flags[1]]);
         for (kind, side) in [attribute::ORIGINAL, attribute::REPLY].into_iter().zip(self.sides) {
             tlv::put(out, kind, &side.to_bytes());
         }
@@ -243,7 +243,7 @@ impl FlowState for FtpState {
             let (kind, value) = attribute?;
             let wrong_size = TlvError::ValueSize(kind);
             match kind {
-                attribute::CONVERSATION => {
+                attribute::CONTROL => {
                     let &[high, low, original, reply] = value else { return Err(wrong_size) };
                     state.reply_code = u16::from_be_bytes([high, low]);
                     state.side_flags = [original, reply];

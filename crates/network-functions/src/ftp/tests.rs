@@ -386,7 +386,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct Conversation {
+struct Exchange {
     control: Control,
     /// The client's data, and the ends of its announcements: no segment reaches beyond one, as clients wait for the
     /// reply.
@@ -398,7 +398,7 @@ struct Conversation {
     received: BTreeMap<u32, u8>,
 }
 
-impl Conversation {
+impl Exchange {
     fn send(&mut self, from: usize, bytes: usize, is_lost: bool) {
         let stop = self.stops.iter().copied().find(|stop| *stop > from).unwrap_or(self.text.len());
         let to = (from + bytes).min(stop);
@@ -450,7 +450,7 @@ proptest! {
                 text.push_str("RETR a file named PORT\r\n");
             }
         }
-        let mut conversation = Conversation {
+        let mut exchange = Exchange {
             control: Control::open(config(), seen_as, SERVER),
             text: sent_text.into_bytes(), stops, acknowledged: 0, sent: 0, received: BTreeMap::new(),
         };
@@ -458,32 +458,32 @@ proptest! {
             match step {
                 Step::Send { from, bytes, is_lost } => {
                     // In order, or a retransmission of unacknowledged data.
-                    let unacknowledged = conversation.sent - conversation.acknowledged;
-                    let from = if from < 128 { conversation.sent } else {
-                        conversation.acknowledged + usize::from(from - 128) * unacknowledged / 128
+                    let unacknowledged = exchange.sent - exchange.acknowledged;
+                    let from = if from < 128 { exchange.sent } else {
+                        exchange.acknowledged + usize::from(from - 128) * unacknowledged / 128
                     };
-                    if from < conversation.text.len() {
-                        conversation.send(from, usize::from(bytes), is_lost);
+                    if from < exchange.text.len() {
+                        exchange.send(from, usize::from(bytes), is_lost);
                     }
                 }
-                Step::Acknowledge { is_lost } => conversation.acknowledge(is_lost),
+                Step::Acknowledge { is_lost } => exchange.acknowledge(is_lost),
             }
         }
         // The network is reliable again: unacknowledged data is retransmitted, as much as fits at once.
         for _ in 0..40 {
-            if conversation.acknowledged < conversation.text.len() {
-                conversation.send(conversation.acknowledged, 1000, false);
-                conversation.acknowledge(false);
+            if exchange.acknowledged < exchange.text.len() {
+                exchange.send(exchange.acknowledged, 1000, false);
+                exchange.acknowledge(false);
             }
         }
-        prop_assert_eq!(conversation.acknowledged, conversation.text.len());
-        let received: Vec<u8> = conversation.received.values().copied().collect();
+        prop_assert_eq!(exchange.acknowledged, exchange.text.len());
+        let received: Vec<u8> = exchange.received.values().copied().collect();
         let received = String::from_utf8_lossy(&received).into_owned();
         // A line that was repeatedly segmented may have passed unread, as the client sent it.
-        let refused = conversation.control.counter("ftp.parts_refused");
+        let refused = exchange.control.counter("ftp.parts_refused");
         if refused < u64::from(state::REFUSALS_MAX) {
             prop_assert_eq!(received, received_text);
-            prop_assert_eq!(conversation.control.counter("ftp.rewritten"), 3);
+            prop_assert_eq!(exchange.control.counter("ftp.rewritten"), 3);
         }
     }
 }

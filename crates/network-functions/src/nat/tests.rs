@@ -193,8 +193,8 @@ fn when_the_ports_towards_a_server_run_out_connections_are_refused_until_one_end
     assert!(other_server.is_ok(), "the ports are used up towards one server only");
 
     gateway.tuples.0.remove(&taken[2].reply);
-    let again = gateway.begin(INSIDE, tuple(5)).expect("a port has become free");
-    assert_eq!(again.outgoing.source_port, taken[2].reply.destination_port);
+    let retried = gateway.begin(INSIDE, tuple(5)).expect("a port has become free");
+    assert_eq!(retried.outgoing.source_port, taken[2].reply.destination_port);
 }
 
 #[test]

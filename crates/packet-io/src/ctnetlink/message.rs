@@ -8,11 +8,11 @@ use super::{Cause, Event, entry, expectation, tuple};
 /// Calls `handle` with each event of a datagram from the kernel. Returns the number of malformed messages.
 pub fn decode_events(datagram: &[u8], handle: &mut dyn FnMut(Cause, Event)) -> usize {
     let mut malformed = 0;
-    let walked = messages(datagram, |header, rest| match decode(header, rest) {
+    let complete = messages(datagram, |header, rest| match decode(header, rest) {
         Some(event) => handle(cause(header), event),
         None => malformed += 1,
     });
-    malformed + usize::from(walked.is_none())
+    malformed + usize::from(complete.is_none())
 }
 
 const fn cause(header: Header) -> Cause {

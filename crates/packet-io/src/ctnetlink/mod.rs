@@ -5,7 +5,7 @@
 //! on the network namespace of the thread that opens the socket. [`support`] reports missing features of the kernel and
 //! the namespace.
 //!
-//! A namespace tracks connections only if a rule requires it (nftables' `ct state`, say). The kernel sends events for a
+//! A namespace tracks connections only if a rule requires it (for example nftables' `ct state`). The kernel sends events for a
 //! connection only if a listener existed when it began (`net.netfilter.nf_conntrack_events = 2`, the default), always
 //! (`= 1`), or never (`= 0`).
 //!
@@ -46,7 +46,7 @@ pub use support::{Lack, Support, support};
 pub enum Cause {
     /// Packets, or a timeout.
     Packets,
-    /// A request of the program with this netlink port, possibly of another process (conntrack(8), say).
+    /// A request of the program with this netlink port, possibly of another process such as conntrack(8).
     Program(u32),
 }
 

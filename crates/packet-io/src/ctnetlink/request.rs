@@ -174,7 +174,7 @@ impl TableSocket {
         Ok(())
     }
 
-    /// Retries an update that was refused because it clears a permanent status bit (a seen reply, say) or changes a
+    /// Retries an update that was refused because it clears a permanent status bit (for example a seen reply) or changes a
     /// fixed timeout: adjusts it to the kernel's entry.
     fn retry_update(&mut self, entry: &Entry) -> Result<Option<RequestError>, IoError> {
         /// Status bits that an update can set but not clear.

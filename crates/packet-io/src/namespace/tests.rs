@@ -91,8 +91,8 @@ fn a_child_opens_a_namespace_that_was_passed_to_it() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), here.to_string_lossy());
 
     namespace.run(|| Netlink::open().unwrap().create_bridge("marker").unwrap()).unwrap();
-    let again = Namespace::open(&path).unwrap();
-    again.run(|| Netlink::open().unwrap().interface("marker").unwrap()).unwrap();
+    let same = Namespace::open(&path).unwrap();
+    same.run(|| Netlink::open().unwrap().interface("marker").unwrap()).unwrap();
     let missing = Namespace::open(Path::new("/run/netns/no-such-namespace")).unwrap_err().to_string();
     assert!(missing.contains("/run/netns/no-such-namespace"), "{missing}");
 }

@@ -128,7 +128,7 @@ fn try_in_child() -> io::Result<()> {
     }
 }
 
-/// The reason why this machine forbids namespaces, and the remedy.
+/// The reason reason this machine forbids namespaces, and the remedy.
 fn explain(error: &io::Error) -> String {
     let parameter = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned();
     if parameter("kernel/apparmor_restrict_unprivileged_userns") == "1" {
@@ -168,13 +168,13 @@ pub fn for_tests() -> Option<()> {
     }
 }
 
-/// Skips a test that cannot run here; `why` names the missing prerequisite. The test fails instead where the
+/// Skips a test that cannot run here; `reason` names the missing prerequisite. The test fails instead where the
 /// environment variable `MAINSTAY_TESTS` is `all`.
 ///
 /// # Panics
 /// `MAINSTAY_TESTS` is `all`.
-pub fn skip(why: impl std::fmt::Display) {
+pub fn skip(reason: impl std::fmt::Display) {
     let is_all_wanted = std::env::var_os("MAINSTAY_TESTS").is_some_and(|tests| tests == "all");
-    assert!(!is_all_wanted, "MAINSTAY_TESTS=all forbids to skip a test: {why}");
-    println!("skipped: {why}");
+    assert!(!is_all_wanted, "MAINSTAY_TESTS=all forbids to skip a test: {reason}");
+    println!("skipped: {reason}");
 }

@@ -181,7 +181,7 @@ impl Netlink {
     /// Sets the interface's link-layer address.
     ///
     /// # Errors
-    /// The interface does not exist, the address is invalid for an interface (a group address, say), or permission is
+    /// The interface does not exist, the address is invalid for an interface (for example a group address), or permission is
     /// missing.
     pub fn set_mac(&mut self, name: &str, mac: [u8; 6]) -> Result<(), IoError> {
         self.set(name, LinkAttribute::Address(mac.to_vec()), &format!("setting the link address of {name}"))

@@ -48,7 +48,7 @@ pub enum PcapError {
     DamagedBlock(&'static str),
     /// The file ends within a record: it was truncated, or is still being written.
     #[error("the file ends within a record")]
-    CutOff,
+    Truncated,
     /// The frame to be written exceeds the maximum length.
     #[error("a frame of {0} bytes does not fit a record of at most {SNAPSHOT_BYTES_MAX}")]
     OversizedFrame(usize),
@@ -92,7 +92,7 @@ impl<R: Read> PcapReader<R> {
     pub(super) fn of_any_link_type(mut reader: R) -> Result<Self, PcapError> {
         let mut header = [0; FILE_HEADER_BYTES];
         if !fill(&mut reader, &mut header)? {
-            return Err(PcapError::CutOff);
+            return Err(PcapError::Truncated);
         }
         let magic = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let (big_endian, nanos_per_fraction) = match (magic, magic.swap_bytes()) {
@@ -139,7 +139,7 @@ impl<R: Read> PcapReader<R> {
         }
         frame.resize(file_bytes as usize, 0);
         if !fill(&mut self.reader, frame)? {
-            return Err(PcapError::CutOff);
+            return Err(PcapError::Truncated);
         }
         let fraction_nanos = u64::from(self.number(&header, 4)) * self.nanos_per_fraction;
         let nanos = u64::from(self.number(&header, 0)) * 1_000_000_000 + fraction_nanos;
@@ -153,7 +153,7 @@ pub(super) fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool, Pca
     while filled < bytes.len() {
         match reader.read(&mut bytes[filled..]) {
             Ok(0) if filled == 0 => return Ok(false),
-            Ok(0) => return Err(PcapError::CutOff),
+            Ok(0) => return Err(PcapError::Truncated),
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),

@@ -244,12 +244,12 @@ impl<R: Read> PcapngReader<R> {
     }
 
     fn need(&mut self, bytes: &mut [u8]) -> Result<(), PcapError> {
-        if fill(&mut self.reader, bytes)? { Ok(()) } else { Err(PcapError::CutOff) }
+        if fill(&mut self.reader, bytes)? { Ok(()) } else { Err(PcapError::Truncated) }
     }
 
     fn skip(&mut self, bytes: u32) -> Result<(), PcapError> {
         let skipped = io::copy(&mut (&mut self.reader).take(bytes.into()), &mut io::sink())?;
-        if skipped == u64::from(bytes) { Ok(()) } else { Err(PcapError::CutOff) }
+        if skipped == u64::from(bytes) { Ok(()) } else { Err(PcapError::Truncated) }
     }
 
     fn u16_at(&self, bytes: &[u8], at: usize) -> u16 {

@@ -52,7 +52,7 @@ fn files_other_than_ethernet_captures_are_rejected_with_the_reason() {
     assert!(matches!(with(20, 113), PcapError::NotEthernet(113)));
     assert!(matches!(with(35, 1), PcapError::OversizedRecord(_)));
     for length in [0, 23, 30, 40, 42] {
-        assert!(matches!(records(&good[..length]), Err(PcapError::CutOff)), "{length} bytes");
+        assert!(matches!(records(&good[..length]), Err(PcapError::Truncated)), "{length} bytes");
     }
     assert_eq!(records(&good[..24]).unwrap(), []);
 }

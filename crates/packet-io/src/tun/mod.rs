@@ -210,7 +210,7 @@ fn send_packet(
     segmentation: Segmentation,
 ) -> Result<(), TransmitFailure> {
     let (link, packet) = frame.split_at_checked(ETHERNET_HEADER_BYTES).ok_or(TransmitFailure::Invalid)?;
-    // A VLAN tag, say, has no representation on such a device.
+    // A VLAN tag, for example, has no representation on such a device.
     let is_ip = [ether_type::IPV4, ether_type::IPV6].iter().any(|kind| link[12..] == kind.to_be_bytes());
     let checksum = match checksum {
         Checksum::Partial { start, offset } => {

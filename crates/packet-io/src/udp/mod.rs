@@ -14,7 +14,7 @@ use crate::system::{check, own, set_buffers, set_option, zeroed};
 pub const TTL_MAX: u8 = 255;
 /// The default size of a socket's buffers, in bytes.
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
-/// The maximum number of errors of earlier datagrams (ICMP "port unreachable" of a restarting peer, say) that one call
+/// The maximum number of errors of earlier datagrams (such as ICMP "port unreachable" of a restarting peer) that one call
 /// skips.
 const STALE_ERRORS_MAX: usize = 16;
 

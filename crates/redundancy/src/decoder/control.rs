@@ -110,7 +110,7 @@ impl Decoder {
                 self.stream = Some(current);
             }
             (_, Some(parent)) => {
-                self.store.cut(parent.fork, next);
+                self.store.discard_from(parent.fork, next);
                 self.stream = Some(Stream { epoch, former: Some(parent) });
             }
             _ => {

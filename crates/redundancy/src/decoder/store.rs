@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// Discards the data with numbers from `fork` on.
-    pub(super) fn cut(&mut self, fork: u64, next: u64) {
+    pub(super) fn discard_from(&mut self, fork: u64, next: u64) {
         for number in fork.max(self.next.saturating_sub(self.granules))..self.next {
             self.forget(number);
         }

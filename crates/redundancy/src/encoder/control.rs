@@ -26,7 +26,7 @@ impl Encoder {
             Control::Challenge { epoch, decoder, cookie, granules } => {
                 // A decoder with less memory than the stream needs is unsuitable.
                 if epoch == self.epoch && !self.link.is_open() && u64::from(granules) >= self.granules {
-                    self.link = Link::Opening { decoder, cookie, retry_at: now, sent: 0 };
+                    self.link = Link::Challenged { decoder, cookie, retry_at: now, sent: 0 };
                 }
             }
             Control::Opened { epoch, decoder, cookie } => self.handle_opened([epoch, decoder, cookie]),
@@ -66,7 +66,7 @@ impl Encoder {
     }
 
     fn handle_opened(&mut self, answer: [u32; 3]) {
-        if let Link::Opening { decoder, cookie, .. } = self.link
+        if let Link::Challenged { decoder, cookie, .. } = self.link
             && answer == [self.epoch, decoder, cookie]
         {
             self.link = Link::Open { decoder };
@@ -79,14 +79,14 @@ impl Encoder {
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.link {
-            Link::Hello { retry_at } | Link::Opening { retry_at, .. } => Some(retry_at),
+            Link::Hello { retry_at } | Link::Challenged { retry_at, .. } => Some(retry_at),
             Link::Open { .. } => None,
         }
     }
 
     /// Handles the passage of time: if no Open gets through after a challenge, a Hello is sent.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Link::Opening { retry_at, sent, .. } = self.link
+        if let Link::Challenged { retry_at, sent, .. } = self.link
             && sent >= OPENS_MAX
             && retry_at <= now
         {
@@ -107,7 +107,7 @@ impl Encoder {
                 Control::Hello { epoch: self.epoch }.write(out);
                 true
             }
-            Link::Opening { decoder, cookie, retry_at, sent } if *retry_at <= now && *sent < OPENS_MAX => {
+            Link::Challenged { decoder, cookie, retry_at, sent } if *retry_at <= now && *sent < OPENS_MAX => {
                 *retry_at = now + RETRY_INTERVAL;
                 *sent += 1;
                 let (granules, next) = (self.granules as u32, self.placement.next());
@@ -116,7 +116,7 @@ impl Encoder {
                 true
             }
             Link::Open { .. } => self.poll_repair(out),
-            Link::Hello { .. } | Link::Opening { .. } => false,
+            Link::Hello { .. } | Link::Challenged { .. } => false,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The handshake of an encoder and a decoder.
 //!
 //! ```text
-//!            Challenge                Opened
-//!  Hello ──────────────► Opening ───────────────► Open
-//!     ▲                     │  ▲                    │
-//!     │     no reply        │  └─ Challenge: with   │ another decoder replies, or
-//!     ├─────────────────────┘     its new cookie    │ a block's epoch is unknown to it
-//!     └─────────────────────────────────────────────┘
+//!            Challenge                   Opened
+//!  Hello ──────────────► Challenged ───────────────► Open
+//!     ▲                     │  ▲                       │
+//!     │     no reply        │  └─ Challenge: with      │ another decoder replies, or
+//!     ├─────────────────────┘     its new cookie       │ a block's epoch is unknown to it
+//!     └────────────────────────────────────────────────┘
 //! ```
 //!
 //! The cookie is the decoder's: a delayed Open to an earlier incarnation has no effect. Outside of Open the encoder
@@ -21,7 +21,7 @@ pub(super) enum Link {
         /// When Hello is sent again.
         retry_at: Instant,
     },
-    Opening {
+    Challenged {
         decoder: u32,
         cookie: u32,
         retry_at: Instant,

@@ -44,7 +44,7 @@ impl Encoder {
         let mut encoder = Self::new(EncoderConfig { cache_bytes, epoch, ..config })?;
         let Finder::Max { ring, .. } = &mut encoder.finder else { return Ok(encoder) };
         *ring = inherited.ring;
-        encoder.unindexed = in_order_of_age(&inherited.held, inherited.granules, inherited.next);
+        encoder.unindexed = oldest_first(&inherited.held, inherited.granules, inherited.next);
         encoder.view = DecoderView::new(inherited.granules, Some(inherited.held));
         encoder.placement = Placement::new(inherited.granules, inherited.next);
         encoder.parent = Some(Parent { epoch: inherited.epoch, fork: inherited.next });
@@ -78,7 +78,7 @@ impl Encoder {
 }
 
 /// The runs of held bytes, oldest first: later entries evict earlier ones from an index.
-fn in_order_of_age(held: &GranuleSet, granules: u64, next: u64) -> VecDeque<core::ops::Range<usize>> {
+fn oldest_first(held: &GranuleSet, granules: u64, next: u64) -> VecDeque<core::ops::Range<usize>> {
     let newest_end = (next % granules) as usize;
     let parts = runs(held, newest_end..granules as usize).chain(runs(held, 0..newest_end));
     parts.map(|run| run.start * GRANULE_BYTES..run.end * GRANULE_BYTES).collect()

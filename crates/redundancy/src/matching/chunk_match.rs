@@ -31,7 +31,7 @@ impl ChunkMatch {
     /// become one match.
     /// become one match.
     pub(crate) fn find(&mut self, reach: &Reach<'_>, (block, marks): (&[u8], &Marks), matches: &mut Vec<Match>) {
-        self.cut(block, marks);
+        self.split(block, marks);
         let base = reach.base();
         for (start, length, hash) in &self.chunks {
             let here = Chunk { position: base + *start as u64, length: *length };
@@ -56,7 +56,7 @@ impl ChunkMatch {
         }
     }
 
-    fn cut(&mut self, block: &[u8], marks: &Marks) {
+    fn split(&mut self, block: &[u8], marks: &Marks) {
         self.chunks.clear();
         let mut start = 0;
         for end in marks.offsets().iter().map(|offset| *offset as usize).chain([block.len()]) {

@@ -24,7 +24,7 @@ pub(super) fn are_there() -> [bool; 2] {
     if most < 7 || features & NEEDED != NEEDED {
         return [false; 2];
     }
-    // SAFETY: OSXSAVE says that the system has enabled the instruction.
+    // SAFETY: OSXSAVE means that the system has enabled the instruction.
     let kept = unsafe { enabled_registers() };
     let has = |features: u32, registers: u64| more_features & features == features && kept & registers == registers;
     [has(AVX2_AND_BITS, YMM), has(AVX2_AND_BITS | AVX512, YMM | ZMM)]

@@ -234,7 +234,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn every_message_is_read_as_it_was_written_and_not_when_cut() {
+    fn every_message_is_read_as_it_was_written_and_not_when_truncated() {
         let ranges = || vec![3..7, (1 << 40)..(1 << 40) + 9];
         let parent = Some(Parent { epoch: 4, fork: 8 });
         let messages = [

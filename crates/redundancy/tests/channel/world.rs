@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) decoder: Decoder,
     /// Receives the blocks too.
     pub(crate) mirror: Decoder,
-    under_way: BTreeMap<(Instant, u64), Parcel>,
+    in_flight: BTreeMap<(Instant, u64), Parcel>,
     parcels: u64,
     /// All blocks ever sent, with their positions in the single flow.
     pub(crate) blocks: Vec<(FlowPosition, Vec<u8>)>,
@@ -100,7 +100,7 @@ impl World {
             setting,
             random: Random::new(setting.seed),
             now: Instant::from_millis(1),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             parcels: 0,
             blocks: Vec::new(),
             delivered: BTreeSet::new(),
@@ -192,7 +192,7 @@ impl World {
             let extra = if self.random.chance(late) { self.random.below(8_000) } else { 0 };
             self.parcels += 1;
             let at = self.now + LATENCY + Duration::from_micros(extra as u64);
-            self.under_way.insert((at, self.parcels), parcel());
+            self.in_flight.insert((at, self.parcels), parcel());
         }
     }
 
@@ -200,7 +200,7 @@ impl World {
     pub(crate) fn run(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now = self.now + Duration::from_millis(1);
-            while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 let parcel = entry.remove();
                 self.deliver(parcel);
             }

@@ -3,7 +3,7 @@
 use flow::netfilter::TcpState;
 use toml::Spanned;
 
-use super::super::super::diagnostic::{Findings, Mistake};
+use super::super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::super::raw::Text;
 use super::super::super::raw::sync::{RawFilter, RawIgnore};
 use super::super::super::validated::sync::{Filter, Ignore, Mark, Others, TCP_STATES_DEFAULT};
@@ -15,53 +15,58 @@ use super::super::{parsed, parsed_list};
 const IGNORE_MAX: usize = 256;
 const TCP: u8 = 6;
 
-pub(super) fn filter(raw: &RawFilter, findings: &mut Findings<'_>) -> Filter {
+pub(super) fn filter(raw: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> Filter {
     let tcp_states = raw.tcp_states.as_ref().map(|list| {
-        check_not_empty("filter.tcp_states", list, "name the states that are told, or remove it", findings);
-        states("filter.tcp_states", list.get_ref(), findings)
+        check_not_empty("filter.tcp_states", list, "name the states that are replicated, or remove it", diagnostics);
+        states("filter.tcp_states", list.get_ref(), diagnostics)
     });
     let protocols = raw.protocols.as_ref().map(|list| {
-        check_not_empty("filter.protocols", list, "name the protocols that are told, or remove it", findings);
-        parsed_list("filter.protocols", list.get_ref(), value::protocol, findings)
+        check_not_empty("filter.protocols", list, "name the protocols that are replicated, or remove it", diagnostics);
+        parsed_list("filter.protocols", list.get_ref(), value::protocol, diagnostics)
     });
     let addresses = raw.addresses.as_ref().map(|list| {
-        check_not_empty("filter.addresses", list, "name the networks that are told of, or remove it", findings);
-        parsed_list("filter.addresses", list.get_ref(), |text| value::network(text), findings)
+        check_not_empty(
+            "filter.addresses",
+            list,
+            "name the networks whose connections are replicated, or remove it",
+            diagnostics,
+        );
+        parsed_list("filter.addresses", list.get_ref(), |text| value::network(text), diagnostics)
     });
     if let Some(excess) = raw.ignore.get(IGNORE_MAX) {
         let mistake = Mistake::new(
             format!("there are more than {IGNORE_MAX} entries, and every connection is held against all of them"),
             "put addresses together in one entry",
         );
-        findings.error(excess.span(), "[[filter.ignore]]", mistake);
+        diagnostics.error(excess.span(), "[[filter.ignore]]", mistake);
     }
     Filter {
         tcp_states: tcp_states.unwrap_or_else(|| TCP_STATES_DEFAULT.to_vec()),
-        others: choice("filter.others", raw.others.as_ref(), &Others::ALL, findings),
+        others: choice("filter.others", raw.others.as_ref(), &Others::ALL, diagnostics),
         protocols,
         addresses,
-        ignore: raw.ignore.iter().map(|entry| ignore(entry, findings)).collect(),
+        ignore: raw.ignore.iter().map(|entry| ignore(entry, diagnostics)).collect(),
     }
 }
 
 /// A list that is there but empty would let nothing through, which nobody means.
-fn check_not_empty<T>(subject: &str, list: &Spanned<Vec<T>>, remedy: &str, findings: &mut Findings<'_>) {
+fn check_not_empty<T>(subject: &str, list: &Spanned<Vec<T>>, remedy: &str, diagnostics: &mut Diagnostics<'_>) {
     if list.get_ref().is_empty() {
-        findings.error(list.span(), subject, Mistake::new("the list is empty: nothing would be told", remedy));
+        diagnostics.error(list.span(), subject, Mistake::new("the list is empty: nothing would be replicated", remedy));
     }
 }
 
-fn ignore(entry: &Spanned<RawIgnore>, findings: &mut Findings<'_>) -> Ignore {
+fn ignore(entry: &Spanned<RawIgnore>, diagnostics: &mut Diagnostics<'_>) -> Ignore {
     const SUBJECT: &str = "[[filter.ignore]]";
     let raw = entry.get_ref();
     let protocol = raw.protocol.as_ref();
     let protocol_number = protocol.and_then(|written| {
         let number = value::protocol(written.get_ref());
-        number.map_err(|mistake| findings.error(written.span(), SUBJECT, mistake)).ok()
+        number.map_err(|mistake| diagnostics.error(written.span(), SUBJECT, mistake)).ok()
     });
     if let Some(state) = raw.states.first().filter(|_| protocol_number.is_some_and(|number| number != TCP)) {
         let mistake = Mistake::new("only TCP has these states", "write protocol = \"tcp\", or remove either");
-        findings.error(state.span(), SUBJECT, mistake);
+        diagnostics.error(state.span(), SUBJECT, mistake);
     }
     let has_condition = !raw.addresses.is_empty()
         || protocol.is_some()
@@ -70,16 +75,16 @@ fn ignore(entry: &Spanned<RawIgnore>, findings: &mut Findings<'_>) -> Ignore {
         || raw.zone.is_some();
     if !has_condition {
         let mistake = Mistake::new(
-            "it has no condition, so that nothing would be told",
+            "it has no condition, so that nothing would be replicated",
             "add addresses, protocol, states, mark or zone",
         );
-        findings.error(entry.span(), SUBJECT, mistake);
+        diagnostics.error(entry.span(), SUBJECT, mistake);
     }
     Ignore {
-        addresses: parsed_list(SUBJECT, &raw.addresses, |text| value::network(text), findings),
+        addresses: parsed_list(SUBJECT, &raw.addresses, |text| value::network(text), diagnostics),
         protocol: protocol_number,
-        states: states(SUBJECT, &raw.states, findings),
-        mark: raw.mark.as_ref().and_then(|text| parsed(SUBJECT, text, mark, findings)),
+        states: states(SUBJECT, &raw.states, diagnostics),
+        mark: raw.mark.as_ref().and_then(|text| parsed(SUBJECT, text, mark, diagnostics)),
         zone: raw.zone.as_ref().map(|zone| *zone.get_ref()),
     }
 }
@@ -93,8 +98,8 @@ fn state(text: &str) -> Result<TcpState, Mistake> {
     })
 }
 
-fn states(subject: &str, list: &[Text], findings: &mut Findings<'_>) -> Vec<TcpState> {
-    parsed_list(subject, list, |text| state(text), findings)
+fn states(subject: &str, list: &[Text], diagnostics: &mut Diagnostics<'_>) -> Vec<TcpState> {
+    parsed_list(subject, list, |text| state(text), diagnostics)
 }
 
 /// `0x1/0xff`: a mark and which of its bits count; without the mask, all of them.

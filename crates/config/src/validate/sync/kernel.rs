@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::super::super::diagnostic::{Findings, Mistake};
+use super::super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
@@ -21,10 +21,10 @@ const RECEIVE_BUFFER_BYTES: RangeInclusive<usize> = 4096..=1 << 30;
 const EVENT_INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
 const EVENT_INTERVAL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
 
-pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
+pub(super) fn kernel(raw: &RawKernel, diagnostics: &mut Diagnostics<'_>) -> Kernel {
     let (default, default_max) = (RECEIVE_BUFFER_BYTES_DEFAULT, RECEIVE_BUFFER_BYTES_MAX_DEFAULT);
-    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), default, findings);
-    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), default_max, findings);
+    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), default, diagnostics);
+    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), default_max, diagnostics);
     let receive_buffer_bytes = first.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
     // Whoever begins with more than the default limit wants no less at the end.
     let receive_buffer_bytes_max = largest.unwrap_or(RECEIVE_BUFFER_BYTES_MAX_DEFAULT.max(receive_buffer_bytes));
@@ -33,18 +33,19 @@ pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
             "the buffer cannot grow to less than it begins with",
             "raise receive_buffer_max or lower receive_buffer",
         );
-        findings.error(written.span(), "kernel.receive_buffer_max", mistake);
+        diagnostics.error(written.span(), "kernel.receive_buffer_max", mistake);
     }
     let connections = raw.connections_max.as_ref();
-    let connections_max = within("kernel.connections_max", connections, CONNECTIONS_MAX_DEFAULT, CONNECTIONS, findings);
+    let connections_max =
+        within("kernel.connections_max", connections, CONNECTIONS_MAX_DEFAULT, CONNECTIONS, diagnostics);
     Kernel {
-        events: choice("kernel.events", raw.events.as_ref(), &Events::ALL, findings),
-        injection: choice("kernel.injection", raw.injection.as_ref(), &Injection::ALL, findings),
+        events: choice("kernel.events", raw.events.as_ref(), &Events::ALL, diagnostics),
+        injection: choice("kernel.injection", raw.injection.as_ref(), &Injection::ALL, diagnostics),
         connections_max: u32::try_from(connections_max).unwrap_or(u32::MAX),
         receive_buffer_bytes,
         receive_buffer_bytes_max,
-        event_interval: setting!("kernel", raw.event_interval => ranged(EVENT_INTERVAL_DEFAULT, EVENT_INTERVAL), findings),
-        expectations: flag("kernel.expectations", raw.expectations, true, findings),
+        event_interval: setting!("kernel", raw.event_interval => ranged(EVENT_INTERVAL_DEFAULT, EVENT_INTERVAL), diagnostics),
+        expectations: flag("kernel.expectations", raw.expectations, true, diagnostics),
     }
 }
 
@@ -52,10 +53,10 @@ fn size(
     subject: &str,
     written: Option<&Spanned<SizeText>>,
     default: usize,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<usize> {
     const SPAN: &str = "\"4KiB\" to \"1GiB\"";
-    findings.describe(subject, Some(default.to_string()), SPAN.to_owned());
+    diagnostics.describe(subject, Some(default.to_string()), SPAN.to_owned());
     let written = written?;
     let checked = value::size(written.get_ref()).and_then(|bytes| {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -65,5 +66,5 @@ fn size(
             Err(Mistake::new(format!("{bytes} bytes are out of range"), format!("write a size from {SPAN}")))
         }
     });
-    checked.map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()
+    checked.map_err(|mistake| diagnostics.error(written.span(), subject, mistake)).ok()
 }

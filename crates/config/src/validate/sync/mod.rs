@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use flow::NodeId;
 use toml::Spanned;
 
-use super::super::diagnostic::{Findings, Mistake};
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::sync::RawSync;
 use super::super::raw::{RawNode, RawReplication};
 use super::super::validated::sync as validated;
@@ -21,15 +21,15 @@ use super::{control, control_socket, describe_socket, log, metrics, named, no_no
 
 use std::time::Duration;
 
-/// Where the control API of `mainstay sync` listens, unless the file says otherwise: beside a gateway's.
+/// Where the control API of `mainstay sync` listens by default: beside a gateway's.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/sync.sock";
 
-pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig {
-    let node = node(raw.node.as_ref(), findings);
-    let mode = choice("cluster.mode", raw.cluster.mode.as_ref(), &Mode::ALL, findings);
-    let role = start_role(raw, mode, findings);
-    let replication = raw.replication.as_ref().and_then(|section| native(section, &node, findings));
-    let conntrackd = raw.conntrackd.as_ref().and_then(|section| conntrackd::conntrackd(section, &node, findings));
+pub(crate) fn validate(raw: &RawSync, diagnostics: &mut Diagnostics<'_>) -> SyncConfig {
+    let node = node(raw.node.as_ref(), diagnostics);
+    let mode = choice("cluster.mode", raw.cluster.mode.as_ref(), &Mode::ALL, diagnostics);
+    let role = start_role(raw, mode, diagnostics);
+    let replication = raw.replication.as_ref().and_then(|section| native(section, &node, diagnostics));
+    let conntrackd = raw.conntrackd.as_ref().and_then(|section| conntrackd::conntrackd(section, &node, diagnostics));
     if let (Some(conntrackd), Some(native), Some(section)) = (&conntrackd, &replication, &raw.conntrackd)
         && native.replication.peers.iter().any(|peer| peer.id == conntrackd.peer_id)
     {
@@ -37,25 +37,25 @@ pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig
             format!("node {} is a peer of [replication] already", conntrackd.peer_id.0),
             "give the conntrackd an id of its own, or remove the peer that it has become",
         );
-        findings.error(section.get_ref().peer_id.span(), "conntrackd.peer_id", mistake);
+        diagnostics.error(section.get_ref().peer_id.span(), "conntrackd.peer_id", mistake);
     }
     if raw.replication.is_none() && raw.conntrackd.is_none() {
         let mistake = Mistake::new(
-            "nobody is told of the kernel's connections",
+            "there is no peer for the kernel's connections",
             "add [replication] with a [[replication.peer]], or [conntrackd]",
         );
-        findings.error(0..0, "[replication]", mistake);
+        diagnostics.error(0..0, "[replication]", mistake);
     }
-    let kernel = kernel::kernel(&raw.kernel, findings);
-    let filter = filter::filter(&raw.filter, findings);
+    let kernel = kernel::kernel(&raw.kernel, diagnostics);
+    let filter = filter::filter(&raw.filter, diagnostics);
     if let Some(list) =
-        raw.filter.tcp_states.as_ref().filter(|_| kernel.events == Events::Lean && filter.tells_handshakes())
+        raw.filter.tcp_states.as_ref().filter(|_| kernel.events == Events::Lean && filter.replicates_handshakes())
     {
         let mistake = Mistake::new(
             "of handshakes the kernel makes no events",
             "write events = \"all\" in [kernel], or leave syn_sent, syn_recv and syn_sent2 out",
         );
-        findings.warning(list.span(), "filter.tcp_states", mistake);
+        diagnostics.warning(list.span(), "filter.tcp_states", mistake);
     }
     SyncConfig {
         kernel,
@@ -64,73 +64,73 @@ pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig
         filter,
         replication,
         conntrackd,
-        control: control::remote(raw.control.as_ref(), findings),
+        control: control::remote(raw.control.as_ref(), diagnostics),
         node,
     }
 }
 
-fn start_role(raw: &RawSync, mode: Mode, findings: &mut Findings<'_>) -> StartRole {
-    let role = choice("cluster.role", raw.cluster.role.as_ref(), &StartRole::ALL, findings);
+fn start_role(raw: &RawSync, mode: Mode, diagnostics: &mut Diagnostics<'_>) -> StartRole {
+    let role = choice("cluster.role", raw.cluster.role.as_ref(), &StartRole::ALL, diagnostics);
     if mode == Mode::PrimaryBackup {
         return role;
     }
     if let Some(text) = raw.cluster.role.as_ref().filter(|_| role == StartRole::Backup) {
         let mistake = Mistake::new("where all nodes carry connections, none stands by", "remove role");
-        findings.error(text.span(), "cluster.role", mistake);
+        diagnostics.error(text.span(), "cluster.role", mistake);
     }
     StartRole::Primary
 }
 
-fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
+fn node(raw: Option<&Spanned<RawNode>>, diagnostics: &mut Diagnostics<'_>) -> Node {
     let stand_in = no_node();
     let raw = raw.map_or_else(
         || {
             let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
-            findings.error(0..0, "[node]", mistake);
+            diagnostics.error(0..0, "[node]", mistake);
             &stand_in
         },
         Spanned::get_ref,
     );
     if let Some(nodes) = &raw.nodes {
         let mistake = Mistake::new("the number of nodes has no meaning here", "remove it: peers are named one by one");
-        findings.error(nodes.span(), "node.nodes", mistake);
+        diagnostics.error(nodes.span(), "node.nodes", mistake);
     }
     if raw.priority.is_some() {
         let span = raw.id.span();
         let mistake = Mistake::new("the node does not choose its role itself", "remove priority: keepalived has it");
-        findings.error(span, "node.priority", mistake);
+        diagnostics.error(span, "node.priority", mistake);
     }
     if let Some(refresh) = &raw.announce_refresh {
         let mistake =
             Mistake::new("the node announces no addresses itself", "remove announce_refresh: keepalived has it");
-        findings.error(refresh.span(), "node.announce_refresh", mistake);
+        diagnostics.error(refresh.span(), "node.announce_refresh", mistake);
     }
     let id = *raw.id.get_ref();
-    describe_socket(CONTROL_SOCKET_DEFAULT, findings);
+    describe_socket(CONTROL_SOCKET_DEFAULT, diagnostics);
     Node {
         id: NodeId(id),
-        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
+        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, diagnostics)),
         // Peers are named one by one, with whatever numbers the operator likes.
         nodes: u8::MAX,
         priority: 0,
         announce_refresh: Duration::ZERO,
         control_socket: match &raw.control_socket {
-            Some(_) => control_socket(raw, findings),
+            Some(_) => control_socket(raw, diagnostics),
             None => PathBuf::from(CONTROL_SOCKET_DEFAULT),
         },
-        metrics: metrics(raw, findings),
-        log: choice("node.log", raw.log.as_ref(), &LogLevel::ALL, findings),
-        log_format: log::format(raw, findings),
-        log_per_s: log::entries_per_s(raw, findings),
+        metrics: metrics(raw, diagnostics),
+        log: choice("node.log", raw.log.as_ref(), &LogLevel::ALL, diagnostics),
+        log_format: log::format(raw, diagnostics),
+        log_per_s: log::entries_per_s(raw, diagnostics),
     }
 }
 
 /// Replication to other nodes of Mainstay: a gateway's section, without what is about packets.
-fn native(section: &Spanned<RawReplication>, node: &Node, findings: &mut Findings<'_>) -> Option<Native> {
+fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diagnostics<'_>) -> Option<Native> {
     let raw = section.get_ref();
     if raw.peer.is_empty() {
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
-        findings.error(section.span(), "[replication]", mistake);
+        diagnostics.error(section.span(), "[replication]", mistake);
     }
     let of_gateways = [
         ("representation", &raw.representation),
@@ -145,32 +145,32 @@ fn native(section: &Spanned<RawReplication>, node: &Node, findings: &mut Finding
     for (key, span) in sections {
         if let Some(span) = span {
             let mistake = Mistake::new(
-                "the kernel's connections are told precisely: nobody could make them again from a filter's entries",
+                "the kernel's connections are replicated as records: they cannot be restored from a filter's entries",
                 "remove it",
             );
-            findings.error(span, &format!("replication.{key}"), mistake);
+            diagnostics.error(span, &format!("replication.{key}"), mistake);
         }
     }
     for (key, text) in of_gateways {
         if let Some(text) = text {
             let mistake = Mistake::new(
                 "it is about packets, which the kernel forwards here",
-                "remove it; [filter] says which connections are told",
+                "remove it; [filter] selects the connections that are replicated",
             );
-            findings.error(text.span(), &format!("replication.{key}"), mistake);
+            diagnostics.error(text.span(), &format!("replication.{key}"), mistake);
         }
     }
     for peer in &raw.peer {
         if let Some(text) = &peer.get_ref().failure_detection_address {
             let mistake = Mistake::new("keepalived finds out who is dead, not this node", "remove it");
-            findings.error(text.span(), "replication.peer", mistake);
+            diagnostics.error(text.span(), "replication.peer", mistake);
         }
     }
-    let local = own_address("replication.local", &raw.local, &[], findings)?;
-    let replication = replication(raw, local, node, findings);
-    let security = security::security(raw, &replication, findings);
+    let local = own_address("replication.local", &raw.local, &[], diagnostics)?;
+    let replication = replication(raw, local, node, diagnostics);
+    let security = security::security(raw, &replication, diagnostics);
     let replication = super::super::validated::Replication { security, ..replication };
     let batch_delay =
-        ranged("replication.batch_delay", raw.batch_delay.as_ref(), BATCH_DELAY_DEFAULT, BATCH_DELAY, findings);
+        ranged("replication.batch_delay", raw.batch_delay.as_ref(), BATCH_DELAY_DEFAULT, BATCH_DELAY, diagnostics);
     Some(validated::Native { replication, batch_delay })
 }

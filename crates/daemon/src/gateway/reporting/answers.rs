@@ -8,7 +8,7 @@ use flow::DropReason;
 use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
-use super::standing::{peer_status, takeover};
+use super::roles::{peer_status, takeover};
 use super::{Reporting, port_id, reach, sharing};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};

@@ -1,4 +1,4 @@
-//! Connections told as entries of a filter, as it is told to operators.
+//! Compact replication, as it is reported to operators.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub(super) struct Filter {
     representation: &'static str,
     /// Of this worker.
     entries_max: u64,
-    /// Bytes that it was told with when that was looked at last, and how many a second since before.
+    /// Bytes of its updates when the rate was last taken, and their rate then.
     bytes: u64,
     bytes_per_s: f64,
 }
 
-/// Bytes by which a node told of its connections, and what others told that are gone.
-const fn bytes_told(compact: &CompactStatus) -> u64 {
+/// Bytes by which a node advertised its connections, and re-advertised inherited filters.
+const fn bytes_advertised(compact: &CompactStatus) -> u64 {
     compact.sender.bytes + compact.inherited.bytes
 }
 
@@ -37,13 +37,13 @@ impl Filter {
     /// So much time has passed since this was called last.
     pub(super) fn take_rate(&mut self, elapsed: Duration, node: &Node) {
         let Some(compact) = node.compact_status() else { return };
-        let bytes = bytes_told(&compact);
-        // What was told on ends some day, and its bytes with it.
+        let bytes = bytes_advertised(&compact);
+        // An inherited filter ends some day, and its bytes with it.
         self.bytes_per_s = bytes.saturating_sub(self.bytes) as f64 / elapsed.as_secs_f64();
         self.bytes = bytes;
     }
 
-    /// How this node tells its connections by it, and what came of those it was told of; `None`: there is none.
+    /// How this node advertises its connections, and how many advertised ones it has recovered; `None`: there is no filter.
     pub(super) fn status(&self, status: &NodeStatus, now: Instant) -> Option<Box<FilterStatus>> {
         let compact = status.compact.as_ref()?;
         let (sender, precision, recovery) = (&compact.sender, &compact.precision, &compact.recovery);
@@ -53,7 +53,7 @@ impl Filter {
             entries_max: self.entries_max,
             refused: sender.refused,
             beyond: sender.beyond,
-            bytes: bytes_told(compact),
+            bytes: bytes_advertised(compact),
             bytes_per_s: self.bytes_per_s,
             datagrams: sender.datagrams,
             whole_updates: sender.whole_updates,
@@ -73,14 +73,14 @@ impl Filter {
     }
 }
 
-/// What a peer told by its filter.
+/// What a peer advertised by its filter.
 pub(super) fn of_peer(peer: &PeerStatus) -> Option<PeerFilterStatus> {
-    let told = peer.compact.as_ref()?;
+    let filter = peer.compact.as_ref()?;
     Some(PeerFilterStatus {
-        entries: told.entries,
-        filters: told.filters,
-        drifts: told.drifts,
-        bad_datagrams: told.bad_datagrams,
+        entries: filter.entries,
+        filters: filter.filters,
+        drifts: filter.drifts,
+        bad_datagrams: filter.bad_datagrams,
         is_complete: peer.has_whole_filter,
     })
 }

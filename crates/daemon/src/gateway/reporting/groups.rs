@@ -1,4 +1,4 @@
-//! What operators are told of groups of shared addresses. Where there is one, nothing: it is what the node's role is about.
+//! Groups of shared addresses, as they are reported to operators. A single group is not: its role is the node's.
 
 use cluster::GroupId;
 use cluster::node::{NodeStatus, PeerStatus};
@@ -46,7 +46,7 @@ impl GroupRoles {
         status.collect()
     }
 
-    /// The names of the groups that a peer says it holds.
+    /// The names of the groups whose addresses a peer's heartbeat claims.
     pub(super) fn held_by(&self, peer: &PeerStatus) -> Vec<String> {
         let groups = self.0.iter().enumerate();
         let held = groups.filter(|(index, _)| peer.holds(GroupId::at(*index)));
@@ -54,9 +54,9 @@ impl GroupRoles {
     }
 }
 
-/// The role that a peer says it has: that it is active, if it is for any group.
+/// The role in a peer's heartbeat: active, if it is for any group.
 pub(super) fn peer_role(peer: &PeerStatus) -> &'static str {
-    let said = || peer.heartbeats.iter().flatten();
-    let telling = said().find(|said| said.state.holds_addresses()).or_else(|| said().next());
-    telling.map_or("unknown", |said| describe::role(said.state))
+    let heartbeats = || peer.heartbeats.iter().flatten();
+    let heartbeat = heartbeats().find(|heartbeat| heartbeat.state.holds_addresses()).or_else(|| heartbeats().next());
+    heartbeat.map_or("unknown", |heartbeat| describe::role(heartbeat.state))
 }

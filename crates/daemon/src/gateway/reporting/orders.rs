@@ -4,7 +4,7 @@ use cluster::node::DrainRefused;
 use packet_io::{PacketIo, clock};
 
 use super::answers::Answers;
-use super::standing::hindrances;
+use super::roles::hindrances;
 use api::EventKind;
 use control::OrderOutcome;
 use control::orders::{Order, ReloadOrder};
@@ -24,7 +24,7 @@ impl<P: PacketIo> Answers<'_, P> {
                 self.node.set_announce_refresh(now, announce_refresh);
                 self.reporting.name = node_name;
                 self.reporting.reloads.applied += 1;
-                // The lead is told last: what it says is then true of all workers.
+                // The lead worker is last to apply it: its event then holds for all workers.
                 if self.reporting.place.leads() {
                     self.reporting.note(now, EventKind::Reloaded, &summary);
                 }
@@ -34,8 +34,8 @@ impl<P: PacketIo> Answers<'_, P> {
                 let drained = self.node.drain(now, is_forced);
                 drained.map_err(|refused| match refused {
                     DrainRefused::NobodyReady => {
-                        let why_not = hindrances(&self.node.status(now)).join("; ");
-                        format!("{refused}: {why_not} (--force drains all the same)")
+                        let hindrances = hindrances(&self.node.status(now)).join("; ");
+                        format!("{refused}: {hindrances} (--force drains all the same)")
                     }
                     _ => format!("{refused} (--force drains all the same)"),
                 })?;

@@ -1,4 +1,4 @@
-//! What operators are told of connections whose packets come to several nodes.
+//! Shared connections, as they are reported to operators.
 
 use cluster::pipeline::SharingCounters;
 

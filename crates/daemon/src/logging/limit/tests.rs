@@ -59,7 +59,7 @@ fn another_place() {
 }
 
 #[test]
-fn each_place_has_its_own_limit_and_what_was_kept_back_is_told() {
+fn each_place_has_its_own_limit_and_suppressed_entries_are_reported() {
     with_limits(Some(10), |limits, millis, page| {
         (0..1000).for_each(one_place);
         another_place();
@@ -67,21 +67,21 @@ fn each_place_has_its_own_limit_and_what_was_kept_back_is_told() {
         assert_eq!(lines.len(), 51);
         assert!(lines[49].contains("number=49") && lines[50].contains("another"), "{lines:?}");
 
-        limits.tell_suppressed(Instant::from_millis(1999), false);
+        limits.report_suppressed(Instant::from_millis(1999), false);
         assert_eq!(page.lines(), Vec::<String>::new(), "it is not time yet");
-        limits.tell_suppressed(Instant::from_millis(2000), false);
+        limits.report_suppressed(Instant::from_millis(2000), false);
         let lines = page.lines();
         assert_eq!(lines.len(), 1, "{lines:?}");
         for part in ["WARN", "suppressed=950", "level=INFO", "logging/limit/tests.rs", "were not logged"] {
             assert!(lines[0].contains(part), "{part} in {lines:?}");
         }
-        limits.tell_suppressed(Instant::from_millis(9000), false);
-        assert_eq!(page.lines(), Vec::<String>::new(), "it is told once");
+        limits.report_suppressed(Instant::from_millis(9000), false);
+        assert_eq!(page.lines(), Vec::<String>::new(), "it is reported once");
 
         millis.store(1300, Ordering::Relaxed);
         (0..10).for_each(one_place);
         assert_eq!(page.lines().len(), 3);
-        limits.tell_suppressed(Instant::from_millis(1300), true);
+        limits.report_suppressed(Instant::from_millis(1300), true);
         assert!(page.lines()[0].contains("suppressed=7"), "the last call waits for nothing");
     });
 }
@@ -97,7 +97,7 @@ fn what_is_limited_elsewhere_passes_and_no_limit_lets_all_through() {
     with_limits(None, |limits, _, page| {
         (0..1000).for_each(one_place);
         assert_eq!(page.lines().len(), 1000);
-        limits.tell_suppressed(Instant::FAR_FUTURE, true);
+        limits.report_suppressed(Instant::FAR_FUTURE, true);
         assert_eq!(page.lines(), Vec::<String>::new());
     });
 }

@@ -1,4 +1,4 @@
-//! What the node tells of itself, in the words of the control API.
+//! The node's events in the terms of the control API.
 
 use conntrack_sync::{KernelRefusal, Obstacle, SyncEvent};
 use flow::NodeId;
@@ -6,30 +6,28 @@ use flow::NodeId;
 use api::EventKind;
 use console::counted;
 
-/// An event in the words of the control API.
+/// An event in the terms of the control API.
 pub(super) fn describe(event: SyncEvent) -> (EventKind, String) {
     let peer = |id: NodeId| format!("node {}", id.0);
     let connections = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "connection");
     match event {
         SyncEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
-        SyncEvent::PeerSilent(id) => (EventKind::PeerDown, format!("nothing is heard of node {} any more", id.0)),
-        SyncEvent::PeerLeft(id) => (EventKind::PeerDown, format!("node {} has said goodbye", id.0)),
+        SyncEvent::PeerSilent(id) => (EventKind::PeerDown, format!("nothing is received from node {} any more", id.0)),
+        SyncEvent::PeerLeft(id) => (EventKind::PeerDown, format!("node {} has closed its session", id.0)),
         SyncEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
         SyncEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
         SyncEvent::ResyncCompleted(id) => (EventKind::ResyncEnded, peer(id)),
         SyncEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
         SyncEvent::ReplicasDiffer { peer: id, connections: count } => (
             EventKind::ReplicasDiffer,
-            format!("{} of node {} are not here as it told them", connections(count.into()), id.0),
+            format!("{} of node {} are not here as it sent them", connections(count.into()), id.0),
         ),
         SyncEvent::ReplicasAgree { peer: id, repaired } => {
             (EventKind::ReplicasAgree, format!("with node {}: {} put right", id.0, connections(repaired.into())))
         }
         SyncEvent::ChannelSecured(id) => (EventKind::ChannelSecured, peer(id)),
         SyncEvent::SessionKeysExchanged(id) => (EventKind::SessionKeysExchanged, peer(id)),
-        SyncEvent::PeerRole { peer: id, role } => {
-            (EventKind::RoleChanged, format!("node {} says that it is {}", id.0, role.name()))
-        }
+        SyncEvent::PeerRole { peer: id, role } => (EventKind::RoleChanged, format!("node {} is {}", id.0, role.name())),
         SyncEvent::RoleChanged { role, claimed } => (
             EventKind::RoleChanged,
             format!("this node is {} now; {} of others are its own", role.name(), connections(claimed.into())),
@@ -55,7 +53,7 @@ pub(super) fn describe(event: SyncEvent) -> (EventKind, String) {
             (EventKind::Warning, "the kernel's table could not be read; it is tried again".to_owned())
         }
         SyncEvent::FewReplicated(share) => (EventKind::Warning, Obstacle::FewReplicated(share).to_string()),
-        SyncEvent::InjectionFails(why) => (EventKind::Warning, injection_fails(why)),
+        SyncEvent::InjectionFails(refusal) => (EventKind::Warning, injection_fails(refusal)),
         SyncEvent::InjectionWorks => (EventKind::EventsRecovered, "the kernel takes connections again".to_owned()),
         SyncEvent::TableFull => (
             EventKind::Warning,
@@ -75,6 +73,6 @@ pub(super) fn split_brain(id: NodeId) -> String {
     )
 }
 
-pub(super) fn injection_fails(why: KernelRefusal) -> String {
-    format!("the kernel does not take peers' connections: {why}")
+pub(super) fn injection_fails(refusal: KernelRefusal) -> String {
+    format!("the kernel does not take peers' connections: {refusal}")
 }

@@ -31,7 +31,7 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
     }
 }
 
-/// A conntrackd, which says neither what it is nor how far it has come.
+/// A conntrackd. It sends neither its role nor how far it has come.
 fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
     let oldest = session.oldest_unacknowledged_at;
     PeerStatus {

@@ -32,7 +32,7 @@ fn keeps_from_use(obstacle: &Obstacle) -> bool {
 }
 
 /// Another node is the better one to carry connections. What is not among them does not last, or is no better elsewhere: a
-/// silent peer must not keep this node from taking over, and neither must the fault that keepalived itself has told.
+/// silent peer must not keep this node from taking over, and neither must the fault that keepalived itself has reported.
 fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
     matches!(
         obstacle,
@@ -108,7 +108,7 @@ mod tests {
         node.set_role(now, SyncRole::Fault);
         assert!(readiness(&node.status(now), &host).may_take_over, "keepalived's fault could never end");
         let deaf = Support { lacks: vec![Lack::Events], ..Support::default() };
-        let why_not = readiness(&node.status(now), &deaf).may_not_because;
-        assert!(why_not[0].contains("nf_conntrack_events=1"), "{why_not:?}");
+        let obstacles = readiness(&node.status(now), &deaf).may_not_because;
+        assert!(obstacles[0].contains("nf_conntrack_events=1"), "{obstacles:?}");
     }
 }

@@ -51,14 +51,14 @@ proptest! {
         // IPv6 covers neither traffic class, flow label nor hop limit.
         let is_uncovered_ipv6 = sample.tuple.version == 6 && (l3..l3 + 8).contains(&at) && ![4, 5, 6].contains(&(at - l3));
         let l4 = usize::from(before.l4_offset);
-        let says_no_checksum = before.transport == Transport::Udp && damaged[l4 + 6..l4 + 8] == [0, 0];
-        prop_assert!(is_link || is_uncovered_ipv6 || says_no_checksum, "byte {} of {:02x?}", at, frame);
+        let is_without_checksum = before.transport == Transport::Udp && damaged[l4 + 6..l4 + 8] == [0, 0];
+        prop_assert!(is_link || is_uncovered_ipv6 || is_without_checksum, "byte {} of {:02x?}", at, frame);
         prop_assert_eq!(Headers { ttl: before.ttl, ..after }, before);
     }
 }
 
 #[test]
-fn a_frame_cut_short_anywhere_is_never_taken_as_whole() {
+fn a_truncated_frame_is_never_taken_as_whole() {
     for frame in one_of_each() {
         assert!(read(&frame).is_ok(), "{frame:02x?}");
         for length in 0..frame.len() {

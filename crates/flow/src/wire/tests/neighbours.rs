@@ -110,9 +110,9 @@ fn neighbour_messages_that_do_not_fit_are_malformed() {
     assert_eq!(damaged(25, 2), Err(DropReason::Malformed), "an option longer than the message");
     assert_eq!(damaged(0, 128), Ok(None), "another message");
     for length in 0..message.len() {
-        let cut = NeighbourMessage::parse(&message[..length]);
+        let truncated = NeighbourMessage::parse(&message[..length]);
         let without_option = length == 24;
-        assert!(if without_option { matches!(cut, Ok(Some(_))) } else { cut.is_err() }, "{length}");
+        assert!(if without_option { matches!(truncated, Ok(Some(_))) } else { truncated.is_err() }, "{length}");
     }
 }
 

@@ -166,7 +166,7 @@ fn source_routing_is_refused_other_options_pass() {
 }
 
 #[test]
-fn extension_headers_are_walked_to_the_transport() {
+fn extension_headers_are_skipped_to_the_transport() {
     fn with(ipv6_extensions: &[(u8, &[u8])]) -> Vec<u8> {
         Envelope { ipv6_extensions, ..Envelope::default() }.udp(&udp6(), b"hello")
     }

@@ -75,7 +75,7 @@ impl IngressChooser {
         }
         let ends = ends(captured);
         let towards = |address: IpAddr| self.routes.route(address).map(|next_hop| next_hop.port);
-        let source = ends.map(|(source, _)| source).filter(|source| says_where_it_is(*source));
+        let source = ends.map(|(source, _)| source).filter(|source| is_on_one_link(*source));
         if let Some(port) = source.and_then(towards) {
             return (port, Certainty::Known);
         }
@@ -101,7 +101,7 @@ impl IngressChooser {
     }
 }
 
-/// A packet's source and destination, or those that an ARP message speaks of.
+/// A packet's source and destination, or the sender's and the target's address in an ARP message.
 fn ends(captured: &mut CapturedFrame<'_>) -> Option<(IpAddr, IpAddr)> {
     captured.look(|frame| match wire::parse(frame).ok()? {
         Parsed::Ip(headers) => Some((headers.tuple.source_ip(), headers.tuple.destination_ip())),
@@ -112,8 +112,8 @@ fn ends(captured: &mut CapturedFrame<'_>) -> Option<(IpAddr, IpAddr)> {
     })?
 }
 
-/// Whether the address is on one link only: those that every link has say nothing.
-fn says_where_it_is(address: IpAddr) -> bool {
+/// Whether the address is on one link only: one that every link has does not identify its port.
+fn is_on_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified() && !address.is_link_local(),
         IpAddr::V6(address) => !address.is_unspecified() && !address.is_unicast_link_local(),

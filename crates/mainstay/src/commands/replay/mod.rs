@@ -42,7 +42,7 @@ const PROGRESS_PACKETS: u64 = 1 << 16;
 pub struct Replay<'a> {
     /// The gateway. Its peers are left out of the replay.
     pub config: &'a Config,
-    /// Which port stands for which interface of the capture, where that is told.
+    /// Which port stands for which interface of the capture, where that is given.
     pub port_map: &'a [PortMapping],
     /// Believe checksums unread: a capture from the sending host has them unfinished.
     pub ignore_checksums: bool,
@@ -107,14 +107,14 @@ impl Replay<'_> {
     ///
     /// # Errors
     /// The configuration or the capture cannot be used, or the output cannot be written. A capture that ends within a
-    /// packet is no error: the report says so.
+    /// packet is no error: the report counts it.
     pub fn play<R: Read, W: Write>(
         &self,
         mut capture: CaptureReader<R>,
         source: &Path,
         sink: Option<(&Path, W)>,
     ) -> Result<Report, ReplayError> {
-        let forwarding = player::surroundings(self.config);
+        let forwarding = player::forwarding_config(self.config);
         let chooser = IngressChooser::new(self.config, &forwarding, self.port_map)?;
         let mut sink = sink.map(|(path, file)| Sink::new(path, file, self.config)).transpose()?;
         let mut report = Report::new(self.config);
@@ -173,7 +173,7 @@ fn next<R: Read>(
     path: &Path,
 ) -> Result<Option<CaptureRecord>, ReplayError> {
     match capture.read(frame) {
-        Err(PcapError::CutOff) if report.packets > 0 => {
+        Err(PcapError::Truncated) if report.packets > 0 => {
             report.is_cut_off = true;
             Ok(None)
         }

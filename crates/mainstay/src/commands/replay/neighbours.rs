@@ -18,7 +18,7 @@ pub(super) enum OwnFrame {
     Packet,
 }
 
-/// Says what a frame is that the node polled out for its port.
+/// Classifies a frame that the node itself sends.
 pub(super) fn examine(bytes: &mut [u8]) -> OwnFrame {
     let length_bytes = bytes.len();
     let Some(mut frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) else { return OwnFrame::Packet };
@@ -59,8 +59,7 @@ fn answer_solicitation(message: &[u8], source: IpAddr, asked: Option<MacAddress>
     OwnFrame::Solicitation(build::neighbour_advertisement(mac, message.target, (to, source), flags))
 }
 
-/// A link address for a host that the capture does not tell the address of: locally administered, and the same each
-/// time.
+/// A link address for a host whose address the capture does not have: locally administered, and the same each time.
 fn link_address(of: IpAddr) -> MacAddress {
     match of {
         IpAddr::V4(address) => {

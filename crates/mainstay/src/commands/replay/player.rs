@@ -49,7 +49,7 @@ impl<'a> CapturedFrame<'a> {
         if ignore_checksums {
             complete_ipv4_header(bytes);
         }
-        // A sum over bytes that are not there says nothing.
+        // A checksum over bytes that are not there is meaningless.
         let checksum = if ignore_checksums || is_truncated { Checksum::Valid } else { Checksum::Unverified };
         Self { bytes, kept_bytes, checksum, is_foreign }
     }
@@ -113,7 +113,7 @@ pub(super) enum Outcome {
 }
 
 /// Addresses, ports and routes of a node in a replay.
-pub(super) fn surroundings(config: &Config) -> forwarding::Config {
+pub(super) fn forwarding_config(config: &Config) -> forwarding::Config {
     let ports = config.ports.iter().map(|port| forwarding::Port {
         mac: MacAddress([0x02, 0, 0, 0, 0, port.id.0]),
         mtu_bytes: MTU_BYTES,

@@ -175,32 +175,32 @@ impl Report {
     /// What may have made the result another than the network's.
     fn remarks(&self) -> String {
         let mut text = String::new();
-        let mut say = |packets: u64, remark: &str| {
+        let mut remark_on = |packets: u64, remark: &str| {
             if packets > 0 {
                 text.push_str(&format!("{}: {remark}\n", console::counted(packets as usize, "packet")));
             }
         };
-        say(self.truncated, "cut short by the capture; their checksums were not checked");
-        say(self.out_of_order, "stamped earlier than one before them; played without delay");
-        say(
+        remark_on(self.truncated, "cut short by the capture; their checksums were not checked");
+        remark_on(self.out_of_order, "stamped earlier than one before them; played without delay");
+        remark_on(
             self.time_leaps,
             "stamped more than a week before or after the one before them; played without delay (a clock was set, or the file \
              is damaged)",
         );
-        say(
+        remark_on(
             self.ingress_guessed,
             "neither interface nor source identifies their ingress port, which was guessed: --port-map names it",
         );
         let dropped_as = |reason: DropReason| self.dropped_by_reason.get(reason.label()).copied().unwrap_or_default();
-        say(
+        remark_on(
             dropped_as(DropReason::BadTransportChecksum) + dropped_as(DropReason::BadIpChecksum),
             "a checksum is wrong, as in captures from the sending host (--ignore-checksums believes them)",
         );
-        say(
+        remark_on(
             dropped_as(DropReason::NoConnection),
             "of TCP connections whose beginning is not in the capture (--loose picks them up)",
         );
-        say(
+        remark_on(
             dropped_as(DropReason::OutOfWindow),
             "outside the window, as they are when the capture misses segments (tracking.liberal lets them pass)",
         );

@@ -52,7 +52,7 @@ fn tcp(source: &str, destination: &str, flags: u8, (sequence, acknowledgement): 
 }
 
 /// A connection from its handshake to its end, as both its ends see it without translation.
-fn conversation(client: &str, server: &str) -> Vec<Vec<u8>> {
+fn exchange(client: &str, server: &str) -> Vec<Vec<u8>> {
     use tcp_flags::{ACK, FIN, SYN};
     vec![
         tcp(client, server, SYN, (100, 0), b""),
@@ -109,13 +109,13 @@ fn a_connection_is_let_out_translated_and_followed_to_its_end() {
     // The capture is of both sides at once, so that replies must carry the translated address and port, which only the
     // node knows: they are made from what it sends.
     let config = config();
-    let frames = conversation(CLIENT, SERVER);
+    let frames = exchange(CLIENT, SERVER);
     let (_, sent) = replayed(&plain(&config), &pcap(&frames[..1]));
     let [(1, syn)] = &sent[..] else { panic!("one packet on the outside: {sent:?}") };
     let outside = tuple_of(syn.clone()).source_addr();
     assert_eq!(outside.ip(), IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)));
 
-    let as_captured = conversation(CLIENT, SERVER).into_iter().zip(conversation(&outside.to_string(), SERVER));
+    let as_captured = exchange(CLIENT, SERVER).into_iter().zip(exchange(&outside.to_string(), SERVER));
     let from_client = [true, false, true, true, false, true, false, true];
     let frames: Vec<Vec<u8>> = as_captured
         .zip(from_client)
@@ -232,7 +232,7 @@ fn absurd_time_stamps_cost_no_time() {
 }
 
 #[test]
-fn frames_cut_short_go_through_as_far_as_their_headers_are_there() {
+fn truncated_frames_are_forwarded_if_their_headers_are_there() {
     let config = config();
     let whole = tcp(CLIENT, SERVER, tcp_flags::SYN, (1, 0), &[7; 1000]);
     for (kept_bytes, forwarded) in [(60, 1), (54, 1), (50, 0)] {
@@ -250,7 +250,7 @@ fn frames_cut_short_go_through_as_far_as_their_headers_are_there() {
 #[test]
 fn a_capture_that_ends_within_a_packet_is_played_as_far_as_it_goes() {
     let config = config();
-    let capture = pcap(&conversation(CLIENT, SERVER)[..3]);
+    let capture = pcap(&exchange(CLIENT, SERVER)[..3]);
     let (report, _) = replayed(&plain(&config), &capture[..capture.len() - 1]);
     assert_eq!((report.packets, report.is_cut_off), (2, true));
     let (report, _) = replayed(&Replay { limit: 1, ..plain(&config) }, &capture);
@@ -304,15 +304,16 @@ fn interfaces(names: &[&str]) -> Vec<CaptureInterface> {
 fn the_port_is_that_of_the_map_the_name_the_order_or_the_source() {
     use ingress::Certainty::{Guessed, Known};
     let config = config();
-    let forwarding = player::surroundings(&config);
+    let forwarding = player::forwarding_config(&config);
     let from_inside = Envelope::default().udp(&tuple(17, "10.0.0.5:1", "192.0.2.9:2"), b"");
     let from_nowhere = Envelope::default().udp(&tuple(17, "169.254.0.5:1", "10.0.0.9:2"), b"");
-    let map: Vec<PortMapping> = vec!["wan=outside".parse().expect("a mapping"), "2=inside".parse().expect("a mapping")];
+    let map: Vec<PortMapping> =
+        vec!["uplink=outside".parse().expect("a mapping"), "2=inside".parse().expect("a mapping")];
     /// The port map, the capture's interfaces, that of the packet, and the packet itself.
     type Captured<'a> = (&'a [PortMapping], &'a [&'a str], usize, &'a [u8]);
     let cases: [(Captured<'_>, (u8, ingress::Certainty)); 9] = [
-        ((&map, &["wan", "eth1", "x"], 0, &from_inside), (1, Known)),
-        ((&map, &["wan", "eth0", "x"], 2, &from_inside), (0, Known)),
+        ((&map, &["uplink", "eth1", "x"], 0, &from_inside), (1, Known)),
+        ((&map, &["uplink", "eth0", "x"], 2, &from_inside), (0, Known)),
         ((&[], &["eth1", "eth0"], 0, &from_inside), (1, Known)),
         ((&[], &["inside", "other"], 0, &from_nowhere), (0, Known)),
         ((&[], &["a", "b"], 1, &from_inside), (1, Known)),
@@ -333,5 +334,5 @@ fn the_port_is_that_of_the_map_the_name_the_order_or_the_source() {
     let wrong = ["0=elsewhere".parse().expect("a mapping")];
     let error = IngressChooser::new(&config, &forwarding, &wrong).err().expect("no such port").to_string();
     assert_eq!(error, "--port-map: there is no port \"elsewhere\": write one of \"inside\", \"outside\"");
-    assert!("wan:outside".parse::<PortMapping>().is_err());
+    assert!("uplink:outside".parse::<PortMapping>().is_err());
 }

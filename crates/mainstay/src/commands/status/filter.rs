@@ -1,4 +1,4 @@
-//! Connections told as entries of a filter: what peers told this node.
+//! Compact replication: this node's filter, its peers' filters, and recovery.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use super::yes_no;
 use api::{FilterStatus, RecoveryStatus, Status};
 use console::{Table, count, duration, scaled};
 
-/// What peers have told by their filters.
-pub(super) fn told_table(status: &Status) -> Table {
-    let mut table = Table::of(">FILTER OF|>ENTRIES|WHOLE|>DRIFTS MENDED|>UNUSABLE");
+/// The peers' filters.
+pub(super) fn peer_table(status: &Status) -> Table {
+    let mut table = Table::of(">FILTER OF|>ENTRIES|WHOLE|>DRIFTS REPAIRED|>UNUSABLE");
     for (peer, filter) in status.peers.iter().filter_map(|peer| Some((peer, peer.filter.as_ref()?))) {
         table.row([
             peer.id.to_string(),
@@ -22,7 +22,7 @@ pub(super) fn told_table(status: &Status) -> Table {
     table
 }
 
-/// As people read it: what is told, and what came of what this node was told.
+/// This node's filter and its recovery, for people.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn describe(filter: &FilterStatus) -> String {
     let without_room = match filter.refused + filter.beyond {
@@ -32,7 +32,7 @@ pub(super) fn describe(filter: &FilterStatus) -> String {
         }
     };
     let mut text = format!(
-        "Filter       {}: {} of {} entries{without_room} · {} to peers ({} so far) · {} drifts found and mended\n",
+        "Filter       {}: {} of {} entries{without_room} · {} to peers ({} so far) · {} drifts found and repaired\n",
         filter.representation,
         count(filter.entries),
         count(filter.entries_max),
@@ -51,7 +51,7 @@ pub(super) fn describe(filter: &FilterStatus) -> String {
     }
     if filter.inherited > 0 {
         let (filters, entries) = (count(filter.inherited), count(filter.inherited_entries));
-        let _ = writeln!(text, "Told on      {entries} entries in {filters} filters of nodes that are gone");
+        let _ = writeln!(text, "Inherited    {entries} entries in {filters} filters of nodes that are gone");
     }
     text
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_what_is_told_and_what_came_of_a_failover() {
+    fn people_read_what_is_advertised_and_what_a_failover_recovered() {
         let counts = [("restored", 900), ("disowned", 2), ("missed", 7)].map(|(name, count)| (name.to_owned(), count));
         let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(90.0), counts: counts.into() };
         let filter = FilterStatus {
@@ -94,10 +94,10 @@ mod tests {
         };
         let text = describe(&filter);
         for part in
-            ["multi-level: 1", "2.5", "drifts found and mended", "900 connections back, 2 of them", "100 entries"]
+            ["multi-level: 1", "2.5", "drifts found and repaired", "900 connections back, 2 of them", "100 entries"]
         {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("Precisely"), "there is nothing to say: {text}");
+        assert!(!text.contains("Precisely"), "there is nothing to report: {text}");
     }
 }

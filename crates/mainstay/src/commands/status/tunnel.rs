@@ -38,7 +38,7 @@ fn describe_mirror(mirror: &RedundancyMirror) -> String {
             of(&mirror.received)
         ),
         None if mirror.followers > 0 => format!(
-            "             caches mirrored by {}, {} told, {} left out\n",
+            "             caches mirrored by {}, {} sent, {} left out\n",
             counted(mirror.followers as usize, "node"),
             bytes(mirror.told_bytes),
             counted(mirror.blocks_left_out as usize, "block")

@@ -9,8 +9,8 @@ use packet_io::sysctl;
 use serde::Serialize;
 
 use super::super::CommandError;
-use super::super::finding::{self, Finding};
 use super::super::probe::{self, Secrets, ServiceUser};
+use super::super::problem::{self, Problem};
 use crate::cli::CheckArgs;
 use config::sync::validated::ConntrackdPeer;
 use config::sync::{self, SyncConfig};
@@ -34,52 +34,52 @@ struct Host {
 struct Checked {
     /// Whether the daemon would start on this host, as far as can be known without a start.
     usable: bool,
-    findings: Vec<Finding>,
+    #[serde(rename = "findings")]
+    problems: Vec<Problem>,
     #[serde(flatten)]
     host: Option<Host>,
 }
 
-/// Says all that keeps the daemon from starting with a file on this host, on standard error; what is doubtful, and what the
-/// kernel lacks, on standard output: the daemon starts without, and says so. With `--config-only` it looks at the file
-/// alone.
+/// Checks whether the daemon can start with a file on this host. Errors go to standard error. Warnings, and what the kernel
+/// lacks, go to standard output: the daemon starts without it. With `--config-only` it looks at the file alone.
 ///
 /// # Errors
 /// The file cannot be read or is wrong, or a start on this host would fail.
 pub(super) fn run(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {
     let checked = match sync::load(path) {
         Ok(checked) => checked,
-        Err(error) => return finding::refuse(error, path, args.json),
+        Err(error) => return problem::refuse(error, path, args.json),
     };
     let config = &checked.config;
-    let mut findings: Vec<Finding> = checked.warnings.iter().map(Finding::from).collect();
+    let mut problems: Vec<Problem> = checked.warnings.iter().map(Problem::from).collect();
     let host = (!args.config_only).then(|| {
         let (host, found) = look(config);
-        findings.extend(found.iter().map(|sentence| Finding::warning("host", sentence)));
-        findings.extend(secrets(config, args.user.as_deref()));
-        findings.extend(sockets(config));
+        problems.extend(found.iter().map(|sentence| Problem::warning("host", sentence)));
+        problems.extend(secrets(config, args.user.as_deref()));
+        problems.extend(sockets(config));
         host
     });
     if args.json {
-        let usable = !findings.iter().any(Finding::is_error);
-        console::print_json(&Checked { usable, findings: findings.clone(), host })?;
+        let usable = !problems.iter().any(Problem::is_error);
+        console::print_json(&Checked { usable, problems: problems.clone(), host })?;
     } else {
-        console::print(&describe(path, config, &findings, host.is_some()))?;
+        console::print(&describe(path, config, &problems, host.is_some()))?;
     }
-    finding::conclude(&findings)
+    problem::conclude(&problems)
 }
 
 /// What is wrong with the files of keys, tokens and certificates.
-fn secrets(config: &SyncConfig, user: Option<&str>) -> Vec<Finding> {
+fn secrets(config: &SyncConfig, user: Option<&str>) -> Vec<Problem> {
     let user = user.map(ServiceUser::named);
     let mut secrets = Secrets::new(user.as_ref());
     let native = config.replication.as_ref().map(|native| &native.replication);
     secrets.security("[replication.security]", native.and_then(|replication| replication.security.as_ref()));
     secrets.control(config.control.as_ref());
-    secrets.findings()
+    secrets.problems()
 }
 
 /// What a start binds.
-fn sockets(config: &SyncConfig) -> Vec<Finding> {
+fn sockets(config: &SyncConfig) -> Vec<Problem> {
     if let Some(taken) = probe::control_socket(&config.node.control_socket) {
         return vec![taken];
     }
@@ -93,8 +93,8 @@ fn sockets(config: &SyncConfig) -> Vec<Finding> {
     peers.chain(operators).collect()
 }
 
-/// What the file says and what is doubtful, for people; errors are not among it.
-fn describe(path: &Path, config: &SyncConfig, findings: &[Finding], is_of_host: bool) -> String {
+/// What the file configures, and warnings, for people; errors are not among it.
+fn describe(path: &Path, config: &SyncConfig, problems: &[Problem], is_of_host: bool) -> String {
     let native = config.replication.as_ref().map(|native| &native.replication);
     let peers = native.map_or(0, |replication| replication.peers.len()) + usize::from(config.conntrackd.is_some());
     let mut text = format!(
@@ -105,11 +105,11 @@ fn describe(path: &Path, config: &SyncConfig, findings: &[Finding], is_of_host: 
         counted(config.filter.ignore.len(), "filter"),
         if config.conntrackd.is_some() { "; one peer is conntrackd" } else { "" },
     );
-    if is_of_host && findings.is_empty() {
+    if is_of_host && problems.is_empty() {
         text.push_str("This host has all that it takes.\n");
     }
-    for finding in findings.iter().filter(|finding| !finding.is_error()) {
-        text.push_str(&format!("{finding}\n"));
+    for problem in problems.iter().filter(|problem| !problem.is_error()) {
+        text.push_str(&format!("{problem}\n"));
     }
     text
 }
@@ -117,18 +117,18 @@ fn describe(path: &Path, config: &SyncConfig, findings: &[Finding], is_of_host: 
 /// What the kernel offers; and what is missing, or looks doubtful, a sentence each with its remedy.
 fn look(config: &SyncConfig) -> (Host, Vec<String>) {
     let support = support();
-    let mut findings: Vec<String> = support.lacks.iter().map(ToString::to_string).collect();
-    findings.extend(room(config, &support));
-    findings.extend(addresses(config));
-    findings.extend(buffer(config));
-    findings.extend(masquerading());
+    let mut problems: Vec<String> = support.lacks.iter().map(ToString::to_string).collect();
+    problems.extend(room(config, &support));
+    problems.extend(addresses(config));
+    problems.extend(buffer(config));
+    problems.extend(masquerading());
     let host = Host {
         connections: support.connections,
         connections_max: support.connections_max,
         events: support.events,
         is_fatal: support.lacks.iter().any(packet_io::ctnetlink::Lack::is_fatal),
     };
-    (host, findings)
+    (host, problems)
 }
 
 /// What the kernel may track has to be remembered.
@@ -167,7 +167,7 @@ fn masquerading() -> Option<String> {
     });
     is_found.then(|| {
         "a rule masquerades: connections are translated to an address of this node's interface, and do not survive the node unless \
-         the other one has that address, too. Translate to a shared address (snat to …)"
+         the peer has that address, too. Translate to a shared address (snat to …)"
             .to_owned()
     })
 }

@@ -9,20 +9,20 @@ use crate::commands::error::{CommandError, HookFailed};
 use api::{SyncOrder, SyncReadiness};
 use control::client::{Client, ClientError};
 
-/// Between two questions how far the node is: first so long, then twice as long each time,
-const ASK_AGAIN_FIRST: Duration = Duration::from_millis(1);
-/// and at most so long.
-const ASK_AGAIN_MAX: Duration = Duration::from_millis(50);
+/// The pause between two queries of the node's state. It doubles each time,
+const POLL_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// up to this.
+const POLL_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Gives the order and waits until the node is what it was told to be, and what it has is usable.
+/// Gives the order and waits until the node has the ordered role and its state is usable.
 pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
     let begun = Instant::now();
     let deadline = begun + args.timeout;
-    let mut pause = ASK_AGAIN_FIRST;
+    let mut pause = POLL_PAUSE_MIN;
     let mut wait = || {
         let left = deadline.saturating_duration_since(Instant::now());
         thread::sleep(pause.min(left));
-        pause = (pause * 2).min(ASK_AGAIN_MAX);
+        pause = (pause * 2).min(POLL_PAUSE_MAX);
         !left.is_zero()
     };
     let mut client = loop {
@@ -42,8 +42,8 @@ pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
             return Ok(());
         }
         if !wait() {
-            let because = readiness.not_usable_because;
-            return Err(HookFailed::NotUsable { order: order.name(), waited: begun.elapsed(), because });
+            let reasons = readiness.not_usable_because;
+            return Err(HookFailed::NotUsable { order: order.name(), waited: begun.elapsed(), reasons });
         }
         readiness = client.sync(SyncOrder::Nothing)?;
     }
@@ -60,7 +60,7 @@ fn connect(socket: &Path) -> Result<Client, HookFailed> {
     })
 }
 
-/// Says whether the node may take over, by the process's status and, for people, in a line.
+/// Reports whether the node may take over, by the exit code and, for people, in a line.
 pub(super) fn ready(args: &ReadyArgs) -> Result<(), CommandError> {
     let readiness = connect(&args.socket)?.sync(SyncOrder::Nothing).map_err(HookFailed::Client)?;
     if args.json {

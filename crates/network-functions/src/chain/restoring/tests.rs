@@ -121,7 +121,10 @@ fn nat_rules_with_ingress_conditions_are_refused() {
     });
     let chain = ChainBuilder::new().push(nat.unwrap()).build().unwrap();
     let refusal = chain.restorable().unwrap_err();
-    assert!(refusal.why.remedy.contains("name addresses"), "an answer that comes first would find another translation");
+    assert!(
+        refusal.cause.remedy.contains("name addresses"),
+        "an answer that comes first would find another translation"
+    );
 }
 
 #[test]

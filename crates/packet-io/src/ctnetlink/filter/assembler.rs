@@ -90,7 +90,7 @@ impl Assembler {
     }
 
     /// A := a cell of memory.
-    pub(super) fn recall(&mut self, cell: u32) {
+    pub(super) fn load_cell(&mut self, cell: u32) {
         self.push(libc::BPF_LD | libc::BPF_MEM, cell);
     }
 

@@ -129,7 +129,7 @@ fn look_up_addresses(assembler: &mut Assembler, pass: Label) {
         assembler.jump_if(0, pass);
         assembler.store(cell::ADDRESSES);
         for (kind, cell) in [(ip::V4_SOURCE, cell::V4[end]), (ip::V6_SOURCE, cell::V6[end])] {
-            assembler.recall(cell::ADDRESSES);
+            assembler.load_cell(cell::ADDRESSES);
             assembler.find_nested_attribute(kind);
             assembler.store(cell);
         }
@@ -163,7 +163,7 @@ fn look_up_zone(assembler: &mut Assembler) {
     assembler.load(HEADERS_BYTES as u32);
     assembler.find_attribute(connection::ZONE);
     assembler.jump_unless(0, found);
-    assembler.recall(cell::TUPLE);
+    assembler.load_cell(cell::TUPLE);
     assembler.find_nested_attribute(tuple::ZONE);
     assembler.jump_unless(0, found);
     assembler.load(HEADERS_BYTES as u32);
@@ -182,7 +182,7 @@ fn look_up_zone(assembler: &mut Assembler) {
 fn admit_protocols(assembler: &mut Assembler, admitted: Option<&[u8]>) {
     let Some(admitted) = admitted else { return };
     let on = assembler.label();
-    assembler.recall(cell::PROTOCOL);
+    assembler.load_cell(cell::PROTOCOL);
     for protocol in (0..=u8::MAX).filter(|protocol| admitted.contains(protocol)) {
         assembler.jump_if(u32::from(protocol), on);
     }
@@ -192,7 +192,7 @@ fn admit_protocols(assembler: &mut Assembler, admitted: Option<&[u8]>) {
 
 fn admit_states(assembler: &mut Assembler, admitted: Option<TcpStates>) {
     let Some(admitted) = admitted else { return };
-    assembler.recall(cell::TCP_STATE);
+    assembler.load_cell(cell::TCP_STATE);
     for state in TcpState::ALL.into_iter().filter(|state| !admitted.contains(*state)) {
         let next = assembler.label();
         assembler.jump_unless(state as u32, next);
@@ -205,15 +205,15 @@ fn admit_states(assembler: &mut Assembler, admitted: Option<TcpStates>) {
 fn ignore_connections(assembler: &mut Assembler, ignore: &Ignore) {
     let next = assembler.label();
     if let Some(protocol) = ignore.protocol {
-        assembler.recall(cell::PROTOCOL);
+        assembler.load_cell(cell::PROTOCOL);
         assembler.jump_unless(u32::from(protocol), next);
     }
     if let Some(zone) = ignore.zone {
-        assembler.recall(cell::ZONE);
+        assembler.load_cell(cell::ZONE);
         assembler.jump_unless(u32::from(zone), next);
     }
     if let Some((value, mask)) = ignore.mark {
-        assembler.recall(cell::MARK);
+        assembler.load_cell(cell::MARK);
         assembler.jump_if(0, next);
         assembler.keep_as_index();
         assembler.load_word_behind(VALUE_OFFSET);
@@ -222,7 +222,7 @@ fn ignore_connections(assembler: &mut Assembler, ignore: &Ignore) {
     }
     if let Some(states) = ignore.tcp_states {
         let on = assembler.label();
-        assembler.recall(cell::TCP_STATE);
+        assembler.load_cell(cell::TCP_STATE);
         for state in TcpState::ALL.into_iter().filter(|state| states.contains(*state)) {
             assembler.jump_if(state as u32, on);
         }
@@ -247,7 +247,7 @@ fn find_prefix(assembler: &mut Assembler, prefix: &Prefix, found: Label) {
     let (network, mask) = (words(prefix.address), mask(prefix));
     for cell in cells {
         let next = assembler.label();
-        assembler.recall(cell);
+        assembler.load_cell(cell);
         assembler.jump_if(0, next);
         assembler.keep_as_index();
         for (at, (word, mask)) in network.iter().zip(&mask).enumerate().filter(|(_, (_, mask))| **mask != 0) {

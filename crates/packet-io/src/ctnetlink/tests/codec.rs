@@ -41,9 +41,9 @@ proptest! {
         let malformed = decode_events(&bytes, &mut |cause, event| events.push((cause, event)));
         prop_assert!(bytes.is_empty() || events.len() + malformed > 0, "every malformed message is counted");
         for (cause, event) in events {
-            let mut again = Vec::new();
-            decode_events(&encoded(cause, &event), &mut |cause, event| again.push((cause, event)));
-            prop_assert_eq!(again, vec![(cause, event)], "what could be read can be written");
+            let mut decoded = Vec::new();
+            decode_events(&encoded(cause, &event), &mut |cause, event| decoded.push((cause, event)));
+            prop_assert_eq!(decoded, vec![(cause, event)], "what could be read can be written");
         }
     }
 }

@@ -315,12 +315,12 @@ fn a_connection_is_deleted_only_if_its_identifier_matches() {
         let elsewhere = (2..32).find_map(|number| {
             execute(&mut table, Request::Create(&tcp(number))).unwrap();
             execute(&mut table, Request::Create(&tcp(1))).unwrap();
-            let again = table.get(&tcp(1).original, 0).unwrap().unwrap();
-            if again.id == first.id {
-                execute(&mut table, Request::Delete(&again)).unwrap();
+            let renewed = table.get(&tcp(1).original, 0).unwrap().unwrap();
+            if renewed.id == first.id {
+                execute(&mut table, Request::Delete(&renewed)).unwrap();
                 return None;
             }
-            Some(again)
+            Some(renewed)
         });
         assert!(elsewhere.is_some(), "each time it reused the first one's memory");
         assert_eq!(execute(&mut table, Request::Delete(&first)), Err(RequestError::Missing), "it is another one");

@@ -62,7 +62,7 @@ impl Blocks {
         body.resize(body.len().next_multiple_of(4), 0);
         // An unused option behind the frame.
         body.extend(self.u16s(&[1, 3]));
-        body.extend(b"why\0");
+        body.extend(b"tag\0");
         self.block(6, &body);
     }
 }
@@ -162,7 +162,7 @@ fn damage_is_distinguished_from_an_early_end() {
     let whole = records(&good.bytes).unwrap();
     assert_eq!(whole.len(), 1);
     for length in packet_at + 1..good.bytes.len() {
-        assert!(matches!(records(&good.bytes[..length]), Err(PcapError::CutOff)), "{length} bytes");
+        assert!(matches!(records(&good.bytes[..length]), Err(PcapError::Truncated)), "{length} bytes");
     }
     let with = |at: usize, byte: u8| {
         let mut bytes = good.bytes.clone();
@@ -176,7 +176,7 @@ fn damage_is_distinguished_from_an_early_end() {
     assert!(matches!(with(good.bytes.len() - 4, 0), PcapError::DamagedBlock(_)), "two lengths that differ");
     assert!(matches!(with(12, 2), PcapError::BadVersion(2)));
     assert!(matches!(records(b"GIF89a and what follows it"), Err(PcapError::BadMagic(_))));
-    assert!(matches!(records(b"GI"), Err(PcapError::CutOff)));
+    assert!(matches!(records(b"GI"), Err(PcapError::Truncated)));
 }
 
 #[test]

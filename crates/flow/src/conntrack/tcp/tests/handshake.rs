@@ -258,7 +258,7 @@ fn after_the_servers_reset_a_new_syn_waits_for_the_server_to_agree() {
 #[test]
 fn a_reused_tuple_comes_back_into_step_by_its_syn_ack() {
     // The end points have lost a connection that the tracker still holds: the SYN passes, and the SYN/ACK that
-    // acknowledges it proves their agreement.
+    // acknowledges it proves that both begin anew.
     play(&[
         HANDSHAKE,
         "

@@ -4,7 +4,7 @@ use super::parse::Statement;
 use super::translate::Translation;
 use config::value::{PROTOCOLS, parse_prefix};
 
-/// What is told, as [filter] writes it.
+/// What is replicated, as `[filter]` writes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FilterText {
     /// `filter.protocols`.
@@ -122,10 +122,10 @@ fn states(set: &Statement, policy: Policy, translation: &mut Translation) {
             }
         }
     }
-    let is_told = |name: &str| (policy == Policy::Accept) == found.contains(&name);
-    let told = STATES.iter().map(|(_, name)| *name).filter(|name| is_told(name));
-    translation.filter.tcp_states = told.map(str::to_owned).collect();
-    if told_handshakes(&translation.filter.tcp_states) {
+    let is_replicated = |name: &str| (policy == Policy::Accept) == found.contains(&name);
+    let replicated = STATES.iter().map(|(_, name)| *name).filter(|name| is_replicated(name));
+    translation.filter.tcp_states = replicated.map(str::to_owned).collect();
+    if has_handshake_states(&translation.filter.tcp_states) {
         super::translate::set(&mut translation.kernel, "events", "\"all\"".to_owned());
     }
     if translation.filter.tcp_states.is_empty() {
@@ -133,7 +133,7 @@ fn states(set: &Statement, policy: Policy, translation: &mut Translation) {
     }
 }
 
-/// Whether connections are told before they are established, of which the kernel has to make events.
-fn told_handshakes(told: &[String]) -> bool {
-    ["syn_sent", "syn_recv", "syn_sent2"].iter().any(|name| told.iter().any(|state| state == name))
+/// Whether connections are replicated before they are established. The kernel has to make events of that.
+fn has_handshake_states(states: &[String]) -> bool {
+    ["syn_sent", "syn_recv", "syn_sent2"].iter().any(|name| states.iter().any(|state| state == name))
 }

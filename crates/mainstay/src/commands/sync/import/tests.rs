@@ -45,14 +45,17 @@ fn every_example_of_the_package_is_translated_or_has_nothing_to_replicate() {
         match config::sync::parse("imported.toml", &file) {
             Ok(checked) => {
                 let addresses = &checked.config.filter.ignore[0].addresses;
-                assert!(addresses.contains(&"192.168.0.100/32".parse().unwrap()), "a virtual address: {file}");
+                assert!(
+                    addresses.contains(&"192.168.0.100/32".parse().unwrap()),
+                    "an address that the nodes share: {file}"
+                );
                 assert_eq!(checked.config.filter.protocols, Some(vec![6, 132]), "{file}");
                 assert_eq!(checked.config.conntrackd.is_some(), name == "sync/ftfw", "{file}");
             }
             // A group does not name the other node, which the native protocol needs.
             Err(error) => {
                 assert!(name != "sync/ftfw", "{error}\n{file}");
-                assert!(error.to_string().lines().all(|line| line.contains("nobody is told")), "{error}\n{file}");
+                assert!(error.to_string().lines().all(|line| line.contains("there is no peer")), "{error}\n{file}");
             }
         }
         imported_files += 1;
@@ -138,7 +141,7 @@ fn a_unicast_pair_goes_on_talking_with_its_conntrackd() {
 }
 
 #[test]
-fn a_group_is_joined_and_the_missing_peer_told() {
+fn a_group_is_joined_and_the_missing_peer_reported() {
     let text = "Sync {\n Mode FTFW {\n }\n Multicast {\n IPv4_address 225.0.0.50\n Group 3780\n \
                 IPv4_interface 192.168.100.100\n Interface eth2\n Checksum on\n }\n Multicast Default {\n \
                 IPv4_address 225.0.0.51\n Group 3781\n IPv4_interface 192.168.101.100\n Interface eth3\n }\n}\n";
@@ -151,7 +154,7 @@ fn a_group_is_joined_and_the_missing_peer_told() {
 }
 
 #[test]
-fn modes_that_are_not_spoken_become_a_native_pair_and_say_so() {
+fn unsupported_modes_become_a_native_pair_with_a_remark() {
     for (mode, transport) in [("ALARM { RefreshTime 15 \n CacheTimeout 180 }", "UDP"), ("NOTRACK {}", "TCP")] {
         let text = format!(
             "Sync {{\n Mode {mode}\n {transport} {{\n IPv6_address fd00::1\n IPv6_Destination_Address fd00::2\n Port 3781\n }}\n}}"
@@ -264,7 +267,7 @@ fn nearly() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever the file says, what comes out can be read, apart from the one thing that the operator has to fill in.
+    /// The translation of any file can be read, apart from the one thing that the operator has to fill in.
     #[test]
     fn what_is_written_can_be_read(inner in nearly(), general in nearly()) {
         for text in [inner.clone(), format!("Sync {{\n{inner}\n}}\nGeneral {{\n{general}\n}}\n")] {
@@ -272,7 +275,7 @@ proptest! {
             let file = write::toml(&translation, &text);
             if let Err(error) = config::sync::parse("imported.toml", &file) {
                 let lines = error.to_string();
-                prop_assert!(lines.lines().all(|line| line.contains("nobody is told")), "{lines}\n{file}");
+                prop_assert!(lines.lines().all(|line| line.contains("there is no peer")), "{lines}\n{file}");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::filter::{self, FilterText};
 use super::parse::Statement;
 
-/// The port that conntrackd uses unless it is told another.
+/// The port that conntrackd uses unless another is configured.
 const PORT_DEFAULT: u16 = 3780;
 
 /// What the operator has to know of a statement.
@@ -15,7 +15,7 @@ pub struct Remark {
     pub line: usize,
     /// The statement.
     pub subject: String,
-    /// What became of it, and what to do.
+    /// Its translation, and what to do.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ pub enum Way {
     Unicast {
         /// This node's.
         local: SocketAddr,
-        /// The other one's.
+        /// The peer's.
         peer: SocketAddr,
     },
     /// The other node is somewhere in the group.
@@ -41,7 +41,7 @@ pub enum Way {
 /// A conntrackd.conf, translated.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Translation {
-    /// The mode is one that `mainstay sync` can speak with a conntrackd.
+    /// The mode is one in which `mainstay sync` can replicate to a conntrackd.
     pub is_ftfw: bool,
     /// The way, if it could be made out.
     pub way: Option<Way>,
@@ -77,8 +77,8 @@ enum Meaning {
     Otherwise(&'static str),
 }
 
-const NOT_NEEDED_TIMEOUT: &str = "not needed: a peer's connections have the timeouts that the peer tells, and end when it \
-                                  says so";
+const NOT_NEEDED_TIMEOUT: &str = "not needed: a peer's connections have the timeouts that the peer sends, and end when it \
+                                  ends them";
 const OF_THE_UNIT: &str = "the program's priority is its unit's (Nice= in mainstay-sync.service)";
 const TO_STANDARD_ERROR: &str = "logs go to standard error, which systemd keeps: see node.log and node.log_format";
 

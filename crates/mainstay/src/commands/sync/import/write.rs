@@ -120,7 +120,7 @@ fn native(text: &mut String, translation: &Translation, way: &Way, peer_id: u8) 
             .to_owned(),
         "pre_shared_keys = [\"/etc/mainstay/cluster.key\"]".to_owned(),
     ];
-    // A group does not say where the other node is: the operator must.
+    // A group does not identify the other node: the operator must.
     let is_in_force = !translation.is_ftfw && peer.is_some();
     if is_in_force {
         text.push('\n');

@@ -1,4 +1,4 @@
-//! What `--check` finds, in a file and on this host, for people and as JSON.
+//! Problems that `--check` reports, of a file and of this host, for people and as JSON.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use config::{ConfigError, Diagnostic};
 
 /// Something that an operator should correct, or at least look at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct Problem {
     /// Whether it keeps the program from starting.
     pub(crate) severity: Severity,
     /// The configuration file, as the operator named it; nothing for what concerns the host.
@@ -28,7 +28,7 @@ pub(crate) struct Finding {
     pub(crate) remedy: String,
 }
 
-impl Finding {
+impl Problem {
     /// Something on this host that keeps the program from starting. What stands behind the last colon of the sentence is
     /// the remedy.
     pub(crate) fn error(key: impl Into<String>, sentence: &str) -> Self {
@@ -58,7 +58,7 @@ impl Finding {
     }
 }
 
-impl From<&Diagnostic> for Finding {
+impl From<&Diagnostic> for Problem {
     fn from(found: &Diagnostic) -> Self {
         Self {
             severity: found.severity,
@@ -72,7 +72,7 @@ impl From<&Diagnostic> for Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(file), Some(line), Some(column)) = (&self.file, self.line, self.column) {
             write!(f, "{file}:{line}:{column}: ")?;
@@ -85,39 +85,40 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All findings of a file that cannot be used.
-pub(crate) fn of_config(error: &ConfigError, path: &Path) -> Vec<Finding> {
+/// All problems of a file that cannot be used.
+pub(crate) fn of_config(error: &ConfigError, path: &Path) -> Vec<Problem> {
     match error {
-        ConfigError::Invalid(found) => found.iter().map(Finding::from).collect(),
+        ConfigError::Invalid(found) => found.iter().map(Problem::from).collect(),
         ConfigError::Unreadable { source, .. } => {
-            let found = Finding::error(path.display().to_string(), &format!("cannot be read: {source}"));
+            let found = Problem::error(path.display().to_string(), &format!("cannot be read: {source}"));
             vec![found.with_remedy("correct the path")]
         }
-        ConfigError::TooLarge { .. } => vec![Finding::error(path.display().to_string(), &error.to_string())],
+        ConfigError::TooLarge { .. } => vec![Problem::error(path.display().to_string(), &error.to_string())],
     }
 }
 
 /// A check that found what keeps the program from starting.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct CheckFailed(Vec<Finding>);
+pub struct CheckFailed(Vec<Problem>);
 
-/// Ends a check: an error if one is among the findings, whose text is all errors.
-pub(crate) fn conclude(findings: &[Finding]) -> Result<(), CommandError> {
-    let errors: Vec<Finding> = findings.iter().filter(|finding| finding.is_error()).cloned().collect();
+/// Ends a check: an error if one is among the problems, whose text is all errors.
+pub(crate) fn conclude(problems: &[Problem]) -> Result<(), CommandError> {
+    let errors: Vec<Problem> = problems.iter().filter(|problem| problem.is_error()).cloned().collect();
     if errors.is_empty() { Ok(()) } else { Err(CheckFailed(errors).into()) }
 }
 
-/// What is printed of a file that cannot be used: one JSON object, if one is wanted, and the findings as an error.
+/// What is printed of a file that cannot be used: one JSON object, if one is wanted, and the problems as an error.
 pub(crate) fn refuse(error: ConfigError, path: &Path, json: bool) -> Result<(), CommandError> {
     /// What `--json` prints.
     #[derive(Serialize)]
     struct Refused {
         usable: bool,
-        findings: Vec<Finding>,
+        #[serde(rename = "findings")]
+        problems: Vec<Problem>,
     }
     if json {
-        console::print_json(&Refused { usable: false, findings: of_config(&error, path) })?;
+        console::print_json(&Refused { usable: false, problems: of_config(&error, path) })?;
     }
     Err(error.into())
 }

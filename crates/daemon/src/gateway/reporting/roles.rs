@@ -1,4 +1,4 @@
-//! How the node and its peers stand: roles, who could take over, and why not.
+//! Roles of the node and its peers, and what keeps them from a take-over.
 
 use cluster::failure_detector;
 use cluster::node::NodeStatus;
