@@ -157,12 +157,15 @@ impl FastPath {
     }
 
     /// Attaches the program to the ingress of an interface of the calling thread's namespace, before other programs there.
-    /// A link that is pinned is taken over.
+    /// A link that is pinned is taken over. An interface to which this value has attached the program already stays as it is.
     ///
     /// # Errors
     /// The interface does not exist, permission is missing, or a link by clsact is to be pinned, which only tcx allows.
     pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
         let index = interface_index(interface)?;
+        if self.attachments.contains_key(&index) {
+            return Ok(());
+        }
         let operation = format!("attaching the fast path to {interface}");
         let pin = self.pins.as_ref().map(|pins| pins.link(index));
         if let Some(pin) = pin.as_ref().filter(|pin| pin.exists()) {
