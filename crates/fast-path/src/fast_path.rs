@@ -378,11 +378,9 @@ impl FastPath {
     ///
     /// # Errors
     /// The kernel refuses the frame (shorter than a link header, longer than a page) or the program's run.
-    pub fn test_run(&mut self, frame: &[u8], context: TestContext) -> Result<TestRun, Error> {
+    pub fn test_run(&self, frame: &[u8], context: TestContext) -> Result<TestRun, Error> {
         let operation = "running the program of the fast path on a frame";
-        let classifier = self.program.classifier()?;
-        let program = classifier.fd().map_err(|error| Error::from_program(error, operation))?;
-        test_run::run(program.as_fd(), frame, context).map_err(|error| Error::from_io(error, operation))
+        test_run::run(self.program.descriptor()?, frame, context).map_err(|error| Error::from_io(error, operation))
     }
 
     /// The pinned link, with this program in it. `None`: its interface is gone, and another one has its index.

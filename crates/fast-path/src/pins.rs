@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Map, MapData};
@@ -62,6 +63,19 @@ impl Sizes {
 }
 
 impl Program {
+    /// The program's descriptor.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        let missing = |error: ProgramError| Error::from_program(error, "finding the program in its object");
+        let program: &SchedClassifier = match self {
+            Self::Pinned(program) => program,
+            Self::Own(ebpf) => {
+                let program = ebpf.program(PROGRAM).ok_or(ProgramError::UnexpectedProgramType);
+                program.and_then(TryInto::try_into).map_err(missing)?
+            }
+        };
+        program.fd().map(AsFd::as_fd).map_err(missing)
+    }
+
     pub(crate) fn classifier(&mut self) -> Result<&mut SchedClassifier, Error> {
         let missing = |error: ProgramError| Error::from_program(error, "finding the program in its object");
         match self {

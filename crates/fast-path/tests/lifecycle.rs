@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use common::{Network, PATIENCE, address};
 use fast_path::{Config, DirectionPlan, Error, FastPath, NextHop, Outcome, Plan, Side, TestContext, Windows};
-use flow::Tuple;
 use flow::wire::{MacAddress, build, ip_protocol};
+use flow::{Frame, PortId, Tuple};
+use packet_io::PacketIo;
+use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
@@ -42,7 +44,7 @@ fn set_next_hop(fast_path: &mut FastPath) {
 }
 
 /// The outcome of a datagram of `plan`.
-fn outcome(fast_path: &mut FastPath, plan: &Plan) -> Outcome {
+fn outcome(fast_path: &FastPath, plan: &Plan) -> Outcome {
     let before = fast_path.counters().unwrap();
     let run = fast_path.test_run(&datagram(plan), TestContext::default()).unwrap();
     let seen = fast_path.counters().unwrap() - before;
@@ -59,17 +61,17 @@ fn nothing_is_forwarded_without_heartbeat_or_when_switched_off() {
     let plan = plan(ip_protocol::UDP, 1);
     let index = fast_path.install(&plan).unwrap();
     fast_path.beat(fast_path::now() + PATIENCE);
-    assert_eq!(outcome(&mut fast_path, &plan), Outcome::Forwarded);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Forwarded);
     assert_eq!(fast_path.read(index).unwrap().packets, [1, 0]);
     assert_eq!(fast_path.read(index).unwrap().bytes, [28 + 8, 0]);
 
     fast_path.beat(fast_path::now());
     thread::sleep(age_max * 2);
-    assert_eq!(outcome(&mut fast_path, &plan), Outcome::Heartbeat);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Heartbeat);
     fast_path.allow_without_heartbeat_until(fast_path::now() + PATIENCE);
-    assert_eq!(outcome(&mut fast_path, &plan), Outcome::Forwarded);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Forwarded);
     fast_path.set_enabled(false);
-    assert_eq!(outcome(&mut fast_path, &plan), Outcome::Disabled);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Disabled);
     assert_eq!(fast_path.read(index).unwrap().packets, [2, 0]);
 }
 
@@ -84,11 +86,11 @@ fn another_generation_and_removed_connections_are_left() {
     let before = fast_path.read(index).unwrap();
     fast_path.set_generation(1);
     fast_path.install(&new).unwrap();
-    assert_eq!(outcome(&mut fast_path, &old), Outcome::Generation);
-    assert_eq!(outcome(&mut fast_path, &new), Outcome::Forwarded);
+    assert_eq!(outcome(&fast_path, &old), Outcome::Generation);
+    assert_eq!(outcome(&fast_path, &new), Outcome::Forwarded);
 
     assert_eq!(fast_path.remove(index).unwrap(), Some(before), "no packet was counted");
-    assert_eq!(outcome(&mut fast_path, &old), Outcome::Miss);
+    assert_eq!(outcome(&fast_path, &old), Outcome::Miss);
     assert_eq!(fast_path.remove(index).unwrap(), None);
     assert_eq!(fast_path.activities().count(), 1);
 }
@@ -104,9 +106,9 @@ fn connections_are_installed_whole_or_not_at_all() {
     let mut overlapping = second;
     overlapping.directions[1] = first.directions[1];
     assert!(matches!(fast_path.install(&overlapping), Err(Error::Installed(_))));
-    assert_eq!(outcome(&mut fast_path, &second), Outcome::Miss);
+    assert_eq!(outcome(&fast_path, &second), Outcome::Miss);
     assert!(matches!(fast_path.install_many(&[second, first]), Err(Error::Installed(_))));
-    assert_eq!(outcome(&mut fast_path, &second), Outcome::Miss);
+    assert_eq!(outcome(&fast_path, &second), Outcome::Miss);
     assert_eq!(fast_path.activities().map(|(index, _)| index).collect::<Vec<_>>(), [index]);
 
     // Indices rest before they are used again.
@@ -314,6 +316,89 @@ fn an_attachment_ends_with_its_value() {
     assert!(hosts.exchange());
     drop(fast_path);
     assert!(!hosts.exchange());
+}
+
+#[test]
+fn a_next_hop_may_skip_the_cable() {
+    let Some(network) = Network::new() else { return };
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    let hosts = Hosts::open(&network);
+    network.attach(&mut fast_path);
+    for (index, hop) in (0..).zip(network.next_hops()) {
+        fast_path.set_next_hop(index, Some(&NextHop { to_peer: true, ..hop })).unwrap();
+    }
+    fast_path.install(&translated_plan(network.ports())).unwrap();
+    assert!(hosts.exchange());
+    assert_eq!(fast_path.counters().unwrap().of(Outcome::Forwarded), 2);
+}
+
+#[test]
+fn tagged_frames_are_left() {
+    let Some(network) = Network::new() else { return };
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    network.attach(&mut fast_path);
+    let plan = translated_plan(network.ports());
+    fast_path.install(&plan).unwrap();
+    let [to_client, _] = network.next_hops();
+    let [source, destination] = [to_client.destination, to_client.source].map(MacAddress);
+    let send = |vlans: &[u16]| {
+        let envelope = build::Envelope { source, destination, vlans, ..build::Envelope::default() };
+        let mut bytes = envelope.udp(&plan.directions[0].tuple, b"datagram");
+        let length_bytes = bytes.len();
+        let frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
+        let open = || AfPacketIo::open(&[PortConfig::new("host")]).unwrap();
+        network.client.run(open).unwrap().transmit(PortId(0), &frame).unwrap();
+    };
+    for (vlans, outcome) in [(&[][..], Outcome::Forwarded), (&[5], Outcome::Tagged)] {
+        send(vlans);
+        let begin = Instant::now();
+        while fast_path.counters().unwrap().of(outcome) == 0 {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", fast_path.counters());
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn processors_raise_the_windows_of_one_connection_at_once() {
+    const THREADS: u32 = 4;
+    const SEGMENTS: u32 = 2000;
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    set_next_hop(&mut fast_path);
+    let side =
+        |end: u32| Side { end, end_max: end + 1_000_000, window_max: 1 << 30, acknowledged_max: end, window_scale: 0 };
+    let mut plan = plan(ip_protocol::TCP, 1);
+    plan.windows = Some(Windows { sides: [side(0), side(0)] });
+    let index = fast_path.install(&plan).unwrap();
+    let envelope = build::Envelope { destination: MacAddress([0; 6]), ..build::Envelope::default() };
+    let (fast_path, plan) = (&fast_path, &plan);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                // Each thread sends every fourth of the segments, from both sides.
+                for number in (0..SEGMENTS).filter(|number| number % THREADS == thread) {
+                    let segment =
+                        build::Tcp { flags: 0x10, sequence: number * 100, window: 1000, ..build::Tcp::default() };
+                    for direction in &plan.directions {
+                        let frame = envelope.tcp(&direction.tuple, segment, &[0; 100]);
+                        assert!(fast_path.test_run(&frame, TestContext::default()).unwrap().is_redirected);
+                    }
+                }
+            });
+        }
+    });
+    let activity = fast_path.read(index).unwrap();
+    assert_eq!(activity.packets, [SEGMENTS; 2]);
+    assert_eq!(activity.bytes, [u64::from(SEGMENTS) * 140; 2]);
+    for side in activity.windows.unwrap().sides {
+        assert_eq!((side.end, side.acknowledged_max), (SEGMENTS * 100, 0));
+    }
 }
 
 #[test]
