@@ -32,7 +32,7 @@ const NO_EXIST: u64 = 1;
 /// How to load the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The most connections that are installed at once. Each takes about 350 bytes of the kernel's memory, from the
+    /// The most connections that are installed at once. Each takes about 430 bytes of the kernel's memory, from the
     /// beginning.
     pub connections_max: u32,
     /// The number of next hops, with indices from 0.

@@ -69,7 +69,7 @@ fn network() -> Option<Network> {
         command.args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return false };
         child.stdin.take().unwrap().write_all(RULES.as_bytes()).unwrap();
-        // The kernel's tracking does not see the data and must not judge the end by it.
+        // The kernel's tracking does not see the data, so its windows are too old for the end.
         child.wait().unwrap().success() && sysctl::write("net/netfilter/nf_conntrack_tcp_be_liberal", "1").is_ok()
     });
     if !is_ready.unwrap() {
