@@ -67,8 +67,9 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 #define TCP_BYTES 20
 #define TIMESTAMPS_BYTES 12
 #define UDP_BYTES 8
-// Ethernet, IPv6, TCP with timestamps.
-#define HEADERS_BYTES_MAX (ETHERNET_BYTES + IPV6_BYTES + TCP_BYTES + TIMESTAMPS_BYTES)
+#define TCP_OPTIONS_BYTES_MAX 40
+// Ethernet, IPv6, TCP with as many options as fit.
+#define HEADERS_BYTES_MAX (ETHERNET_BYTES + IPV6_BYTES + TCP_BYTES + TCP_OPTIONS_BYTES_MAX)
 #define TYPE_IPV4 0x0800
 #define TYPE_IPV6 0x86dd
 #define PROTOCOL_TCP 6
@@ -78,7 +79,11 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 #define FLAGS_DECISIVE 0x37 // FIN, SYN, RST, ACK, URG
 #define FLAG_ACK 0x10
 // NOP, NOP, timestamps of ten bytes (RFC 7323 appendix A).
-#define TIMESTAMPS_ALONE 0x0a080101
+#define TIMESTAMPS 0x0a080101
+// NOP, NOP, SACK (RFC 2018), before the option's length.
+#define SACK 0x050101
+#define SACK_BLOCKS_MAX 4
+#define WINDOW_BYTES_MAX (1u << 30)
 // The minimum by which acknowledgements may lag behind sent data, as in the tracker.
 #define ACKNOWLEDGEMENT_LAG_BYTES_MIN 66000
 #define RAISE_ATTEMPTS 8
@@ -95,7 +100,7 @@ enum outcome {
     TTL,        // the packet may go no further
     TRANSPORT,  // neither TCP nor UDP, or a malformed header
     FLAGS,      // SYN, FIN, RST, URG, no ACK, or a closed window
-    OPTIONS,    // TCP options other than timestamps alone
+    OPTIONS,    // TCP options other than timestamps and selective acknowledgements
     MISS,       // no flow
     TORN,       // the flow or the next hop was replaced while it was read
     GENERATION, // the flow is of another generation
@@ -120,6 +125,7 @@ struct key {
 };
 
 #define FLOW_LIBERAL 1
+#define FLOW_SACK 2 // the receiver permits selective acknowledgements
 
 struct flow {
     u64 seal; // of the other words and of the key
@@ -236,6 +242,7 @@ struct packet {
     u32 header_bytes; // IP and transport
     u32 l3_bytes;     // as the IP header states
     u32 sequence, acknowledgement, payload_bytes;
+    u32 sack; // the highest selective acknowledgement, or the acknowledgement
     u16 window;
 };
 
@@ -314,6 +321,37 @@ INLINE enum outcome parse_ipv6(const struct ipv6 *ip, const void *data_end, u32 
     return FORWARDED;
 }
 
+INLINE int is_before(u32 a, u32 b) { return (s32)(a - b) < 0; }
+INLINE int is_after(u32 a, u32 b) { return is_before(b, a); }
+
+// Reads `bytes` bytes of options: timestamps, selective acknowledgements, or both, as most stacks write them. Zero: they are others.
+INLINE int parse_options(const u32 *option, u32 bytes, const void *data_end, struct packet *packet) {
+    if (bytes >= TIMESTAMPS_BYTES && (const void *)(option + 1) <= data_end && *option == TIMESTAMPS) {
+        option += TIMESTAMPS_BYTES / 4;
+        bytes -= TIMESTAMPS_BYTES;
+    }
+    if (bytes == 0)
+        return 1;
+    // NOPs, kind and length, then blocks of two edges.
+    if ((const void *)(option + 1) > data_end || bytes < 12 || bytes % 8 != 4)
+        return 0;
+    if (*option != (SACK | (bytes - 2) << 24))
+        return 0;
+#pragma unroll
+    for (int i = 0; i < SACK_BLOCKS_MAX; i++) {
+        const u32 *right = option + 2 + 2 * i;
+        if (bytes < 12u + 8 * i)
+            break;
+        if ((const void *)(right + 1) > data_end)
+            return 0;
+        u32 edge = be32(*right);
+        // Half the circle ahead is not later, as in the parser.
+        if ((s32)(edge - packet->sack) > 0)
+            packet->sack = edge;
+    }
+    return 1;
+}
+
 // `available`: bytes of the packet from the transport header on.
 INLINE enum outcome parse_tcp(const struct tcp *tcp, const void *data_end, u32 available, struct packet *packet) {
     if ((const void *)(tcp + 1) > data_end || available < TCP_BYTES)
@@ -323,12 +361,9 @@ INLINE enum outcome parse_tcp(const struct tcp *tcp, const void *data_end, u32 a
         return TRANSPORT;
     if ((tcp->flags & FLAGS_DECISIVE) != FLAG_ACK || tcp->window == 0)
         return FLAGS;
-    if (header_bytes != TCP_BYTES) {
-        const u32 *option = (const u32 *)(tcp + 1);
-        if (header_bytes != TCP_BYTES + TIMESTAMPS_BYTES || (const void *)(option + 1) > data_end ||
-            *option != TIMESTAMPS_ALONE)
-            return OPTIONS;
-    }
+    packet->sack = be32(tcp->acknowledgement);
+    if (header_bytes != TCP_BYTES && !parse_options((const u32 *)(tcp + 1), header_bytes - TCP_BYTES, data_end, packet))
+        return OPTIONS;
     packet->key.source_port = tcp->source_port;
     packet->key.destination_port = tcp->destination_port;
     packet->sequence = be32(tcp->sequence);
@@ -417,9 +452,6 @@ INLINE u64 seal_of_flow(const u64 *flow, const u64 *key) {
 
 INLINE u64 seal_of_next_hop(const u64 *hop) { return SEALED(hop, 1, 13) + SEALED(hop, 2, 14) + SEALED(hop, 3, 15); }
 
-INLINE int is_before(u32 a, u32 b) { return (s32)(a - b) < 0; }
-INLINE int is_after(u32 a, u32 b) { return is_before(b, a); }
-
 // Raises a number to `value` unless it is there already. Numbers only rise, and each may be raised by itself: whatever the
 // order in which processors do so, the result is the highest. Hence no lock, and no need to exchange several at once.
 INLINE int raise(u32 *place, u32 value) {
@@ -436,8 +468,9 @@ INLINE int raise(u32 *place, u32 value) {
     return 0;
 }
 
-// The window check of the tracker's straight line, and its changes. A number that another processor is raising makes the
-// check stricter at worst: the packet then goes to user space.
+// The window check of the tracker for segments that end within the window, and its changes. A number that another processor is raising makes the
+// check stricter at worst: the packet then goes to user space. It is stricter in one more way: beside a selective acknowledgement the
+// plain one must acknowledge sent data, too.
 INLINE enum outcome track(struct connection *connection, const struct flow *flow, const struct packet *packet) {
     u32 direction = flow->direction & 1;
     struct side *sender = &connection->sides[direction], *receiver = &connection->sides[direction ^ 1];
@@ -447,13 +480,21 @@ INLINE enum outcome track(struct connection *connection, const struct flow *flow
     u32 end = packet->sequence + packet->payload_bytes;
     u32 window = (u32)packet->window << (flow->window_scale & 15);
     u32 lag = sender_window > ACKNOWLEDGEMENT_LAG_BYTES_MIN ? sender_window : ACKNOWLEDGEMENT_LAG_BYTES_MIN;
+    // Several blocks may lead half the circle ahead, where nothing is later.
+    int has_sack = flow->flags & FLOW_SACK && is_after(packet->sack, packet->acknowledgement);
+    u32 sack = has_sack ? packet->sack : packet->acknowledgement;
+    // Less than 2^31 behind the acknowledgement, so the sum fits.
+    u32 window_max = window + (sack - packet->acknowledgement);
+    if (window_max > WINDOW_BYTES_MAX)
+        window_max = WINDOW_BYTES_MAX;
     int is_inside = !is_after(packet->sequence, sender_end_max) && !is_after(end, sender_end_max) &&
-                    is_after(end, sender_end - receiver_window - 1) && !is_after(packet->acknowledgement, receiver_end) &&
-                    is_after(packet->acknowledgement, receiver_end - lag - 1);
+                    is_after(end, sender_end - receiver_window - 1) && !is_after(sack, receiver_end) &&
+                    !is_after(packet->acknowledgement, receiver_end) &&
+                    is_after(sack, receiver_end - lag - 1);
     if (!is_inside)
         return flow->flags & FLOW_LIBERAL ? FORWARDED : WINDOW;
-    int is_noted = raise(&sender->window_max, window) && raise(&sender->end, end) &&
-                   raise(&receiver->end_max, packet->acknowledgement + window) &&
+    int is_noted = raise(&sender->window_max, window_max) && raise(&sender->end, end) &&
+                   raise(&receiver->end_max, sack + window) &&
                    raise(&sender->acknowledged_max, packet->acknowledgement);
     // Raising again in user space changes nothing, so a part is no harm.
     return is_noted ? FORWARDED : CONTENDED;

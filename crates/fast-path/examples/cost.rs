@@ -34,7 +34,7 @@ fn plan(protocol: u8, number: u32) -> Plan {
     let reply = Tuple::v4(protocol, (Ipv4Addr::new(11, b, c, d), 50_000), (Ipv4Addr::new(198, 51, 100, 1), 81));
     let direction = |tuple, translated| DirectionPlan { tuple, translated, ingress: LOOPBACK, next_hop: 0 };
     let side =
-        Side { end: NUMBER, end_max: NUMBER + 60_000, window_max: 60_000, acknowledged_max: NUMBER, window_scale: 0 };
+        Side { end: NUMBER, end_max: NUMBER + 60_000, window_max: 60_000, acknowledged_max: NUMBER, ..Side::default() };
     let windows = (protocol == ip_protocol::TCP).then_some(Windows { sides: [side; 2] });
     Plan { directions: [direction(original, reply), direction(reply, original)], windows, is_liberal: false }
 }

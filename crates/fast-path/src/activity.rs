@@ -16,6 +16,8 @@ pub struct Side {
     pub acknowledged_max: u32,
     /// Shift of the windows that it advertises, 0–14 (RFC 7323).
     pub window_scale: u8,
+    /// It permits selective acknowledgements (RFC 2018).
+    pub permits_sack: bool,
 }
 
 /// The windows of a TCP connection, by the direction in which the sides send.
@@ -39,6 +41,7 @@ impl Windows {
             window_max: peer.window_max,
             acknowledged_max: peer.acknowledged_max,
             window_scale: peer.window_scale,
+            permits_sack: peer.flags & peer_flags::SACK_PERMITTED != 0,
         };
         let is_plain = state.state == TcpState::Established as u8 && state.peers.iter().all(is_known);
         is_plain.then(|| Self { sides: [side(&state.peers[0]), side(&state.peers[1])] })

@@ -15,7 +15,7 @@ use aya::util::KernelVersion;
 use flow::Instant;
 
 use crate::Error;
-use crate::activity::{Activity, Windows};
+use crate::activity::{Activity, Side, Windows};
 use crate::mapping::Mapping;
 use crate::outcome::{Counters, Outcome};
 use crate::pins::{self, Pins, Program, Sizes};
@@ -67,7 +67,8 @@ pub struct ConnectionIndex(u32);
 #[derive(Clone, Copy, Debug)]
 struct Installed {
     keys: [FlowKey; 2],
-    window_scales: [u8; 2],
+    /// As they were installed; after a take-over without the numbers, which are in the kernel.
+    windows: Windows,
 }
 
 /// What keeps the program attached to an interface.
@@ -282,8 +283,8 @@ impl FastPath {
             self.released.push_back((index, now));
             return Err(error);
         }
-        let scales = plan.windows.map_or([0; 2], |windows| windows.sides.map(|side| side.window_scale));
-        self.installed[index as usize] = Some(Installed { keys: [original.0, reply.0], window_scales: scales });
+        let windows = plan.windows.unwrap_or_default();
+        self.installed[index as usize] = Some(Installed { keys: [original.0, reply.0], windows });
         Ok(ConnectionIndex(index))
     }
 
@@ -338,7 +339,7 @@ impl FastPath {
             last_packet_ns: cell.last_packet_ns.load(Relaxed),
             packets: [0, 1].map(|direction: usize| cell.packets[direction].load(Relaxed)),
             bytes: [0, 1].map(|direction: usize| cell.bytes[direction].load(Relaxed)),
-            windows: installed.keys[0].is_tcp().then(|| cell.windows(installed.window_scales)),
+            windows: installed.keys[0].is_tcp().then(|| cell.windows(&installed.windows)),
         })
     }
 
@@ -438,8 +439,13 @@ impl FastPath {
         for (index, directions) in found {
             match directions {
                 [Some((original, forward)), Some((reply, back))] if index < end => {
-                    let window_scales = [forward.window_scale(), back.window_scale()];
-                    self.installed[index as usize] = Some(Installed { keys: [original, reply], window_scales });
+                    let side = |own: &FlowValue, other: &FlowValue| Side {
+                        window_scale: own.window_scale(),
+                        permits_sack: other.receiver_permits_sack(),
+                        ..Side::default()
+                    };
+                    let windows = Windows { sides: [side(&forward, &back), side(&back, &forward)] };
+                    self.installed[index as usize] = Some(Installed { keys: [original, reply], windows });
                 }
                 incomplete => {
                     for (key, _) in incomplete.into_iter().flatten() {

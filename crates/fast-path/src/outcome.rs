@@ -27,7 +27,7 @@ pub enum Outcome {
     Transport = 8,
     /// A TCP segment with SYN, FIN, RST or URG, without ACK, or with a closed window.
     Flags = 9,
-    /// TCP options other than timestamps alone.
+    /// TCP options other than timestamps and selective acknowledgements.
     Options = 10,
     /// No connection is installed with this tuple on this interface.
     Miss = 11,

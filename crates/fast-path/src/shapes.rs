@@ -93,6 +93,7 @@ const _: () = assert!(size_of::<ControlCell>() == 32);
 const _: () = assert!(size_of::<ConnectionCell>() == 64);
 
 const FLOW_LIBERAL: u16 = 1;
+const FLOW_SACK: u16 = 2;
 const NEXT_HOP_VALID: u32 = 1;
 const NEXT_HOP_PEER: u32 = 2;
 
@@ -146,14 +147,17 @@ impl FlowValue {
         let DirectionPlan { tuple, translated, ingress, next_hop } = &plan.directions[direction];
         let key = FlowKey::new(tuple, *ingress);
         let out = FlowKey::new(translated, 0);
+        let sides = plan.windows.unwrap_or_default().sides;
+        let liberal = if plan.is_liberal { FLOW_LIBERAL } else { 0 };
+        let sack = if sides[1 - direction].permits_sack { FLOW_SACK } else { 0 };
         let mut value = Self {
             seal: 0,
             connection,
             next_hop: *next_hop,
             generation,
-            flags: if plan.is_liberal { FLOW_LIBERAL } else { 0 },
+            flags: liberal | sack,
             direction: direction as u8,
-            window_scale: plan.windows.map_or(0, |windows| windows.sides[direction].window_scale),
+            window_scale: sides[direction].window_scale,
             source: out.source,
             destination: out.destination,
             source_port: out.source_port,
@@ -167,8 +171,14 @@ impl FlowValue {
         (key, value)
     }
 
+    /// The shift of the windows that its direction's sender advertises.
     pub(crate) const fn window_scale(&self) -> u8 {
         self.window_scale
+    }
+
+    /// Whether its direction's receiver permits selective acknowledgements.
+    pub(crate) const fn receiver_permits_sack(&self) -> bool {
+        self.flags & FLOW_SACK != 0
     }
 }
 
@@ -220,8 +230,8 @@ impl ConnectionCell {
         }
     }
 
-    /// The windows, with the scales that were installed.
-    pub(crate) fn windows(&self, window_scales: [u8; 2]) -> Windows {
+    /// The windows; what does not change is as in `installed`.
+    pub(crate) fn windows(&self, installed: &Windows) -> Windows {
         let side = |index: usize| {
             let cell = &self.sides[index];
             Side {
@@ -229,7 +239,7 @@ impl ConnectionCell {
                 end_max: cell.end_max.load(Ordering::Relaxed),
                 window_max: cell.window_max.load(Ordering::Relaxed),
                 acknowledged_max: cell.acknowledged_max.load(Ordering::Relaxed),
-                window_scale: window_scales[index],
+                ..installed.sides[index]
             }
         };
         Windows { sides: [side(0), side(1)] }
@@ -317,13 +327,14 @@ mod tests {
     fn windows_only_rise() {
         // SAFETY: all-zero bytes are a valid value of integers alone.
         let cell: ConnectionCell = unsafe { std::mem::zeroed() };
-        let side = |end: u32| Side { end, end_max: end, window_max: 1000, acknowledged_max: end, window_scale: 3 };
+        let fixed = Side { window_max: 1000, window_scale: 3, ..Side::default() };
+        let side = |end: u32| Side { end, end_max: end, acknowledged_max: end, ..fixed };
         let windows = |one: u32, other: u32| Windows { sides: [side(one), side(other)] };
         cell.reset(Some(&windows(u32::MAX - 5, 70)), 9);
         cell.raise(&windows(u32::MAX - 8, 60));
-        assert_eq!(cell.windows([3, 3]), windows(u32::MAX - 5, 70));
+        assert_eq!(cell.windows(&windows(0, 0)), windows(u32::MAX - 5, 70));
         cell.raise(&windows(4, 71));
-        assert_eq!(cell.windows([3, 3]), windows(4, 71));
+        assert_eq!(cell.windows(&windows(0, 0)), windows(4, 71));
         assert_eq!(cell.last_packet_ns.load(Ordering::Relaxed), 9);
     }
 }

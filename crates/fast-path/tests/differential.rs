@@ -9,15 +9,16 @@ use std::time::Duration;
 use fast_path::{Config, ConnectionIndex, FastPath, NextHop, Outcome, Plan, TestContext};
 use flow::connection::flags::{ASSURED, REPLIED};
 use flow::conntrack::{ProtocolState, TcpPeer, TcpState, Tracker, UdpState, peer_flags};
+use flow::serial::is_after;
 use flow::wire::ipv6::FragmentHeader;
-use flow::wire::{self, MacAddress, Packet, Parsed, Transport, build, ip_protocol, tcp_flags};
+use flow::wire::{self, Headers, MacAddress, Packet, Parsed, Transport, build, ip_protocol, tcp_flags};
 use flow::{Checksum, Connection, Direction, Frame, Instant, NodeId, PortId, Tuple};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 /// The loopback interface, on which the kernel runs the program by default. Its link address is all zero.
 const LOOPBACK: u32 = 1;
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 const PACKETS: usize = 100;
 const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(3600);
 const NEXT_HOPS: u32 = 3;
@@ -26,7 +27,8 @@ const NEXT_HOPS: u32 = 3;
 struct Known {
     index: ConnectionIndex,
     connection: Connection,
-    before: ProtocolState,
+    /// The state as user space follows it by the windows that it reads.
+    followed: ProtocolState,
     next_hops: [u32; 2],
     is_liberal: bool,
     generation: u32,
@@ -91,7 +93,8 @@ impl World {
             peer.window_scale = self.random.random_range(0..15);
             peer.window_max =
                 self.random.random_range(1_u32..65_535) << self.random.random_range(0..peer.window_scale + 1);
-            peer.flags = peer_flags::ACKNOWLEDGED;
+            let sack = if self.one_in(3) { 0 } else { peer_flags::SACK_PERMITTED };
+            peer.flags = peer_flags::ACKNOWLEDGED | sack;
         }
         let ends = peers.map(|peer| peer.end);
         let windows = peers.map(|peer| peer.window_max);
@@ -139,8 +142,17 @@ impl World {
             Ok(index) => {
                 let generation = self.generation;
                 let (packets, bytes) = ([0; 2], [0; 2]);
-                let before = state;
-                self.known.push(Known { index, connection, before, next_hops, is_liberal, generation, packets, bytes });
+                let followed = state;
+                self.known.push(Known {
+                    index,
+                    connection,
+                    followed,
+                    next_hops,
+                    is_liberal,
+                    generation,
+                    packets,
+                    bytes,
+                });
             }
             // Few addresses and ports: some tuples are there already, or both directions are one.
             Err(error) => assert!(
@@ -217,11 +229,16 @@ impl World {
             timestamps,
             ..build::Tcp::default()
         };
-        if self.one_in(12) {
-            segment.sack_blocks = &[(1000, 2000)];
-        }
         if self.one_in(20) {
             segment.maximum_segment_bytes = Some(1460);
+        }
+        if self.one_in(4) {
+            let room = 36
+                - if timestamps.is_some() { 12 } else { 0 }
+                - if segment.maximum_segment_bytes.is_some() { 4 } else { 0 };
+            let count = self.random.random_range(1..=room / 8);
+            let mut edge = |_| (self.random.random(), near(&mut self.random, receiver.end));
+            segment.sack_blocks = (0..count).map(&mut edge).collect::<Vec<_>>().leak();
         }
         segment
     }
@@ -319,7 +336,10 @@ impl World {
                 return left(Outcome::Flags);
             }
             let options = &frame.bytes()[usize::from(headers.l4_offset) + 20..usize::from(headers.payload_offset)];
-            if !(options.is_empty() || options.len() == 12 && options.starts_with(&[1, 1, 8, 10])) {
+            let rest =
+                if options.len() >= 12 && options.starts_with(&[1, 1, 8, 10]) { &options[12..] } else { options };
+            let is_sack = rest.len() >= 12 && rest.len() % 8 == 4 && rest[..4] == [1, 1, 5, rest.len() as u8 - 2];
+            if !rest.is_empty() && !is_sack {
                 return left(Outcome::Options);
             }
         }
@@ -337,8 +357,7 @@ impl World {
             return left(Outcome::Mtu);
         }
         if matches!(headers.transport, Transport::Tcp(_)) {
-            let (state, flags) = (&mut known.connection.protocol, known.connection.flags);
-            let passed = self.tracker.advance_plain(state, flags, direction, &headers).is_some();
+            let passed = passes(&self.tracker, &mut known.connection, direction, &headers);
             if !passed && !known.is_liberal {
                 return left(Outcome::Window);
             }
@@ -356,15 +375,36 @@ impl World {
     }
 
     /// The program's view of a connection is the model's.
-    fn compare(&self, fast_path: &FastPath, number: usize) {
-        let known = &self.known[number];
+    fn compare(&mut self, fast_path: &FastPath, number: usize) {
+        let known = &mut self.known[number];
         let activity = fast_path.read(known.index).expect("it is installed");
         assert_eq!((activity.packets, activity.bytes), (known.packets, known.bytes));
         let Some(windows) = activity.windows else { return };
-        let mut raised = known.before;
-        windows.raise_state(&mut raised);
-        assert_eq!(raised.peers, known.connection.protocol.peers);
+        windows.raise_state(&mut known.followed);
+        assert_eq!(known.followed.peers, known.connection.protocol.peers);
     }
+}
+
+/// Whether the tracker finds the segment within the windows, to which it then belongs.
+fn passes(tracker: &Tracker, connection: &mut Connection, direction: Direction, headers: &Headers) -> bool {
+    let Transport::Tcp(segment) = &headers.transport else { return false };
+    let (state, mut flags) = (&mut connection.protocol, connection.flags);
+    if segment.sack_end == segment.acknowledgement {
+        return tracker.advance_plain(state, flags, direction, headers).is_some();
+    }
+    // The general way also passes segments that it does not use; those that it uses it records. The program leaves those that go beyond
+    // the window, or acknowledge unsent data beside a selective acknowledgement of sent data.
+    let [limit, sent] = [state.peers[direction.index()].end_max, state.peers[direction.reverse().index()].end];
+    let mut after = ProtocolState { last_end: !segment.end(), ..*state };
+    let advance = tracker.advance(Instant::ZERO, &mut after, &mut flags, direction, headers);
+    let is_used = advance.verdict.is_ok()
+        && after.last_end == segment.end()
+        && !is_after(segment.end(), limit)
+        && !is_after(segment.acknowledgement, sent);
+    if is_used {
+        *state = after;
+    }
+    is_used
 }
 
 fn outcome_between(before: fast_path::Counters, after: fast_path::Counters) -> Outcome {

@@ -28,7 +28,7 @@ fn plan(protocol: u8, number: u32) -> Plan {
     let tuple = Tuple::v4(protocol, client, (std::net::Ipv4Addr::new(192, 0, 2, 1), 53));
     let direction = |tuple| DirectionPlan { tuple, translated: tuple, ingress: LOOPBACK, next_hop: 0 };
     let side =
-        Side { end: number, end_max: number + 1000, window_max: 1000, acknowledged_max: number, window_scale: 7 };
+        Side { end: number, end_max: number + 1000, window_max: 1000, acknowledged_max: number, ..Side::default() };
     let windows = (protocol == ip_protocol::TCP).then_some(Windows { sides: [side; 2] });
     Plan { directions: [direction(tuple), direction(tuple.inverse())], windows, is_liberal: false }
 }
@@ -371,8 +371,13 @@ fn processors_raise_the_windows_of_one_connection_at_once() {
         return;
     };
     set_next_hop(&mut fast_path);
-    let side =
-        |end: u32| Side { end, end_max: end + 1_000_000, window_max: 1 << 30, acknowledged_max: end, window_scale: 0 };
+    let side = |end: u32| Side {
+        end,
+        end_max: end + 1_000_000,
+        window_max: 1 << 30,
+        acknowledged_max: end,
+        ..Side::default()
+    };
     let mut plan = plan(ip_protocol::TCP, 1);
     plan.windows = Some(Windows { sides: [side(0), side(0)] });
     let index = fast_path.install(&plan).unwrap();
