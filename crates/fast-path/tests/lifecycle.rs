@@ -207,12 +207,19 @@ fn translated_plan(ports: [u32; 2]) -> Plan {
     Plan { directions: [original, reply], windows: None, is_liberal: false }
 }
 
+/// A TCP connection whose sides differ in everything.
+fn lopsided_plan() -> Plan {
+    let original = Side { end: 1, end_max: 2, window_max: 3, acknowledged_max: 4, window_scale: 5, permits_sack: true };
+    let reply = Side { end: 6, end_max: 7, window_max: 8, acknowledged_max: 9, window_scale: 10, permits_sack: false };
+    Plan { windows: Some(Windows { sides: [original, reply] }), ..plan(ip_protocol::TCP, 1) }
+}
+
 /// The child: attaches the fast path to the gateway's interfaces, and waits to be killed.
 fn attach_and_wait(directory: &Path) -> ! {
     let mut fast_path = FastPath::load(&pinned_config(directory)).unwrap();
     let ports = common::PORTS.map(|port| fast_path::interface_index(port).unwrap());
     common::PORTS.into_iter().for_each(|port| fast_path.attach(port).unwrap());
-    fast_path.install(&translated_plan(ports)).unwrap();
+    fast_path.install_many(&[translated_plan(ports), lopsided_plan()]).unwrap();
     fast_path.set_enabled(true);
     fast_path.allow_without_heartbeat_until(fast_path::now() + PATIENCE * 3);
     println!("{ATTACHED}");
@@ -286,6 +293,8 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
     network.attach(&mut fast_path);
     let (index, activity) = fast_path.activities().next().expect("the connection is still installed");
     assert_eq!(activity.packets, [1, 1]);
+    let windows = fast_path.activities().nth(1).and_then(|(_, activity)| activity.windows);
+    assert_eq!(windows, lopsided_plan().windows);
     assert!(matches!(fast_path.install(&translated_plan(network.ports())), Err(Error::Installed(_))));
     fast_path.allow_without_heartbeat_until(flow::Instant::ZERO);
     assert!(!hosts.exchange(), "there is no heartbeat");
