@@ -1,5 +1,5 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]) and `… fuzz`
-//! (see [`fuzz`]).
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… fuzz`
+//! (see [`fuzz`]) and `… bpf` (see [`bpf`]).
 //!
 //! `layers` checks:
 //!
@@ -8,6 +8,7 @@
 //! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins with what it is (`//!`), but for the tests of the file beside them.
 
+mod bpf;
 mod fuzz;
 mod modules;
 mod words;
@@ -19,10 +20,11 @@ use std::process::ExitCode;
 use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
-const LAYERS: [(&str, bool); 18] = [
+const LAYERS: [(&str, bool); 19] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
+    ("fast-path", false),
     ("network-functions", true),
     ("redundancy", true),
     ("replication", true),
@@ -58,7 +60,10 @@ fn main() -> ExitCode {
         Some((command, [])) if command == "layers" => layers(root),
         Some((command, rest)) if command == "words" => exit_code(words::run(root, rest)),
         Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
-        _ => exit_code(Err("usage: cargo run -p xtask -- layers | words [--update] [PATH …] | fuzz".to_owned())),
+        Some((command, rest)) if command == "bpf" => exit_code(bpf::run(root, rest)),
+        _ => exit_code(Err(
+            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | fuzz | bpf [--check]".to_owned()
+        )),
     }
 }
 

@@ -1,0 +1,484 @@
+//! The loaded program, its maps, and the connections installed in them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::{fmt, fs};
+
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::programs::TcAttachType;
+use aya::programs::links::{FdLink, LinkOrder, PinnedLink};
+use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact};
+use aya::util::KernelVersion;
+use flow::Instant;
+
+use crate::Error;
+use crate::activity::{Activity, Side, Windows};
+use crate::mapping::Mapping;
+use crate::outcome::{Counters, Outcome};
+use crate::pins::{self, Pins, Program, Sizes};
+use crate::plan::{NextHop, Plan};
+use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry};
+use crate::system::{interface_index, now};
+use crate::test_run::{self, TestContext, TestRun};
+
+/// An index is not reused for so long after its removal: a processor may be about to write to its entry.
+const INDEX_REST: Duration = Duration::from_millis(100);
+/// An insertion fails if the key is there (`BPF_NOEXIST`).
+const NO_EXIST: u64 = 1;
+
+/// How to load the program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The most connections that are installed at once. Each takes about 430 bytes of the kernel's memory, from the
+    /// beginning.
+    pub connections_max: u32,
+    /// The number of next hops, with indices from 0.
+    pub next_hops_max: u32,
+    /// The program forwards nothing once the last heartbeat is older than this.
+    pub heartbeat_age_max: Duration,
+    /// Attach by tcx where the kernel has it, else by a clsact queueing discipline.
+    pub allow_tcx: bool,
+    /// Pin program, maps and links in this directory of bpffs, and take over what is pinned there. Without it, all ends with
+    /// the process.
+    pub pin_directory: Option<PathBuf>,
+}
+
+impl Default for Config {
+    /// 65,536 connections, 256 next hops, heartbeats of one second, tcx, no pins.
+    fn default() -> Self {
+        Self {
+            connections_max: 65_536,
+            next_hops_max: 256,
+            heartbeat_age_max: Duration::from_secs(1),
+            allow_tcx: true,
+            pin_directory: None,
+        }
+    }
+}
+
+/// An installed connection, until its removal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionIndex(u32);
+
+/// What user space keeps of an installed connection.
+#[derive(Clone, Copy, Debug)]
+struct Installed {
+    keys: [FlowKey; 2],
+    /// As they were installed; after a take-over without the numbers, which are in the kernel.
+    windows: Windows,
+}
+
+/// What keeps the program attached to an interface.
+#[derive(Debug)]
+enum Attachment {
+    /// Until it is dropped.
+    Own { _link: SchedClassifierLink },
+    /// Until the pin is removed.
+    Pinned { _link: FdLink, pin: PathBuf },
+}
+
+/// The program in the kernel with its maps and attachments. Without [`Config::pin_directory`] all of it ends with the value.
+pub struct FastPath {
+    program: Program,
+    flows: HashMap<MapData, FlowKey, FlowValue>,
+    next_hops: Array<MapData, NextHopEntry>,
+    counters: PerCpuArray<MapData, u64>,
+    connections: Mapping<ConnectionCell>,
+    control: Mapping<ControlCell>,
+    pins: Option<Pins>,
+    allow_tcx: bool,
+    attachments: BTreeMap<u32, Attachment>,
+    /// By index.
+    installed: Vec<Option<Installed>>,
+    /// Indices that may be used again, with the times of their removal.
+    released: VecDeque<(u32, Instant)>,
+}
+
+impl fmt::Debug for FastPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, pins, allow_tcx, attachments, .. } = self;
+        let installed = self.installed.iter().flatten().count();
+        formatter
+            .debug_struct("FastPath")
+            .field("program", program)
+            .field("pins", pins)
+            .field("allow_tcx", allow_tcx)
+            .field("attachments", attachments)
+            .field("installed", &installed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FastPath {
+    /// Loads the program, switched off and attached to nothing; or takes over what is pinned, as it is.
+    ///
+    /// # Errors
+    /// Permission or memory is missing, the kernel is too old, its verifier refuses the program ([`Error::Verifier`] has its
+    /// log), or the directory holds pins of another version or configuration.
+    pub fn load(config: &Config) -> Result<Self, Error> {
+        let Config { connections_max, next_hops_max, .. } = *config;
+        if connections_max == 0 || connections_max > u32::MAX / 2 || next_hops_max == 0 {
+            return Err(Error::Misuse("a fast path has at least one connection and one next hop, at most 2^31".into()));
+        }
+        let sizes = Sizes { connections: connections_max, next_hops: next_hops_max };
+        let pins = config.pin_directory.as_deref().map(Pins::new);
+        let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes))?;
+        let is_taken = taken.is_some();
+        let (maps, mut program) = match taken {
+            Some(taken) => taken,
+            None => pins::load(sizes)?,
+        };
+        if let (Some(pins), false) = (&pins, is_taken) {
+            pins.pin(&maps, &mut program)?;
+        }
+        let map = |error| Error::from_map(error, "opening the maps of the fast path");
+        let mapped = |error| Error::from_io(error, "mapping the maps of the fast path");
+        let mut new = Self {
+            program,
+            connections: Mapping::new(maps.connections.fd().as_fd(), connections_max).map_err(mapped)?,
+            control: Mapping::new(maps.control.fd().as_fd(), 1).map_err(mapped)?,
+            flows: Map::HashMap(maps.flows).try_into().map_err(map)?,
+            next_hops: Map::Array(maps.next_hops).try_into().map_err(map)?,
+            counters: Map::PerCpuArray(maps.counters).try_into().map_err(map)?,
+            pins,
+            allow_tcx: config.allow_tcx,
+            attachments: BTreeMap::new(),
+            installed: Vec::new(),
+            released: VecDeque::new(),
+        };
+        let age_max = u64::try_from(config.heartbeat_age_max.as_nanos()).unwrap_or(u64::MAX);
+        new.control[0].heartbeat_age_max_ns.store(age_max, Relaxed);
+        if is_taken {
+            new.find_installed()?;
+        }
+        Ok(new)
+    }
+
+    /// Attaches the program to the ingress of an interface of the calling thread's namespace, before other programs there.
+    /// A link that is pinned is taken over. An interface to which this value has attached the program already stays as it is.
+    ///
+    /// # Errors
+    /// The interface does not exist, permission is missing, or a link by clsact is to be pinned, which only tcx allows.
+    pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
+        let index = interface_index(interface)?;
+        if self.attachments.contains_key(&index) {
+            return Ok(());
+        }
+        let operation = format!("attaching the fast path to {interface}");
+        let pin = self.pins.as_ref().map(|pins| pins.link(index));
+        if let Some(pin) = pin.as_ref().filter(|pin| pin.exists()) {
+            if let Some(link) = self.take_over_link(pin, &operation)? {
+                self.attachments.insert(index, Attachment::Pinned { _link: link, pin: pin.clone() });
+                return Ok(());
+            }
+            remove_pin(pin)?;
+        }
+        let options = if self.allow_tcx && kernel_has_tcx() {
+            TcAttachOptions::TcxOrder(LinkOrder::first())
+        } else if pin.is_some() {
+            return Err(Error::Misuse(format!(
+                "{operation}: links can be pinned only by tcx, which Linux 6.6 brought"
+            )));
+        } else {
+            add_clsact(interface, &operation)?;
+            TcAttachOptions::Netlink(NlOptions::default())
+        };
+        let explain = |error| Error::from_program(error, &operation);
+        let classifier = self.program.classifier()?;
+        let id = classifier.attach_with_options(interface, TcAttachType::Ingress, options).map_err(explain)?;
+        let link = classifier.take_link(id).map_err(explain)?;
+        let attachment = match pin {
+            None => Attachment::Own { _link: link },
+            Some(pin) => {
+                let link = FdLink::try_from(link).map_err(|error| Error::from_link(error, &operation))?;
+                let pinned = link.pin(&pin).map_err(|error| Error::from_pin(error, &operation))?;
+                Attachment::Pinned { _link: pinned.into(), pin }
+            }
+        };
+        self.attachments.insert(index, attachment);
+        Ok(())
+    }
+
+    /// Detaches the program from an interface, by its index. Returns false if it was not attached there by this value.
+    ///
+    /// # Errors
+    /// A pin cannot be removed.
+    pub fn detach(&mut self, ifindex: u32) -> Result<bool, Error> {
+        match self.attachments.remove(&ifindex) {
+            None => Ok(false),
+            Some(Attachment::Own { .. }) => Ok(true),
+            Some(Attachment::Pinned { pin, .. }) => remove_pin(&pin).map(|()| true),
+        }
+    }
+
+    /// Ends a pinned fast path: removes all pins, so that everything ends with this value.
+    ///
+    /// # Errors
+    /// A pin cannot be removed.
+    pub fn unpin(self) -> Result<(), Error> {
+        self.pins.as_ref().map_or(Ok(()), Pins::remove)
+    }
+
+    /// Switches the program on or off; off, all packets go to user space.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        self.control[0].enabled.store(is_enabled.into(), Relaxed);
+    }
+
+    /// Gives the heartbeat; `now` is a time of [`crate::now`].
+    pub fn beat(&self, now: Instant) {
+        self.control[0].heartbeat_ns.store(now.as_nanos(), Relaxed);
+    }
+
+    /// Until `until`, a time of [`crate::now`], the program forwards without heartbeats: for a planned restart of its loader.
+    pub fn allow_without_heartbeat_until(&self, until: Instant) {
+        self.control[0].allow_without_heartbeat_until_ns.store(until.as_nanos(), Relaxed);
+    }
+
+    /// Changes the generation: connections installed in another one are not forwarded. The first is 0.
+    pub fn set_generation(&self, generation: u32) {
+        self.control[0].generation.store(generation, Relaxed);
+    }
+
+    /// The generation.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.control[0].generation.load(Relaxed)
+    }
+
+    /// Sets the next hop `index`, or clears it: packets to it then go to user space.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) -> Result<(), Error> {
+        let entry = hop.map_or_else(NextHopEntry::default, NextHopEntry::new);
+        self.next_hops.set(index, entry, 0).map_err(|error| match error {
+            MapError::OutOfBounds { max_entries, .. } => {
+                Error::Misuse(format!("there is no next hop {index}: {max_entries} are configured"))
+            }
+            error => Error::from_map(error, "setting a next hop"),
+        })
+    }
+
+    /// Installs a connection, in both directions or not at all.
+    ///
+    /// # Errors
+    /// The plan is contradictory, a direction is installed already, or all places are taken.
+    pub fn install(&mut self, plan: &Plan) -> Result<ConnectionIndex, Error> {
+        plan.check()?;
+        let now = now();
+        let index = self.free_index(now)?;
+        self.connections[index as usize].reset(plan.windows.as_ref(), now.as_nanos());
+        let generation = self.generation();
+        let [original, reply] = [0, 1].map(|direction| FlowValue::new(plan, direction, index, generation));
+        let inserted = self.insert(plan, 0, original).and_then(|()| {
+            self.insert(plan, 1, reply).inspect_err(|_| {
+                // It was inserted a moment ago.
+                let _ = self.flows.remove(&original.0);
+            })
+        });
+        if let Err(error) = inserted {
+            self.released.push_back((index, now));
+            return Err(error);
+        }
+        let windows = plan.windows.unwrap_or_default();
+        self.installed[index as usize] = Some(Installed { keys: [original.0, reply.0], windows });
+        Ok(ConnectionIndex(index))
+    }
+
+    /// Installs several connections, all or none.
+    ///
+    /// # Errors
+    /// Those of [`FastPath::install`].
+    pub fn install_many(&mut self, plans: &[Plan]) -> Result<Vec<ConnectionIndex>, Error> {
+        let mut indices = Vec::with_capacity(plans.len());
+        for plan in plans {
+            match self.install(plan) {
+                Ok(index) => indices.push(index),
+                Err(error) => {
+                    for index in indices {
+                        self.remove(index)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(indices)
+    }
+
+    /// Removes a connection. Returns what was seen of it; `None` if it is not installed.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(&mut self, connection: ConnectionIndex) -> Result<Option<Activity>, Error> {
+        let Some(installed) = self.installed(connection).copied() else { return Ok(None) };
+        for key in &installed.keys {
+            match self.flows.remove(key) {
+                Err(error) if !is_errno(&error, libc::ENOENT) => {
+                    return Err(Error::from_map(error, "removing a connection from the fast path"));
+                }
+                _ => {}
+            }
+        }
+        let activity = self.read(connection);
+        self.installed[connection.0 as usize] = None;
+        self.released.push_back((connection.0, now()));
+        Ok(activity)
+    }
+
+    /// What the program has seen of a connection, without a system call. `None` if it is not installed.
+    ///
+    /// Each number is read by itself: a packet in between may be in one and not yet in another.
+    #[must_use]
+    pub fn read(&self, connection: ConnectionIndex) -> Option<Activity> {
+        let installed = self.installed(connection)?;
+        let cell = &self.connections[connection.0 as usize];
+        Some(Activity {
+            last_packet_ns: cell.last_packet_ns.load(Relaxed),
+            packets: [0, 1].map(|direction: usize| cell.packets[direction].load(Relaxed)),
+            bytes: [0, 1].map(|direction: usize| cell.bytes[direction].load(Relaxed)),
+            windows: installed.keys[0].is_tcp().then(|| cell.windows(&installed.windows)),
+        })
+    }
+
+    /// The activity of all installed connections, without a system call.
+    pub fn activities(&self) -> impl Iterator<Item = (ConnectionIndex, Activity)> + '_ {
+        let indices = (0..self.installed.len() as u32).map(ConnectionIndex);
+        indices.filter_map(|index| Some((index, self.read(index)?)))
+    }
+
+    /// Raises the windows of a connection to those of `windows`, after user space has passed segments of it. The program needs
+    /// this: it would find that their acknowledgements acknowledge unsent data. Scales stay. Returns false if the
+    /// connection is not installed.
+    pub fn raise(&self, connection: ConnectionIndex, windows: &Windows) -> bool {
+        let is_installed = self.installed(connection).is_some();
+        if is_installed {
+            self.connections[connection.0 as usize].raise(windows);
+        }
+        is_installed
+    }
+
+    /// Packets by outcome, of all processors.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        let mut counters = Counters::default();
+        for outcome in Outcome::ALL {
+            let index = outcome as u32;
+            let values = self.counters.get(&index, 0);
+            let values = values.map_err(|error| Error::from_map(error, "reading counters of the fast path"))?;
+            counters.0[index as usize] = values.iter().sum();
+        }
+        Ok(counters)
+    }
+
+    /// Runs the program on a frame that is not on any wire. It changes connections and counters as it would for a packet.
+    ///
+    /// # Errors
+    /// The kernel refuses the frame (shorter than a link header, longer than a page) or the program's run.
+    pub fn test_run(&self, frame: &[u8], context: TestContext) -> Result<TestRun, Error> {
+        let operation = "running the program of the fast path on a frame";
+        test_run::run(self.program.descriptor()?, frame, context).map_err(|error| Error::from_io(error, operation))
+    }
+
+    /// The pinned link, with this program in it. `None`: its interface is gone, and another one has its index.
+    fn take_over_link(&mut self, pin: &Path, operation: &str) -> Result<Option<FdLink>, Error> {
+        let explain = |error| Error::from_link(error, operation);
+        let pinned = PinnedLink::from_pin(pin).map_err(explain)?;
+        let link = SchedClassifierLink::try_from(FdLink::from(pinned)).map_err(explain)?;
+        let classifier = self.program.classifier()?;
+        let updated = classifier.attach_to_link(link).and_then(|id| classifier.take_link(id));
+        match updated.map_err(|error| Error::from_program(error, operation)) {
+            Ok(link) => FdLink::try_from(link).map(Some).map_err(explain),
+            Err(error) if error.errno() == Some(libc::ENOLINK) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn installed(&self, connection: ConnectionIndex) -> Option<&Installed> {
+        self.installed.get(connection.0 as usize)?.as_ref()
+    }
+
+    /// An index that no connection has, and none had until a moment ago.
+    fn free_index(&mut self, now: Instant) -> Result<u32, Error> {
+        if let Some((index, removed_at)) = self.released.front().copied()
+            && now.saturating_since(removed_at) >= INDEX_REST
+        {
+            self.released.pop_front();
+            return Ok(index);
+        }
+        if self.installed.len() < self.connections.len() {
+            self.installed.push(None);
+            return Ok(self.installed.len() as u32 - 1);
+        }
+        Err(Error::Full { connections_max: self.connections.len() as u32 })
+    }
+
+    fn insert(&mut self, plan: &Plan, direction: usize, (key, value): (FlowKey, FlowValue)) -> Result<(), Error> {
+        self.flows.insert(key, value, NO_EXIST).map_err(|error| {
+            if is_errno(&error, libc::EEXIST) {
+                return Error::Installed(plan.directions[direction].tuple.to_string());
+            }
+            Error::from_map(error, "installing a connection in the fast path")
+        })
+    }
+
+    /// Finds the connections of the pinned maps. One direction without the other is removed: its loader ended in between.
+    fn find_installed(&mut self) -> Result<(), Error> {
+        let explain = |error| Error::from_map(error, "reading the pinned connections of the fast path");
+        let entries: Vec<_> = self.flows.iter().collect::<Result<_, _>>().map_err(explain)?;
+        let mut found: BTreeMap<u32, [Option<(FlowKey, FlowValue)>; 2]> = BTreeMap::new();
+        for (key, value) in entries {
+            found.entry(value.connection).or_default()[usize::from(value.direction & 1)] = Some((key, value));
+        }
+        let end = found.last_key_value().map_or(0, |(last, _)| last + 1).min(self.connections.len() as u32);
+        self.installed = vec![None; end as usize];
+        for (index, directions) in found {
+            match directions {
+                [Some((original, forward)), Some((reply, back))] if index < end => {
+                    let side = |own: &FlowValue, other: &FlowValue| Side {
+                        window_scale: own.window_scale(),
+                        permits_sack: other.receiver_permits_sack(),
+                        ..Side::default()
+                    };
+                    let windows = Windows { sides: [side(&forward, &back), side(&back, &forward)] };
+                    self.installed[index as usize] = Some(Installed { keys: [original, reply], windows });
+                }
+                incomplete => {
+                    for (key, _) in incomplete.into_iter().flatten() {
+                        self.flows.remove(&key).map_err(explain)?;
+                    }
+                }
+            }
+        }
+        let now = now();
+        let free = (0..end).filter(|index| self.installed[*index as usize].is_none());
+        self.released = free.map(|index| (index, now)).collect();
+        Ok(())
+    }
+}
+
+fn remove_pin(pin: &Path) -> Result<(), Error> {
+    fs::remove_file(pin).map_err(|error| Error::from_io(error, format!("removing {}", pin.display())))
+}
+
+/// tcx came with Linux 6.6.
+fn kernel_has_tcx() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
+}
+
+/// Adds the queueing discipline to which programs attach on kernels without tcx.
+fn add_clsact(interface: &str, operation: &str) -> Result<(), Error> {
+    match qdisc_add_clsact(interface) {
+        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(Error::from_io(error, operation)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the kernel answered with this error.
+fn is_errno(error: &MapError, errno: i32) -> bool {
+    matches!(error, MapError::SyscallError(error) if error.io_error.raw_os_error() == Some(errno))
+}

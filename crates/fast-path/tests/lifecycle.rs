@@ -1,0 +1,425 @@
+//! Supervision, removal, limits, and pins: what is forwarded when, and by whom it can be taken over.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Network, PATIENCE, address};
+use fast_path::{Config, DirectionPlan, Error, FastPath, NextHop, Outcome, Plan, Side, TestContext, Windows};
+use flow::wire::{MacAddress, build, ip_protocol};
+use flow::{Frame, PortId, Tuple};
+use packet_io::PacketIo;
+use packet_io::af_packet::{AfPacketIo, PortConfig};
+use packet_io::namespace::Namespace;
+use packet_io::signal::die_with_parent;
+
+/// The loopback interface, on which the kernel runs the program by default.
+const LOOPBACK: u32 = 1;
+
+/// An untranslated connection of number `number` that comes in on the loopback interface.
+fn plan(protocol: u8, number: u32) -> Plan {
+    let [_, b, c, d] = number.to_be_bytes();
+    let client = (std::net::Ipv4Addr::new(10, b, c, d), 4000);
+    let tuple = Tuple::v4(protocol, client, (std::net::Ipv4Addr::new(192, 0, 2, 1), 53));
+    let direction = |tuple| DirectionPlan { tuple, translated: tuple, ingress: LOOPBACK, next_hop: 0 };
+    let side =
+        Side { end: number, end_max: number + 1000, window_max: 1000, acknowledged_max: number, ..Side::default() };
+    let windows = (protocol == ip_protocol::TCP).then_some(Windows { sides: [side; 2] });
+    Plan { directions: [direction(tuple), direction(tuple.inverse())], windows, is_liberal: false }
+}
+
+/// A datagram of a plan's original direction, as it comes in on the loopback interface.
+fn datagram(plan: &Plan) -> Vec<u8> {
+    let envelope = build::Envelope { destination: MacAddress([0; 6]), ..build::Envelope::default() };
+    envelope.udp(&plan.directions[0].tuple, b"datagram")
+}
+
+fn set_next_hop(fast_path: &mut FastPath) {
+    fast_path.set_next_hop(0, Some(&NextHop::new(9, [2; 6], [4; 6], 1500))).unwrap();
+}
+
+/// The outcome of a datagram of `plan`.
+fn outcome(fast_path: &FastPath, plan: &Plan) -> Outcome {
+    let before = fast_path.counters().unwrap();
+    let run = fast_path.test_run(&datagram(plan), TestContext::default()).unwrap();
+    let seen = fast_path.counters().unwrap() - before;
+    let (outcome, _) = seen.iter().find(|(_, packets)| *packets == 1).unwrap();
+    assert_eq!(run.is_redirected, outcome == Outcome::Forwarded);
+    outcome
+}
+
+#[test]
+fn nothing_is_forwarded_without_heartbeat_or_when_switched_off() {
+    let age_max = Duration::from_millis(50);
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: age_max, ..Config::default() }) else { return };
+    set_next_hop(&mut fast_path);
+    let plan = plan(ip_protocol::UDP, 1);
+    let index = fast_path.install(&plan).unwrap();
+    fast_path.beat(fast_path::now() + PATIENCE);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Forwarded);
+    assert_eq!(fast_path.read(index).unwrap().packets, [1, 0]);
+    assert_eq!(fast_path.read(index).unwrap().bytes, [28 + 8, 0]);
+
+    fast_path.beat(fast_path::now());
+    thread::sleep(age_max * 2);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Heartbeat);
+    fast_path.allow_without_heartbeat_until(fast_path::now() + PATIENCE);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Forwarded);
+    fast_path.set_enabled(false);
+    assert_eq!(outcome(&fast_path, &plan), Outcome::Disabled);
+    assert_eq!(fast_path.read(index).unwrap().packets, [2, 0]);
+}
+
+#[test]
+fn another_generation_and_removed_connections_are_left() {
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    set_next_hop(&mut fast_path);
+    let [old, new] = [1, 2].map(|number| plan(ip_protocol::UDP, number));
+    let index = fast_path.install(&old).unwrap();
+    let before = fast_path.read(index).unwrap();
+    fast_path.set_generation(1);
+    fast_path.install(&new).unwrap();
+    assert_eq!(outcome(&fast_path, &old), Outcome::Generation);
+    assert_eq!(outcome(&fast_path, &new), Outcome::Forwarded);
+
+    assert_eq!(fast_path.remove(index).unwrap(), Some(before), "no packet was counted");
+    assert_eq!(outcome(&fast_path, &old), Outcome::Miss);
+    assert_eq!(fast_path.remove(index).unwrap(), None);
+    assert_eq!(fast_path.activities().count(), 1);
+}
+
+#[test]
+fn connections_are_installed_whole_or_not_at_all() {
+    let config = Config { connections_max: 4, heartbeat_age_max: PATIENCE, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
+    set_next_hop(&mut fast_path);
+    let [first, second] = [1, 2].map(|number| plan(ip_protocol::UDP, number));
+    let index = fast_path.install(&first).unwrap();
+    // Its reply direction is there already, its original direction is not.
+    let mut overlapping = second;
+    overlapping.directions[1] = first.directions[1];
+    assert!(matches!(fast_path.install(&overlapping), Err(Error::Installed(_))));
+    assert_eq!(outcome(&fast_path, &second), Outcome::Miss);
+    assert!(matches!(fast_path.install_many(&[second, first]), Err(Error::Installed(_))));
+    assert_eq!(outcome(&fast_path, &second), Outcome::Miss);
+    assert_eq!(fast_path.activities().map(|(index, _)| index).collect::<Vec<_>>(), [index]);
+
+    // Indices rest before they are used again.
+    let more = [3, 4].map(|number| plan(ip_protocol::UDP, number));
+    assert!(matches!(fast_path.install_many(&more), Err(Error::Full { connections_max: 4 })));
+    thread::sleep(Duration::from_millis(150));
+    assert_eq!(fast_path.install_many(&more).unwrap().len(), 2);
+    fast_path.install(&plan(ip_protocol::UDP, 5)).unwrap();
+    assert!(matches!(fast_path.install(&plan(ip_protocol::UDP, 6)), Err(Error::Full { connections_max: 4 })));
+}
+
+#[test]
+fn a_hundred_thousand_connections_are_installed_and_read() {
+    const CONNECTIONS: u32 = 100_000;
+    let Some(mut fast_path) = common::load(&Config { connections_max: CONNECTIONS, ..Config::default() }) else {
+        return;
+    };
+    let plans: Vec<Plan> = (0..CONNECTIONS).map(|number| plan(ip_protocol::TCP, number)).collect();
+    let begin = Instant::now();
+    let indices = fast_path.install_many(&plans).unwrap();
+    let installed = begin.elapsed();
+    let begin = Instant::now();
+    let read: Vec<_> = fast_path.activities().collect();
+    println!("installed in {installed:?}, read in {:?}", begin.elapsed());
+    assert_eq!(read.iter().map(|(index, _)| *index).collect::<Vec<_>>(), indices);
+    for ((_, activity), plan) in read.iter().zip(&plans) {
+        assert_eq!((activity.windows, activity.packets), (plan.windows, [0; 2]));
+    }
+    let raised = plans[7].windows.map(|mut windows| {
+        windows.sides[1].end += 500;
+        windows
+    });
+    assert!(fast_path.raise(indices[7], &raised.unwrap()));
+    assert_eq!(fast_path.read(indices[7]).unwrap().windows, raised);
+}
+
+#[test]
+fn interfaces_and_indices_that_do_not_exist_are_refused() {
+    let Some(mut fast_path) = common::load(&Config { next_hops_max: 4, ..Config::default() }) else { return };
+    assert!(matches!(fast_path.attach("no-such-one"), Err(Error::NoSuchInterface(_))));
+    assert!(fast_path.set_next_hop(4, None).unwrap_err().to_string().contains("4 are configured"));
+    assert!(!fast_path.detach(LOOPBACK).unwrap());
+    assert!(matches!(FastPath::load(&Config { connections_max: 0, ..Config::default() }), Err(Error::Misuse(_))));
+}
+
+/// A bpffs of its own, unmounted with the value.
+struct Bpffs(PathBuf);
+
+impl Bpffs {
+    fn mount() -> Option<Self> {
+        let directory = std::env::temp_dir().join(format!("fast-path-pins-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let status = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(&directory).status();
+        if !status.is_ok_and(|status| status.success()) {
+            packet_io::namespace::skip("a bpffs cannot be mounted");
+            return None;
+        }
+        Some(Self(directory))
+    }
+}
+
+impl Drop for Bpffs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Set in the environment of the child that loads the fast path: the directory of its pins.
+const PINS: &str = "MAINSTAY_TEST_FAST_PATH_PINS";
+/// The child's output when all is attached.
+const ATTACHED: &str = "the fast path is attached";
+const CLIENT_PORT: u16 = 4000;
+const SERVER_PORT: u16 = 5000;
+
+fn pinned_config(directory: &Path) -> Config {
+    Config { connections_max: 16, next_hops_max: 2, pin_directory: Some(directory.into()), ..Config::default() }
+}
+
+/// The client's datagrams to the server, which sees the gateway as their source.
+fn translated_plan(ports: [u32; 2]) -> Plan {
+    let client = (address(4, 1, 2), CLIENT_PORT).into();
+    let (public, server) = ((address(4, 2, 1), 6000).into(), (address(4, 2, 2), SERVER_PORT).into());
+    let original = DirectionPlan {
+        tuple: Tuple::new(ip_protocol::UDP, client, server),
+        translated: Tuple::new(ip_protocol::UDP, public, server),
+        ingress: ports[0],
+        next_hop: 1,
+    };
+    let reply = DirectionPlan {
+        tuple: original.translated.inverse(),
+        translated: original.tuple.inverse(),
+        ingress: ports[1],
+        next_hop: 0,
+    };
+    Plan { directions: [original, reply], windows: None, is_liberal: false }
+}
+
+/// A TCP connection whose sides differ in everything.
+fn lopsided_plan() -> Plan {
+    let original = Side { end: 1, end_max: 2, window_max: 3, acknowledged_max: 4, window_scale: 5, permits_sack: true };
+    let reply = Side { end: 6, end_max: 7, window_max: 8, acknowledged_max: 9, window_scale: 10, permits_sack: false };
+    Plan { windows: Some(Windows { sides: [original, reply] }), ..plan(ip_protocol::TCP, 1) }
+}
+
+/// The child: attaches the fast path to the gateway's interfaces, and waits to be killed.
+fn attach_and_wait(directory: &Path) -> ! {
+    let mut fast_path = FastPath::load(&pinned_config(directory)).unwrap();
+    let ports = common::PORTS.map(|port| fast_path::interface_index(port).unwrap());
+    common::PORTS.into_iter().for_each(|port| fast_path.attach(port).unwrap());
+    fast_path.install_many(&[translated_plan(ports), lopsided_plan()]).unwrap();
+    fast_path.set_enabled(true);
+    fast_path.allow_without_heartbeat_until(fast_path::now() + PATIENCE * 3);
+    println!("{ATTACHED}");
+    loop {
+        thread::park();
+    }
+}
+
+/// The hosts' sockets.
+struct Hosts {
+    client: UdpSocket,
+    server: UdpSocket,
+}
+
+impl Hosts {
+    fn open(network: &Network) -> Self {
+        let open = |host: &Namespace, side, port| {
+            let socket = host.run(|| UdpSocket::bind((address(4, side, 2), port)).unwrap()).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            socket
+        };
+        Self { client: open(&network.client, 1, CLIENT_PORT), server: open(&network.server, 2, SERVER_PORT) }
+    }
+
+    /// Whether a datagram arrives and its answer comes back.
+    fn exchange(&self) -> bool {
+        let mut buffer = [0; 16];
+        self.client.send_to(b"question", (address(4, 2, 2), SERVER_PORT)).unwrap();
+        let Ok((_, source)) = self.server.recv_from(&mut buffer) else { return false };
+        assert_eq!(source, (address(4, 2, 1), 6000).into(), "the client is translated");
+        self.server.send_to(b"answer", source).unwrap();
+        self.client.recv_from(&mut buffer).is_ok_and(|(length, _)| &buffer[..length] == b"answer")
+    }
+}
+
+#[test]
+fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
+    if let Some(directory) = std::env::var_os(PINS) {
+        attach_and_wait(Path::new(&directory));
+    }
+    let Some(network) = Network::new() else { return };
+    if common::load(&Config::default()).is_none() {
+        return;
+    }
+    let Some(bpffs) = Bpffs::mount() else { return };
+    let directory = bpffs.0.join("pins");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_pinned_fast_path_outlives_its_loader_and_is_taken_over", "--nocapture"]);
+    command.env(PINS, &directory).stdout(Stdio::piped());
+    die_with_parent(&mut command);
+    let hosts = Hosts::open(&network);
+    assert!(!hosts.exchange(), "the gateway's kernel does not forward");
+
+    let mut child = network.gateway.spawn_command(command).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(ATTACHED)), "the child could not attach the fast path");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The next hops are not set yet.
+    assert!(!hosts.exchange());
+
+    let take_over = || FastPath::load(&pinned_config(&directory)).unwrap();
+    let mut fast_path = take_over();
+    for (index, hop) in (0..).zip(network.next_hops()) {
+        fast_path.set_next_hop(index, Some(&hop)).unwrap();
+    }
+    drop(fast_path);
+    assert!(hosts.exchange(), "nobody has the fast path open, and it forwards");
+
+    let mut fast_path = take_over();
+    network.attach(&mut fast_path);
+    let (index, activity) = fast_path.activities().next().expect("the connection is still installed");
+    assert_eq!(activity.packets, [1, 1]);
+    let windows = fast_path.activities().nth(1).and_then(|(_, activity)| activity.windows);
+    assert_eq!(windows, lopsided_plan().windows);
+    assert!(matches!(fast_path.install(&translated_plan(network.ports())), Err(Error::Installed(_))));
+    fast_path.allow_without_heartbeat_until(flow::Instant::ZERO);
+    assert!(!hosts.exchange(), "there is no heartbeat");
+    fast_path.beat(fast_path::now() + PATIENCE);
+    assert!(hosts.exchange());
+    assert_eq!(fast_path.read(index).unwrap().packets, [2, 2]);
+
+    let other = Config { connections_max: 17, ..pinned_config(&directory) };
+    let refused = FastPath::load(&other).unwrap_err().to_string();
+    assert!(refused.contains("flows has 32 entries"), "{refused}");
+    fast_path.unpin().unwrap();
+    assert!(!hosts.exchange(), "all has ended");
+}
+
+#[test]
+fn an_attachment_ends_with_its_value() {
+    let Some(network) = Network::new() else { return };
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    let hosts = Hosts::open(&network);
+    fast_path.install(&translated_plan(network.ports())).unwrap();
+    network.attach(&mut fast_path);
+    assert!(hosts.exchange());
+    assert!(fast_path.detach(network.ports()[0]).unwrap());
+    assert!(!hosts.exchange());
+    network.attach(&mut fast_path);
+    assert!(hosts.exchange());
+    drop(fast_path);
+    assert!(!hosts.exchange());
+}
+
+#[test]
+fn a_next_hop_may_skip_the_cable() {
+    let Some(network) = Network::new() else { return };
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    let hosts = Hosts::open(&network);
+    network.attach(&mut fast_path);
+    for (index, hop) in (0..).zip(network.next_hops()) {
+        fast_path.set_next_hop(index, Some(&NextHop { to_peer: true, ..hop })).unwrap();
+    }
+    fast_path.install(&translated_plan(network.ports())).unwrap();
+    assert!(hosts.exchange());
+    assert_eq!(fast_path.counters().unwrap().of(Outcome::Forwarded), 2);
+}
+
+#[test]
+fn tagged_frames_are_left() {
+    let Some(network) = Network::new() else { return };
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    network.attach(&mut fast_path);
+    let plan = translated_plan(network.ports());
+    fast_path.install(&plan).unwrap();
+    let [to_client, _] = network.next_hops();
+    let [source, destination] = [to_client.destination, to_client.source].map(MacAddress);
+    let send = |vlans: &[u16]| {
+        let envelope = build::Envelope { source, destination, vlans, ..build::Envelope::default() };
+        let mut bytes = envelope.udp(&plan.directions[0].tuple, b"datagram");
+        let length_bytes = bytes.len();
+        let frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
+        let open = || AfPacketIo::open(&[PortConfig::new("host")]).unwrap();
+        network.client.run(open).unwrap().transmit(PortId(0), &frame).unwrap();
+    };
+    for (vlans, outcome) in [(&[][..], Outcome::Forwarded), (&[5], Outcome::Tagged)] {
+        send(vlans);
+        let begin = Instant::now();
+        while fast_path.counters().unwrap().of(outcome) == 0 {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", fast_path.counters());
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn processors_raise_the_windows_of_one_connection_at_once() {
+    const THREADS: u32 = 4;
+    const SEGMENTS: u32 = 2000;
+    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
+        return;
+    };
+    set_next_hop(&mut fast_path);
+    let side = |end: u32| Side {
+        end,
+        end_max: end + 1_000_000,
+        window_max: 1 << 30,
+        acknowledged_max: end,
+        ..Side::default()
+    };
+    let mut plan = plan(ip_protocol::TCP, 1);
+    plan.windows = Some(Windows { sides: [side(0), side(0)] });
+    let index = fast_path.install(&plan).unwrap();
+    let envelope = build::Envelope { destination: MacAddress([0; 6]), ..build::Envelope::default() };
+    let (fast_path, plan) = (&fast_path, &plan);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                // Each thread sends every fourth of the segments, from both sides.
+                for number in (0..SEGMENTS).filter(|number| number % THREADS == thread) {
+                    let segment =
+                        build::Tcp { flags: 0x10, sequence: number * 100, window: 1000, ..build::Tcp::default() };
+                    for direction in &plan.directions {
+                        let frame = envelope.tcp(&direction.tuple, segment, &[0; 100]);
+                        assert!(fast_path.test_run(&frame, TestContext::default()).unwrap().is_redirected);
+                    }
+                }
+            });
+        }
+    });
+    let activity = fast_path.read(index).unwrap();
+    assert_eq!(activity.packets, [SEGMENTS; 2]);
+    assert_eq!(activity.bytes, [u64::from(SEGMENTS) * 140; 2]);
+    for side in activity.windows.unwrap().sides {
+        assert_eq!((side.end, side.acknowledged_max), (SEGMENTS * 100, 0));
+    }
+}
+
+#[test]
+fn pins_need_a_bpffs() {
+    let Some(_) = common::load(&Config::default()) else { return };
+    let directory = std::env::temp_dir().join(format!("fast-path-no-bpffs-{}", std::process::id()));
+    let error = FastPath::load(&pinned_config(&directory)).unwrap_err().to_string();
+    let _ = std::fs::remove_dir_all(&directory);
+    assert!(error.contains("mounted bpffs"), "{error}");
+}
