@@ -66,7 +66,7 @@ impl Default for Dynamic {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A fixed threshold of nothing.
-    #[error("a fixed threshold of zero puts nothing off: leave lazy insertion out, or give a time")]
+    #[error("a fixed threshold of zero defers nothing: leave lazy insertion out, or give a time")]
     NoThreshold,
     /// No levels, or too many.
     #[error("there must be 1 to {LEVELS_MAX} levels")]
@@ -119,7 +119,7 @@ impl Dynamic {
         }
     }
 
-    /// A threshold in the steps of a level: rounded up, as to round down would spare less than the level is to.
+    /// A threshold in the steps of a level: rounded up, as rounding down would avoid less than the level is to.
     pub(super) fn in_steps(&self, threshold: Duration, level: u8) -> Duration {
         let above_lowest = u32::from(level.saturating_sub(1));
         let range = self.step_max.saturating_sub(self.step_min);

@@ -21,7 +21,7 @@ fn deferring() -> Options {
 }
 
 fn status(cluster: &Cluster) -> DeferralStatus {
-    cluster.node(0).status(cluster.now).lazy.expect("it puts connections off")
+    cluster.node(0).status(cluster.now).lazy.expect("it defers connections")
 }
 
 /// Messages about connections that node 0 has sent.

@@ -33,7 +33,7 @@ fn live(controller: &mut Controller, connections: u32, longest: Duration) {
 
 #[test]
 fn a_level_is_the_age_that_its_share_of_connections_does_not_reach() {
-    // Figure 21a: ten levels, the eighth of which is to spare 80 % of the insertions.
+    // Figure 21a: ten levels, the eighth of which is to avoid 80 % of the insertions.
     let mut lifetimes = Lifetimes::new(&Dynamic::default());
     (0..1000).for_each(|nth| lifetimes.note(ms(nth)));
     for level in 0..=10 {
