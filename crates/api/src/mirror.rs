@@ -15,7 +15,7 @@ pub struct RedundancyMirror {
     pub received: MirroredCache,
     /// Bytes sent to followers.
     pub told_bytes: u64,
-    /// Blocks that passed while somebody followed.
+    /// Blocks that passed while a node followed.
     pub blocks: u64,
     /// Blocks that were not sent to a follower because of its rate limit.
     pub blocks_left_out: u64,

@@ -103,7 +103,7 @@ impl Source<'_> {
     }
 }
 
-/// A mistake in a single value; where it stands is added by whoever knows.
+/// A mistake in a single value. The caller adds its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Mistake {
     pub(super) problem: String,

@@ -25,7 +25,7 @@ pub fn draw() -> PreSharedKey {
     PreSharedKey::new(*bytes)
 }
 
-/// Writes a key to a file of its own that nobody else may read.
+/// Writes a key to a file of its own that only its owner may read.
 ///
 /// # Errors
 /// The file is there already, or cannot be written.

@@ -1,4 +1,4 @@
-//! Files that hold secrets: read only if nobody but their owner can.
+//! Files that hold secrets: read only if their owner alone can.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -68,7 +68,7 @@ timeouts! {
     tcp_syn_sent2 = 120,
     /// TCP: the same segment retransmitted too often.
     tcp_retransmission = 300,
-    /// TCP: data that nobody acknowledges.
+    /// TCP: data that is not acknowledged.
     tcp_unacknowledged = 300,
     /// UDP: packets in one direction only.
     udp = 30,

@@ -3,7 +3,7 @@
 //! A Unix stream socket takes one JSON request a line and answers with JSON lines ([`api`]). The server ([`server`])
 //! lives in its own threads; what only the data path knows, it asks of the data path's thread over a bounded channel
 //! ([`inquiry`]), which that thread serves between batches with bounded work ([`ControlHandler`]). Where it is configured, the
-//! same is offered over TCP to whoever shows a token or a certificate ([`remote`]).
+//! same is offered over TCP to clients with a token or a certificate ([`remote`]).
 
 mod answer;
 pub mod client;

@@ -35,7 +35,7 @@ pub enum Order {
     Reload(Box<ReloadOrder>),
     /// Hand the addresses over and take no part any more.
     Drain {
-        /// Even if nobody can take them.
+        /// Even if no peer can take them.
         is_forced: bool,
     },
     /// Take part again.

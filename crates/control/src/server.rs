@@ -1,5 +1,5 @@
 //! The server's side of the control socket: a thread that accepts, and one for each client, so that a slow client
-//! holds up nobody else.
+//! delays no other.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -242,7 +242,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             return;
         }
         match stream {
-            // Whoever may open the socket's file runs the gateway.
+            // A user who may open the socket's file runs the gateway.
             Ok(stream) => admit(stream, Role::Operate, shared),
             Err(error) => {
                 tracing::warn!(%error, "a control client could not be accepted");
@@ -265,7 +265,7 @@ fn admit(mut stream: UnixStream, role: Role, shared: &Arc<Shared>) {
     if clients.len() >= CLIENTS_MAX && !evict(&mut clients) {
         drop(clients);
         let message = format!("{CLIENTS_MAX} clients are connected already: close one");
-        // The client may be gone; then nobody misses the line.
+        // The client may be gone; then the line is not missed.
         let _ = write_line(&mut stream, &error_line(ErrorKind::Limit, message));
         return;
     }

@@ -52,7 +52,7 @@ impl std::fmt::Display for Target {
 /// Why a gateway's answer is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No program listens.
     #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
     NoGateway(Target),
     /// The socket belongs to someone else.

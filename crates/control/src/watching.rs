@@ -71,7 +71,7 @@ pub struct WatchOrder {
     pub sights_max: u64,
     /// Where they go. The worker never waits for room.
     pub sink: SyncSender<Witnessed>,
-    /// Gone when nobody looks any more.
+    /// Gone when the client looks no more.
     pub alive: Weak<()>,
 }
 

@@ -41,7 +41,7 @@ const CRATES: [&str; 14] = [
     "replication",
     "simulator",
 ];
-/// The netlink library warns of every attribute that a newer kernel has made longer, which harms nobody.
+/// The netlink library warns of every attribute that a newer kernel has made longer, which is harmless.
 const QUIETER: &str = "netlink_packet_route=error";
 
 /// Where the filter in force can be exchanged for another.

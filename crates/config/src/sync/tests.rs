@@ -189,7 +189,7 @@ fn a_conntrackd_is_at_an_address_or_in_a_group_on_an_interface() {
     let with = |more: &str| format!("[node]\nid = 0\n[conntrackd]\nlocal = \"10.0.0.1:3780\"\npeer_id = 1\n{more}");
     assert_refused(&with(""), "it is not said where the other daemon is");
     assert_refused(&with("peer = \"10.0.0.2:1\"\nmulticast = \"225.0.0.50:1\""), "either peer");
-    assert_refused(&with("multicast = \"225.0.0.50:3780\""), "on which interface");
+    assert_refused(&with("multicast = \"225.0.0.50:3780\""), "the interface on which the group is joined");
     assert_refused(&with("multicast = \"10.0.0.50:3780\"\ninterface = \"eth0\""), "is not a multicast group");
     assert_refused(&with("peer = \"[fd00::2]:3780\""), "write both in one family");
     assert_refused(

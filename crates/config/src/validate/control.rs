@@ -42,7 +42,7 @@ pub(super) fn remote(raw: Option<&Spanned<RawControl>>, diagnostics: &mut Diagno
     Some(RemoteAccess { listen: listen?, tokens, identity, client_authority, clients: clients(raw, diagnostics) })
 }
 
-/// Without TLS, whoever is on the way reads tokens and answers, and changes orders.
+/// Without TLS, an attacker on the path reads tokens and answers, and changes orders.
 fn refuse_plain(is_loopback: bool, raw: &RawControl, diagnostics: &mut Diagnostics<'_>) {
     if is_loopback || raw.certificate.is_some() {
         return;

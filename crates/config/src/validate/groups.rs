@@ -14,7 +14,7 @@ pub(super) fn groups(raw: &RawConfig, node: &Node, diagnostics: &mut Diagnostics
             Mistake::new(format!("there are more than {GROUPS_MAX} groups"), "put addresses together in fewer");
         diagnostics.error(first_beyond.span(), "[[group]]", mistake);
     }
-    // Whoever makes several groups wants several nodes at work, also after one of them was away.
+    // Several groups are for several nodes at work, also after one of them was away.
     let preempt_by_default = raw.group.len() > 1;
     let detection = raw.failure_detection.as_ref().map(Spanned::get_ref);
     let preempt = detection.and_then(|detection| detection.preempt).unwrap_or(preempt_by_default);

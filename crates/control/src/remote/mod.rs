@@ -332,7 +332,7 @@ fn by_token(
     }
     let found = tokens.find(token.as_bytes()).map(|(name, role)| (name.to_owned(), role));
     if found.is_none() && !lock(&shared.wrong_tokens).take(clock::now(), &WRONG_TOKENS) {
-        // Whoever guesses waits for each answer.
+        // A client that guesses waits for each answer.
         thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(1)));
     }
     Ok(found)

@@ -1,4 +1,4 @@
-//! TLS for whoever asks from afar: version 1.3 alone, by rustls.
+//! TLS for remote clients: version 1.3 alone, by rustls.
 
 use std::io;
 use std::path::{Path, PathBuf};

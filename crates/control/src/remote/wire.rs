@@ -108,7 +108,7 @@ impl Wire {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             while tls.wants_write() {
-                // The client may be gone; then nobody misses it.
+                // The client may be gone; then it is not missed.
                 if tls.write_tls(&mut self.socket).is_err() {
                     return;
                 }

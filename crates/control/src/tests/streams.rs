@@ -102,7 +102,7 @@ fn send(order: &WatchOrder, missed: u64, sight: Sight) {
     order.sink.send(Witnessed { missed, sight }).expect("somebody looks");
 }
 
-/// Waits until nobody looks any more.
+/// Waits until the client looks no more.
 fn wait_until_unattended(order: &WatchOrder) {
     let until = std::time::Instant::now() + Duration::from_secs(30);
     while order.alive.strong_count() > 0 {

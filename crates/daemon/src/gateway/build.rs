@@ -33,7 +33,7 @@ use config::validated::{
 };
 use config::value;
 
-/// How long changes that nobody waits for may wait for others to share their datagram with.
+/// How long changes without a held packet may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// What is drawn at random when the gateway starts, and stays when its configuration changes.
@@ -62,7 +62,7 @@ impl Secrets {
         Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
     }
 
-    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    /// The same each time: for a replay, which has no attackers and is to be repeatable.
     pub const fn known() -> Self {
         Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
     }
@@ -236,7 +236,7 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
     let defaults = role::Config::new(config.node.id, Vec::new());
     let (startup_hold, preempt) = match cluster {
         Some(cluster) => (cluster.failure_detection.startup_hold, cluster.failure_detection.preempt),
-        // Nobody to listen for.
+        // There is no peer to listen for.
         None => (Duration::ZERO, false),
     };
     let configuration = Some(fingerprint(config));

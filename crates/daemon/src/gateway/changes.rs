@@ -55,7 +55,7 @@ impl Changes {
             control,
         } = old;
         let reevaluation = match new.on_reload {
-            // Whoever asks for it only now means also the connections that earlier rules let in.
+            // Enabled only now, it covers the connections that earlier rules let in, too.
             _ if (chain, firewall, on_reload, related) == (&new.chain, &new.firewall, &new.on_reload, &new.related) => {
                 Reevaluation::AsBefore
             }
@@ -260,7 +260,7 @@ impl Changes {
         }
     }
 
-    /// A filter's entries are translated again by the rules of whoever takes over: they must not have changed meanwhile.
+    /// The node that takes over translates a filter's entries by its own rules: they must not have changed meanwhile.
     fn translations(&mut self, old: &Config, new: &Config) {
         let applicable = self.applicable.len();
         self.apply("nat.ports", &old.nat_ports, &new.nat_ports);

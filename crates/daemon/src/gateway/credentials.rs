@@ -131,8 +131,8 @@ fn pre_shared_keys(security: &Security) -> Result<Vec<PreSharedKey>, SecretError
     security.pre_shared_keys.iter().map(key).collect()
 }
 
-/// What encrypts the tunnel to another site. Its keys are made of those in the files, so that they are no other channel's, though
-/// somebody name the same files twice.
+/// What encrypts the tunnel to another site. Its keys are made of those in the files, so that they are no other channel's even
+/// if the same files are named twice.
 pub(super) fn sealing(security: &Security, is_lower: bool) -> Result<SealingConfig, SecretError> {
     let keys = pre_shared_keys(security)?.iter().map(|key| key.for_purpose(b"redundancy tunnel")).collect();
     let mut seed = Zeroizing::new([0; 32]);

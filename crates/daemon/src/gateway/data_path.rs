@@ -128,7 +128,7 @@ pub(super) struct DataPath {
     frames: FrameSender,
     /// When the ports are looked at even if none is readable.
     look_at_ports_at: Instant,
-    /// A signal asked the node to end: when it ends even if nobody takes the addresses.
+    /// A signal asked the node to end: when it ends even if no peer takes the addresses.
     leaving_until: Option<Instant>,
     /// The fingerprint of the keys and certificates that the node began with.
     credentials: Option<u64>,

@@ -30,7 +30,7 @@ pub(super) struct FrameSender {
 }
 
 impl FrameSender {
-    /// Sends all that the node has now. A failure is counted by the port; whoever waits for the frame asks again.
+    /// Sends all that the node has now. A failure is counted by the port; the protocols retransmit what is missing.
     pub(super) fn send_all(&mut self, now: Instant, node: &mut Node, ports: &mut impl PacketIo) {
         loop {
             let filled = self.fill(now, node);

@@ -47,8 +47,8 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
-    /// can any more. What comes while it is being read counts as one.
+    /// For a gateway that runs with `config`, read from `path`. Reads the file again at each request, until no sender
+    /// of requests is left. Requests during a reload count as one.
     pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
         let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
@@ -200,7 +200,7 @@ impl Operations for Operator {
 }
 
 /// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,
-/// nobody would translate those connections' packets; without the FTP helper, nobody would shift their numbers.
+/// those connections' packets would not be translated; without the FTP helper, their numbers would not be shifted.
 const STAYING: [(Function, &str); 2] = [
     (Function::Nat, "nat stays in the chain, without rules, for the connections that are translated: until a restart"),
     (Function::Ftp, "ftp stays in the chain for the control connections that there are: until a restart"),

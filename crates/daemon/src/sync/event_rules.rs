@@ -1,13 +1,13 @@
 //! Rules by which the kernel makes fewer events.
 //!
-//! Making an event costs the path of the packet that causes it about 3 µs, whoever reads it, and a short TCP connection
+//! Making an event costs the path of the packet that causes it about 3 µs, even if it is not read, and a short TCP connection
 //! causes six. Three of them are needed: that the handshake is over (the connection is assured), that the connection is being
 //! closed, and that it has left the table, minutes later. A connection's own mask selects its events; rules of
 //! nftables set it (`ct event set`) on every TCP packet, right after tracking has seen it and before the packet's events are
 //! delivered. A FIN of the client, or a reset, lets the change of state pass that it has caused; on any other packet
 //! changes of state are left out. So the peers know of each end when it happens, at the price of one event.
 //!
-//! The rules lie in a table of their own, which is removed at the end. Whoever replaces the whole ruleset removes them, too:
+//! The rules lie in a table of their own, which is removed at the end. A replacement of the whole ruleset removes them, too:
 //! events of beginnings show that, and the rules are put back.
 
 use std::io::Write;

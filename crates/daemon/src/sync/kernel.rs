@@ -50,7 +50,7 @@ enum Reading {
 /// The kernel.
 pub(super) struct Kernel {
     events: EventSocket,
-    /// What keeps the kernel from making events that nobody needs.
+    /// What keeps the kernel from making events that are not needed.
     rules: Option<EventRules>,
     table: TableSocket,
     reading: Option<Reading>,

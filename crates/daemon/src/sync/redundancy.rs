@@ -1,7 +1,7 @@
 //! How often each datagram is sent to a peer whose link loses some.
 //!
-//! A lost message is found missing and sent again, within milliseconds; but the last ones before a node dies have nobody left to send
-//! them again. So where a link loses datagrams, each is sent so many times that hardly one is lost in all its copies. The session
+//! A lost message is retransmitted within milliseconds, but the last ones before a node fails are not. So where a link
+//! loses datagrams, each is sent so many times that hardly one is lost in all its copies. The session
 //! takes the first that comes, as it does where a network doubles packets. On a link that loses nothing, and on one that
 //! has much to carry, where more of it could be the very reason for the loss, each is sent once.
 

@@ -49,7 +49,7 @@ pub(super) fn filter(raw: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> Filt
     }
 }
 
-/// A list that is there but empty would let nothing through, which nobody means.
+/// A list that is there but empty would let nothing through, which cannot be intended.
 fn check_not_empty<T>(subject: &str, list: &Spanned<Vec<T>>, remedy: &str, diagnostics: &mut Diagnostics<'_>) {
     if list.get_ref().is_empty() {
         diagnostics.error(list.span(), subject, Mistake::new("the list is empty: nothing would be replicated", remedy));

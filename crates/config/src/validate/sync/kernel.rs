@@ -26,7 +26,7 @@ pub(super) fn kernel(raw: &RawKernel, diagnostics: &mut Diagnostics<'_>) -> Kern
     let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), default, diagnostics);
     let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), default_max, diagnostics);
     let receive_buffer_bytes = first.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
-    // Whoever begins with more than the default limit wants no less at the end.
+    // A buffer that begins above the default limit must not end below its beginning.
     let receive_buffer_bytes_max = largest.unwrap_or(RECEIVE_BUFFER_BYTES_MAX_DEFAULT.max(receive_buffer_bytes));
     if let Some(written) = raw.receive_buffer_max.as_ref().filter(|_| receive_buffer_bytes_max < receive_buffer_bytes) {
         let mistake = Mistake::new(

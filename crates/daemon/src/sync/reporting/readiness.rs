@@ -6,7 +6,7 @@ use packet_io::ctnetlink::Support;
 use super::events::{injection_fails, split_brain};
 use api::SyncReadiness;
 
-/// How ready the node is, for keepalived and for whoever calls it.
+/// How ready the node is, for keepalived and for operators.
 pub(super) fn readiness(status: &conntrack_sync::SyncStatus, host: &Support) -> SyncReadiness {
     let Readiness { is_usable, obstacles } = &status.readiness;
     let clauses = |is_one: fn(&Obstacle) -> bool| -> Vec<String> {

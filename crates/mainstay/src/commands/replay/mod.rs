@@ -4,7 +4,7 @@
 //!  capture ─► Ethernet ─► ingress port ─► Node (real: table, tracker, chain, forwarding) ─► what becomes of it, output capture
 //! ```
 //! What the capture cannot know is made up: the node holds the shared addresses and stands alone, every neighbour
-//! answers at once, and frames are addressed to the node whoever they were for. The seeds are fixed, so that the same
+//! answers at once, and all frames are addressed to the node. The seeds are fixed, so that the same
 //! capture under the same configuration gives the same result each time.
 
 mod error;

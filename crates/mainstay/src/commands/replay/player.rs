@@ -196,7 +196,7 @@ impl Player {
         if outcome == Outcome::Taken && released > 0 { Outcome::Forwarded } else { outcome }
     }
 
-    /// Frames of a capture are for whoever was asked when it was taken; groups stay what they are.
+    /// Frames of a capture are addressed to the node of that time; groups stay what they are.
     fn address_to_node(&self, ingress: PortId, captured: &mut CapturedFrame<'_>) {
         let mac = self.macs[usize::from(ingress.0)];
         if let Some(destination) = captured.bytes.first_chunk_mut::<6>()
@@ -220,7 +220,7 @@ impl Player {
         self.now = at;
         self.node.handle_timeout(at);
         self.settle(usize::MAX, sent);
-        // Nobody listens.
+        // There is no peer.
         while self.node.poll_event().is_some() {}
         drop(self.node.pipeline_mut().log().drain());
     }

@@ -34,7 +34,7 @@ pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What whoever reads the figures must know of how they came about, and can do about it.
+/// What a reader of the figures must know of how they came about, and can do about it.
 fn remarks(args: &StudyReplicationArgs, outcome: &Outcome) -> Vec<String> {
     let left_out = &outcome.not_studied;
     let frames = |skip: Skip| left_out.frames.get(skip.label()).copied().unwrap_or_default();

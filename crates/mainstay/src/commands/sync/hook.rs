@@ -37,7 +37,7 @@ pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
         if order_is_overtaken(order, &readiness) {
             return Err(HookFailed::Overtaken { order: order.name(), role: readiness.role });
         }
-        // Whoever stands by has nothing to wait for.
+        // A standby node has nothing to wait for.
         if readiness.usable || matches!(order, SyncOrder::Backup | SyncOrder::Fault) {
             return Ok(());
         }

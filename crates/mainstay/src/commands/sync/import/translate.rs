@@ -71,7 +71,7 @@ enum Meaning {
     Kernel(&'static str, u64, u64),
     /// A number, for a key of `[conntrackd]`; within these bounds.
     Conntrackd(&'static str, u64, u64),
-    /// It needs no counterpart, and nobody misses it.
+    /// It needs no counterpart.
     Nothing,
     /// It is done otherwise, or not at all.
     Otherwise(&'static str),
