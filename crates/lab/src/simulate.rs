@@ -84,7 +84,7 @@ struct Report {
     faults: String,
     by_fault: BTreeMap<&'static str, OfFault>,
     by_representation: BTreeMap<&'static str, OfFault>,
-    conversations: u64,
+    transfers: u64,
     connections: u64,
     survived: u64,
     kills: u64,
@@ -257,7 +257,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
         by_representation: totals.by_representation.iter().map(|(name, played)| (*name, of_fault(played))).collect(),
         seeds: totals.seeds,
         failures: totals.failures,
-        conversations: totals.conversations,
+        transfers: totals.transfers,
         connections: totals.connections,
         survived: totals.survived,
         kills: totals.kills,
@@ -277,7 +277,7 @@ fn render(report: &Report) -> String {
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("seeds", console::count(report.seeds));
     row("with a broken promise", console::count(report.failures));
-    row("conversations", console::count(report.conversations));
+    row("transfers", console::count(report.transfers));
     row("under way when their node was lost", console::count(report.connections));
     row("of those came to their end", console::count(report.survived));
     row("nodes killed", console::count(report.kills));
@@ -327,7 +327,7 @@ mod tests {
         let failure = Failure {
             at: flow::Instant::from_millis(1500),
             problem: simulator::report::Problem::NotSurvived,
-            text: "conversation 3 did not finish".into(),
+            text: "transfer 3 did not finish".into(),
         };
         let mut totals = Totals::default();
         totals.add(&simulator::run(1, Options::default()));
@@ -335,7 +335,7 @@ mod tests {
         let report = report(&totals, FaultSet::DEFAULT, Duration::from_secs(2), broken);
         let text = render(&report);
         assert!(text.starts_with("seeds"), "{text}");
-        assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: conversation 3 did not finish"), "{text}");
+        assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: transfer 3 did not finish"), "{text}");
         assert!(text.ends_with("mainstay lab simulate --seed 9 --trace\n"), "{text}");
         let json = serde_json::to_value(&report).expect("it is plain data");
         for field in [
