@@ -80,7 +80,7 @@ pub struct SynthesizeReplicationArgs {
     pub lifetimes: Option<Quantiles>,
     /// Connections that stand from the first second to the end beside the others
     #[arg(long, value_name = "COUNT")]
-    pub standing: Option<u32>,
+    pub persistent: Option<u32>,
     /// Round trip of a handshake [default: the preset's]
     #[arg(long = "rtt", value_name = "TIME", value_parser = milliseconds)]
     pub round_trip_ms: Option<f64>,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use analysis::redundancy_study::options::STANDARD_INPUT;
 use analysis::redundancy_study::{
-    Findings, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
+    RedundancyResult, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
     run as study,
 };
 use analysis::trace::Skip;
@@ -22,18 +22,18 @@ use console::{Progress, Table, Unit, Work};
 /// The captures cannot be opened, or the result cannot be written.
 pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     let (options, sites) = (options(args), sites(args));
-    let findings = find(args, &options, &sites)?;
-    refuse_nothing(findings.traffic.packets, &findings.skipped.frames)?;
-    for damaged in &findings.skipped.damaged {
+    let result = find(args, &options, &sites)?;
+    refuse_nothing(result.traffic.packets, &result.skipped.frames)?;
+    for damaged in &result.skipped.damaged {
         eprintln!("{damaged}; what came before it is studied");
     }
-    let skipped: u64 = findings.skipped.frames.values().sum();
+    let skipped: u64 = result.skipped.frames.values().sum();
     if skipped > 0 {
         let reasons =
-            findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", console::count(*frames)));
+            result.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", console::count(*frames)));
         eprintln!("{} frames were not studied: {}", console::count(skipped), reasons.collect::<Vec<_>>().join(", "));
     }
-    let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| findings.skipped.frames.get(skip.label())).sum();
+    let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| result.skipped.frames.get(skip.label())).sum();
     if wrong > 0 {
         eprintln!(
             "{} of them have wrong checksums: if they were captured on the host that sent them, or their addresses were changed \
@@ -41,14 +41,14 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
             console::count(wrong)
         );
     }
-    for left_out in &findings.left_out {
+    for left_out in &result.left_out {
         eprintln!("left out: {left_out}; give --memory-megabytes more");
     }
     if let Some(folder) = &args.output {
-        let tables = page::tables(&findings);
-        write_out(folder, "redundancy", &page::report(&findings, footer()), &findings, &tables)?;
+        let tables = page::tables(&result);
+        write_out(folder, "redundancy", &page::report(&result, footer()), &result, &tables)?;
     }
-    console::print_as(args.json, &findings, || render(&findings))?;
+    console::print_as(args.json, &result, || render(&result))?;
     Ok(())
 }
 
@@ -75,7 +75,7 @@ fn sites(args: &StudyRedundancyArgs) -> Vec<Site> {
     args.captures.iter().map(|capture| Site::of(vec![capture.clone()])).collect()
 }
 
-fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<Findings, StudyError> {
+fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<RedundancyResult, StudyError> {
     // What comes on standard input is not there a second time: there is nothing to go on with.
     let is_kept = !sites.iter().any(Site::is_standard_input);
     let mut state = match &args.output {
@@ -100,7 +100,7 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
     let show = |far: &Far| line.show(far);
     let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures, options.admission)?) as Box<dyn Source>);
     let left_out = study(sites, options, &mut state, &open, &Watch { progress: &show, stop: &AtomicBool::new(false) })?;
-    Ok(Findings::new(sites, options, &state, &left_out))
+    Ok(RedundancyResult::new(sites, options, &state, &left_out))
 }
 
 /// The line that shows how far the captures of each site are read, for the jobs that read them at the same time.
@@ -133,33 +133,33 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0))
 }
 
-fn render(findings: &Findings) -> String {
-    let traffic = &findings.traffic;
+fn render(result: &RedundancyResult) -> String {
+    let traffic = &result.traffic;
     let mut text = format!(
         "{} packets, {} from the IP header on, {} over {}\n\n",
         console::count(traffic.packets),
         console::scaled(traffic.bytes as f64, "B"),
-        console::counted(findings.sites.len(), "site"),
+        console::counted(result.sites.len(), "site"),
         page::lasting(traffic.seconds)
     );
     let mut table = Table::of("saved by|>Max-Match|>Chunk-Match");
-    for (method, saved) in &findings.saved {
+    for (method, saved) in &result.saved {
         table.row([method.to_uppercase(), percent(saved.max_match), percent(saved.chunk_match)]);
     }
-    table.row(["at most, between packets".to_owned(), percent(findings.optimal), String::new()]);
-    table.row(["and within packets".to_owned(), percent(findings.optimal_with_own), String::new()]);
+    table.row(["at most, between packets".to_owned(), percent(result.optimal), String::new()]);
+    table.row(["and within packets".to_owned(), percent(result.optimal_with_own), String::new()]);
     text.push_str(&table.render());
     let mut table = Table::of("protocol|>of all bytes|>saved of them");
-    for row in findings.by_protocol.iter().take(PROTOCOLS_SHOWN) {
+    for row in result.by_protocol.iter().take(PROTOCOLS_SHOWN) {
         table.row([row.protocol.clone(), percent(Some(row.share)), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
     let mut table = Table::of(">cache|>saved");
-    for row in &findings.cache_sizes {
+    for row in &result.cache_sizes {
         table.row([console::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
-    let origins = &findings.origins.shares;
+    let origins = &result.origins.shares;
     let same_hosts = ["intra_flow", "inter_flow"].iter().filter_map(|origin| origins.get(origin)).sum();
     let retransmitted = percent(Some(traffic.saved_of_retransmissions));
     text.push_str(&format!(
