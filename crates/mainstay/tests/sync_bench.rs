@@ -39,7 +39,7 @@ fn assert_measured(report: &Value, name: &str) {
     // How many break is the subject's promise. That each kill was measured is this program's.
     let kills = report["broken_by_kill"][name].as_array().unwrap_or_else(|| panic!("{name} in {report:#}"));
     assert!(!kills.is_empty() && kills.iter().all(|broken| broken.as_u64() < Some(CONNECTIONS)), "{report:#}");
-    assert!(figure(&report["ghosts_after_takeover_closed"]) > 0.0, "{report:#}");
+    assert!(figure(&report["stale_after_takeover_closed"]) > 0.0, "{report:#}");
     assert!(figure(&report["netlink_8k_buffer"]) <= figure(&report["netlink_8k_buffer_entries"]), "{report:#}");
     assert_eq!(report["settings"]["entries"], ENTRIES);
 }
@@ -49,7 +49,7 @@ fn mainstay_sync_is_measured_and_misses_nothing_in_the_end() {
     let Some(report) = report(&["--subjects", "off,mainstay"]) else { return };
     assert_measured(&report, "mainstay");
     assert_eq!(report["netlink_8k_buffer"]["mainstay"], 0.0, "{report:#}");
-    assert_eq!(report["ghosts_after_takeover"]["mainstay"], 0, "{report:#}");
+    assert_eq!(report["stale_after_takeover"]["mainstay"], 0, "{report:#}");
     let kills = |of: &Value| of["mainstay"].as_array().cloned().unwrap_or_default();
     let promised = kills(&report["broken_though_promised_by_kill"]);
     assert!(!promised.is_empty() && promised.iter().all(|broken| *broken == 0), "{report:#}");

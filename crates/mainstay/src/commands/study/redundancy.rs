@@ -22,18 +22,18 @@ use console::{Progress, Table, Unit, Work};
 /// The captures cannot be opened, or the result cannot be written.
 pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     let (options, sites) = (options(args), sites(args));
-    let result = find(args, &options, &sites)?;
-    refuse_nothing(result.traffic.packets, &result.skipped.frames)?;
-    for damaged in &result.skipped.damaged {
+    let outcome = find(args, &options, &sites)?;
+    refuse_nothing(outcome.traffic.packets, &outcome.skipped.frames)?;
+    for damaged in &outcome.skipped.damaged {
         eprintln!("{damaged}; what came before it is studied");
     }
-    let skipped: u64 = result.skipped.frames.values().sum();
+    let skipped: u64 = outcome.skipped.frames.values().sum();
     if skipped > 0 {
         let reasons =
-            result.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", console::count(*frames)));
+            outcome.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", console::count(*frames)));
         eprintln!("{} frames were not studied: {}", console::count(skipped), reasons.collect::<Vec<_>>().join(", "));
     }
-    let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| result.skipped.frames.get(skip.label())).sum();
+    let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| outcome.skipped.frames.get(skip.label())).sum();
     if wrong > 0 {
         eprintln!(
             "{} of them have wrong checksums: if they were captured on the host that sent them, or their addresses were changed \
@@ -41,14 +41,14 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
             console::count(wrong)
         );
     }
-    for left_out in &result.left_out {
+    for left_out in &outcome.left_out {
         eprintln!("left out: {left_out}; give --memory-megabytes more");
     }
     if let Some(folder) = &args.output {
-        let tables = page::tables(&result);
-        write_out(folder, "redundancy", &page::report(&result, footer()), &result, &tables)?;
+        let tables = page::tables(&outcome);
+        write_out(folder, "redundancy", &page::report(&outcome, footer()), &outcome, &tables)?;
     }
-    console::print_as(args.json, &result, || render(&result))?;
+    console::print_as(args.json, &outcome, || render(&outcome))?;
     Ok(())
 }
 
@@ -133,33 +133,33 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0))
 }
 
-fn render(result: &RedundancyResult) -> String {
-    let traffic = &result.traffic;
+fn render(outcome: &RedundancyResult) -> String {
+    let traffic = &outcome.traffic;
     let mut text = format!(
         "{} packets, {} from the IP header on, {} over {}\n\n",
         console::count(traffic.packets),
         console::scaled(traffic.bytes as f64, "B"),
-        console::counted(result.sites.len(), "site"),
+        console::counted(outcome.sites.len(), "site"),
         page::lasting(traffic.seconds)
     );
     let mut table = Table::of("saved by|>Max-Match|>Chunk-Match");
-    for (method, saved) in &result.saved {
+    for (method, saved) in &outcome.saved {
         table.row([method.to_uppercase(), percent(saved.max_match), percent(saved.chunk_match)]);
     }
-    table.row(["at most, between packets".to_owned(), percent(result.optimal), String::new()]);
-    table.row(["and within packets".to_owned(), percent(result.optimal_with_own), String::new()]);
+    table.row(["at most, between packets".to_owned(), percent(outcome.optimal), String::new()]);
+    table.row(["and within packets".to_owned(), percent(outcome.optimal_with_own), String::new()]);
     text.push_str(&table.render());
     let mut table = Table::of("protocol|>of all bytes|>saved of them");
-    for row in result.by_protocol.iter().take(PROTOCOLS_SHOWN) {
+    for row in outcome.by_protocol.iter().take(PROTOCOLS_SHOWN) {
         table.row([row.protocol.clone(), percent(Some(row.share)), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
     let mut table = Table::of(">cache|>saved");
-    for row in &result.cache_sizes {
+    for row in &outcome.cache_sizes {
         table.row([console::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
-    let origins = &result.origins.shares;
+    let origins = &outcome.origins.shares;
     let same_hosts = ["intra_flow", "inter_flow"].iter().filter_map(|origin| origins.get(origin)).sum();
     let retransmitted = percent(Some(traffic.saved_of_retransmissions));
     text.push_str(&format!(

@@ -79,10 +79,10 @@ impl Report {
         };
         row(
             "closed connections that the survivor holds for established".into(),
-            &as_figures(&self.ghosts_after_takeover),
+            &as_figures(&self.stale_after_takeover),
             0,
         );
-        row("… of closed connections".into(), &as_figures(&self.ghosts_after_takeover_closed), 0);
+        row("… of closed connections".into(), &as_figures(&self.stale_after_takeover_closed), 0);
         if table.is_empty() { String::new() } else { table.render() }
     }
 }
