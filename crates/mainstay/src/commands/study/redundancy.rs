@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use analysis::redundancy_study::options::STANDARD_INPUT;
 use analysis::redundancy_study::{
-    RedundancyResult, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
-    run as study,
+    Options, Progress as Far, RedundancyResult, Site, Source, State, StudyError as Error, TraceSource, Watch,
+    digest_of, page, run as study,
 };
 use analysis::trace::Skip;
 use redundancy::Window;
