@@ -11,6 +11,7 @@
 //! A session's name is random and stands for one incarnation of a node as the tunnel's end. Only a sender that has the
 //! present name of this end is taken for the other end. So no old datagram opens a session, and a host that does not
 //! see the datagrams cannot join. A former other end never becomes it again.
+//!
 //! Keep-alives are of several sizes, and carry the size of the largest that was received: so datagrams are never larger
 //! than what the path takes.
 
