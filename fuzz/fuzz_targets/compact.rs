@@ -1,4 +1,4 @@
-//! A filter of connections that one side tells and the other hears, on a bad link.
+//! A peer filter that one side sends and the other receives, on a bad link.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::compact::run(data));

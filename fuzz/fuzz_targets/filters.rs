@@ -1,4 +1,4 @@
-//! Filters of connections, as a peer tells them.
+//! Peer filters, as a peer sends them.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::filters::run(data));

@@ -1,4 +1,4 @@
-//! Attributes of connections: what could be read is written and read again, and is the same.
+//! Attributes of connections: readable ones are written, read back and compared.
 
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
@@ -13,17 +13,20 @@ pub fn run(data: &[u8]) {
     if let Ok(state) = decode_protocol_state(*protocol, attributes) {
         let mut written = Vec::new();
         encode_protocol_state(*protocol, &state, &mut written);
-        let again = decode_protocol_state(*protocol, &written).expect("what was written can be read");
-        assert_eq!(again.state, state.state);
+        let read_back = decode_protocol_state(*protocol, &written).expect("what was written can be read");
+        assert_eq!(read_back.state, state.state);
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {
         let mut written = Vec::new();
         precise::encode(now, &connection, &NoFunctions, &mut written);
-        let again = precise::decode(now, &written, &NoFunctions).expect("what was written can be read");
-        assert_eq!((again.original, again.reply), (connection.original, connection.reply));
-        assert_eq!((again.version, again.owner, again.flags), (connection.version, connection.owner, connection.flags));
-        assert_eq!(again.protocol.state, connection.protocol.state);
+        let read_back = precise::decode(now, &written, &NoFunctions).expect("what was written can be read");
+        assert_eq!((read_back.original, read_back.reply), (connection.original, connection.reply));
+        assert_eq!(
+            (read_back.version, read_back.owner, read_back.flags),
+            (connection.version, connection.owner, connection.flags)
+        );
+        assert_eq!(read_back.protocol.state, connection.protocol.state);
     }
     if let Ok(ended) = precise::decode_ended(attributes) {
         let mut written = Vec::new();

@@ -1,4 +1,4 @@
-//! The secure channel: what a stranger sends it, and what becomes of genuine datagrams that are changed on their way.
+//! The secure channel: a stranger's datagrams, and genuine ones that are changed on the path.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ fn channel(local: u8) -> Channel {
     Channel::new(config, Arc::new(credentials), Seed::new([local; 32]), Instant::ZERO, TODAY)
 }
 
-/// Two channels that speak, and the fuzzer between them: of each three bytes, the first says what happens, the others to which
-/// byte of the datagram; whatever is left is a datagram of its own.
+/// Two channels and the fuzzer between them. Of each three bytes, the first chooses what happens, the others the byte
+/// of the datagram. The rest is one datagram.
 pub fn run(data: &[u8]) {
     let mut channels = [channel(0), channel(1)];
     let (mut now, mut buffer, mut content) = (Instant::from_millis(1), Vec::new(), Vec::new());
-    let mut said: [u64; 2] = [0; 2];
-    let mut heard: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
+    let mut sent: [u64; 2] = [0; 2];
+    let mut received: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
     let mut datagrams: Vec<(usize, Vec<u8>)> = Vec::new();
     let (steps, rest) = data.split_at(data.len().min(96));
     for step in steps.chunks_exact(3) {
@@ -29,25 +29,25 @@ pub fn run(data: &[u8]) {
         match step[0] >> 1 & 7 {
             0 => now = now + Duration::from_millis(u64::from(step[1]) * 4),
             1 => {
-                let mut plain = said[from].to_be_bytes().to_vec();
+                let mut plain = sent[from].to_be_bytes().to_vec();
                 if channels[from].seal(now, Content::Replication, &mut plain, &mut buffer) {
-                    said[from] += 1;
+                    sent[from] += 1;
                     datagrams.push((1 - from, buffer.clone()));
                 }
             }
             // What was sent once arrives, or arrives again.
             2..=4 if !datagrams.is_empty() => {
                 let (to, datagram) = datagrams[usize::from(step[1]) % datagrams.len()].clone();
-                deliver(&mut channels[to], now, &datagram, &mut content, &mut heard[to]);
+                deliver(&mut channels[to], now, &datagram, &mut content, &mut received[to]);
             }
             5 if !datagrams.is_empty() => {
                 let (to, mut datagram) = datagrams[usize::from(step[1]) % datagrams.len()].clone();
                 let at = usize::from(step[2]) % datagram.len();
                 datagram[at] ^= 1 << (step[1] % 8);
-                // Nothing that was changed is taken as what it was.
-                let before = heard[to].len();
-                deliver(&mut channels[to], now, &datagram, &mut content, &mut heard[to]);
-                assert_eq!(heard[to].len(), before, "a changed datagram says nothing");
+                // A changed datagram is not accepted.
+                let before = received[to].len();
+                deliver(&mut channels[to], now, &datagram, &mut content, &mut received[to]);
+                assert_eq!(received[to].len(), before, "a changed datagram is refused");
             }
             _ => {}
         }
@@ -63,19 +63,19 @@ pub fn run(data: &[u8]) {
     for channel in &mut channels {
         let _ = channel.handle_datagram(now, rest, &mut content);
     }
-    for (to, numbers) in heard.iter_mut().enumerate() {
+    for (to, numbers) in received.iter_mut().enumerate() {
         let length = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), length, "nothing is taken twice");
-        assert!(numbers.iter().all(|number| *number < said[1 - to]), "nothing is taken that was not said");
+        assert!(numbers.iter().all(|number| *number < sent[1 - to]), "nothing is taken that was not sent");
     }
 }
 
-fn deliver(channel: &mut Channel, now: Instant, datagram: &[u8], content: &mut Vec<u8>, heard: &mut Vec<u64>) {
+fn deliver(channel: &mut Channel, now: Instant, datagram: &[u8], content: &mut Vec<u8>, received: &mut Vec<u64>) {
     if let Ok(Some(kind)) = channel.handle_datagram(now, datagram, content) {
         assert_eq!(kind, Content::Replication);
-        let number: [u8; 8] = content[..].try_into().expect("what is said is a number");
-        heard.push(u64::from_be_bytes(number));
+        let number: [u8; 8] = content[..].try_into().expect("a content is a number");
+        received.push(u64::from_be_bytes(number));
     }
 }

@@ -1,4 +1,4 @@
-//! A filter of connections that one side tells and the other hears, on a link that does to the datagrams what the fuzzer says.
+//! A peer filter that one side sends and the other receives, on a link that treats datagrams as the fuzzer chooses.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ enum Event<'a> {
     Deliver { by_receiver: bool, lost: u8, repeated: u8, damage: Option<(u16, u8)> },
     /// A datagram that nobody sent.
     Forge { to_receiver: bool, datagram: &'a [u8] },
-    /// A forged one of the stream that is under way.
+    /// A forged one of the present stream.
     ForgeBody { kind: u8, body: &'a [u8] },
-    /// What waits is told whatever the rule.
+    /// Waiting changes are sent whatever the rule.
     Flush,
     /// The peer is away, or back.
     Presence { is_back: bool },
@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
     let Some((choice, events)) = data.split_first() else { return };
     let representation = Representation::ALL[usize::from(*choice) % Representation::ALL.len()];
     let update = match choice / 6 % 3 {
-        0 => UpdateRule::Immediate { batch: Duration::from_millis(5) },
+        0 => UpdateRule::Immediate { batch: Duration::from_millis(5), establishment_at_once: choice / 36 % 2 == 1 },
         1 => UpdateRule::Periodic(Duration::from_millis(200)),
         _ => UpdateRule::Threshold { changes_per_mille: 50, at_most_every: Duration::from_millis(100) },
     };

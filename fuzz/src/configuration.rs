@@ -9,6 +9,6 @@ pub fn run(data: &[u8]) {
                 assert!(!warning.to_string().is_empty());
             }
         }
-        Err(error) => assert!(!error.to_string().is_empty(), "a refusal says why"),
+        Err(error) => assert!(!error.to_string().is_empty(), "a refusal has a reason"),
     }
 }

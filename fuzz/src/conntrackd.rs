@@ -1,4 +1,4 @@
-//! conntrackd's wire format: objects that could be read can be told again, and a session takes whatever comes.
+//! conntrackd's wire format: objects that could be read can be written, and a session takes any datagram.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ enum Event<'a> {
     Range { flags: u8, from: u8, to: u8 },
     /// Time goes on.
     Wait { milliseconds: u16 },
-    /// A copy becomes a connection of this node, and is told.
+    /// A replica becomes a connection of this node, and is replicated.
     Adopt,
     /// One of this node's ends.
     End { slot: u8 },
@@ -104,7 +104,7 @@ fn check_output(session: &mut FtfwSession, table: &mut MemoryTable, now: Instant
 fn check_objects(data: &[u8]) {
     let mut written = Vec::new();
     if let Ok(entry) = object::decode(data) {
-        object::encode(&entry, true, &mut written).expect("what could be read can be told");
+        object::encode(&entry, true, &mut written).expect("what could be read can be written");
         assert!(written.len() <= object::OBJECT_BYTES_MAX);
         assert_eq!(object::decode(&written).as_ref(), Ok(&entry));
     }

@@ -7,16 +7,16 @@ use control::FlowFilter;
 pub fn run(data: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<Request>(data) {
         let written = serde_json::to_vec(&request).expect("a request can be written");
-        let again: Request = serde_json::from_slice(&written).expect("what was written can be read");
-        assert_eq!(again, request);
+        let read_back: Request = serde_json::from_slice(&written).expect("what was written can be read");
+        assert_eq!(read_back, request);
         if let Query::Flows { filter, .. } = &request.query {
-            // A filter may well make no sense: then it says why.
+            // An invalid filter is refused with a reason.
             let _ = FlowFilter::parse(filter);
         }
     }
     if let Ok(filter) = serde_json::from_slice::<FlowFilterText>(data) {
         let _ = FlowFilter::parse(&filter);
     }
-    // The client reads what a server says.
+    // The client reads a server's lines.
     let _ = serde_json::from_slice::<Line>(data);
 }

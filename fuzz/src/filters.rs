@@ -1,22 +1,22 @@
-//! Filters of connections, as a peer tells them: a shape, and updates of it.
+//! Peer filters, as a peer sends them: a shape, and updates of it.
 
 use filters::{
     Bloom, Change, Counters, CountingBloom, Exchange, MultiLevel, Secret, Shape, StatefulBloom, States, Update,
 };
 
-/// Words of a filter that is built from what the fuzzer says: as a node would refuse what is too large for it.
+/// Words of a filter that is built from the fuzzer's bytes: a node, too, refuses larger ones.
 const WORDS_MAX: usize = 1 << 16;
 /// Bytes of a shape.
 const SHAPE_BYTES: usize = filters::shape::SHAPE_BYTES;
 
 /// A shape, then updates: each with its length in a byte before it.
 pub fn run(data: &[u8]) {
-    let Some((told, updates)) = data.split_at_checked(SHAPE_BYTES) else {
+    let Some((received, updates)) = data.split_at_checked(SHAPE_BYTES) else {
         assert!(Shape::decode(data, 0).is_err(), "a shape has a length");
         return;
     };
-    let Ok(shape) = Shape::decode(told, 0) else { return };
-    assert_eq!(&shape.encode(0)[..], told, "there is one form of each shape");
+    let Ok(shape) = Shape::decode(received, 0) else { return };
+    assert_eq!(&shape.encode(0)[..], received, "there is one form of each shape");
     if shape.words().expect("a shape that was read can be built") > WORDS_MAX {
         return;
     }
@@ -54,9 +54,9 @@ fn apply<F: Exchange>(shape: Shape, mut updates: &[u8], work: impl Fn(&mut F, fi
     let words = structure.memory().words().len();
     let mark = structure.memory_mut().mark().expect("the first");
     while let Some((length, rest)) = updates.split_first() {
-        let (told, behind) = rest.split_at(usize::from(*length).min(rest.len()));
+        let (received, behind) = rest.split_at(usize::from(*length).min(rest.len()));
         updates = behind;
-        let Ok(update) = Update::parse(told, words) else { continue };
+        let Ok(update) = Update::parse(received, words) else { continue };
         assert_eq!(update.changes().count(), update.len());
         let before = structure.memory().digest(0..words);
         if structure.apply(&update).is_err() {

@@ -50,13 +50,13 @@ fn change(frame: &mut Frame<'_>, headers: Headers) {
         // The transport checksum covers what is not there, or was never right.
         return;
     }
-    let read_again = match wire::parse(packet.frame) {
+    let read_back = match wire::parse(packet.frame) {
         Ok(Parsed::Ip(headers)) => headers,
         other => panic!("{headers:?} became {other:?}"),
     };
-    assert_eq!(read_again.tuple.source, translated.source);
+    assert_eq!(read_back.tuple.source, translated.source);
     if !matches!(headers.transport, Transport::IcmpError(_)) {
-        assert_eq!(read_again.tuple, translated);
+        assert_eq!(read_back.tuple, translated);
     }
 }
 

@@ -1,5 +1,5 @@
 //! What the fuzz targets do with the fuzzer's bytes: a module each, whose `run` takes them. None of them may panic, and
-//! each asserts what must hold of whatever it was given. `docs/testing.md` says how to run them.
+//! each asserts what must hold of whatever it was given. `docs/testing.md` describes how to run them.
 
 pub mod attributes;
 pub mod capture;

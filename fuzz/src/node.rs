@@ -1,5 +1,5 @@
-//! A whole node with a firewall and NAT, and everything that reaches it: frames on both ports, time, and what its peer
-//! says on either channel.
+//! A whole node with a firewall and NAT, and everything that reaches it: frames on both ports, time, and its peer's
+//! datagrams on either channel.
 
 mod events;
 mod node_config;

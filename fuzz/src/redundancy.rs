@@ -10,7 +10,7 @@ use redundancy::{
 
 const EPOCH: u32 = 1;
 
-/// The first byte says how is encoded. Then come steps: what to do, how long the bytes for it are, and they.
+/// The first byte chooses the encoding. Then come steps: an action, the length of its bytes, and the bytes.
 pub fn run(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let Some(mut pair) = Pair::new(*first) else { return };

@@ -1,4 +1,4 @@
-//! Two replication sessions that tell each other numbers, on a link that does to the datagrams what the fuzzer says.
+//! Two replication sessions that send each other numbers, on a link that treats datagrams as the fuzzer chooses.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ enum Event<'a> {
     /// A forged one that at least looks like one of the other side's.
     ForgeBody { to: bool, header_flags: u8, body: &'a [u8] },
     /// A side has lost its copies and asks for everything.
-    AskAgain { side: bool },
+    Resync { side: bool },
     /// A side leaves.
     Close { side: bool },
 }
@@ -127,7 +127,7 @@ fn handle(sides: &mut [Side; 2], now: &mut Instant, last: &mut Vec<u8>, event: E
             datagram.extend_from_slice(body);
             hand(&mut sides[usize::from(to)], *now, &datagram);
         }
-        Event::AskAgain { side } => sides[usize::from(side)].session.request_resync(),
+        Event::Resync { side } => sides[usize::from(side)].session.request_resync(),
         Event::Close { side } => sides[usize::from(side)].session.close(),
     }
 }

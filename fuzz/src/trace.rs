@@ -1,4 +1,5 @@
-//! Captures of either format, their packets and the connections in them. The first byte says where a second capture begins.
+//! Captures of either format, their packets and the connections in them. The first byte chooses where a second capture
+//! begins.
 
 use std::io::{Cursor, Read};
 
@@ -7,9 +8,9 @@ use flow::Instant;
 
 /// Two captures, merged.
 pub fn run(data: &[u8]) {
-    let Some((cut, rest)) = data.split_first() else { return };
-    let cut = rest.len() * usize::from(*cut) / 256;
-    let captures = [&rest[..cut], &rest[cut..]];
+    let Some((share, rest)) = data.split_first() else { return };
+    let second_at = rest.len() * usize::from(*share) / 256;
+    let captures = [&rest[..second_at], &rest[second_at..]];
     let source = |bytes: &[u8]| {
         let length = bytes.len() as u64;
         ("fuzzed".into(), Box::new(Cursor::new(bytes.to_vec())) as Box<dyn Read + Send>, Some(length))

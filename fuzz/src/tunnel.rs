@@ -1,4 +1,4 @@
-//! Two ends of a tunnel between sites, a path that loses and repeats, and somebody on it who invents datagrams.
+//! Two ends of a tunnel between sites, a path that loses and repeats, and an attacker on it who invents datagrams.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use tunnel::{Outgoing, Tunnel, TunnelConfig};
 
 const HEADER_BYTES: usize = 40;
 /// Turns of a millisecond until both ends have found each other.
-const OPENING_TURNS: usize = 300;
+const HELLO_TURNS: usize = 300;
 /// What waits on the path.
-const UNDER_WAY_MAX: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 
 /// Steps: what to do, how long the bytes for it are, and they.
 pub fn run(data: &[u8]) {
     let mut path = Path::new();
-    (0..OPENING_TURNS).for_each(|_| path.turn(0));
+    (0..HELLO_TURNS).for_each(|_| path.turn(0));
     let mut rest = data;
     while let Some(([step, length], after)) = rest.split_first_chunk::<2>() {
         let (bytes, after) = after.split_at(after.len().min(usize::from(*length)));
         rest = after;
         path.step(*step, bytes);
     }
-    (0..OPENING_TURNS).for_each(|_| path.turn(0));
+    (0..HELLO_TURNS).for_each(|_| path.turn(0));
 }
 
 struct Path {
     now: Instant,
     ends: [Tunnel; 2],
-    under_way: VecDeque<(usize, Vec<u8>)>,
-    /// Who the ends are, as their last datagrams say.
+    in_flight: VecDeque<(usize, Vec<u8>)>,
+    /// The names of the ends, from their last datagrams.
     sessions: [Vec<u8>; 2],
     sent: Vec<Vec<u8>>,
     /// Once something was invented, what comes out is whatever its inventor wanted.
@@ -48,7 +48,7 @@ impl Path {
         Self {
             now,
             ends,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             sessions: [Vec::new(), Vec::new()],
             sent: Vec::new(),
             is_clean: true,
@@ -58,9 +58,9 @@ impl Path {
     fn step(&mut self, step: u8, bytes: &[u8]) {
         match step & 7 {
             0..=2 => self.send(usize::from(step >> 7), &bytes.repeat(1 + usize::from(step >> 3 & 15))),
-            // Some of what is under way is lost, or comes twice.
-            3 => self.under_way.truncate(usize::from(step >> 3)),
-            4 => self.under_way.extend(self.under_way.front().cloned()),
+            // Some datagrams in flight are lost, or come twice.
+            3 => self.in_flight.truncate(usize::from(step >> 3)),
+            4 => self.in_flight.extend(self.in_flight.front().cloned()),
             5 => self.invent(usize::from(step >> 7), step >> 3 & 3, bytes),
             6 => self.turn(step >> 3),
             _ => self.now = self.now + Duration::from_millis(u64::from(step >> 3) * 40),
@@ -91,14 +91,14 @@ impl Path {
         }
     }
 
-    /// A millisecond passes. Of what is under way all but so many arrive.
+    /// A millisecond passes. All but so many of the datagrams in flight arrive.
     fn turn(&mut self, held_back: u8) {
         self.now = self.now + Duration::from_millis(1);
-        while self.under_way.len() > usize::from(held_back)
-            && let Some((to, datagram)) = self.under_way.pop_front()
+        while self.in_flight.len() > usize::from(held_back)
+            && let Some((to, datagram)) = self.in_flight.pop_front()
         {
             let result = self.ends[to].handle_datagram(self.now, &datagram);
-            assert!(result.is_ok(), "an end understands what the other one says: {result:?}");
+            assert!(result.is_ok(), "an end understands the other end: {result:?}");
         }
         for from in 0..2 {
             if self.ends[from].poll_timeout().is_some_and(|due| due <= self.now) {
@@ -107,8 +107,8 @@ impl Path {
             let mut datagram = Vec::new();
             while self.ends[from].poll_transmit(self.now, &mut datagram) {
                 self.sessions[1 - from] = datagram.get(2..10).unwrap_or_default().to_vec();
-                if self.under_way.len() < UNDER_WAY_MAX {
-                    self.under_way.push_back((1 - from, datagram.clone()));
+                if self.in_flight.len() < IN_FLIGHT_MAX {
+                    self.in_flight.push_back((1 - from, datagram.clone()));
                 }
             }
             while let Some(packet) = self.ends[from].poll_packet() {

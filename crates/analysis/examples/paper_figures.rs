@@ -82,12 +82,12 @@ struct Run {
     preset: &'static str,
     connections_per_second: Option<f64>,
     seconds: Option<u64>,
-    standing: u32,
+    persistent: u32,
     config: StudyConfig,
 }
 
 fn run(name: impl Into<String>, preset: &'static str, config: StudyConfig) -> Run {
-    Run { name: name.into(), preset, connections_per_second: None, seconds: None, standing: 0, config }
+    Run { name: name.into(), preset, connections_per_second: None, seconds: None, persistent: 0, config }
 }
 
 impl Run {
@@ -102,7 +102,7 @@ impl Run {
             (config.clients, config.connections_per_second) = (grown as u32, rate);
         }
         config.duration = self.seconds.map_or(config.duration, Duration::from_secs);
-        config.standing = self.standing;
+        config.persistent = self.persistent;
         let traffic = ReplicationTraffic::new(config, 1).expect("the preset is right");
         let source = vec![(self.name.clone().into(), Box::new(Piped::new(traffic)) as Box<dyn Read + Send>, None)];
         let mut trace = Trace::merge(source).expect("it is a capture");
@@ -119,7 +119,7 @@ fn only(methods: &[Method]) -> StudyConfig {
     StudyConfig { methods: methods.to_vec(), thresholds_ms: vec![0], ..StudyConfig::default() }
 }
 
-/// Figures 6 and 7, and what section 2.1.4 says of differences.
+/// Figures 6 and 7, and the differences of section 2.1.4.
 fn flow_digests() -> Vec<Run> {
     let digest = |connections_max, digest_interval_s| StudyConfig {
         connections_max,
@@ -163,9 +163,9 @@ fn classifications() -> Vec<Run> {
     let config = || StudyConfig { connections_max: CLASSIFIED_FLOWS, fingerprint_bits: Some(20), ..only(&methods) };
     let mut runs = Vec::new();
     for rate in [2_000.0, 4_000.0, 6_000.0, 8_000.0, 10_000.0] {
-        for standing in [0, 8_000] {
-            let name = format!("figure-18-at-{rate}-beside-{standing}");
-            runs.push(Run { standing, ..run(name, "classification", config()).at(rate, 30) });
+        for persistent in [0, 8_000] {
+            let name = format!("figure-18-at-{rate}-beside-{persistent}");
+            runs.push(Run { persistent, ..run(name, "classification", config()).at(rate, 30) });
         }
     }
     runs
@@ -194,18 +194,18 @@ fn main() {
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     for run in flow_digests().into_iter().chain(traces()).chain(classifications()) {
         if is_wanted(&run.name) {
-            tell(&folder, &run.name, &run.study());
+            write_result(&folder, &run.name, &run.study());
         }
     }
     for (name, requests, distinct, mean_bytes) in ACCESS_LISTS {
         let name = format!("table-iii-{name}");
         if is_wanted(&name) {
-            tell(&folder, &name, &access_list(requests, distinct, mean_bytes));
+            write_result(&folder, &name, &access_list(requests, distinct, mean_bytes));
         }
     }
 }
 
-fn tell(folder: &str, name: &str, outcome: &Outcome) {
+fn write_result(folder: &str, name: &str, outcome: &Outcome) {
     let json = serde_json::to_string_pretty(outcome).expect("it is plain data");
     std::fs::write(Path::new(folder).join(format!("{name}.json")), json).expect("the result can be written");
     println!("{name}: {} connections in {:.0} s", outcome.traffic.connections, outcome.traffic.duration_s);

@@ -2,9 +2,9 @@
 //!
 //! * [`trace`]: captures as a stream of packets, in bounded memory.
 //! * [`synthesis`]: traffic of stated statistics, where captures are not to be had.
-//! * [`replication_study`]: what each way of telling a backup of connections would cost, and what the backup would know.
+//! * [`replication_study`]: the cost of each way to replicate connections to a backup, and what the backup would know.
 //! * [`redundancy_study`]: what redundancy elimination would save, where, and with which cache.
-//! * [`report`]: findings as a page for people, as JSON and as Parquet.
+//! * [`report`]: results as a page for people, as JSON and as Parquet.
 #![deny(unsafe_code)]
 
 pub mod redundancy_study;

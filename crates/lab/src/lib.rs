@@ -17,7 +17,7 @@ use bench::BenchError;
 use demo::DemoError;
 use emulator::EmulatorError;
 
-/// Why there is no result. Its text is all that the operator is told.
+/// Why there is no result. Its text is all that the operator sees.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The demo failed, or showed a failure.

@@ -1,4 +1,4 @@
-//! `mainstay simulate`: clusters under faults, each from a seed, or from a file that says what happens.
+//! `mainstay simulate`: clusters under faults, each from a seed, or from a scenario file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use simulator::{Options, run_many, run_scenario};
 use crate::args::SimulateArgs;
 use console::{Progress, Table, Unit};
 
-/// Seeds played unless told otherwise.
+/// Seeds played by default.
 const SEEDS_DEFAULT: u64 = 200;
 
 /// So long a schedule that breaks a promise is made shorter.
@@ -29,7 +29,7 @@ pub struct PromisesBroken {
     pub failures: u64,
     /// Of how many.
     pub seeds: u64,
-    /// What plays one of them again.
+    /// What plays one of them read_back.
     pub replay: String,
 }
 
@@ -84,7 +84,7 @@ struct Report {
     faults: String,
     by_fault: BTreeMap<&'static str, OfFault>,
     by_representation: BTreeMap<&'static str, OfFault>,
-    conversations: u64,
+    transfers: u64,
     connections: u64,
     survived: u64,
     kills: u64,
@@ -98,7 +98,7 @@ struct Report {
     broken: Vec<Broken>,
 }
 
-/// How well filters knew the connections of nodes that died; all zero where connections are told precisely.
+/// How well filters knew the connections of nodes that died; all zero with precise replication.
 #[derive(Debug, Serialize)]
 struct OfFilters {
     asked: u64,
@@ -108,7 +108,7 @@ struct OfFilters {
     false_hits: u64,
 }
 
-/// How often a kind of trouble, or a way to tell of connections, was played, and how often a promise was broken then.
+/// How often a kind of fault, or a representation, was played, and how often a promise was broken then.
 #[derive(Debug, Serialize)]
 struct OfFault {
     played: u64,
@@ -157,7 +157,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     console::print_as(args.json, &report, || render(&report))?;
     let Some(one) = report.broken.first() else { return Ok(()) };
     let scenario = Scenario::generate(one.seed, args.faults).with_representation(args.representation);
-    tell_shortest(&scenario, options, args)?;
+    print_shortest(&scenario, options, args)?;
     Err(PromisesBroken { failures: report.failures, seeds, replay: one.replay.clone() }.into())
 }
 
@@ -178,14 +178,14 @@ fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), Si
         return Ok(());
     }
     if args.output.is_some() {
-        tell_shortest(scenario, options, args)?;
+        print_shortest(scenario, options, args)?;
     }
     Err(PromisesBroken { failures: 1, seeds: 1, replay: replay.to_owned() }.into())
 }
 
-/// Makes a schedule that breaks a promise short, and says what is left of it: where the report is for people beside it,
-/// else where errors go.
-fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> Result<(), SimulateError> {
+/// Shortens a schedule that breaks a promise, and prints what is left of it: beside the report if that is for people,
+/// else to the standard error.
+fn print_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> Result<(), SimulateError> {
     let progress = Progress::new();
     progress.show(&format!("making the schedule of seed {} shorter", scenario.seed));
     let shrunk = shrink::shrink(scenario, options, SHRINKING_MAX);
@@ -257,7 +257,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
         by_representation: totals.by_representation.iter().map(|(name, played)| (*name, of_fault(played))).collect(),
         seeds: totals.seeds,
         failures: totals.failures,
-        conversations: totals.conversations,
+        transfers: totals.transfers,
         connections: totals.connections,
         survived: totals.survived,
         kills: totals.kills,
@@ -277,13 +277,13 @@ fn render(report: &Report) -> String {
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("seeds", console::count(report.seeds));
     row("with a broken promise", console::count(report.failures));
-    row("conversations", console::count(report.conversations));
-    row("under way when their node was lost", console::count(report.connections));
+    row("transfers", console::count(report.transfers));
+    row("in progress when their node was lost", console::count(report.connections));
     row("of those came to their end", console::count(report.survived));
     row("nodes killed", console::count(report.kills));
     row("nodes that stood still", console::count(report.pauses));
     row("take-overs", console::count(report.failovers));
-    row("replication messages told again", console::count(report.messages_lost));
+    row("replication messages retransmitted", console::count(report.messages_lost));
     if report.filtered.asked > 0 {
         let OfFilters { asked, unknown, inaccurate_states, strangers_asked, false_hits } = report.filtered;
         row("connections of killed nodes", console::count(asked));
@@ -302,12 +302,12 @@ fn render(report: &Report) -> String {
     text.push('\n');
     text.push_str(&faults.render());
     if report.by_representation.len() > 1 {
-        let mut told_by = Table::of("told by|>runs|>broken");
+        let mut by_representation = Table::of("replicated by|>runs|>broken");
         for (name, played) in &report.by_representation {
-            told_by.row([(*name).to_owned(), console::count(played.played), console::count(played.failures)]);
+            by_representation.row([(*name).to_owned(), console::count(played.played), console::count(played.failures)]);
         }
         text.push('\n');
-        text.push_str(&told_by.render());
+        text.push_str(&by_representation.render());
     }
     for one in &report.broken {
         text.push_str(&format!(
@@ -323,11 +323,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_promise_says_how_to_see_it_again() {
+    fn a_broken_promise_has_the_command_to_replay_it() {
         let failure = Failure {
             at: flow::Instant::from_millis(1500),
             problem: simulator::report::Problem::NotSurvived,
-            text: "conversation 3 did not finish".into(),
+            text: "transfer 3 did not finish".into(),
         };
         let mut totals = Totals::default();
         totals.add(&simulator::run(1, Options::default()));
@@ -335,7 +335,7 @@ mod tests {
         let report = report(&totals, FaultSet::DEFAULT, Duration::from_secs(2), broken);
         let text = render(&report);
         assert!(text.starts_with("seeds"), "{text}");
-        assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: conversation 3 did not finish"), "{text}");
+        assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: transfer 3 did not finish"), "{text}");
         assert!(text.ends_with("mainstay lab simulate --seed 9 --trace\n"), "{text}");
         let json = serde_json::to_value(&report).expect("it is plain data");
         for field in [
@@ -359,10 +359,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("mainstay-scenario-{}.toml", std::process::id()));
         let scenario = Scenario::generate(7, FaultSet::ALL);
         std::fs::write(&path, toml::to_string(&ScenarioFile::from(&scenario)).expect("it is plain data")).unwrap();
-        let again = read(&path).unwrap();
-        assert_eq!(shrink::describe(&again), shrink::describe(&scenario));
+        let read_back = read(&path).unwrap();
+        assert_eq!(shrink::describe(&read_back), shrink::describe(&scenario));
         let options = Options::default();
-        assert_eq!(run_scenario(&again, options).digest, run_scenario(&scenario, options).digest);
+        assert_eq!(run_scenario(&read_back, options).digest, run_scenario(&scenario, options).digest);
         std::fs::write(&path, "seed = 1").unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(error.contains("missing field") && error.contains("mainstay-scenario"), "{error}");
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(replay_of(3, FaultSet::DEFAULT, None), "mainstay lab simulate --seed 3 --trace");
         let set = "kill,flapping".parse().unwrap();
         assert_eq!(replay_of(3, set, None), "mainstay lab simulate --seed 3 --faults kill,flapping --trace");
-        let told_by = replay_of(3, FaultSet::DEFAULT, Some(Representation::FlowDigest));
-        assert_eq!(told_by, "mainstay lab simulate --seed 3 --representation flow-digest --trace");
+        let by_representation = replay_of(3, FaultSet::DEFAULT, Some(Representation::FlowDigest));
+        assert_eq!(by_representation, "mainstay lab simulate --seed 3 --representation flow-digest --trace");
     }
 }

@@ -216,7 +216,7 @@ fn a_link_that_is_down_carries_nothing_until_it_is_restored() {
         assert_eq!(arrived.len(), expected);
     };
     pass(10);
-    network.link.cut(&BOTH, None).unwrap();
+    network.link.interrupt(&BOTH, None).unwrap();
     pass(0);
     network.link.command("backward restore").unwrap();
     pass(0);
@@ -224,7 +224,7 @@ fn a_link_that_is_down_carries_nothing_until_it_is_restored() {
     pass(10);
     // By itself: a cut that ends.
     let began = Instant::now();
-    network.link.cut(&[Direction::Forward], Some(Duration::from_millis(400))).unwrap();
+    network.link.interrupt(&[Direction::Forward], Some(Duration::from_millis(400))).unwrap();
     let mut bytes = [0; 4];
     while sockets[0].send(&[1; 4]).is_ok() && sockets[1].recv(&mut bytes).is_err() {
         assert!(began.elapsed() < PATIENCE);

@@ -30,7 +30,7 @@ pub struct LinkConfig {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) config: LinkConfig,
-    pub(crate) is_cut: bool,
+    pub(crate) is_down: bool,
     /// Its rate and queue, if limited.
     pub(crate) rate: Option<Rate>,
     busy_until: Instant,
@@ -54,7 +54,7 @@ pub(crate) struct Arrival {
 
 impl Link {
     pub(crate) const fn new(config: LinkConfig, random: Random) -> Self {
-        Self { config, is_cut: false, rate: None, busy_until: Instant::ZERO, random, last_arrival: Instant::ZERO }
+        Self { config, is_down: false, rate: None, busy_until: Instant::ZERO, random, last_arrival: Instant::ZERO }
     }
 
     /// When its queue will be empty: removing a limit does not speed up queued data.
@@ -65,7 +65,7 @@ impl Link {
     /// The arrivals of a transmission: none, one or two.
     pub(crate) fn carry(&mut self, now: Instant, length_bytes: usize) -> impl Iterator<Item = Arrival> + use<> {
         let config = self.config;
-        let sent_at = if self.is_cut { None } else { self.pass_queue(now, length_bytes as u64) };
+        let sent_at = if self.is_down { None } else { self.pass_queue(now, length_bytes as u64) };
         let lost = sent_at.is_none() || self.random.chance(config.loss_per_mille);
         let twice = self.random.chance(config.duplicate_per_mille);
         let copies = if lost { 0 } else { 1 + usize::from(twice) };

@@ -73,8 +73,8 @@ pub(crate) fn node_config(
     }
 }
 
-/// Every other seed's nodes use encryption, with the default faults only: faults that affect heartbeats alone, say,
-/// must recognise them.
+/// Every other seed's nodes use encryption, with the default faults only: faults that affect heartbeats alone must
+/// recognise them.
 pub(crate) fn is_secured(scenario: &Scenario) -> bool {
     let is_usual = scenario.families().into_iter().all(|family| FaultSet::DEFAULT.contains(family));
     is_usual && mix(scenario.seed ^ 0x5ec).is_multiple_of(2)

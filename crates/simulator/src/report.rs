@@ -21,7 +21,7 @@ pub enum Problem {
     NotSurvived,
     /// A connection that should have survived was reset.
     Reset,
-    /// A conversation's translation changed.
+    /// A transfer's translation changed.
     Moved,
     /// First replies are held, but a connection was established that the backup lacks.
     Unreplicated,
@@ -47,7 +47,7 @@ pub enum Problem {
     RepeatedReport,
     /// A connection that both its ends have closed is held as open.
     Zombie,
-    /// A host received bytes of another conversation, or in a wrong position.
+    /// A host received bytes of another transfer, or in a wrong position.
     WrongContent,
     /// A node sent a malformed frame.
     MalformedFrame,
@@ -104,9 +104,9 @@ pub struct Outcome {
     pub seed: u64,
     /// Violated guarantees, at most [`PROBLEMS_MAX`].
     pub problems: Vec<Failure>,
-    /// Conversations of all kinds.
-    pub conversations: u64,
-    /// Conversations in progress when an active node died.
+    /// Transfers of all kinds.
+    pub transfers: u64,
+    /// Transfers in progress when an active node died.
     pub connections: u64,
     /// Of those, the ones that finished.
     pub survived: u64,
@@ -147,7 +147,7 @@ impl Outcome {
         Self {
             seed: scenario.seed,
             problems: Vec::new(),
-            conversations: 0,
+            transfers: 0,
             connections: 0,
             survived: 0,
             families: scenario.families(),
@@ -210,9 +210,9 @@ pub struct Totals {
     pub seeds: u64,
     /// Runs with a violated guarantee.
     pub failures: u64,
-    /// Conversations of all kinds.
-    pub conversations: u64,
-    /// Conversations in progress when an active node died.
+    /// Transfers of all kinds.
+    pub transfers: u64,
+    /// Transfers in progress when an active node died.
     pub connections: u64,
     /// Of those, the ones that finished.
     pub survived: u64,
@@ -241,7 +241,7 @@ impl Totals {
     pub fn add(&mut self, outcome: &Outcome) {
         self.seeds += 1;
         self.failures += u64::from(!outcome.is_sound());
-        self.conversations += outcome.conversations;
+        self.transfers += outcome.transfers;
         self.connections += outcome.connections;
         self.survived += outcome.survived;
         self.kills += outcome.kills;

@@ -12,8 +12,8 @@ pub(crate) enum Event {
     HostFrame { host: usize, bytes: Vec<u8> },
     /// A host's timeout.
     HostTimer { host: usize },
-    /// A client begins a conversation.
-    Begin { conversation: usize },
+    /// A client begins a transfer.
+    Begin { transfer: usize },
     /// A frame reaches a node's port.
     NodeFrame { node: usize, port: PortId, bytes: Vec<u8> },
     /// A node processes pending frames.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant as WallInstant};
 
 use crate::link::LinkConfig;
 use crate::report::{Outcome, Problem};
-use crate::scenario::{Conversation, Episode, Scenario};
+use crate::scenario::{Episode, Scenario, Transfer};
 use crate::{Options, run_scenario};
 
 /// The maximum number of runs of a minimisation.
@@ -52,7 +52,7 @@ impl Search {
     fn round(&mut self) -> bool {
         let before = size(&self.best);
         self.drop_parts(|scenario| &mut scenario.episodes);
-        self.drop_parts::<Conversation>(|scenario| &mut scenario.conversations);
+        self.drop_parts::<Transfer>(|scenario| &mut scenario.transfers);
         for index in 0..self.best.episodes.len() {
             self.drop_parts(move |scenario| &mut scenario.episodes[index].steps);
             self.shorten(index);
@@ -128,11 +128,11 @@ impl Search {
                 self.attempt(candidate);
             }
         }
-        for index in 0..self.best.conversations.len() {
+        for index in 0..self.best.transfers.len() {
             let mut candidate = self.best.clone();
-            let conversation = &mut candidate.conversations[index];
-            if conversation.bytes.iter().any(|bytes| *bytes > 2000) {
-                conversation.bytes = conversation.bytes.map(|bytes| bytes.min(2000));
+            let transfer = &mut candidate.transfers[index];
+            if transfer.bytes.iter().any(|bytes| *bytes > 2000) {
+                transfer.bytes = transfer.bytes.map(|bytes| bytes.min(2000));
                 self.attempt(candidate);
             }
         }
@@ -147,7 +147,7 @@ fn sound(link: LinkConfig) -> LinkConfig {
 fn settle_end(candidate: &mut Scenario, before: &Scenario) {
     let last_ms = |scenario: &Scenario| scenario.episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0);
     let saved = Duration::from_millis(last_ms(before).saturating_sub(last_ms(candidate)));
-    let begins_last = candidate.conversations.iter().map(|conversation| conversation.begins_at).max();
+    let begins_last = candidate.transfers.iter().map(|transfer| transfer.begins_at).max();
     let earlier = |at: flow::Instant| flow::Instant::ZERO + at.saturating_since(flow::Instant::ZERO + saved);
     let grace = before.ends_at.saturating_since(before.calm_at);
     candidate.calm_at = earlier(before.calm_at).max(begins_last.unwrap_or(flow::Instant::ZERO)).min(before.calm_at);
@@ -156,13 +156,13 @@ fn settle_end(candidate: &mut Scenario, before: &Scenario) {
 
 fn size(scenario: &Scenario) -> u64 {
     let steps = scenario.episodes.iter().flat_map(|episode| &episode.steps);
-    let bytes: u64 = scenario.conversations.iter().flat_map(|conversation| conversation.bytes).sum();
+    let bytes: u64 = scenario.transfers.iter().flat_map(|transfer| transfer.bytes).sum();
     let faults = [scenario.data_link, scenario.replication_link].map(|link| {
         u64::from(link.loss_per_mille + link.duplicate_per_mille + link.reorder_per_mille + link.corrupt_per_mille)
             + u64::from(!link.jitter.is_zero())
     });
     steps.map(|step| 1 + step.after_ms).sum::<u64>()
-        + 1000 * (scenario.conversations.len() + scenario.episodes.len()) as u64
+        + 1000 * (scenario.transfers.len() + scenario.episodes.len()) as u64
         + bytes
         + faults.iter().sum::<u64>()
         + u64::from(scenario.waits_for_expiry)
@@ -188,17 +188,17 @@ pub fn describe(scenario: &Scenario) -> String {
         format!("link between the nodes: {}", link(scenario.replication_link)),
         format!("replicated: {:?}; first replies held: {:?}", scenario.selection, scenario.hold_first_reply),
     ];
-    let begins = scenario.conversations.iter().map(|conversation| {
-        let [up, down] = conversation.bytes;
-        let what = match conversation.kind {
-            crate::scenario::Kind::Tcp => format!("{up} bytes there, {down} back, then {:?}", conversation.closing),
-            _ => format!("{} requests", conversation.requests),
+    let begins = scenario.transfers.iter().map(|transfer| {
+        let [up, down] = transfer.bytes;
+        let what = match transfer.kind {
+            crate::scenario::Kind::Tcp => format!("{up} bytes there, {down} back, then {:?}", transfer.closing),
+            _ => format!("{} requests", transfer.requests),
         };
         let text = format!(
-            "host {} begins conversation {} ({:?}) with {}: {what}",
-            conversation.client, conversation.number, conversation.kind, conversation.target
+            "host {} begins transfer {} ({:?}) with {}: {what}",
+            transfer.client, transfer.number, transfer.kind, transfer.target
         );
-        (conversation.begins_at, text)
+        (transfer.begins_at, text)
     });
     let faults = scenario.schedule().into_iter().map(|(at, fault)| (at, fault.to_string()));
     let calm = (scenario.calm_at, String::from("calm: links are reliable, everything resumes"));
@@ -221,12 +221,12 @@ mod tests {
         let whole = run_scenario(&scenario, options).problems[0].problem;
         let shrunk = shrink(&scenario, options, Duration::from_secs(60)).expect("it violates a guarantee");
         assert_eq!(shrunk.outcome.problems[0].problem, whole);
-        assert_eq!(shrunk.scenario.conversations.len(), 1, "one conversation suffices");
+        assert_eq!(shrunk.scenario.transfers.len(), 1, "one transfer suffices");
         assert!(shrunk.scenario.episodes.is_empty(), "no fault is needed: {:?}", shrunk.scenario.episodes);
         assert_eq!(shrunk.scenario.data_link.loss_per_mille, 0);
         assert!(shrunk.runs <= RUNS_MAX);
         let text = describe(&shrunk.scenario);
-        assert!(text.contains("begins conversation"), "{text}");
+        assert!(text.contains("begins transfer"), "{text}");
         assert!(text.lines().count() < 10, "it is short enough to be read:\n{text}");
     }
 

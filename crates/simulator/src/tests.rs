@@ -55,7 +55,7 @@ fn every_guarantee_holds_under_all_faults() {
 
 /// Seeds that once violated a guarantee. Heartbeats pending through a pause: 747, 1641, 2092, 3037, and 1385, whose
 /// paused node is not reachable afterwards. A node that starts empty before a standby has detected its death: 3763.
-/// Addresses that a dead peer had defended: 1101. Checkers that were too strict: 3100 (a conversation with a
+/// Addresses that a dead peer had defended: 1101. Checkers that were too strict: 3100 (a transfer with a
 /// translation of each active node) and 3165 (a handshake under a filter without states).
 #[test]
 fn runs_that_once_violated_a_guarantee_succeed() {
@@ -244,7 +244,7 @@ fn endless_deferral_is_detected() {
 #[test]
 fn a_panic_is_a_violation_like_others() {
     let mut scenario = Scenario::generate(1, FaultSet::DEFAULT);
-    scenario.conversations[0].client = usize::MAX;
+    scenario.transfers[0].client = usize::MAX;
     let outcome = run_scenario(&scenario, Options::default());
     assert_eq!(outcome.problems[0].problem, Problem::Panic);
 }

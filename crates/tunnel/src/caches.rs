@@ -36,7 +36,7 @@ pub(super) struct EncoderSeed {
 fn encoder_config(config: &TunnelConfig, period: Period, seed: EncoderSeed) -> EncoderConfig {
     let sampling = Sampling { period, ..config.sampling };
     let EncoderSeed { epoch, key } = seed;
-    // Records come in order, and say what their payload is.
+    // Records come in order, and each names the form of its payload.
     let caches_plain = true;
     EncoderConfig { cache_bytes: config.cache_bytes, sampling, epoch, key, caches_plain, ..EncoderConfig::default() }
 }

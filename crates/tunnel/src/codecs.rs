@@ -61,7 +61,7 @@ impl Message {
 #[derive(Debug)]
 pub(super) struct Codecs {
     pub(super) caches: Caches,
-    /// What mirrors are told.
+    /// Blocks and messages for the mirrors.
     pub(super) tap: Tap,
     compressor: Compressor,
     decompressor: Decompressor,
@@ -90,8 +90,8 @@ impl Codecs {
         }
     }
 
-    /// Appends the record of a packet to `out`. Returns what the other end is to remember of it: whether it does is to be told
-    /// by [`Codecs::settle`].
+    /// Appends the record of a packet to `out`. Returns what the other end is to remember of it: [`Codecs::settle`]
+    /// takes whether it does.
     pub(super) fn encode(
         &mut self,
         packet: &Outgoing<'_>,
@@ -125,7 +125,7 @@ impl Codecs {
         remembered
     }
 
-    /// Headers that the other end was told to remember have arrived, or were lost.
+    /// Handles that headers, which the other end is to remember, have arrived or were lost.
     pub(super) fn settle(&mut self, remembered: Remembered, has_arrived: bool) {
         self.compressor.settle(remembered, has_arrived);
     }
@@ -139,7 +139,7 @@ impl Codecs {
         counters: &mut TunnelCounters,
     ) {
         let (front, form, payload) = match record {
-            // What the two say to each other was said by this release, or it is as good as lost.
+            // A message that cannot be read is handled as a lost one.
             Record::FromEncoder(message) => {
                 self.tap.note_word(message);
                 let _ = self.caches.decoder.handle_control(now, message);

@@ -22,7 +22,7 @@ pub struct TunnelConfig {
     pub datagram_bytes_max: u16,
     /// Bytes around a datagram: of its IP and UDP headers, to be counted.
     pub envelope_bytes: u16,
-    /// The other site is away when it was not heard for so long.
+    /// The other site is away when nothing was received from it for so long.
     pub peer_timeout: Duration,
     /// How nodes of the same site mirror the caches; none: they do not.
     pub mirror: Option<MirrorConfig>,
@@ -54,7 +54,7 @@ impl Default for TunnelConfig {
 /// How mirrors are fed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MirrorConfig {
-    /// Bits that each mirror is told a second, at most: a quarter of them for what it lacks.
+    /// Bits that are sent to each mirror a second, at most: a quarter of them for what it lacks.
     pub bits_per_second: u64,
 }
 

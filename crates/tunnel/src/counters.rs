@@ -9,7 +9,7 @@ use super::sender::SenderCounters;
 /// Why a packet that the rules choose goes past the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bypass {
-    /// The other site's gateway is not heard, or this one is not by it.
+    /// Nothing is received from the other site's gateway, or it receives nothing from this one.
     PeerAway,
     /// The path does not take datagrams of the least size.
     PathTooSmall,
@@ -46,7 +46,7 @@ pub struct TunnelCounters {
     pub bytes_out: u64,
     /// Packets that went past the tunnel, by [`Bypass`].
     pub bypassed: [u64; Bypass::ALL.len()],
-    /// Packets whose headers were told by what they have otherwise than earlier ones.
+    /// Packets whose headers were sent as their differences from earlier ones.
     pub headers_small: u64,
     /// Bytes that these headers had and what was sent of them had not.
     pub header_bytes_saved: u64,

@@ -87,10 +87,10 @@ pub enum Datagram<'a> {
         /// What between the two is not here.
         missing: Vec<Range<u64>>,
     },
-    /// A sign of life.
+    /// A keep-alive.
     Alive {
-        /// Bytes of the largest datagram heard lately.
-        heard_bytes: u16,
+        /// Bytes of the largest datagram received lately.
+        received_bytes: u16,
         /// The size of the sender's caches in granules.
         granules: u32,
     },
@@ -126,8 +126,8 @@ impl<'a> Datagram<'a> {
                     out.extend_from_slice(&count.to_be_bytes());
                 }
             }
-            Self::Alive { heard_bytes, granules } => {
-                out.extend_from_slice(&heard_bytes.to_be_bytes());
+            Self::Alive { received_bytes, granules } => {
+                out.extend_from_slice(&received_bytes.to_be_bytes());
                 out.extend_from_slice(&granules.to_be_bytes());
             }
         }
@@ -152,8 +152,8 @@ impl<'a> Datagram<'a> {
             1 => parse_data(rest)?,
             2 => parse_ack(rest)?,
             3 => {
-                let heard_bytes = u16::from_be_bytes(take(&mut rest)?);
-                Self::Alive { heard_bytes, granules: u32::from_be_bytes(take(&mut rest)?) }
+                let received_bytes = u16::from_be_bytes(take(&mut rest)?);
+                Self::Alive { received_bytes, granules: u32::from_be_bytes(take(&mut rest)?) }
             }
             other => return Err(DatagramError::Kind(other)),
         };
@@ -219,7 +219,7 @@ mod tests {
             Datagram::Data { number: 1 << 40, base: (1 << 40) - 9, first_record: Some(2), body: b"abcd" },
             Datagram::Data { number: 0, base: 0, first_record: None, body: b"" },
             Datagram::Ack { next: 5, end: 100, missing: vec![5..6, 20..90] },
-            Datagram::Alive { heard_bytes: 1472, granules: 163_840 },
+            Datagram::Alive { received_bytes: 1472, granules: 163_840 },
         ];
         let mut out = Vec::new();
         for datagram in datagrams {

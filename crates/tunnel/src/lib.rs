@@ -11,13 +11,14 @@
 //! order, and what the path loses is retransmitted within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
 //!
-//! A session is one life of both ends. The caches outlive it: it begins with the decoder's word of what it holds, and an encoder
-//! never points to anything else, whichever node either of them moves to ([`mirror`]). While there is no session, or the path is
-//! silent, or the processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
+//! A session is one incarnation of both ends. The caches outlive it: it begins with the decoder's report of what it
+//! holds, and an encoder never points to anything else, whichever node either of them moves to ([`mirror`]). While
+//! there is no session, or the path is silent, or the processor is short, packets go past the tunnel the ordinary way
+//! ([`Bypass`]).
 //!
-//! It knows no address, port or connection: who carries its datagrams makes sure between whom. It knows no node and no role
-//! either: it is told whether it is the site's end ([`Tunnel::set_active`]), time and seeds come in as arguments, and an end that is to
-//! be encrypted is handed its keys ([`Tunnel::with_sealing`]).
+//! It knows no address, port or connection: who carries its datagrams makes sure between whom. It knows no node and no
+//! role either: the caller sets whether it is the site's end ([`Tunnel::set_active`]). Time and seeds come in as
+//! arguments, and an end that is to be encrypted is handed its keys ([`Tunnel::with_sealing`]).
 //!
 //! ```
 //! use flow::{Instant, Segmentation};
@@ -100,7 +101,7 @@ pub use self::receiver::ReceiverCounters;
 pub use self::sealing::SealingConfig;
 use self::sealing::{SEAL_BYTES, Sealing};
 pub use self::sender::{SenderConfig, SenderCounters};
-use self::session::{Heard, Session};
+use self::session::{Received, Session};
 
 /// How a tunnel stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -205,7 +206,7 @@ impl Tunnel {
     #[must_use]
     pub fn bypass(&self, now: Instant) -> Option<Bypass> {
         let Some(link) = self.link.as_ref().filter(|_| self.is_active) else { return Some(Bypass::PeerAway) };
-        let is_silent = now.saturating_since(self.session.heard_at()) > self.config.peer_timeout;
+        let is_silent = now.saturating_since(self.session.received_at()) > self.config.peer_timeout;
         if is_silent || link.sender.is_unheard(now) {
             return Some(Bypass::PeerAway);
         }
@@ -268,9 +269,9 @@ impl Tunnel {
         let (sessions, datagram) = Datagram::parse(bytes).inspect_err(|_| self.counters.refused += 1)?;
         self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
         match self.session.handle(now, sessions, &datagram, bytes.len()) {
-            Heard::Nothing => self.counters.refused += 1,
-            Heard::Begun => self.begin_link(now),
-            Heard::Known => self.handle_known(now, &datagram),
+            Received::Nothing => self.counters.refused += 1,
+            Received::Begun => self.begin_link(now),
+            Received::Known => self.handle_known(now, &datagram),
         }
         Ok(())
     }
@@ -424,7 +425,7 @@ impl Tunnel {
         !self.is_active && self.mirroring.as_ref().is_some_and(|mirroring| mirroring.is_filling())
     }
 
-    /// What is said to this node does not reach it: it is told nothing, unless it follows again.
+    /// Messages to this node do not reach it: nothing more is sent to it, unless it follows again.
     pub fn forget_mirror(&mut self, peer: NodeId) {
         if let Some(mirroring) = &mut self.mirroring {
             mirroring.forget(peer);

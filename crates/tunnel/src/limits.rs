@@ -43,14 +43,14 @@ pub const REORDER_WAIT: Duration = Duration::from_millis(3);
 pub const ACK_REPEAT_INTERVAL: Duration = Duration::from_millis(15);
 /// Datagrams in order that are acknowledged without waiting.
 pub const ACK_EVERY: u32 = 32;
-/// Signs of life come so often …
+/// Keep-alives come so often …
 pub const ALIVE_INTERVAL: Duration = Duration::from_millis(200);
 /// … and so often before the other site has answered.
-pub const GREETING_INTERVAL: Duration = Duration::from_millis(50);
+pub const HELLO_INTERVAL: Duration = Duration::from_millis(50);
 /// After so long without an answer a tunnel tries with a session of a new name.
 pub const RENAME_AFTER: Duration = Duration::from_secs(3);
-/// The size of the largest datagram heard is remembered for so long, and for twice as long at most.
-pub const HEARD_SIZE_FOR: Duration = Duration::from_secs(2);
+/// The size of the largest datagram received is remembered for so long, and for twice as long at most.
+pub const RECEIVED_SIZE_FOR: Duration = Duration::from_secs(2);
 /// Blocks that went without a number are confirmed after so long, unless one with a number follows.
 pub const CONFIRM_AFTER: Duration = Duration::from_millis(200);
 /// A message between the codecs that must not be missing is repeated so long after it was found to be lost.

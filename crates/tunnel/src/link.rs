@@ -30,8 +30,8 @@ pub(super) struct Link {
     /// When the last blocks are to be confirmed: they went without a number.
     confirm_at: Option<Instant>,
     /// When an Open is to be repeated that was lost, and when a Held.
-    open_again_at: Option<Instant>,
-    report_again_at: Option<Instant>,
+    reopen_at: Option<Instant>,
+    repeat_report_at: Option<Instant>,
 }
 
 /// What the sender calls an Open and a Held. Headers have other tokens ([`token`]).
@@ -51,8 +51,8 @@ impl Link {
             codecs: Codecs::new(caches, secret),
             record: Vec::new(),
             confirm_at: None,
-            open_again_at: None,
-            report_again_at: None,
+            reopen_at: None,
+            repeat_report_at: None,
         }
     }
 
@@ -74,8 +74,8 @@ impl Link {
         while let Some((token, has_arrived)) = self.sender.poll_mark() {
             match token {
                 OPEN_TOKEN | HELD_TOKEN if has_arrived => {}
-                OPEN_TOKEN => drop(self.open_again_at.get_or_insert(now + REPEAT_AFTER)),
-                HELD_TOKEN => drop(self.report_again_at.get_or_insert(now + REPEAT_AFTER)),
+                OPEN_TOKEN => drop(self.reopen_at.get_or_insert(now + REPEAT_AFTER)),
+                HELD_TOKEN => drop(self.repeat_report_at.get_or_insert(now + REPEAT_AFTER)),
                 _ => self.codecs.settle(remembered(token), has_arrived),
             }
         }
@@ -87,10 +87,10 @@ impl Link {
         if self.confirm_at.take_if(|at| *at <= now).is_some() {
             encoder.confirm();
         }
-        if self.open_again_at.take_if(|at| *at <= now).is_some() {
+        if self.reopen_at.take_if(|at| *at <= now).is_some() {
             encoder.reopen();
         }
-        if self.report_again_at.take_if(|at| *at <= now).is_some() {
+        if self.repeat_report_at.take_if(|at| *at <= now).is_some() {
             decoder.restart_report();
         }
     }
@@ -122,7 +122,7 @@ impl Link {
         self.codecs.take_events(now, restored, counters);
     }
 
-    /// Puts what the codecs have to say into the stream.
+    /// Puts the codecs' messages into the stream.
     pub(super) fn talk(&mut self, now: Instant) {
         self.record.clear();
         while let Some(message) = self.codecs.poll(now, &mut self.record) {
@@ -161,8 +161,8 @@ impl Link {
             self.bundles.poll_timeout(),
             self.codecs.poll_timeout(),
             self.confirm_at,
-            self.open_again_at,
-            self.report_again_at,
+            self.reopen_at,
+            self.repeat_report_at,
         ];
         timeouts.into_iter().flatten().min()
     }

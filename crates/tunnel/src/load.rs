@@ -67,7 +67,7 @@ mod tests {
         while !load.is_short() {
             ms += 100;
             periods.extend(load.handle(Instant::from_millis(ms), 99).map(Period::bytes));
-            assert!(ms < 10_000, "it gives way in the end");
+            assert!(ms < 10_000, "it bypasses packets in the end");
         }
         assert_eq!(periods, [64, 128, 256, 512]);
         load.handle(Instant::from_millis(ms + 500), 10);

@@ -1,5 +1,5 @@
-//! The receiving end of a session's stream: puts datagrams in order, waits for what is missing, within bounds, and tells
-//! the sender.
+//! The receiving end of a session's stream: puts datagrams in order, waits for missing ones, within bounds, and
+//! acknowledges.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn more_gaps_than_an_acknowledgement_lists_are_told_in_turn() {
+    fn more_gaps_than_an_acknowledgement_lists_are_reported_in_turn() {
         let at = Instant::from_millis;
         let mut receiver = Receiver::new(WAIT);
         for number in 0..100 {

@@ -9,10 +9,10 @@
 //! kind 4:       records compressed together (redundancy::second_stage)
 //! kind 16 to 31: a packet with its headers as they are: bytes of headers number, headers, payload. Of the kind's bits,
 //!               1: the payload is a block with a shim
-//!               2: it stands for several packets; first comes how it is cut u8, bytes of payload of each u16, of header u16
-//!               4: the headers are to be remembered; before them comes the place, number (place · 8 + version)
-//!               8: the payload is as it was and is filed in the packet cache all the same (redundancy::Encoding::PlainCached)
-//! kind 32, 33, 40: a packet with small headers ([`super::header`]), then payload or block; bits 1 and 8 as above
+//! 2: it stands for several packets; first comes how it is segmented u8, bytes of payload of each u16, of header u16 4:
+//! the headers are to be remembered; before them comes the place, number (place · 8 + version) 8: the payload is as it
+//! was and is filed in the packet cache all the same (redundancy::Encoding::PlainCached) kind 32, 33, 40: a packet with
+//! small headers ([`super::header`]), then payload or block; bits 1 and 8 as above
 //! ```
 //! A record may begin in one datagram and end in another, so none is too long for the path.
 
@@ -90,9 +90,9 @@ pub enum Record<'a> {
         /// Small headers and payload.
         bytes: &'a [u8],
     },
-    /// What the encoder says.
+    /// The encoder's messages.
     FromEncoder(&'a [u8]),
-    /// What the decoder says.
+    /// The decoder's messages.
     FromDecoder(&'a [u8]),
     /// The other end of the headers does not remember what it was thought to, at this place.
     Forgotten(u16),
@@ -213,15 +213,16 @@ impl<'a> PacketRecord<'a> {
         let mut rest = body;
         let mut segmentation = Segmentation::default();
         if kind & SEGMENTED != 0 {
-            let (cut, after) = rest.split_first_chunk()?;
-            segmentation = segmentation_of(*cut).filter(|cut| cut.kind != SegmentationKind::None)?;
+            let (first, after) = rest.split_first_chunk()?;
+            segmentation =
+                segmentation_of(*first).filter(|segmentation| segmentation.kind != SegmentationKind::None)?;
             rest = after;
         }
         let mut remembered = None;
         if kind & REMEMBERED != 0 {
-            let told = take_number(&mut rest)?;
-            let place = u16::try_from(told >> 3).ok().filter(|place| usize::from(*place) < PLACES)?;
-            remembered = Some((place, (told & 7) as u8));
+            let place_and_version = take_number(&mut rest)?;
+            let place = u16::try_from(place_and_version >> 3).ok().filter(|place| usize::from(*place) < PLACES)?;
+            remembered = Some((place, (place_and_version & 7) as u8));
         }
         let header_bytes = take_number(&mut rest)? as usize;
         let (header, payload) = rest.split_at_checked(header_bytes)?;
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_of_whatever_pieces_they_were_cut_into() {
+    fn records_come_out_of_datagrams_of_any_size() {
         let segmentation =
             Segmentation { kind: SegmentationKind::TcpIpv6, size_bytes: 1440, header_bytes: 86, ecn: true };
         let long = vec![7; 60_000];

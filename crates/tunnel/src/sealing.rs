@@ -1,6 +1,6 @@
-//! The tunnel's datagrams encrypted and authenticated: by the same channel that nodes speak through, under keys of their own.
+//! The tunnel's datagrams encrypted and authenticated: by the secure channel that nodes use, under keys of their own.
 //!
-//! A channel lives as long as this node is the tunnel's end. A node that becomes the end begins with a handshake, and the
+//! A channel incarnations as long as this node is the tunnel's end. A node that becomes the end begins with a handshake, and the
 //! other end, which has keys of whoever was the end before, takes the new ones as it does from a peer that was restarted.
 
 use alloc::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Sealing {
     config: SealingConfig,
     channel: Channel,
     /// Lives as the tunnel's end so far.
-    lives: u64,
+    incarnations: u64,
     plain: Vec<u8>,
 }
 
@@ -43,13 +43,13 @@ impl core::fmt::Debug for Sealing {
 impl Sealing {
     pub(super) fn new(config: SealingConfig) -> Self {
         let channel = channel(&config, config.unix_time.0, 0);
-        Self { config, channel, lives: 0, plain: Vec::new() }
+        Self { config, channel, incarnations: 0, plain: Vec::new() }
     }
 
     /// This node becomes the tunnel's end.
     pub(super) fn restart(&mut self, now: Instant) {
-        self.lives += 1;
-        self.channel = channel(&self.config, now, self.lives);
+        self.incarnations += 1;
+        self.channel = channel(&self.config, now, self.incarnations);
     }
 
     /// The time since 1970 at `now`.
@@ -93,12 +93,12 @@ impl Sealing {
     }
 }
 
-/// A channel of its own for each life.
-fn channel(config: &SealingConfig, now: Instant, lives: u64) -> Channel {
+/// Creates the channel of an incarnation.
+fn channel(config: &SealingConfig, now: Instant, incarnations: u64) -> Channel {
     let (local, peer) = if config.is_lower { (NodeId(0), NodeId(1)) } else { (NodeId(1), NodeId(0)) };
     let (at, unix_time) = config.unix_time;
     let unix_time = unix_time + now.saturating_since(at);
-    let seed = config.seed.derive(&lives.to_be_bytes());
+    let seed = config.seed.derive(&incarnations.to_be_bytes());
     let rotation = config.rotation;
     let config_of_channel = ChannelConfig { local, peer, worker: WorkerId::LEAD, rotation };
     Channel::new(config_of_channel, Arc::clone(&config.credentials), seed, now, unix_time)

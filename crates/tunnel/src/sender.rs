@@ -7,8 +7,8 @@
 //! datagrams leave at that rate, and what would have to wait too long is refused.
 //!
 //! What encoding saved pays for copies: on a path that has lost something of late, each datagram is followed by a copy, a
-//! moment later, so that most losses cost no round trip. Copies never make more of the packets than they were, and
-//! give way to all else.
+//! moment later, so that most losses cost no round trip. Copies never double the traffic, and all else is sent before
+//! them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -153,7 +153,7 @@ impl Sender {
         self.body_bytes_max = usize::from(bytes.max(PLAIN_BYTES_MIN)) - DATA_HEADER_BYTES;
     }
 
-    /// Whether there is room for more packets now. What the two ends say to each other is not refused.
+    /// Whether there is room for more packets now. Messages between the two ends are not refused.
     #[must_use]
     pub(super) fn has_room(&self) -> bool {
         let waiting = self.unsent_bytes + self.gathering.len();
@@ -171,8 +171,8 @@ impl Sender {
         self.copy_bytes = (self.copy_bytes + earned).min(COPY_BYTES_MAX);
     }
 
-    /// Adds a record whose arrival is told by [`Sender::poll_mark`] with each of these tokens. Of more than can be watched it is
-    /// said at once that they are lost.
+    /// Adds a record whose arrival [`Sender::poll_mark`] reports with each of these tokens. Tokens beyond the limit are
+    /// reported as lost at once.
     pub(super) fn push_marked(&mut self, now: Instant, record: &[u8], tokens: impl IntoIterator<Item = u64>) {
         let next = |sender: &Self| sender.base + sender.kept.len() as u64;
         let first = next(self);
@@ -277,7 +277,7 @@ impl Sender {
 
     /// Retransmits what is reported missing, unless a retransmission or a copy of it is in flight.
     fn retransmit_missing(&mut self, now: Instant, missing: &[Range<u64>]) {
-        // Whatever the other end says, there are no more of them than were sent.
+        // The other end cannot acknowledge more than was sent.
         let (base, unsent) = (self.base, self.unsent);
         for number in missing.iter().flat_map(|range| range.start.max(base)..range.end.min(unsent)) {
             let Some(index) = number.checked_sub(self.base).map(|index| index as usize) else { continue };

@@ -1,4 +1,5 @@
-//! Who the two ends of a tunnel are at present, whether they hear each other, and how large a datagram the path takes.
+//! The present ends of a tunnel: their names, whether datagrams arrive both ways, and how large a datagram the path
+//! takes.
 //!
 //! ```text
 //!   one end                                    other end
@@ -7,12 +8,12 @@
 //!   b is the other end                            │
 //!      │── Alive {from b', to a'} … of several sizes, and Data ─►│ a is the other end
 //! ```
-//! A session is a name at random, of one life of a node as the holder of the tunnel's address. Only who says the present
-//! name of this end is taken for the other end, so nothing from another time opens a session, and nobody who does not see
-//! the datagrams can join in. What was the other end and is no more never becomes it again.
+//! A session's name is random and stands for one incarnation of a node as the tunnel's end. Only a sender that has the
+//! present name of this end is taken for the other end. So no old datagram opens a session, and a host that does not
+//! see the datagrams cannot join. A former other end never becomes it again.
 //!
-//! Signs of life are of several sizes, and tell the size of the largest that was heard: so datagrams are never larger than
-//! what the path takes.
+//! Keep-alives are of several sizes, and carry the size of the largest that was received: so datagrams are never larger
+//! than what the path takes.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ use flow::random::SplitMix64;
 
 use super::datagram::{Datagram, Sessions};
 use super::limits::{
-    ALIVE_INTERVAL, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, FORMER_SESSIONS_MAX, GREETING_INTERVAL, HEARD_SIZE_FOR,
+    ALIVE_INTERVAL, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, FORMER_SESSIONS_MAX, HELLO_INTERVAL, RECEIVED_SIZE_FOR,
     RENAME_AFTER,
 };
 
@@ -31,8 +32,8 @@ const DATAGRAM_BYTES_MIDDLE: u16 = 1372;
 
 /// What a datagram said of the sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heard {
-    /// It is not of the present session: what else it says does not count.
+pub(super) enum Received {
+    /// It is not of the present session: its content is ignored.
     Nothing,
     /// It is of the present session.
     Known,
@@ -49,15 +50,15 @@ pub(super) struct Session {
     /// Whoever is to be answered, though it is not the other end yet.
     answer_to: Option<u32>,
     alive_at: Instant,
-    /// Signs of life that follow at once, so that all sizes are tried.
+    /// Keep-alives that follow at once, so that all sizes are tried.
     hurried: u8,
     /// Which size has its turn.
     turn: u8,
-    heard_at: Instant,
-    /// Sizes of the largest datagrams heard: lately, and before.
-    heard_bytes: [u16; 2],
-    heard_since: Instant,
-    /// What the other end says that it heard.
+    received_at: Instant,
+    /// Sizes of the largest datagrams received: lately, and before.
+    received_bytes: [u16; 2],
+    received_since: Instant,
+    /// Size of the largest datagram that the other end has received, as it reports.
     path_bytes: u16,
     granules: u32,
     peer_granules: u32,
@@ -79,9 +80,9 @@ impl Session {
             alive_at: Instant::ZERO,
             hurried: 0,
             turn: 0,
-            heard_at: Instant::ZERO,
-            heard_bytes: [0; 2],
-            heard_since: Instant::ZERO,
+            received_at: Instant::ZERO,
+            received_bytes: [0; 2],
+            received_since: Instant::ZERO,
             path_bytes: 0,
             granules,
             peer_granules: 0,
@@ -92,16 +93,16 @@ impl Session {
         session
     }
 
-    /// This end begins a new life.
+    /// This end begins a new incarnation.
     pub(super) fn restart(&mut self, now: Instant) {
         // Zero stands for nobody.
         self.own = (self.random.next() >> 32) as u32 | 1;
-        // The other end may well be the same: what it said to the former name does not count any more. So nothing from another time
-        // can come for the new one, and whoever was taken for gone, because the greeting of a life before it came late, is let in.
+        // The other end may be the same: its messages to the former name no longer count. So old datagrams do not reach
+        // the new session, and a peer that a late hello made a former one is let in.
         self.peer = None;
         self.former.clear();
-        (self.answer_to, self.alive_at, self.heard_at) = (None, now, now);
-        (self.heard_bytes, self.heard_since, self.path_bytes) = ([0; 2], now, 0);
+        (self.answer_to, self.alive_at, self.received_at) = (None, now, now);
+        (self.received_bytes, self.received_since, self.path_bytes) = ([0; 2], now, 0);
     }
 
     fn remember(&mut self, former: u32) {
@@ -118,50 +119,50 @@ impl Session {
         sessions: Sessions,
         datagram: &Datagram<'_>,
         length_bytes: usize,
-    ) -> Heard {
+    ) -> Received {
         let is_for_this = sessions.to == self.own;
         if !is_for_this || self.peer != Some(sessions.from) {
             let is_alive = matches!(datagram, Datagram::Alive { .. });
             let is_possible = sessions.from != 0 && !self.former.contains(&sessions.from);
             if !is_for_this || !is_alive || !is_possible {
                 self.answer(now, sessions.from);
-                return Heard::Nothing;
+                return Received::Nothing;
             }
             if let Some(former) = self.peer.replace(sessions.from) {
                 self.remember(former);
             }
-            (self.heard_bytes, self.heard_since, self.path_bytes) = ([0; 2], now, 0);
+            (self.received_bytes, self.received_since, self.path_bytes) = ([0; 2], now, 0);
             (self.hurried, self.turn, self.alive_at) = (3, 0, now);
             self.note(now, datagram, length_bytes);
-            return Heard::Begun;
+            return Received::Begun;
         }
         self.note(now, datagram, length_bytes);
-        Heard::Known
+        Received::Known
     }
 
     fn note(&mut self, now: Instant, datagram: &Datagram<'_>, length_bytes: usize) {
-        self.heard_at = now;
-        if now.saturating_since(self.heard_since) > HEARD_SIZE_FOR {
-            self.heard_bytes = [0, self.heard_bytes[0]];
-            self.heard_since = now;
+        self.received_at = now;
+        if now.saturating_since(self.received_since) > RECEIVED_SIZE_FOR {
+            self.received_bytes = [0, self.received_bytes[0]];
+            self.received_since = now;
         }
         let length_bytes = u16::try_from(length_bytes).unwrap_or(u16::MAX);
-        if length_bytes > self.heard_bytes[0] && length_bytes > self.heard_bytes[1] {
+        if length_bytes > self.received_bytes[0] && length_bytes > self.received_bytes[1] {
             // The other end waits for that before it uses the path.
             self.hurried = self.hurried.max(1);
             self.alive_at = self.alive_at.min(now);
         }
-        self.heard_bytes[0] = self.heard_bytes[0].max(length_bytes);
-        if let Datagram::Alive { heard_bytes, granules } = datagram {
-            (self.path_bytes, self.peer_granules) = (*heard_bytes, *granules);
+        self.received_bytes[0] = self.received_bytes[0].max(length_bytes);
+        if let Datagram::Alive { received_bytes, granules } = datagram {
+            (self.path_bytes, self.peer_granules) = (*received_bytes, *granules);
         }
     }
 
-    /// Who does not know this end's name is told it, but not more often than it would be greeted.
+    /// Sends this end's name to a peer that does not know it, but not more often than hellos are sent.
     fn answer(&mut self, now: Instant, from: u32) {
         if from != 0 && self.answer_to.is_none() {
             self.answer_to = Some(from);
-            self.alive_at = self.alive_at.min(now + GREETING_INTERVAL / 5);
+            self.alive_at = self.alive_at.min(now + HELLO_INTERVAL / 5);
         }
     }
 
@@ -180,13 +181,13 @@ impl Session {
         self.granules.min(self.peer_granules)
     }
 
-    pub(super) const fn heard_at(&self) -> Instant {
-        self.heard_at
+    pub(super) const fn received_at(&self) -> Instant {
+        self.received_at
     }
 
     /// Time has passed. True if this end took another name because nobody answers to the one that it had.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
-        let is_unheard = now.saturating_since(self.heard_at) >= RENAME_AFTER;
+        let is_unheard = now.saturating_since(self.received_at) >= RENAME_AFTER;
         if is_unheard {
             self.restart(now);
         }
@@ -194,10 +195,10 @@ impl Session {
     }
 
     pub(super) fn poll_timeout(&self) -> Instant {
-        self.alive_at.min(self.heard_at + RENAME_AFTER)
+        self.alive_at.min(self.received_at + RENAME_AFTER)
     }
 
-    /// A sign of life, if its time has come.
+    /// Writes a keep-alive if one is due.
     pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if self.alive_at > now {
             return false;
@@ -207,12 +208,12 @@ impl Session {
         let size = sizes[usize::from(self.turn) % sizes.len()];
         self.turn = (self.turn + 1) % sizes.len() as u8;
         let to = self.answer_to.take().or(self.peer).unwrap_or(0);
-        let heard_bytes = self.heard_bytes[0].max(self.heard_bytes[1]);
-        Datagram::Alive { heard_bytes, granules: self.granules }.write(Sessions { from: self.own, to }, out);
+        let received_bytes = self.received_bytes[0].max(self.received_bytes[1]);
+        Datagram::Alive { received_bytes, granules: self.granules }.write(Sessions { from: self.own, to }, out);
         out.resize(size.into(), 0);
         self.hurried = self.hurried.saturating_sub(1);
         let is_open = self.datagram_bytes().is_some();
-        let interval = if is_open { ALIVE_INTERVAL } else { GREETING_INTERVAL };
+        let interval = if is_open { ALIVE_INTERVAL } else { HELLO_INTERVAL };
         self.alive_at = if self.hurried > 0 { now } else { now + interval };
         true
     }
@@ -222,26 +223,30 @@ impl Session {
 mod tests {
     use super::*;
 
-    const ALIVE: Datagram<'static> = Datagram::Alive { heard_bytes: 1472, granules: 1024 };
+    const ALIVE: Datagram<'static> = Datagram::Alive { received_bytes: 1472, granules: 1024 };
 
-    /// A sign of life of `from` to whoever has that name now.
-    fn hear(session: &mut Session, now: Instant, from: u32) -> Heard {
+    /// Handles a keep-alive of `from` to the session's present name.
+    fn handle_alive(session: &mut Session, now: Instant, from: u32) -> Received {
         let to = session.sessions().from;
         session.handle(now, Sessions { from, to }, &ALIVE, 1472)
     }
 
     #[test]
-    fn the_late_greeting_of_a_life_between_shuts_nobody_out_for_good() {
+    fn the_late_hello_of_an_earlier_incarnation_shuts_no_peer_out_for_good() {
         let mut session = Session::new(1, 1024, 1472, 0);
         let at = Instant::from_millis;
-        // The other end's node died twice in short order, and what the second said comes after what the third does.
+        // The other end's node died twice in short order, and the second's datagram comes after the third's.
         let [first, second, third] = [11, 12, 13];
-        assert_eq!(hear(&mut session, at(1), first), Heard::Begun);
-        assert_eq!(hear(&mut session, at(100), third), Heard::Begun);
-        assert_eq!(hear(&mut session, at(101), second), Heard::Begun);
-        assert_eq!(hear(&mut session, at(102), third), Heard::Nothing, "what was the other end and is no more");
+        assert_eq!(handle_alive(&mut session, at(1), first), Received::Begun);
+        assert_eq!(handle_alive(&mut session, at(100), third), Received::Begun);
+        assert_eq!(handle_alive(&mut session, at(101), second), Received::Begun);
+        assert_eq!(
+            handle_alive(&mut session, at(102), third),
+            Received::Nothing,
+            "what was the other end and is no more"
+        );
         let renamed = at(101) + RENAME_AFTER;
-        assert!(session.handle_timeout(renamed), "the second is not heard of any more");
-        assert_eq!(hear(&mut session, renamed, third), Heard::Begun);
+        assert!(session.handle_timeout(renamed), "nothing more is received from the second");
+        assert_eq!(handle_alive(&mut session, renamed, third), Received::Begun);
     }
 }

@@ -33,9 +33,9 @@ struct World {
     weather: Weather,
     ends: [Tunnel; 2],
     /// By the time of their arrival: to which end, and what.
-    under_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    in_flight: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     datagrams: u64,
-    /// All packets that either end took, by what they say themselves; and the numbers of those that came out at the other.
+    /// All packets that either end took, by the numbers in them; and the numbers of those that came out at the other.
     sent: [BTreeMap<u64, Vec<u8>>; 2],
     arrived: [Vec<u64>; 2],
     dropped: u64,
@@ -80,7 +80,7 @@ impl World {
             random: SplitMix64::new(seed),
             weather,
             ends: [Tunnel::new(config(), seed ^ 1), Tunnel::new(config(), seed ^ 2)],
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             datagrams: 0,
             sent: Default::default(),
             arrived: Default::default(),
@@ -149,7 +149,7 @@ impl World {
             let late = if self.chance(self.weather.late) { self.random.next() % 6000 } else { 0 };
             self.datagrams += 1;
             let at = self.now + LATENCY + Duration::from_micros(late);
-            self.under_way.insert((at, self.datagrams), (to, datagram.to_vec()));
+            self.in_flight.insert((at, self.datagrams), (to, datagram.to_vec()));
         }
     }
 
@@ -157,7 +157,7 @@ impl World {
     fn run(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now = self.now + Duration::from_millis(1);
-            while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 let (to, datagram) = entry.remove();
                 // Under keys, what is repeated is refused, and so is what was said to the one before.
                 let result = self.ends[to].handle_datagram(self.now, &datagram);
@@ -244,7 +244,7 @@ fn what_was_sent_before_is_carried_in_a_fifteenth_and_comes_out_in_order() {
 }
 
 #[test]
-fn loss_on_the_path_is_mended_before_anybody_notices() {
+fn loss_on_the_path_is_repaired_before_the_receiver_delivers() {
     let mut world = World::open(2, Weather { lost: 10, ..FAIR });
     let object = world.object(2_000_000);
     for flow in 0..3 {
@@ -260,7 +260,7 @@ fn loss_on_the_path_is_mended_before_anybody_notices() {
 }
 
 #[test]
-fn a_path_that_loses_too_much_is_mended_in_part_and_the_codec_mends_itself() {
+fn a_path_that_loses_too_much_is_repaired_in_part_and_the_codec_recovers() {
     const SEEDS: u64 = 8;
     // The index has the last place of each marker. Of a block whose last copy was lost nothing is found, though an older copy is
     // in both caches: it is sent anew. How many there are is chance, so the first transfer is bounded on average only. After it
@@ -310,14 +310,14 @@ fn a_retransmission_is_not_encoded_against_its_own_lost_first_copy() {
     let encoded = world.counters(0).encoder.blocks_encoded;
     assert!(world.send(0, 1, 20_001, &segment), "the end point sends it again");
     world.run(5);
-    assert_eq!(world.counters(0).encoder.blocks_encoded, encoded, "nothing says that the other end has it");
+    assert_eq!(world.counters(0).encoder.blocks_encoded, encoded, "nothing was acknowledged by the other end");
     world.weather = FAIR;
     world.run(500);
     assert_eq!(world.lost(0), 0, "both came in the end");
 }
 
 #[test]
-fn packets_go_past_the_tunnel_while_the_other_end_is_away_and_through_it_again_afterwards() {
+fn packets_bypass_the_tunnel_while_the_other_end_is_away_and_return_to_it() {
     let mut world = World::open(5, FAIR);
     let object = world.object(150_000);
     world.transfer(0, 1, &object);
@@ -375,7 +375,7 @@ fn either_end_may_move_to_another_node_and_savings_come_back() {
         world.run(1000);
         assert!(world.is_open(), "within a second");
         let lost = world.lost(0);
-        assert!(lost < 400, "what was under way: {lost}");
+        assert!(lost < 400, "what was in flight: {lost}");
         // One cache's worth of savings is lost, and no more.
         world.transfer(0, 4, &object);
         world.run(500);
@@ -390,7 +390,7 @@ fn either_end_may_move_to_another_node_and_savings_come_back() {
 }
 
 #[test]
-fn a_node_that_rests_says_nothing_and_one_that_returns_takes_part_again() {
+fn a_passive_node_sends_nothing_and_a_returning_one_takes_part() {
     let mut world = World::open(10, FAIR);
     world.ends[1].set_active(world.now, false);
     assert_eq!(world.ends[1].poll_timeout(), None);
@@ -558,7 +558,7 @@ fn under_keys_either_end_may_move_and_ends_of_different_keys_do_not_find_each_ot
     assert!(!strangers.is_open());
     assert_eq!(strangers.ends[0].status(strangers.now).is_sealed, Some(false));
     assert!(strangers.counters(0).refused > 0);
-    // One end with a key and one without: each says what is wrong.
+    // One end with a key and one without: each reports what is wrong.
     let mut half = World::sealed(17, FAIR, [7, 7]);
     let now = half.now;
     let mut datagram = Vec::new();

@@ -1,4 +1,4 @@
-//! What happens to the node, as the fuzzer says.
+//! What happens to the node, as the fuzzer chooses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,8 +29,8 @@ pub(super) struct Arrival<'a> {
     content: Content<'a>,
     /// A byte of the frame that is another.
     damage: Option<(u8, u8)>,
-    /// Bytes that are cut off.
-    cut_bytes: u8,
+    /// Bytes that are missing at the end.
+    missing_bytes: u8,
     pub(super) partial_checksum: Option<(u8, u8)>,
 }
 
@@ -127,7 +127,7 @@ impl Arrival<'_> {
             let at = usize::from(at) % bytes.len();
             bytes[at] = value;
         }
-        bytes.truncate(bytes.len().saturating_sub(usize::from(self.cut_bytes & 0x0f)));
+        bytes.truncate(bytes.len().saturating_sub(usize::from(self.missing_bytes & 0x0f)));
         bytes
     }
 

@@ -11,7 +11,7 @@ use super::options::Network;
 use super::packet::{Known, Observed, Secrecy, Way};
 use super::protocol::ProtocolId;
 
-/// Payloads shorter than this say nothing by their bytes.
+/// Payloads shorter than this are not classified by their bytes.
 const ENTROPY_BYTES_MIN: usize = 512;
 /// Of evenly spread bytes, Pearson's sum over 256 values has mean 255 and deviation 22.6; beyond four deviations it is not
 /// chance. Text has tens of thousands.
@@ -54,9 +54,9 @@ impl Classifier {
     /// The site is where the configured networks are; else where private addresses are; else where clients are.
     fn way(&self, packet: &Observed<'_>, is_from_client: bool) -> Way {
         let is_inside = |address: IpAddr| self.inside.iter().any(|network| network.contains(address));
-        let told = [is_inside(packet.source), is_inside(packet.destination)];
+        let configured = [is_inside(packet.source), is_inside(packet.destination)];
         let guessed = [is_private(packet.source), is_private(packet.destination)];
-        let is_outbound = match (told, guessed) {
+        let is_outbound = match (configured, guessed) {
             ([true, false], _) => true,
             ([false, true], _) => false,
             (_, [true, false]) if self.inside.is_empty() => true,
@@ -74,11 +74,10 @@ impl Classifier {
         (packet.ip_protocol, ends[0].min(ends[1]), ends[0].max(ends[1])).hash(&mut hasher);
         let hash = hasher.finish();
         let flow = &mut self.flows[hash as usize % FLOWS_MAX];
-        let is_opening =
-            packet.tcp.is_some_and(|(_, flags)| flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN);
-        if flow.tag != hash | 1 || is_opening {
+        let is_syn = packet.tcp.is_some_and(|(_, flags)| flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN);
+        if flow.tag != hash | 1 || is_syn {
             // Who opens is the client; of a flow that began before the capture, who has the higher port.
-            let is_from_client = is_opening || packet.source_port >= packet.destination_port;
+            let is_from_client = is_syn || packet.source_port >= packet.destination_port;
             *flow = Flow { tag: hash | 1, low_is_client: is_from_client == is_from_low, next: [None; 2] };
         }
         let is_from_client = flow.low_is_client == is_from_low;
@@ -135,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn the_site_is_where_it_is_told_to_be_or_where_private_addresses_or_clients_are() {
-        let told: Network = "192.0.2.0/24".parse().expect("a network");
-        let mut classifier = Classifier::new(&[told]);
+    fn the_site_is_where_it_is_configured_or_where_private_addresses_or_clients_are() {
+        let configured: Network = "192.0.2.0/24".parse().expect("a network");
+        let mut classifier = Classifier::new(&[configured]);
         let ack = (0, tcp_flags::ACK);
         assert_eq!(classifier.look(&packet("192.0.2.1:80", "10.0.0.1:4000", ack, b"")).way, Way::Outbound);
         assert_eq!(classifier.look(&packet("10.0.0.1:4000", "192.0.2.1:80", ack, b"")).way, Way::Inbound);
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_sent_again_are_known_across_the_end_of_sequence_numbers() {
+    fn retransmitted_bytes_are_known_across_the_end_of_sequence_numbers() {
         let mut classifier = Classifier::new(&[]);
         let mut is_repeated = |sequence: u32, payload: &[u8]| {
             let ack = (sequence, tcp_flags::ACK);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_are_told_from_text_and_from_counting() {
+    fn random_bytes_differ_from_text_and_from_counting() {
         let mut state = 1_u64;
         let random: Vec<u8> = (0..1400)
             .map(|_| {

@@ -1,5 +1,5 @@
 //! What redundancy elimination would need of end hosts (seed, section 4.5 and figure 4.9): a cache for each pair of a client and a
-//! server, of a size that depends on what they speak, and let go when they have been silent for ten hours.
+//! server, of a size that depends on their protocol, and removed when they have been silent for ten hours.
 //!
 //! A cache is filled by what the server sends the client, and each of the two has one: the client the bytes, the server the bytes and
 //! an index of them (Max-Match), or the index alone (Chunk-Match).
@@ -15,9 +15,9 @@ use super::analysis::Analysis;
 use super::limits::PAIRS_MAX;
 use super::packet::Packet;
 
-/// Caches by what a pair speaks: the seed's choice, from the knees of figure 4.8.
+/// Caches by a pair's protocol: the paper's choice, from the knees of figure 4.8.
 const CACHES: [(&str, u64); 3] = [("http", 10 << 20), ("smb", 4 << 20), ("netbios", 4 << 20)];
-/// The cache of a pair that speaks none of these.
+/// The cache of a pair with none of these protocols.
 const CACHE_BYTES_ELSE: u64 = 1 << 20;
 /// A pair that was silent for so long keeps no cache in memory.
 const SILENCE: Duration = Duration::from_secs(10 * 3600);

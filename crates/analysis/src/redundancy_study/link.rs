@@ -5,7 +5,7 @@ use redundancy::{Encoder, EncoderConfig, Period, SampleTable, Sampling, Trust, W
 use super::options::Codec;
 use super::packet::{Packet, Way};
 
-/// The study's encoders hide nothing, and their findings are to be the same each time.
+/// The study's encoders hide nothing, and their result are to be the same each time.
 const KEY: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 
 /// Encoders of both ways, made when the first packet goes that way.

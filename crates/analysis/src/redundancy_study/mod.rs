@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  captures ─► Trace ─► classify ─► batches ─┬► thread: jobs ─┐
-//!                                            └► thread: jobs ─┴► outcomes ─► State (a line a job) ─► Findings ─► Report, JSON
+//!                                            └► thread: jobs ─┴► outcomes ─► State (a line a job) ─► RedundancyResult ─► Report, JSON
 //! ```
 //! A study consists of [`plan::Job`]s: a codec with its parameters, a bound, a compression library, a microscope. Each sees every
 //! packet of a site once, in order, with one cache for each way over the link. Several go over the captures together, as many as
@@ -15,7 +15,6 @@ mod analysis;
 mod classify;
 mod compressors;
 mod end_hosts;
-pub mod findings;
 mod http;
 mod ledger;
 pub mod limits;
@@ -29,6 +28,7 @@ mod packet;
 pub mod page;
 pub mod plan;
 mod protocol;
+pub mod result;
 mod run;
 mod second_stage;
 mod source;
@@ -42,9 +42,9 @@ mod training;
 use std::io;
 use std::path::PathBuf;
 
-pub use self::findings::Findings;
 pub use self::options::{Network, Options, Site, digest_of};
 pub use self::packet::{Observed, Way};
+pub use self::result::RedundancyResult;
 pub use self::run::{Open, Progress, Watch, run};
 pub use self::source::{Source, TraceSource};
 pub use self::state::State;
@@ -61,19 +61,19 @@ pub enum StudyError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Two studies cannot write one state.
     #[error("{}: another study of the same captures is at work: wait for it, or write to another folder", .0.display())]
     InUse(PathBuf),
-    /// It was told to.
+    /// It was stopped on request.
     #[error("the study was stopped: what is finished is kept, and the same command goes on from there")]
     Stopped,
     /// A mistake of the program's.
     #[error("the study failed within itself, which is a mistake of the program's: please report it with the capture")]
     Panicked,
     /// A cache that no encoder takes.
-    #[error("a cache has from 65536 to 268435456 bytes, not {0}: give 10485760 if in doubt")]
+    #[error("a cache has from 65536 to 268435456 bytes, not {0}: 10485760 is usual")]
     Cache(usize),
 }

@@ -177,7 +177,7 @@ fn update(context: &mut digest::Context, capture: &Path) -> io::Result<()> {
 }
 
 impl Options {
-    /// All that findings depend on. The memory is among it: what does not fit is left out.
+    /// All that result depend on. The memory is among it: what does not fit is left out.
     fn described(&self) -> String {
         let inside: Vec<String> = self.inside.iter().map(Network::to_string).collect();
         format!(
@@ -217,7 +217,7 @@ pub(super) enum MethodName {
 }
 
 impl Codec {
-    /// As the options say.
+    /// As the options choose.
     #[must_use]
     pub const fn of(options: &Options) -> Self {
         Self {

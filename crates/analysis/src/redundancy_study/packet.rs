@@ -8,7 +8,7 @@ use flow::Instant;
 use super::limits::{BATCH_BYTES_MAX, BATCH_PACKETS_MAX};
 use super::protocol::ProtocolId;
 
-/// What a capture says of a packet.
+/// A packet as the capture has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// When it was seen.
@@ -44,7 +44,7 @@ impl Way {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Inbound, Self::Outbound];
 
-    /// As it is called in findings.
+    /// As it is called in result.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Way {
     }
 }
 
-/// What speaks for a payload being encrypted.
+/// The evidence that a payload is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Secrecy {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What a packet's ports say of its protocol, as the seed takes them (section 2.1: "identified using TCP port numbers").
+//! A packet's protocol by its ports, as in the paper (section 2.1: "identified using TCP port numbers").
 
 use flow::wire::ip_protocol;
 

@@ -34,7 +34,7 @@ pub struct Progress {
     pub read_bytes: [Option<u64>; 2],
 }
 
-/// What a study is told by, and when it is to stop.
+/// A study's progress report, and its request to stop.
 pub struct Watch<'a> {
     /// Called often, from several threads.
     pub progress: &'a (dyn Fn(&Progress) + Sync),

@@ -8,7 +8,7 @@ use super::packet::Observed;
 use crate::trace::{Admission, Packet, Trace, TraceError};
 
 /// Why a packet that could be read was not studied: what it carries is not all there.
-pub(super) const CUT: &str = "cut";
+pub(super) const TRUNCATED: &str = "truncated";
 
 /// A site's packets, in order.
 pub trait Source {
@@ -29,22 +29,22 @@ pub trait Source {
 #[derive(Debug)]
 pub struct TraceSource {
     trace: Trace,
-    cut: u64,
+    truncated: u64,
 }
 
 impl TraceSource {
-    /// Opens captures, and admits what a gateway would drop as told.
+    /// Opens captures, and admits what a gateway would drop as `admission` chooses.
     ///
     /// # Errors
     /// As [`Trace::open`].
     pub fn open(captures: &[std::path::PathBuf], admission: Admission) -> Result<Self, TraceError> {
-        Trace::open(captures).map(|trace| Self { trace: trace.admitting(admission), cut: 0 })
+        Trace::open(captures).map(|trace| Self { trace: trace.admitting(admission), truncated: 0 })
     }
 }
 
 impl From<Trace> for TraceSource {
     fn from(trace: Trace) -> Self {
-        Self { trace, cut: 0 }
+        Self { trace, truncated: 0 }
     }
 }
 
@@ -53,7 +53,7 @@ impl Source for TraceSource {
         match self.trace.next() {
             None => return false,
             // Half a payload is no payload: what is missing could be redundant or not.
-            Some(packet) if packet.is_cut() => self.cut += 1,
+            Some(packet) if packet.is_truncated() => self.truncated += 1,
             Some(packet) => visit(&observed(&packet)),
         }
         true
@@ -66,8 +66,8 @@ impl Source for TraceSource {
 
     fn skipped(&self) -> BTreeMap<String, u64> {
         let skips = self.trace.skips().iter().map(|(skip, frames, _)| (skip.label().to_owned(), frames));
-        let cut = (self.cut > 0).then(|| (CUT.to_owned(), self.cut));
-        skips.chain(cut).collect()
+        let truncated = (self.truncated > 0).then(|| (TRUNCATED.to_owned(), self.truncated));
+        skips.chain(truncated).collect()
     }
 
     fn damaged(&self) -> Vec<String> {

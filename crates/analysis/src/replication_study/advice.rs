@@ -1,4 +1,4 @@
-//! Which method to choose for such traffic, and why, as somebody would say it who has read the tables.
+//! Which method to choose for such traffic, and the reasons, in sentences.
 
 use super::config::Method;
 use super::outcome::{Advice, Cost, Outcome};
@@ -16,7 +16,7 @@ const SAVED_BYTES_PER_SECOND_MIN: f64 = 10_000.0;
 const THRESHOLD_SAVES_MIN: f64 = 0.25;
 const THRESHOLD_PROTECTS_MIN: f64 = 0.95;
 
-/// What to choose; nothing where there was nothing to be told, or precise messages were not studied.
+/// What to choose; nothing where no connection was replicated, or precise messages were not studied.
 pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
     let seconds = outcome.traffic.busy_s;
     let precise = cost(outcome, Method::PreciseSelective).filter(|cost| cost.bytes > 0 && seconds > 0.0)?;
@@ -33,7 +33,7 @@ pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
     let mut sentences = Vec::new();
     if method.is_precise() {
         sentences.push(format!(
-            "Precise messages (precise-selective) take {} to each backup, and a failover loses nothing that was told. No filter that is as \
+            "Precise messages (precise-selective) take {} to each backup, and a failover loses nothing that was replicated. No filter that is as \
              good as sure of every connection's state saves enough here to be worth its mistakes.",
             per_second(rate(precise.bytes))
         ));
@@ -60,7 +60,7 @@ pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
     let threshold = threshold(outcome, method);
     sentences.extend(threshold.map(|cost| {
         format!(
-            "Telling connections only once they are {} ms old (replication.lazy.threshold) saves a further {}, and {} of the bytes are still \
+            "Replicating connections only once they are {} ms old (replication.lazy.threshold) saves a further {}, and {} of the bytes are still \
              of connections that survive. Those that are younger at the failover are lost.",
             cost.threshold_ms,
             percent(cost.reduction_by_threshold),
@@ -96,7 +96,7 @@ fn is_sound(cost: &Cost) -> bool {
 fn without_states(outcome: &Outcome, chosen: &Cost, seconds: f64) -> Option<String> {
     let digest = cost(outcome, Method::FlowDigest).filter(|digest| digest.bytes < chosen.bytes)?;
     Some(format!(
-        "flow-digest takes {} and knows established connections alone, told every few seconds: a failover loses {} of them, and lets {} of \
+        "flow-digest takes {} and knows established connections alone, sent every few seconds: a failover loses {} of them, and lets {} of \
          the packets pass that belong to no connection.",
         per_second(digest.bytes as f64 / seconds),
         percent(digest.false_negative),
@@ -115,7 +115,7 @@ fn threshold(outcome: &Outcome, method: Method) -> Option<&Cost> {
     })
 }
 
-/// How a gateway is told to use it.
+/// The configuration by which a gateway uses it.
 const fn configuration(method: Method) -> &'static str {
     match method {
         Method::PreciseEager => "representation = \"precise-eager\"",
@@ -145,7 +145,7 @@ fn spaced(figure: f64) -> String {
     if text.contains(' ') { text } else { format!("{text} ") }
 }
 
-/// A share in percent, with two digits that say something.
+/// A share in percent, with two significant digits.
 fn percent(share: Option<f64>) -> String {
     match share.map(|share| share * 100.0) {
         None => "an unknown share".into(),

@@ -1,4 +1,4 @@
-//! The exact account of connections: what each threshold has had told, and what precise messages of it cost.
+//! The exact account of connections: what each threshold has had replicated, and the cost of that in precise messages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::ops::{Active, Entry, Kind, Op, Probes};
 use super::precise::{Packer, Scale, Sent};
 use crate::trace::connections::{End, Event, EventKind, Outcome, Statistics};
 
-/// Precise messages share a datagram if they are of packets that a node takes in together: it tells its peers before those leave.
+/// Precise messages share a datagram if they are of packets that a node receives together: it replicates before those
+/// leave.
 const PRECISE_BATCH: Duration = Duration::from_millis(1);
 /// The lowest port of random tuples.
 const PRIVATE_PORTS_FROM: u16 = 1024;
@@ -30,12 +31,12 @@ struct Record {
     state: CellState,
     /// It is in this slot; else the slot is free.
     is_open: bool,
-    /// Both ends want it and would say when they do not any more: TCP that was answered.
+    /// Both hosts keep it and would close it: TCP that was answered.
     is_kept: bool,
-    /// It said its farewell: whoever had not been told of it by then never is.
+    /// It is closing: a backup that lacked it by then never gets it.
     is_over: bool,
-    /// Backups under the first so many thresholds have been told of it.
-    told: u8,
+    /// Backups under the first so many thresholds have it.
+    replicated: u8,
     /// Bytes of the message with its state, and of the one that it has ended.
     state_bytes: u16,
     ended_bytes: u16,
@@ -50,7 +51,7 @@ const FREE: Record = Record {
     is_open: false,
     is_kept: false,
     is_over: false,
-    told: 0,
+    replicated: 0,
     state_bytes: 0,
     ended_bytes: 0,
     generation: 0,
@@ -64,7 +65,7 @@ pub(super) struct OfThreshold {
     /// Connections that a backup has a copy of, now and at most.
     entries: u64,
     pub(super) entries_max: u64,
-    /// Changes that a representation of states has to tell, and one of established connections.
+    /// Changes that a representation of states has to replicate, and one of established connections.
     pub(super) changes: u64,
     pub(super) changes_of_membership: u64,
 }
@@ -106,8 +107,8 @@ pub(super) struct Book {
     pub(super) hosts: Hosts,
     pub(super) packets: u64,
     pub(super) payload_bytes: u64,
-    /// Bytes that the transports of connections carried when backups under so many thresholds had been told of them.
-    bytes_by_told: [u64; THRESHOLDS_MAX + 1],
+    /// Bytes that the transports of connections carried when backups under so many thresholds had them.
+    bytes_by_replicated: [u64; THRESHOLDS_MAX + 1],
     /// The changes since they were last taken, for the filters.
     pub(super) entries: Vec<Entry>,
     random: SplitMix64,
@@ -129,7 +130,7 @@ impl Book {
             hosts: Hosts::default(),
             packets: 0,
             payload_bytes: 0,
-            bytes_by_told: [0; THRESHOLDS_MAX + 1],
+            bytes_by_replicated: [0; THRESHOLDS_MAX + 1],
             entries: Vec::new(),
             random: SplitMix64::new(config.seed),
         }
@@ -149,7 +150,7 @@ impl Book {
         }
     }
 
-    /// A packet of a connection came, after what [`Book::handle_event`] was told of it.
+    /// A packet of a connection came, after its events ([`Book::handle_event`]).
     pub(super) fn handle_packet(
         &mut self,
         at: Instant,
@@ -163,21 +164,21 @@ impl Book {
         let Outcome::Followed { slot, .. } = outcome else { return };
         let Some(record) = self.records.get(slot.0 as usize).filter(|record| record.is_open).copied() else { return };
         let age = self.now.saturating_since(record.began);
-        let untold = self.thresholds[usize::from(record.told)..].iter();
-        let reached = record.told + untold.take_while(|threshold| **threshold <= age).count() as u8;
-        if reached > record.told && !record.is_over && connection.is_some() {
-            self.tell(*slot, reached);
+        let remaining = self.thresholds[usize::from(record.replicated)..].iter();
+        let reached = record.replicated + remaining.take_while(|threshold| **threshold <= age).count() as u8;
+        if reached > record.replicated && !record.is_over && connection.is_some() {
+            self.replicate(*slot, reached);
         }
-        self.bytes_by_told[usize::from(self.records[slot.0 as usize].told)] += bytes;
+        self.bytes_by_replicated[usize::from(self.records[slot.0 as usize].replicated)] += bytes;
     }
 
-    /// Bytes that the transports of connections carried when a backup under the threshold of this index had been told of them.
+    /// Bytes that the transports of connections carried when a backup under the threshold of this index had them.
     pub(super) fn bytes_protected(&self, index: usize) -> u64 {
-        self.bytes_by_told[index + 1..].iter().sum()
+        self.bytes_by_replicated[index + 1..].iter().sum()
     }
 
-    /// Tells of the connections whose age reaches a threshold by then, as `replication::deferral` does: one whose ends would not say
-    /// when it is over, and of which nothing comes any more, is not told; nor is one that said its farewell before.
+    /// Replicates the connections whose age reaches a threshold by then, as a node with deferral does. A connection
+    /// without an end of its own that is idle is not replicated; nor is one that is closing.
     pub(super) fn turn_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         if self.due > self.now {
@@ -198,8 +199,8 @@ impl Book {
                 if let Some(next) = self.waiting.get_mut(index + 1) {
                     next.push_back((slot, generation));
                 }
-                if record.is_kept && !record.is_over && usize::from(record.told) <= index + 1 {
-                    self.tell_at(record.began + threshold, slot, index as u8 + 2);
+                if record.is_kept && !record.is_over && usize::from(record.replicated) <= index + 1 {
+                    self.replicate_at(record.began + threshold, slot, index as u8 + 2);
                 }
             }
         }
@@ -226,7 +227,7 @@ impl Book {
             is_open: true,
             is_kept: false,
             is_over: false,
-            told: 0,
+            replicated: 0,
             state_bytes: self.scale.state_bytes(self.now, event.connection),
             ended_bytes: self.scale.ended_bytes(event.connection),
             generation,
@@ -236,7 +237,7 @@ impl Book {
             self.due = self.due.min(self.now + self.thresholds[1]);
         }
         self.note_established(event.slot, false, self.is_member(event.slot));
-        self.tell(event.slot, 1);
+        self.replicate(event.slot, 1);
     }
 
     fn is_member(&self, slot: Slot) -> bool {
@@ -244,16 +245,16 @@ impl Book {
         record.state.is_established(record.tuple.protocol)
     }
 
-    fn tell(&mut self, slot: Slot, told: u8) {
-        self.tell_at(self.now, slot, told);
+    fn replicate(&mut self, slot: Slot, replicated: u8) {
+        self.replicate_at(self.now, slot, replicated);
     }
 
-    /// Backups under the first `told` thresholds are told of a connection, as far as they have not been yet.
-    fn tell_at(&mut self, at: Instant, slot: Slot, told: u8) {
+    /// Replicates a connection to the backups under the first `replicated` thresholds that lack it.
+    fn replicate_at(&mut self, at: Instant, slot: Slot, replicated: u8) {
         let is_member = self.is_member(slot);
         let record = &mut self.records[slot.0 as usize];
-        let first = std::mem::replace(&mut record.told, told);
-        for of in &mut self.of_threshold[usize::from(first)..usize::from(told)] {
+        let first = std::mem::replace(&mut record.replicated, replicated);
+        for of in &mut self.of_threshold[usize::from(first)..usize::from(replicated)] {
             of.eager.add(at, record.state_bytes.into());
             of.selective.add(at, record.state_bytes.into());
             of.entries += 1;
@@ -261,7 +262,7 @@ impl Book {
             of.changes += 1;
             of.changes_of_membership += u64::from(is_member);
         }
-        let op = Op { at, tuple: record.tuple, kind: Kind::Insert(record.state), first, end: told };
+        let op = Op { at, tuple: record.tuple, kind: Kind::Insert(record.state), first, end: replicated };
         self.entries.push(Entry::Op(op));
     }
 
@@ -276,10 +277,10 @@ impl Book {
         record.is_over = is_closing(protocol, &connection.protocol);
         let record = *record;
         let is_member = self.is_member(slot);
-        let is_told =
+        let is_sent =
             |selection| is_worth_replicating(selection, protocol, state_before, connection.protocol.state, change);
-        let (in_eager, in_selective) = (is_told(Selection::Eager), is_told(Selection::default()));
-        for of in &mut self.of_threshold[..usize::from(record.told)] {
+        let (in_eager, in_selective) = (is_sent(Selection::Eager), is_sent(Selection::default()));
+        for of in &mut self.of_threshold[..usize::from(record.replicated)] {
             if in_eager {
                 of.eager.add(self.now, state_bytes.into());
             }
@@ -289,9 +290,15 @@ impl Book {
             of.changes += u64::from(before != record.state);
             of.changes_of_membership += u64::from(was_member != is_member);
         }
-        if before != record.state && record.told > 0 {
+        if before != record.state && record.replicated > 0 {
             let kind = Kind::Modify(before, record.state);
-            self.entries.push(Entry::Op(Op { at: self.now, tuple: record.tuple, kind, first: 0, end: record.told }));
+            self.entries.push(Entry::Op(Op {
+                at: self.now,
+                tuple: record.tuple,
+                kind,
+                first: 0,
+                end: record.replicated,
+            }));
         }
         self.note_established(slot, was_member, is_member);
     }
@@ -301,16 +308,22 @@ impl Book {
         let record = &mut self.records[slot.0 as usize];
         record.is_open = false;
         let record = *record;
-        for of in &mut self.of_threshold[..usize::from(record.told)] {
+        for of in &mut self.of_threshold[..usize::from(record.replicated)] {
             of.eager.add(self.now, record.ended_bytes.into());
             of.selective.add(self.now, record.ended_bytes.into());
             of.entries -= 1;
             of.changes += 1;
             of.changes_of_membership += u64::from(is_member);
         }
-        if record.told > 0 {
+        if record.replicated > 0 {
             let kind = Kind::Remove(record.state);
-            self.entries.push(Entry::Op(Op { at: self.now, tuple: record.tuple, kind, first: 0, end: record.told }));
+            self.entries.push(Entry::Op(Op {
+                at: self.now,
+                tuple: record.tuple,
+                kind,
+                first: 0,
+                end: record.replicated,
+            }));
         }
         self.note_established(slot, is_member, false);
     }
@@ -330,8 +343,9 @@ impl Book {
         let open = self.records.iter().filter(|record| record.is_open).count();
         let every = open.div_ceil(limit).max(1);
         let sampled = self.records.iter().filter(|record| record.is_open).step_by(every);
-        let active: Vec<Active> =
-            sampled.map(|record| Active { tuple: record.tuple, state: record.state, told: record.told }).collect();
+        let active: Vec<Active> = sampled
+            .map(|record| Active { tuple: record.tuple, state: record.state, replicated: record.replicated })
+            .collect();
         let absent = (0..limit).map(|_| self.random_tuple()).collect();
         let mut same_hosts = Vec::new();
         for tuple in active.iter().map(|active| active.tuple).filter(has_ports) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// A way of telling a backup of connections.
+/// A way to replicate connections to a backup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -20,11 +20,11 @@ pub enum Method {
     MultiLevelFa,
     /// Fingerprints and states, in the bucket with the least load.
     MultiLevelLl,
-    /// As `MultiLevelFa`, with symbols in place of what was told before.
+    /// As `MultiLevelFa`, with symbols in place of what was sent before.
     MultiLevelFaSymbols,
     /// As `MultiLevelLl`, with symbols.
     MultiLevelLlSymbols,
-    /// As `MultiLevelFa`, of established connections alone: two changes in a connection's life, as a flow digest's.
+    /// As `MultiLevelFa`, of established connections alone: two changes in a connection's lifetime, as a flow digest's.
     MultiLevelFaEstablished,
     /// Fingerprints and states, in subtables of one size.
     DLeft,
@@ -72,13 +72,13 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.name() == name)
     }
 
-    /// Whether it tells connections by value, into the backup's own table.
+    /// Whether it replicates connections by value, into the backup's own table.
     #[must_use]
     pub const fn is_precise(self) -> bool {
         matches!(self, Self::PreciseEager | Self::PreciseSelective)
     }
 
-    /// Whether it tells of connections only while they are established.
+    /// Whether it replicates connections only while they are established.
     #[must_use]
     pub const fn is_membership(self) -> bool {
         matches!(self, Self::HostAggregate | Self::FlowDigest | Self::MultiLevelFaEstablished)
@@ -117,7 +117,8 @@ pub const PROBES_MAX: usize = 1_000_000;
 pub struct StudyConfig {
     /// What is compared.
     pub methods: Vec<Method>,
-    /// Ages from which connections are told, in milliseconds: ascending, the first zero, at most [`THRESHOLDS_MAX`].
+    /// Ages from which connections are replicated, in milliseconds: ascending, the first zero, at most
+    /// [`THRESHOLDS_MAX`].
     pub thresholds_ms: Vec<u32>,
     /// Study every method at every threshold, not only one of each kind.
     pub has_all_thresholds: bool,
@@ -125,7 +126,7 @@ pub struct StudyConfig {
     pub connections_max: u32,
     /// How long a filter's changes wait for more to share their datagram (`replication.filter.interval` of a gateway).
     pub batch_ms: u32,
-    /// Seconds between two tellings of the flow digest and of the host aggregate.
+    /// Seconds between two updates of the flow digest and of the host aggregate.
     pub digest_interval_s: f64,
     /// Cells (or bits) per connection of the filters that have them; the rooms' own choice without this.
     pub counters_per_item: Option<u8>,
@@ -208,7 +209,7 @@ impl StudyConfig {
         range("the batch's milliseconds", self.batch_ms.into(), 0, 10_000)
     }
 
-    /// The ages from which connections are told.
+    /// The ages from which connections are replicated.
     pub(super) fn thresholds(&self) -> Vec<Duration> {
         self.thresholds_ms.iter().map(|millis| Duration::from_millis((*millis).into())).collect()
     }

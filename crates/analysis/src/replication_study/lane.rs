@@ -16,8 +16,8 @@ use super::precise::IP_AND_UDP_BYTES;
 const BACKUP: NodeId = NodeId(1);
 /// Words of the largest filter that a backup takes here: a gigabyte.
 const WORDS_MAX: usize = 1 << 28;
-/// So often at most the clock stops on its way from one change to the next: what filters say to each other in a silence of hours, or
-/// of years between one capture and another, is not what the traffic costs.
+/// The most stops of the clock between two changes. Messages of filters in a silence of hours, or of years between two
+/// captures, are no cost of the traffic.
 const STOPS_MAX: usize = 16;
 /// So often at most it is noted how full a filter's levels are.
 const LOADS_MAX: usize = 1000;
@@ -37,8 +37,8 @@ pub(super) struct Answers {
     pub(super) due: u64,
     pub(super) false_negatives: u64,
     pub(super) inaccurate_states: u64,
-    /// Connections in progress that the backup was not to be told of yet.
-    pub(super) put_off: u64,
+    /// Connections in progress that were still deferred.
+    pub(super) deferred: u64,
 }
 
 /// What became of a filter.
@@ -48,11 +48,11 @@ pub(super) struct LaneOutcome {
     pub(super) loads: Vec<(Instant, Vec<f64>)>,
     pub(super) bytes: u64,
     /// Of these, what stands behind all headers.
-    pub(super) told_bytes: u64,
+    pub(super) content_bytes: u64,
     pub(super) datagrams: u64,
     pub(super) messages: u64,
     pub(super) bytes_back: u64,
-    /// Bytes of the filter as it is told when it is told whole.
+    /// Bytes of the whole filter as it is sent.
     pub(super) filter_bytes: u64,
     pub(super) initial_bytes: u64,
     pub(super) checking_bytes: u64,
@@ -78,7 +78,7 @@ pub(super) struct Lane {
     /// Something changed since datagrams were last asked for.
     is_waiting: bool,
     batch: Duration,
-    /// What had been told before the capture: words, whole updates, incremental ones.
+    /// What had been sent before the capture: words, whole updates, incremental ones.
     before: [u64; 3],
 }
 
@@ -111,14 +111,14 @@ impl Lane {
         let is_member = |state: replication::compact::CellState| {
             self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol)
         };
-        // A representation of membership holds all of its own in one state, whatever that of the connection is when it is told.
-        let told = |state| if self.method == Method::MultiLevelFaEstablished { established() } else { state };
+        // A representation of membership holds all connections in one state, whatever their own.
+        let cell_state = |state| if self.method == Method::MultiLevelFaEstablished { established() } else { state };
         match op.kind {
             Kind::Insert(state) if is_member(state) => {
-                self.sender.insert(tuple, told(state));
+                self.sender.insert(tuple, cell_state(state));
             }
             Kind::Modify(before, after) => match (is_member(before), is_member(after)) {
-                // States within an established connection's life are not told by a representation of membership.
+                // A representation of membership has no states of an established connection.
                 (true, true) if self.method == Method::MultiLevelFaEstablished => {}
                 (true, true) => {
                     self.sender.modify(tuple, before, after);
@@ -130,7 +130,7 @@ impl Lane {
                 (false, false) => {}
             },
             Kind::Remove(state) if is_member(state) => {
-                self.sender.remove(tuple, told(state));
+                self.sender.remove(tuple, cell_state(state));
             }
             Kind::Insert(_) | Kind::Remove(_) => {}
         }
@@ -169,11 +169,11 @@ impl Lane {
         self.turn_to(just_before);
         let LaneOutcome { bytes, checking_bytes, filter_bytes, .. } = self.outcome;
         self.outcome = LaneOutcome { initial_bytes: bytes + checking_bytes, filter_bytes, ..LaneOutcome::default() };
-        self.before = self.told();
+        self.before = self.sent();
     }
 
-    /// What has been told up to here: words, whole updates, incremental ones.
-    fn told(&self) -> [u64; 3] {
+    /// What has been sent up to here: words, whole updates, incremental ones.
+    fn sent(&self) -> [u64; 3] {
         let status = self.sender.status();
         [status.words, status.whole_updates, status.incremental_updates]
     }
@@ -210,9 +210,9 @@ impl Lane {
         let bytes = self.datagram.len() as u64 + IP_AND_UDP_BYTES;
         match filter_content_bytes(&self.datagram) as u64 {
             0 => self.outcome.checking_bytes += bytes,
-            told => {
+            sent => {
                 self.outcome.bytes += bytes;
-                self.outcome.told_bytes += told;
+                self.outcome.content_bytes += sent;
                 self.outcome.datagrams += 1;
             }
         }
@@ -236,8 +236,8 @@ impl Lane {
         }
         for active in &probes.active {
             let is_member = active.state.is_established(active.tuple.protocol);
-            if active.told <= self.threshold || self.method.is_membership() && !is_member {
-                answers.put_off += 1;
+            if active.replicated <= self.threshold || self.method.is_membership() && !is_member {
+                answers.deferred += 1;
                 continue;
             }
             answers.due += 1;

@@ -1,23 +1,23 @@
-//! What it would cost to tell a backup of a traffic's connections, by each of the ways there are, and what the backup would then
-//! know (MLCBF: section 2.2 with figures 6 to 12; sections 3.2, 3.5, 4.1 and 4.2 with figures 17 to 25 and table III).
+//! The cost of replicating a traffic's connections to a backup by each method, and what the backup would then know
+//! (MLCBF: section 2.2 with figures 6 to 12; sections 3.2, 3.5, 4.1 and 4.2 with figures 17 to 25 and table III).
 //!
 //! ```text
 //!  Trace ─► Connections ─► Book: exact table, thresholds ─┬─► precise messages, by their real encodings
 //!                                                         └─► threads ─► CompactSender ─► CompactReceiver ◄─ probes
 //! ```
-//! The filters are those of the gateway, told over a link without loss or delay; a failover is simulated by asking the
+//! The filters are those of the gateway, sent over a link without loss or delay; a failover is simulated by asking the
 //! backup's half for connections in progress and for tuples of none. Captures are read once, in bounded memory.
 
 mod advice;
 mod book;
 mod config;
-mod finding;
 mod hosts;
 mod lane;
 mod ops;
 mod outcome;
 mod pages;
 mod precise;
+mod result;
 mod seed;
 mod tables;
 #[cfg(test)]
@@ -65,7 +65,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Begins a study of connections that are followed as `following` says.
+    /// Begins a study of connections that are followed as `following` chooses.
     ///
     /// # Errors
     /// There cannot be such a study.
@@ -96,7 +96,7 @@ impl Study {
         }
         if packet.at >= self.next_failover {
             self.fail_over(self.next_failover);
-            // Over a gap without packets one failover tells as much as many.
+            // Over a gap without packets one failover suffices.
             self.next_failover = packet.at + self.between_failovers();
         }
         let book = &mut self.book;
@@ -136,7 +136,7 @@ impl Study {
         self.hand_out();
     }
 
-    /// The traffic is over: the primary fails a last time. `trace` says what was skipped of it, if there was
+    /// The traffic is over: the primary fails a last time. `trace` has the counts of what was skipped, if there was
     /// one.
     #[must_use]
     pub fn finish(mut self, trace: Option<&Trace>) -> Outcome {
@@ -150,7 +150,7 @@ impl Study {
         book.hosts.finish(book.now());
         let duration = self.began.map_or(Duration::ZERO, |began| book.now().saturating_since(began));
         let lanes = self.workers.finish();
-        let found = finding::Found {
+        let found = result::Found {
             config: &self.config,
             book: &self.book,
             lanes,
@@ -160,7 +160,7 @@ impl Study {
             failovers: self.failovers,
         };
         let mut outcome = found.outcome();
-        outcome.not_studied = finding::not_studied(trace, &untracked);
+        outcome.not_studied = result::not_studied(trace, &untracked);
         outcome.urls = self.urls.finish();
         outcome.advice = advice::advice(&outcome);
         outcome.beside_the_paper = seed::compare(&self.config, &outcome);

@@ -1,4 +1,4 @@
-//! What happens to connections, as the filters of all thresholds are told of it.
+//! The changes of connections, as the filters of all thresholds get them.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Active {
     pub(super) tuple: Tuple,
     pub(super) state: CellState,
     /// The first so many thresholds have been reached.
-    pub(super) told: u8,
+    pub(super) replicated: u8,
 }
 
 /// What backups are asked at a simulated failover.

@@ -9,17 +9,17 @@ use super::hosts::Parallel;
 /// What a method costs at a lazy threshold.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Cost {
-    /// The age from which connections are told.
+    /// The age from which connections are replicated.
     pub threshold_ms: u32,
     /// Bytes from the primary to one backup, with IP and UDP headers.
     pub bytes: u64,
     /// Of these, what stands behind all headers: bodies of messages, changes of a filter.
-    pub told_bytes: u64,
-    /// Messages: of precise methods one for each change told, of filters the words of the filter that were told.
+    pub content_bytes: u64,
+    /// Messages: of precise methods one for each change, of filters the words of the filter that were sent.
     pub messages: u64,
     /// Datagrams that these were in.
     pub datagrams: u64,
-    /// Changes that the method had to tell.
+    /// Changes that the method had to replicate.
     pub changes: u64,
     /// Bytes, as a share of what precise-selective messages take at the same threshold, taken from one: what is saved.
     pub reduction: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Cost {
     pub reduction_by_threshold: Option<f64>,
     /// Bytes of replication for each byte that protected connections carried.
     pub overhead: Option<f64>,
-    /// Of the bytes that connections carried, those that they carried when a backup had been told of them.
+    /// Of the bytes that connections carried, those that they carried when a backup had them.
     pub protected_share: Option<f64>,
     /// Connections (or pairs of hosts) that the backup held at most.
     pub entries_at_backup: u64,
@@ -43,19 +43,19 @@ pub struct Cost {
     pub false_positive_same_hosts: Option<f64>,
     /// Of connections that the backup should know, those that it did not.
     pub false_negative: Option<f64>,
-    /// Of connections that the backup should know, those whose state it had wrong. No value: the method tells no state.
+    /// Of connections that the backup should know, those whose state it had wrong. No value: the method has no states.
     pub inaccurate_state: Option<f64>,
-    /// Of connections in progress, those that the backup was not to be told of (yet).
-    pub put_off: Option<f64>,
+    /// Of connections in progress, those that were not to be replicated (yet).
+    pub deferred: Option<f64>,
     /// Connections that had no room in the filter.
     pub refused: u64,
-    /// Bytes of the filter when it is told whole; 0 for precise methods.
+    /// Bytes of the filter when it is sent whole; 0 for precise methods.
     pub filter_bytes: u64,
-    /// Times that a filter was told whole, and in increments.
+    /// Times that a filter was sent whole, and in increments.
     pub whole_updates: u64,
     /// See `whole_updates`.
     pub incremental_updates: u64,
-    /// Bytes of the first telling, before the capture.
+    /// Bytes of the first full synchronisation, before the capture.
     pub initial_bytes: u64,
     /// Bytes by which the backup's filter is compared with the primary's, which are not among `bytes`; precise sessions compare theirs
     /// as well, which is not counted.
@@ -148,7 +148,7 @@ pub struct UrlStructure {
     pub memory_bytes: u64,
     /// What of the precise bytes that saves.
     pub memory_reduction: f64,
-    /// Bytes of the increments that tell it.
+    /// Bytes of the increments that replicate it.
     pub network_bytes: u64,
     /// What of the precise bytes that saves.
     pub network_reduction: f64,
@@ -187,7 +187,7 @@ pub struct SeedRow {
     /// Here.
     pub here: Option<f64>,
     /// Why they differ.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 /// What to choose for such traffic.
@@ -199,7 +199,7 @@ pub struct Advice {
     pub bytes_per_second: f64,
     /// What precise-selective messages take.
     pub precise_bytes_per_second: f64,
-    /// The lowest age to tell connections from that saves much and protects nearly all bytes.
+    /// The lowest deferral threshold that saves much and protects nearly all bytes.
     pub threshold_ms: Option<u32>,
     /// Why, and what else there is, for people.
     pub sentences: Vec<String>,
@@ -210,7 +210,7 @@ pub struct Advice {
 pub struct Outcome {
     /// The traffic.
     pub traffic: Traffic,
-    /// What to choose; nothing where there was nothing to be told, or precise-selective was not studied.
+    /// What to choose; nothing where no connection was replicated, or precise-selective was not studied.
     pub advice: Option<Advice>,
     /// What each method costs, by its name.
     pub methods: BTreeMap<&'static str, MethodOutcome>,

@@ -31,8 +31,8 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
         subject: subject.to_owned(),
         title: title(outcome),
         summary: format!(
-            "{} connections in {} s of traffic ({} a second, {} in progress at most), followed by the gateway's own tracker. Each way of \
-             telling a backup of them was played through with the gateway's own code.",
+            "{} connections in {} s of traffic ({} a second, {} in progress at most), followed by the gateway's own tracker. Each way to \
+         replicate them to a backup was played through with the gateway's own code.",
             short(traffic.connections as f64),
             short(traffic.busy_s),
             short(traffic.connections_per_second),
@@ -47,15 +47,15 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
 fn title(outcome: &Outcome) -> String {
     match &outcome.advice {
         Some(advice) if advice.method == Method::PreciseSelective.name() => {
-            format!("Tell a backup of this traffic by precise messages: {}", per_second(advice.bytes_per_second))
+            format!("Replicate this traffic by precise messages: {}", per_second(advice.bytes_per_second))
         }
         Some(advice) => format!(
-            "Tell a backup of this traffic by {}: {} instead of {}",
+            "Replicate this traffic by {}: {} instead of {}",
             advice.method,
             per_second(advice.bytes_per_second),
             per_second(advice.precise_bytes_per_second)
         ),
-        None => "What it costs to tell a backup of this traffic".into(),
+        None => "What it costs to replicate this traffic to a backup".into(),
     }
 }
 
@@ -71,7 +71,7 @@ fn choice(outcome: &Outcome) -> Option<Section> {
         &[("bytes a second", &|cost| Some(cost.bytes as f64 / seconds))],
     ));
     blocks.push(Block::Note(
-        "Of one direction, with IP and UDP headers. Not among them: the first telling of a filter, before the traffic; what compares the copies;          acknowledgements. The scale is logarithmic."
+        "Of one direction, with IP and UDP headers. Not among them: the first full synchronisation of a filter, before the traffic; digests;          acknowledgements. The scale is logarithmic."
             .into(),
     ));
     Some(Section { heading: "Which one to choose".into(), blocks })
@@ -130,7 +130,7 @@ fn costs(outcome: &Outcome) -> Section {
             "backup_bytes",
         ],
     );
-    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages.";
+    let note = "Messages of filters are words of the filter that were sent. Saved: of the bytes of precise-selective messages.";
     Section { heading: "What each method costs".into(), blocks: vec![Block::Table(table), Block::Note(note.into())] }
 }
 
@@ -143,7 +143,7 @@ fn failovers(outcome: &Outcome) -> Section {
             "false_positive_same_hosts",
             "false_negative",
             "inaccurate_state",
-            "put_off",
+            "deferred",
             "refused",
         ],
     );
@@ -159,8 +159,8 @@ fn failovers(outcome: &Outcome) -> Section {
     );
     let note = format!(
         "At {} simulated failovers the backup was asked for connections in progress and for tuples of none. False negatives \
-         include what had not been told yet when the primary failed. Not told yet: connections that \
-         the method does not tell of in their state; they are not counted as false negatives.",
+         include changes that had not been sent when the primary failed. Not replicated yet: connections that \
+         the method does not replicate in their state; they are not counted as false negatives.",
         outcome.failovers
     );
     Section {
@@ -186,7 +186,13 @@ fn lines(outcome: &Outcome, title: &str, y: Axis, of: Figure<'_>) -> Block {
     if let [all] = series.as_mut_slice() {
         all.name = "all methods".into();
     }
-    Block::Plot(Plot::new(PlotKind::Line, title, Axis::of_categories("told from this age on", "", ages), y, series))
+    Block::Plot(Plot::new(
+        PlotKind::Line,
+        title,
+        Axis::of_categories("replicated from this age on", "", ages),
+        y,
+        series,
+    ))
 }
 
 fn age(millis: u32) -> String {
@@ -200,7 +206,7 @@ fn over_thresholds(outcome: &Outcome) -> Option<Section> {
     let share = |title: &str| Axis::new(title, "%");
     let blocks = vec![
         Block::Text(
-            "A connection is told once it has reached an age; one that was never answered only when another packet of it comes then.".into(),
+            "A connection is replicated once it has reached an age; one that was never answered only when another packet of it comes then.".into(),
         ),
         lines(outcome, "Replication saved by the threshold", share("saved"), &|cost| cost.reduction_by_threshold.map(|saved| saved * PERCENT)),
         lines(outcome, "Bytes of connections that are protected", share("protected").between(0.0, 100.0), &|cost| {
@@ -284,7 +290,7 @@ fn of_urls(outcome: &Outcome) -> Option<Section> {
             ("structure", "structure", ColumnKind::Text),
             ("memory_bytes", "bytes of memory", ColumnKind::Integer),
             ("memory_reduction", "saved", ColumnKind::Share(1)),
-            ("network_bytes", "bytes told", ColumnKind::Integer),
+            ("network_bytes", "bytes sent", ColumnKind::Integer),
             ("network_reduction", "saved", ColumnKind::Share(1)),
             ("false_positive", "false positives", ColumnKind::Share(4)),
             ("inaccurate_state", "inaccurate categories", ColumnKind::Share(4)),
@@ -302,7 +308,7 @@ fn of_urls(outcome: &Outcome) -> Option<Section> {
         ]);
     }
     let text = format!(
-        "{} requests for {} different URLs, {:.0} bytes long in the mean. If a category of each were told to other nodes: by value that takes {} bytes.",
+        "{} requests for {} different URLs, {:.0} bytes long in the mean. If a category of each were sent to other nodes: by value that takes {} bytes.",
         short(urls.requests as f64),
         short(urls.distinct as f64),
         urls.mean_bytes,

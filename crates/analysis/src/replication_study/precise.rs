@@ -18,7 +18,7 @@ pub(super) struct Sent {
     /// Bytes with IP and UDP headers.
     pub(super) bytes: u64,
     /// Of these, the messages' bodies.
-    pub(super) told_bytes: u64,
+    pub(super) content_bytes: u64,
     pub(super) datagrams: u64,
     pub(super) messages: u64,
 }
@@ -48,7 +48,7 @@ impl Packer {
         }
         self.open_bytes += message_bytes;
         self.sent.bytes += message_bytes as u64;
-        self.sent.told_bytes += (message_bytes - TLV_HEADER_BYTES) as u64;
+        self.sent.content_bytes += (message_bytes - TLV_HEADER_BYTES) as u64;
         self.sent.messages += 1;
     }
 
@@ -95,7 +95,7 @@ mod tests {
         for _ in 0..14 {
             packer.add(at, 100);
         }
-        assert_eq!(packer.sent(), Sent { bytes: 1400 + 20 + 28, told_bytes: 14 * 96, datagrams: 1, messages: 14 });
+        assert_eq!(packer.sent(), Sent { bytes: 1400 + 20 + 28, content_bytes: 14 * 96, datagrams: 1, messages: 14 });
         packer.add(at, 100);
         assert_eq!(packer.sent().datagrams, 2, "a fifteenth does not fit 1472 bytes");
         packer.add(Instant::from_millis(11), 100);

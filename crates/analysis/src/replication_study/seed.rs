@@ -3,23 +3,23 @@
 use super::config::{Method, StudyConfig};
 use super::outcome::{Cost, Outcome, SeedRow, UrlStructure};
 
-/// Connections a second, and what a flow digest saves there: one million connections in 4 Mbit, told every five seconds and every 30
-/// (section 2.1.4; of the latter it says 91 to 99 %).
+/// Connections a second, and what a flow digest saves there: one million connections in 4 Mbit, sent every five seconds
+/// and every 30 (section 2.1.4; for the latter it has 91 to 99 %).
 const FLOW_DIGEST: [(f64, [f64; 2]); 4] =
     [(5_000.0, [0.46, 0.91]), (10_000.0, [0.73, 0.955]), (20_000.0, [0.86, 0.98]), (90_000.0, [0.97, 0.99])];
 const FLOW_DIGEST_INTERVALS_S: [f64; 2] = [5.0, 30.0];
 /// How near a rate must be to one of these.
 const RATE_TOLERANCE: f64 = 0.1;
-/// Messages of a connection's life that the paper's simulation tells by value, and their bytes.
-const MESSAGES_OF_A_LIFE: u64 = 3;
+/// Messages of a connection that the paper's simulation sends by value, and their bytes.
+const MESSAGES_PER_CONNECTION: u64 = 3;
 const MESSAGE_BYTES: u64 = 13;
 
-const PERIODS: &str = "a digest that is told every few seconds never tells of connections that come and go in between, so that waiting saves little more; the paper tells every change";
+const PERIODS: &str = "a digest that is sent every few seconds never has connections that come and go in between, so that waiting saves little more; the paper sends every change";
 const OTHER_TRAFFIC: &str =
     "other traffic: the paper's traces are of 2001 to 2004 and not to be had; lifetimes and one-way shares decide this";
-const BARE: &str = "the paper has 5 bytes for each change and tells each by itself; here a changed word and where it stands take 5 to 8, and changes of     one connection within a batch become one";
+const BARE: &str = "the paper has 5 bytes for each change and sends each by itself; here a changed word and its position take 5 to 8, and changes of     one connection within a batch become one";
 const CELLS: &str =
-    "as there 4 words for each change, but those that change several times within a batch are told once";
+    "as there 4 words for each change, but those that change several times within a batch are sent once";
 const DATAGRAMS: &str = "headers of datagrams on one side alone; where few changes share a datagram they decide (a longer --batch-ms shows it)";
 
 /// Every figure of the paper that this outcome has a counterpart of.
@@ -35,8 +35,8 @@ pub(super) fn compare(config: &StudyConfig, outcome: &Outcome) -> Vec<SeedRow> {
     rows
 }
 
-fn row(rows: &mut Vec<SeedRow>, what: impl Into<String>, seed: f64, here: Option<f64>, why: &'static str) {
-    rows.push(SeedRow { what: what.into(), seed, here, why });
+fn row(rows: &mut Vec<SeedRow>, what: impl Into<String>, seed: f64, here: Option<f64>, reason: &'static str) {
+    rows.push(SeedRow { what: what.into(), seed, here, reason });
 }
 
 fn at(outcome: &Outcome, method: Method, threshold_ms: u32) -> Option<&Cost> {
@@ -55,37 +55,37 @@ fn flow_digest(config: &StudyConfig, outcome: &Outcome, rows: &mut Vec<SeedRow>)
         return;
     }
     let (seed, every_s) = (seed[interval], FLOW_DIGEST_INTERVALS_S[interval]);
-    // The rate is steady, so what is told of each connection is told of as many in any time.
-    let precise = outcome.traffic.connections * MESSAGES_OF_A_LIFE * MESSAGE_BYTES;
+    // The rate is steady, so messages of as many connections are sent in any time.
+    let precise = outcome.traffic.connections * MESSAGES_PER_CONNECTION * MESSAGE_BYTES;
     let saved = |bytes: f64| (precise > 0).then(|| 1.0 - bytes / precise as f64);
     let whole = outcome.traffic.busy_s / config.digest_interval_s * cost.filter_bytes as f64;
     row(
         rows,
         format!(
-            "a digest told whole every {every_s:.0} s saves, at {of:.0} connections a second, of messages of 13 bytes, neither with headers"
+            "a digest sent whole every {every_s:.0} s saves, at {of:.0} connections a second, of messages of 13 bytes, neither with headers"
         ),
         seed,
         saved(whole),
         "by definition the same, if the digest has 4 bits a connection; the rate is that of the traffic as it came",
     );
-    let why =
-        "with the headers of real datagrams; and where that is less, what changed is told and not the whole digest";
-    row(rows, "the same as it is told here", seed, saved(cost.bytes as f64), why);
-    let why = "the messages that it replaces are real ones here, of about 100 bytes, not 13";
-    row(rows, "the same, of precise-selective messages as they are", seed, cost.reduction, why);
+    let reason =
+        "with the headers of real datagrams; and where that is less, changes are sent and not the whole digest";
+    row(rows, "the same as it is sent here", seed, saved(cost.bytes as f64), reason);
+    let reason = "the messages that it replaces are real ones here, of about 100 bytes, not 13";
+    row(rows, "the same, of precise-selective messages as they are", seed, cost.reduction, reason);
 }
 
 fn state_replication(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
     let bare = |method: Method| at(outcome, method, 0).and_then(|cost| cost.reduction_without_headers);
     let saves = |method: Method| at(outcome, method, 0).and_then(|cost| cost.reduction_from_13_bytes);
-    for (what, method, seed, why) in [
+    for (what, method, seed, reason) in [
         ("FA(4,8) saves of state messages of 13 bytes, neither with headers", Method::MultiLevelFa, 0.6154, BARE),
         ("the same with symbol replacement", Method::MultiLevelFaSymbols, 0.7123, BARE),
         ("a counting Bloom filter of states (it costs more there)", Method::CountingBloom, -0.1514, CELLS),
         ("FA(4,8) of established connections alone (60 to 62 %)", Method::MultiLevelFaEstablished, 0.6154, BARE),
-        ("a flow digest (7.9 to 8.4 %, told in increments of 32 bits)", Method::FlowDigest, 0.08, PERIODS),
+        ("a flow digest (7.9 to 8.4 %, sent in increments of 32 bits)", Method::FlowDigest, 0.08, PERIODS),
     ] {
-        row(rows, what, seed, bare(method), why);
+        row(rows, what, seed, bare(method), reason);
     }
     for (what, method, seed) in [
         (
@@ -98,12 +98,12 @@ fn state_replication(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
         row(rows, what, seed, saves(method), DATAGRAMS);
     }
     let against_real = |method: Method| at(outcome, method, 0).and_then(|cost| cost.reduction);
-    let why = "against the precise-selective messages that a node really sends, both with all headers; these tell fewer changes than the filter";
-    row(rows, "FA(4,8) saves of precise-selective messages", 0.6154, against_real(Method::MultiLevelFa), why);
-    row(rows, "the same with symbol replacement", 0.7123, against_real(Method::MultiLevelFaSymbols), why);
+    let reason = "against the precise-selective messages that a node really sends, both with all headers; these have fewer changes than the filter";
+    row(rows, "FA(4,8) saves of precise-selective messages", 0.6154, against_real(Method::MultiLevelFa), reason);
+    row(rows, "the same with symbol replacement", 0.7123, against_real(Method::MultiLevelFaSymbols), reason);
     let false_positives = at(outcome, Method::MultiLevelFa, 0).and_then(|cost| cost.false_positive);
-    let why = "a fingerprint has 23 bits here and 20 there; fewer than one in a probe cannot be seen";
-    row(rows, "FA(4,8), false positives", 8e-6, false_positives, why);
+    let reason = "a fingerprint has 23 bits here and 20 there; fewer than one in a probe cannot be seen";
+    row(rows, "FA(4,8), false positives", 8e-6, false_positives, reason);
 }
 
 fn thresholds(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
@@ -124,8 +124,8 @@ fn thresholds(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
             0.9595,
         ),
     ] {
-        let why = if method == Method::FlowDigest { PERIODS } else { OTHER_TRAFFIC };
-        row(rows, what, seed, saves(method, threshold_ms), why);
+        let reason = if method == Method::FlowDigest { PERIODS } else { OTHER_TRAFFIC };
+        row(rows, what, seed, saves(method, threshold_ms), reason);
     }
     let entries = |method, threshold_ms| at(outcome, method, threshold_ms).map(|cost| cost.entries_at_backup as f64);
     let fewer = |method, threshold_ms| {
@@ -160,10 +160,10 @@ fn thresholds(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
 fn overheads(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
     let eager = at(outcome, Method::PreciseEager, 0).map(|cost| cost.bytes as f64).filter(|bytes| *bytes > 0.0);
     let of_eager = |method| Some(at(outcome, method, 0)?.bytes as f64 / eager?);
-    let why = "the paper's eager messages tell every packet; ours what another node needs, so that selective ones are not so much fewer";
-    row(rows, "precise-selective, of eager's overhead (IPLS-1)", 0.079, of_eager(Method::PreciseSelective), why);
-    row(rows, "flow digest, of eager's overhead (IPLS-1)", 0.024, of_eager(Method::FlowDigest), why);
-    row(rows, "host aggregate, of eager's overhead (IPLS-1)", 0.033, of_eager(Method::HostAggregate), why);
+    let reason = "the paper's eager messages are of every packet; ours of what another node needs, so that selective ones are not so much fewer";
+    row(rows, "precise-selective, of eager's overhead (IPLS-1)", 0.079, of_eager(Method::PreciseSelective), reason);
+    row(rows, "flow digest, of eager's overhead (IPLS-1)", 0.024, of_eager(Method::FlowDigest), reason);
+    row(rows, "host aggregate, of eager's overhead (IPLS-1)", 0.033, of_eager(Method::HostAggregate), reason);
     let digest = at(outcome, Method::FlowDigest, 500).and_then(|cost| cost.overhead);
     let less_than = |method| Some(1.0 - digest? / at(outcome, method, 500)?.overhead.filter(|share| *share > 0.0)?);
     for (what, method, seed) in [
@@ -193,41 +193,47 @@ fn urls(outcome: &Outcome, rows: &mut Vec<SeedRow>) {
         urls.structures.get(name).map(|found| 1.0 - bytes(found) as f64 / all)
     };
     let (memory, network) = (|found: &UrlStructure| found.memory_bytes, |found: &UrlStructure| found.network_bytes);
-    let why = "how long URLs are and how many requests ask for one again decide this; the paper has 55 to 59 bytes and 1.6 to 2 requests";
-    row(rows, "FA(4,8), memory saved for categories, of all requests' URLs", 0.907, of("multi-level-fa", memory), why);
-    row(rows, "FA(4,8), bandwidth saved for categories", 0.937, of("multi-level-fa", network), why);
-    let why = "the paper's cells have 8 bits; ours a counter of 4 and a state of 12, so that they can be emptied, and changed words are told whole";
-    row(rows, "counting Bloom filter, memory saved for categories", 0.826, of("counting-bloom", memory), why);
-    row(rows, "counting Bloom filter, bandwidth saved for categories", 0.834, of("counting-bloom", network), why);
+    let reason = "how long URLs are and how many requests ask for one again decide this; the paper has 55 to 59 bytes and 1.6 to 2 requests";
+    row(
+        rows,
+        "FA(4,8), memory saved for categories, of all requests' URLs",
+        0.907,
+        of("multi-level-fa", memory),
+        reason,
+    );
+    row(rows, "FA(4,8), bandwidth saved for categories", 0.937, of("multi-level-fa", network), reason);
+    let reason = "the paper's cells have 8 bits; ours a counter of 4 and a state of 12, so that they can be emptied, and changed words are sent whole";
+    row(rows, "counting Bloom filter, memory saved for categories", 0.826, of("counting-bloom", memory), reason);
+    row(rows, "counting Bloom filter, bandwidth saved for categories", 0.834, of("counting-bloom", network), reason);
     let rate = |name: &str, share: fn(&UrlStructure) -> f64| urls.structures.get(name).map(share);
-    let why = "chance: a fingerprint has 20 bits on both sides";
+    let reason = "chance: a fingerprint has 20 bits on both sides";
     row(
         rows,
         "FA(4,8), URLs of no category taken for one (0.0003 to 0.0012 %)",
         7.5e-6,
         rate("multi-level-fa", |found| found.false_positive),
-        why,
+        reason,
     );
     row(
         rows,
         "FA(4,8), categories mistaken (below 0.0014 %)",
         1.4e-5,
         rate("multi-level-fa", |found| found.inaccurate_state),
-        why,
+        reason,
     );
-    let why = "the paper's ten cells are for each request, ours too, of which fewer are of different URLs";
+    let reason = "the paper's ten cells are for each request, ours too, of which fewer are of different URLs";
     row(
         rows,
         "counting Bloom filter, URLs of no category taken for one",
         0.006_37,
         rate("counting-bloom", |found| found.false_positive),
-        why,
+        reason,
     );
     row(
         rows,
         "counting Bloom filter, categories mistaken",
         0.1496,
         rate("counting-bloom", |found| found.inaccurate_state),
-        why,
+        reason,
     );
 }

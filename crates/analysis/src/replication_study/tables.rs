@@ -32,7 +32,7 @@ fn cost_columns(name: &'static str, has_threshold: bool) -> Dataset {
         ("false_positive_same_hosts", "between known hosts", ColumnKind::Share(4)),
         ("false_negative", "false negatives", ColumnKind::Share(3)),
         ("inaccurate_state", "inaccurate states", ColumnKind::Share(3)),
-        ("put_off", "not told yet", ColumnKind::Share(1)),
+        ("deferred", "not replicated yet", ColumnKind::Share(1)),
         ("refused", "without room", ColumnKind::Integer),
     ]);
     Dataset::new(name, &columns)
@@ -60,7 +60,7 @@ fn cost_row(name: &str, cost: &Cost, has_threshold: bool) -> Vec<Value> {
         cost.false_positive_same_hosts.into(),
         cost.false_negative.into(),
         cost.inaccurate_state.into(),
-        cost.put_off.into(),
+        cost.deferred.into(),
         cost.refused.into(),
     ]);
     row
@@ -104,11 +104,11 @@ pub(super) fn beside_the_paper(outcome: &Outcome) -> Dataset {
             ("what", "what", ColumnKind::Text),
             ("seed", "there", ColumnKind::Share(4)),
             ("here", "here", ColumnKind::Share(4)),
-            ("why", "why they differ", ColumnKind::Text),
+            ("reason", "why they differ", ColumnKind::Text),
         ],
     );
     for row in &outcome.beside_the_paper {
-        table.push(vec![row.what.clone().into(), row.seed.into(), row.here.into(), row.why.into()]);
+        table.push(vec![row.what.clone().into(), row.seed.into(), row.here.into(), row.reason.into()]);
     }
     table
 }

@@ -1,4 +1,4 @@
-//! Studies of traffic whose costs can be told beforehand.
+//! Studies of traffic whose costs can be computed beforehand.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn cost(outcome: &Outcome, method: Method, threshold_ms: u32) -> &Cost {
 }
 
 #[test]
-fn filters_know_what_they_were_told_and_cost_less_than_messages() {
+fn filters_know_the_connections_they_got_and_cost_less_than_messages() {
     let outcome = study(&capture("ipls-3", 300.0, 10), small());
     assert!(outcome.traffic.connections > 2000 && outcome.failovers >= 3, "{:?}", outcome.traffic);
     assert!((outcome.traffic.one_way_share - 0.34).abs() < 0.1, "{}", outcome.traffic.one_way_share);
@@ -77,26 +77,29 @@ fn filters_know_what_they_were_told_and_cost_less_than_messages() {
     assert!(outcome.methods["flow-digest"].level_loads.is_empty());
     let digest = cost(&outcome, Method::FlowDigest, 0);
     assert!(digest.inaccurate_state.is_none(), "it has no states");
-    assert!(digest.false_negative.expect("there were failovers") > 0.0, "it is told every five seconds only");
+    assert!(digest.false_negative.expect("there were failovers") > 0.0, "it is sent every five seconds only");
 }
 
 #[test]
-fn what_compares_the_copies_is_told_apart_from_what_tells() {
+fn digests_are_counted_apart_from_updates() {
     let busy = study(&capture("auck-4", 100.0, 12), small());
     for method in Method::ALL.into_iter().filter(|method| !method.is_precise()) {
         let found = cost(&busy, method, 0);
         assert!(found.checking_bytes > 0 && found.bytes > 0, "{}: {found:?}", method.name());
-        assert!(found.told_bytes < found.bytes && found.bytes - found.told_bytes == found.datagrams * 38, "{found:?}");
+        assert!(
+            found.content_bytes < found.bytes && found.bytes - found.content_bytes == found.datagrams * 38,
+            "{found:?}"
+        );
     }
     let precise = cost(&busy, Method::PreciseSelective, 0);
     assert_eq!(precise.checking_bytes, 0);
-    assert_eq!(precise.bytes - precise.told_bytes, precise.datagrams * 48 + precise.messages * 4, "{precise:?}");
+    assert_eq!(precise.bytes - precise.content_bytes, precise.datagrams * 48 + precise.messages * 4, "{precise:?}");
 }
 
 #[test]
 fn the_advice_is_a_method_that_knows_connections_and_its_bytes() {
     let outcome = study(&capture("ipls-3", 300.0, 10), small());
-    let advice = outcome.advice.clone().expect("there was something to tell");
+    let advice = outcome.advice.clone().expect("there was something to replicate");
     let advised = Method::from_name(advice.method).expect("it is one");
     assert!(!advised.is_membership() && !advised.is_precise(), "{advice:?}");
     let found = cost(&outcome, advised, 0);
@@ -106,12 +109,12 @@ fn the_advice_is_a_method_that_knows_connections_and_its_bytes() {
     assert!((advice.bytes_per_second * outcome.traffic.busy_s - found.bytes as f64).abs() < 1.0);
     assert!(advice.sentences[0].contains("representation = \"multi-level"), "{advice:?}");
     // What saves nothing that anybody would notice is not worth its mistakes.
-    let quiet = study(&capture("auck-4", 3.0, 20), small()).advice.expect("there was something to tell");
+    let quiet = study(&capture("auck-4", 3.0, 20), small()).advice.expect("there was something to replicate");
     assert_eq!(quiet.method, "precise-selective", "{quiet:?}");
 }
 
 #[test]
-fn years_between_two_captures_are_no_time_in_which_nothing_was_told() {
+fn years_between_two_captures_are_no_idle_time() {
     let early = capture("ipls-3", 300.0, 5);
     let mut late = early.clone();
     let mut record = 24;
@@ -125,7 +128,7 @@ fn years_between_two_captures_are_no_time_in_which_nothing_was_told() {
     let both = study(&[&early[..], &late[24..]].concat(), small());
     assert!(both.traffic.duration_s > 2.9e8 && both.traffic.busy_s < 75.0, "{:?}", both.traffic);
     let [alone, both] = [alone, both].map(|outcome| cost(&outcome, Method::MultiLevelFa, 0).clone());
-    // Each capture's connections are told and taken back; what the filters say to each other in between is not told.
+    // Each capture's connections are inserted and removed; messages of the filters in between are not counted.
     assert!(both.bytes < alone.bytes * 5 / 2, "{} of {}", both.bytes, alone.bytes);
 }
 
@@ -152,7 +155,7 @@ fn waiting_saves_messages_and_protects_fewer_bytes() {
             assert!(longer.protected_share < shorter.protected_share, "{}: {longer:?}", method.name());
         }
     }
-    // What is told late is taken back all the same: the filter never holds more than the digest's connections.
+    // Late insertions are removed all the same: the filter never holds more than the digest's connections.
     for threshold_ms in [0, 50, 500, 5000] {
         let established = cost(&outcome, Method::MultiLevelFaEstablished, threshold_ms);
         let digest = cost(&outcome, Method::FlowDigest, threshold_ms);
@@ -162,7 +165,7 @@ fn waiting_saves_messages_and_protects_fewer_bytes() {
         );
         assert!(established.false_negative.expect("there were failovers") < 0.05, "{threshold_ms}: {established:?}");
     }
-    // Nine of ten connections are over after five seconds, and those that were never answered are not told.
+    // Nine of ten connections are over after five seconds, and those that were never answered are not replicated.
     let late = cost(&outcome, Method::PreciseSelective, 5000);
     assert!(late.reduction_by_threshold.expect("there is traffic") > 0.7, "{late:?}");
     assert!(cost(&outcome, Method::MultiLevelFa, 5000).false_negative.expect("there were failovers") < 0.05);
@@ -186,7 +189,7 @@ fn a_damaged_capture_is_named_and_studied_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_table_without_room_says_so() {
+fn a_full_table_is_reported() {
     let outcome = study(&capture("auck-4", 200.0, 10), StudyConfig { connections_max: 64, ..small() });
     assert!(outcome.not_studied.table_full + outcome.not_studied.displaced > 0, "{:?}", outcome.not_studied);
     assert!(cost(&outcome, Method::PreciseSelective, 0).entries_at_backup <= 64);

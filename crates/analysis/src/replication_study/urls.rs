@@ -18,9 +18,9 @@ const FINGERPRINT_BITS: u8 = 20;
 /// The paper's counting Bloom filter: ten cells an item, four hash functions.
 const CELLS_PER_URL: u64 = 10;
 const HASHES: u8 = 4;
-/// Two cells a word, of which the highest state says "several".
+/// Two cells a word, of which the highest state means "several".
 const CELL_STATE_BITS: u8 = 12;
-/// URLs that one increment tells: what comes together in a second or so.
+/// URLs in one increment: those that come together in a second or so.
 const URLS_PER_UPDATE: usize = 2000;
 /// The mean of the categories' Poisson distribution.
 const MEAN_CATEGORY: f64 = 32.0;
@@ -127,7 +127,7 @@ impl UrlBook {
         };
         let network_bytes = self.fill(&mut filter, insert)?;
         let lookup = |key| filter.lookup(key);
-        Some(self.judge(filter.memory(), precise_bytes, network_bytes, lookup))
+        Some(self.measure(filter.memory(), precise_bytes, network_bytes, lookup))
     }
 
     fn counting_bloom(&self, precise_bytes: u64) -> Option<UrlStructure> {
@@ -141,10 +141,10 @@ impl UrlBook {
                 _ => u16::MAX,
             })
         };
-        Some(self.judge(filter.memory(), precise_bytes, network_bytes, lookup))
+        Some(self.measure(filter.memory(), precise_bytes, network_bytes, lookup))
     }
 
-    /// Inserts all URLs and returns the bytes of the increments that tell them.
+    /// Inserts all URLs and returns the bytes of the increments that replicate them.
     fn fill<F: Exchange>(&self, filter: &mut F, insert: impl Fn(&mut F, KeyHash, u16)) -> Option<u64> {
         let mark = filter.memory_mut().mark().ok()?;
         let mut changes: Vec<Change> = Vec::new();
@@ -163,7 +163,7 @@ impl UrlBook {
         Some(network_bytes)
     }
 
-    fn judge(
+    fn measure(
         &self,
         memory: &Memory,
         precise_bytes: u64,

@@ -1,4 +1,4 @@
-//! Findings, for people and for programs: one [`Report`] is a page that needs nothing else ([`Report::html`]) and an object of JSON
+//! RedundancyResult, for people and for programs: one [`Report`] is a page that needs nothing else ([`Report::html`]) and an object of JSON
 //! ([`Report::json`]); a [`Dataset`] is a table of typed columns that is also written as Parquet ([`Dataset::write_parquet`]).
 //!
 //! ```
@@ -38,7 +38,7 @@ pub const STYLE: &str = include_str!("style.css");
 pub struct Report {
     /// The small line above the title: which command made the page.
     pub subject: String,
-    /// The page's title: the finding in a sentence.
+    /// The page's title: the result in a sentence.
     pub title: String,
     /// What was looked at and how, in a few sentences.
     pub summary: String,

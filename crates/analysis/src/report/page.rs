@@ -8,7 +8,7 @@ use super::text::escaped;
 use super::{Block, Report, STYLE, Section, Tile};
 
 /// Letters of the longest name that stays in one line.
-const NAME_LETTERS_MAX: usize = 30;
+const NAME_CHARACTERS_MAX: usize = 30;
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -89,12 +89,12 @@ fn table_html(table: &Dataset) -> String {
 
 /// Whether a column holds names, which are not to be broken into lines, rather than sentences.
 fn is_short(table: &Dataset, column: usize) -> bool {
-    (0..table.rows().len()).all(|row| table.shown(row, column).chars().count() <= NAME_LETTERS_MAX)
+    (0..table.rows().len()).all(|row| table.shown(row, column).chars().count() <= NAME_CHARACTERS_MAX)
 }
 
 fn plot_html(plot: &Plot) -> String {
     let mut html = format!("<h3>{}</h3><div class=\"legend\">", escaped(&plot.title));
-    // A single row of figures is what the title says.
+    // A single row needs no legend beside the title.
     let is_needed = plot.kind != PlotKind::Rows || plot.series.len() > 1;
     for (number, series) in plot.series.iter().enumerate().filter(|_| is_needed) {
         let (colour, name) = (colour(number), escaped(&series.name));

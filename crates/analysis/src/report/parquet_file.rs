@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_with_its_types_and_gaps() {
+    fn written_tables_are_read_back_with_types_and_gaps() {
         let columns = [
             ("method", "method", ColumnKind::Text),
             ("bytes", "bytes", ColumnKind::Integer),

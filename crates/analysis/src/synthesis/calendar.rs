@@ -37,7 +37,7 @@ impl Calendar {
         }
     }
 
-    /// Takes out the earliest record, if it is not after `until`. `at` says when a record is due.
+    /// Takes out the earliest record, if it is not after `until`. `at` returns when a record is due.
     pub(super) fn take<S: TimerStore>(
         &mut self,
         store: &mut S,
@@ -61,7 +61,7 @@ impl Calendar {
             if first.is_none() && fires.is_none() {
                 return None;
             }
-            // Where the wheel says "now", a tick on is where it will have moved.
+            // A record that is due "now" goes one tick on, where the wheel will have moved.
             self.horizon = next.max(self.horizon + Duration::from_nanos(1));
             loop {
                 match self.wheel.poll(store, self.horizon) {
@@ -108,7 +108,7 @@ mod tests {
             }
             let (mut taken, mut last, mut until) = (0, Instant::ZERO, Instant::ZERO);
             let mut pauses = pauses.into_iter().cycle();
-            let mut again: Vec<Option<u64>> = later.into_iter().map(Some).collect();
+            let mut delays: Vec<Option<u64>> = later.into_iter().map(Some).collect();
             while taken < 2 * times.len() {
                 let Some((at, index)) = calendar.take(&mut records, until, |records, index| records.0[index as usize].1)
                 else {
@@ -120,7 +120,7 @@ mod tests {
                 last = at;
                 taken += 1;
                 // Each comes a second time, a little later.
-                if let Some(delay) = again[index as usize].take() {
+                if let Some(delay) = delays[index as usize].take() {
                     records.0[index as usize].1 = at + Duration::from_nanos(delay);
                     let at = records.0[index as usize].1;
                     calendar.add(&mut records, index, at);

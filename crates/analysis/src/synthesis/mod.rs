@@ -7,7 +7,7 @@
 //! of the program.
 
 mod calendar;
-mod conversation;
+mod endpoints;
 mod random;
 
 pub mod redundancy;
@@ -20,7 +20,7 @@ pub use random::Quantiles;
 pub use redundancy::{RedundancyConfig, RedundancyTraffic};
 pub use replication::{ReplicationConfig, ReplicationTraffic};
 
-/// When synthetic captures begin unless told otherwise: 1 January 2024, 00:00 UTC.
+/// The default begin of synthetic captures: 1 January 2024, 00:00 UTC.
 pub const BEGINS_AT: Instant = Instant::from_nanos(1_704_067_200_000_000_000);
 
 /// A configuration that no traffic can be made of.

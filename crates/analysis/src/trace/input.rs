@@ -32,7 +32,7 @@ impl Read for Counted {
     }
 }
 
-/// What a capture says of the frame that was read ahead.
+/// The frame that was read ahead, as the capture has it.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     pub(super) at: Instant,
@@ -53,7 +53,7 @@ pub(super) struct Input {
     pub(super) record: Option<Ahead>,
     /// Frames read, the one ahead included.
     pub(super) frames: u64,
-    /// The last time, as the capture has it and as it is told.
+    /// The last time, as the capture has it and as it is returned.
     last: (Instant, Instant),
     pub(super) steps_back: u64,
 }
@@ -97,14 +97,14 @@ impl Input {
             return read.map(|_| ());
         };
         let link_type = reader.interfaces()[record.interface].link_type;
-        let at = self.tell(record.timestamp);
+        let at = self.monotonic_time(record.timestamp);
         self.frames += 1;
         self.record = Some(Ahead { at, wire_bytes: record.wire_bytes, interface: record.interface, link_type });
         Ok(())
     }
 
     /// The time of a frame, which is not before the one before.
-    fn tell(&mut self, stamp: Instant) -> Instant {
+    fn monotonic_time(&mut self, stamp: Instant) -> Instant {
         let (last_stamp, last) = self.last;
         if stamp < last_stamp {
             self.steps_back += 1;

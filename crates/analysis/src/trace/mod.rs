@@ -6,10 +6,10 @@
 //!                                └──► the others go on                └──► counted                             ▼
 //!                                                                                      Connections: table, tracker, events
 //! ```
-//! Nothing is held but a frame of each capture and the table of connections: captures may be of any length. A capture says
-//! what a link carried, not what a gateway would have passed, so hosts' habits that a gateway never sees are put up with:
-//! checksums and lengths that the sending host left to its hardware, and frames of which only the beginning was kept. What is
-//! wrong beyond that is skipped, unless the study is told to take it in ([`Admission`]).
+//! Nothing is held but a frame of each capture and the table of connections: captures may be of any length. A capture
+//! has what a link carried, not what a gateway would have passed, so hosts' habits that a gateway never sees are put up
+//! with: checksums and lengths that the sending host left to its hardware, and frames of which only the beginning was
+//! kept. What is wrong beyond that is skipped, unless the study admits it ([`Admission`]).
 
 mod admission;
 pub mod connections;
@@ -95,7 +95,7 @@ pub struct Counts {
     /// Bytes on the wire of these.
     pub packet_bytes: u64,
     /// Packets of which the capture holds only the beginning.
-    pub cut: u64,
+    pub truncated: u64,
     /// Packets whose checksums or length the sending host left to its hardware.
     pub unfinished: u64,
     /// Packets that are fragments.
@@ -151,7 +151,7 @@ impl Trace {
                 })
             };
             let path = path.as_ref().to_owned();
-            // A folder can be opened, and would only say so when it is read.
+            // A folder can be opened, and would only fail when it is read.
             if path.is_dir() {
                 return Err(TraceError::Folder(path));
             }
@@ -274,7 +274,7 @@ impl Counts {
     fn note(&mut self, seen: &packet::Seen, wire_bytes: u32) {
         self.packets += 1;
         self.packet_bytes += u64::from(wire_bytes);
-        self.cut += u64::from(seen.is_cut());
+        self.truncated += u64::from(seen.is_truncated());
         self.unfinished += u64::from(seen.is_unfinished);
         self.fragments += u64::from(seen.headers.is_fragment);
     }

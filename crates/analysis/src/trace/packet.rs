@@ -25,7 +25,7 @@ pub struct Packet<'a> {
     pub interface: usize,
     /// Which frame of its capture it is, from 1.
     pub frame_number: u64,
-    /// What its headers say.
+    /// Its headers.
     pub headers: Headers,
     /// The frame from its link header on, as far as the capture holds it. Frames of other links have been made Ethernet's.
     pub frame: &'a [u8],
@@ -47,7 +47,7 @@ impl Packet<'_> {
 
     /// The capture holds its beginning only.
     #[must_use]
-    pub const fn is_cut(&self) -> bool {
+    pub const fn is_truncated(&self) -> bool {
         (self.payload.len() as u64) < self.payload_bytes as u64
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn is_cut(&self) -> bool {
+    pub(super) fn is_truncated(&self) -> bool {
         self.headers.l3_end() > self.kept_bytes
     }
 
@@ -96,13 +96,13 @@ pub(super) fn look(
     }
     let kept_bytes = frame.len();
     let wire_bytes = wire_bytes.saturating_add_signed(link_type.added_bytes()).min(SNAPSHOT_BYTES_MAX) as usize;
-    let is_cut = wire_bytes > kept_bytes;
-    if is_cut {
+    let is_truncated = wire_bytes > kept_bytes;
+    if is_truncated {
         frame.resize(wire_bytes, 0);
     }
     let mut headers = Headers::NONE;
-    // A sum over bytes that are not there says nothing.
-    let is_believed = is_cut || admission.believes_checksums;
+    // A sum over missing bytes is not checked.
+    let is_believed = is_truncated || admission.believes_checksums;
     let checksum = if is_believed { Checksum::Valid } else { Checksum::Unverified };
     let (is_unfinished, parsed) = match parse(frame, checksum, &mut headers) {
         Err(reason) => match finish(frame, reason, &mut headers) {
@@ -113,11 +113,11 @@ pub(super) fn look(
     };
     match parsed {
         Ok(Parsed::Ip(())) if headers_end(&headers) <= kept_bytes => Ok(Seen { headers, kept_bytes, is_unfinished }),
-        Ok(Parsed::Ip(())) => Err(Skip::CutInHeaders),
+        Ok(Parsed::Ip(())) => Err(Skip::TruncatedInHeaders),
         Ok(Parsed::Arp(_)) => Err(Skip::NotIp),
         Err(DropReason::UnsupportedLinkProtocol) => Err(Skip::NotIp),
-        // What follows the bytes that were kept is zero, and so is what headers there seem to say.
-        Err(_) if is_cut => Err(Skip::CutInHeaders),
+        // Bytes beyond the kept ones are zero, and so are the headers there.
+        Err(_) if is_truncated => Err(Skip::TruncatedInHeaders),
         Err(reason) => Err(Skip::of(reason)),
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn is_left_to_hardware(frame: &[u8], headers: &Headers) -> Option<boo
     Some(field == checksum::pseudo_header(&headers.tuple, transport_bytes).fold())
 }
 
-/// Completes an IPv4 header whose length or checksum is zero, and says what that tells of the transport's checksum.
+/// Completes an IPv4 header whose length or checksum is zero, and returns what follows for the transport's checksum.
 fn finish_ipv4(frame: &mut [u8]) -> Option<Checksum> {
     let (kind, at) = ethernet::network_layer(frame).ok()?;
     let packet = frame.get_mut(at..).filter(|_| kind == ether_type::IPV4)?;

@@ -10,12 +10,12 @@ pub enum Skip {
     /// Its link type is none in which IP could be found.
     LinkType,
     /// The capture kept less of it than its headers.
-    CutInHeaders,
+    TruncatedInHeaders,
     /// Its headers contradict themselves, or it ends within them.
     Malformed,
     /// Its IPv4 header's checksum is wrong.
     IpChecksum,
-    /// Its transport's checksum is wrong: what it carries was changed on its way.
+    /// Its transport's checksum is wrong: its content was changed on the path.
     TransportChecksum,
     /// It is from or to an address that no packet on a wire may carry there: loopback, a source of 0.0.0.0 (as DHCP has).
     Address,
@@ -28,7 +28,7 @@ impl Skip {
     pub const ALL: [Self; 8] = [
         Self::NotIp,
         Self::LinkType,
-        Self::CutInHeaders,
+        Self::TruncatedInHeaders,
         Self::Malformed,
         Self::IpChecksum,
         Self::TransportChecksum,
@@ -42,7 +42,7 @@ impl Skip {
         match self {
             Self::NotIp => "not_ip",
             Self::LinkType => "link_type",
-            Self::CutInHeaders => "cut_in_headers",
+            Self::TruncatedInHeaders => "truncated_in_headers",
             Self::Malformed => "malformed",
             Self::IpChecksum => "bad_ip_checksum",
             Self::TransportChecksum => "bad_transport_checksum",
@@ -57,7 +57,7 @@ impl Skip {
         match self {
             Self::NotIp => "not IP",
             Self::LinkType => "of a link type without IP",
-            Self::CutInHeaders => "cut within their headers by the capture",
+            Self::TruncatedInHeaders => "cut within their headers by the capture",
             Self::Malformed => "malformed",
             Self::IpChecksum => "with a wrong IPv4 checksum",
             Self::TransportChecksum => "with a wrong transport checksum",

@@ -57,7 +57,7 @@ pub(super) fn merge(captures: Vec<Vec<u8>>) -> Result<Trace, TraceError> {
 
 /// What a packet is, owned.
 #[derive(Clone, PartialEq, Debug)]
-struct Told {
+struct Seen {
     at: Instant,
     capture: usize,
     number: u64,
@@ -67,10 +67,10 @@ struct Told {
     wire_bytes: u32,
 }
 
-fn all(trace: &mut Trace) -> Vec<Told> {
-    let mut told = Vec::new();
+fn all(trace: &mut Trace) -> Vec<Seen> {
+    let mut seen = Vec::new();
     while let Some(packet) = trace.next() {
-        told.push(Told {
+        seen.push(Seen {
             at: packet.at,
             capture: packet.capture_index,
             number: packet.frame_number,
@@ -80,7 +80,7 @@ fn all(trace: &mut Trace) -> Vec<Told> {
             wire_bytes: packet.wire_bytes,
         });
     }
-    told
+    seen
 }
 
 fn skipped(trace: &Trace) -> Vec<(Skip, u64)> {
@@ -88,17 +88,17 @@ fn skipped(trace: &Trace) -> Vec<(Skip, u64)> {
 }
 
 #[test]
-fn captures_are_merged_by_time_and_each_packet_says_where_it_is_from() {
+fn captures_are_merged_by_time_and_each_packet_has_its_capture() {
     let first = pcap([(ms(0), segment(b"a")), (ms(20), segment(b"c")), (ms(20), segment(b"d"))]);
-    let mut second = PcapngWriter::new(Vec::new(), ["wan"]).unwrap();
+    let mut second = PcapngWriter::new(Vec::new(), ["uplink"]).unwrap();
     for (at, payload) in [(ms(10), b"b"), (ms(30), b"e")] {
         second.write(0, at, &segment(payload), 55).unwrap();
     }
     let mut trace = merge(vec![first, second.finish().unwrap()]).unwrap();
-    let told = all(&mut trace);
-    let payloads: Vec<_> = told.iter().map(|told| told.payload.as_slice()).collect();
+    let seen = all(&mut trace);
+    let payloads: Vec<_> = seen.iter().map(|seen| seen.payload.as_slice()).collect();
     assert_eq!(payloads, [b"a", b"b", b"c", b"d", b"e"]);
-    let from: Vec<_> = told.iter().map(|told| (told.capture, told.number)).collect();
+    let from: Vec<_> = seen.iter().map(|seen| (seen.capture, seen.number)).collect();
     assert_eq!(from, [(0, 1), (1, 1), (0, 2), (0, 3), (1, 2)]);
     let progress = trace.progress();
     assert_eq!(Some(progress.read_bytes), progress.total_bytes, "all is read");
@@ -122,10 +122,10 @@ fn frames_of_every_link_type_are_read() {
     for (link_type, frame) in [(1, plain), (1, tagged), (101, ip), (113, cooked), (276, cooked_2), (0, loopback)] {
         let length = frame.len() as u32;
         let mut trace = merge(vec![pcap_of(link_type, &[(ms(0), frame, length)])]).unwrap();
-        let told = all(&mut trace);
-        assert_eq!(told.len(), 1, "link type {link_type}: {:?}", skipped(&trace));
-        assert_eq!((told[0].tuple, told[0].payload.as_slice()), (tcp(), &b"hello"[..]), "link type {link_type}");
-        assert_eq!(told[0].wire_bytes, length);
+        let seen = all(&mut trace);
+        assert_eq!(seen.len(), 1, "link type {link_type}: {:?}", skipped(&trace));
+        assert_eq!((seen[0].tuple, seen[0].payload.as_slice()), (tcp(), &b"hello"[..]), "link type {link_type}");
+        assert_eq!(seen[0].wire_bytes, length);
     }
     let mut trace = merge(vec![pcap_of(195, &[(ms(0), segment(b""), 54)])]).unwrap();
     assert!(all(&mut trace).is_empty());
@@ -157,16 +157,16 @@ fn whatever_is_no_packet_is_counted_by_its_reason() {
 }
 
 #[test]
-fn frames_cut_by_the_capture_are_packets_as_long_as_their_headers_are_there() {
+fn truncated_frames_are_packets_as_long_as_their_headers_are_there() {
     let frame = segment(&[7; 1000]);
     let length = frame.len() as u32;
     let frames: Vec<_> = [54, 60, 53, 30].map(|kept: usize| (ms(0), frame[..kept].to_vec(), length)).into();
     let mut trace = merge(vec![pcap_of(1, &frames)]).unwrap();
-    let told = all(&mut trace);
-    let kept: Vec<_> = told.iter().map(|told| (told.payload.len(), told.payload_bytes, told.wire_bytes)).collect();
+    let seen = all(&mut trace);
+    let kept: Vec<_> = seen.iter().map(|seen| (seen.payload.len(), seen.payload_bytes, seen.wire_bytes)).collect();
     assert_eq!(kept, [(0, 1000, length), (6, 1000, length)]);
-    assert_eq!(skipped(&trace), [(Skip::CutInHeaders, 2)]);
-    assert_eq!(trace.counts().cut, 2);
+    assert_eq!(skipped(&trace), [(Skip::TruncatedInHeaders, 2)]);
+    assert_eq!(trace.counts().truncated, 2);
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn what_a_sending_host_left_to_its_hardware_is_put_up_with() {
     without_length[24..26].fill(0);
     let frames = [offloaded, without_ip_checksum, without_length];
     let mut trace = merge(vec![pcap(frames.into_iter().map(|frame| (ms(0), frame)))]).unwrap();
-    let payloads: Vec<_> = all(&mut trace).iter().map(|told| told.payload_bytes).collect();
+    let payloads: Vec<_> = all(&mut trace).iter().map(|seen| seen.payload_bytes).collect();
     assert_eq!(payloads, [14, 14, 9000], "{:?}", skipped(&trace));
     assert_eq!(trace.counts().unfinished, 3);
 }
 
 #[test]
 fn wrong_checksums_are_believed_if_that_is_asked_for() {
-    let (mut transport, mut network) = (segment(b"changed on its way"), segment(b"with another address"));
+    let (mut transport, mut network) = (segment(b"changed on its path"), segment(b"with another address"));
     transport[56] ^= 0x55;
     network[30] ^= 1;
     let capture = pcap([transport, network].into_iter().map(|frame| (ms(0), frame)));
@@ -197,9 +197,9 @@ fn wrong_checksums_are_believed_if_that_is_asked_for() {
     assert_eq!(skipped(&trace), [(Skip::IpChecksum, 1), (Skip::TransportChecksum, 1)]);
     let admission = Admission { believes_checksums: true, ..Admission::default() };
     let mut trace = merge(vec![capture]).unwrap().admitting(admission);
-    let told = all(&mut trace);
-    assert_eq!((told.len(), trace.skips().total()), (2, 0), "{:?}", skipped(&trace));
-    assert_eq!((told[0].tuple, told[1].payload.as_slice()), (tcp(), &b"with another address"[..]));
+    let seen = all(&mut trace);
+    assert_eq!((seen.len(), trace.skips().total()), (2, 0), "{:?}", skipped(&trace));
+    assert_eq!((seen[0].tuple, seen[1].payload.as_slice()), (tcp(), &b"with another address"[..]));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn packets_between_loopback_addresses_are_studied_if_that_is_asked_for() {
     assert!(all(&mut trace).is_empty());
     let admission = Admission { admits_loopback: true, ..Admission::default() };
     let mut trace = merge(vec![capture.clone()]).unwrap().admitting(admission);
-    let tuples: Vec<_> = all(&mut trace).iter().map(|told| (told.tuple, told.payload.clone())).collect();
+    let tuples: Vec<_> = all(&mut trace).iter().map(|seen| (seen.tuple, seen.payload.clone())).collect();
     assert_eq!(tuples, [v4, v4, v6].map(|tuple| (tuple, b"hello".to_vec())));
     assert_eq!(skipped(&trace), [(Skip::TransportChecksum, 1), (Skip::Address, 1)]);
     let all_of_it = Admission { believes_checksums: true, admits_loopback: true };
@@ -237,9 +237,9 @@ fn fragments_are_packets_and_those_behind_the_first_have_no_ports() {
         });
         merge(vec![pcap(frames.map(|frame| (ms(0), frame)))]).unwrap()
     };
-    let told = all(&mut trace);
-    assert_eq!(told.iter().map(|told| told.tuple.source_port).collect::<Vec<_>>(), [4000, 0]);
-    assert_eq!(told.iter().map(|told| told.payload.len()).sum::<usize>(), 2000);
+    let seen = all(&mut trace);
+    assert_eq!(seen.iter().map(|seen| seen.tuple.source_port).collect::<Vec<_>>(), [4000, 0]);
+    assert_eq!(seen.iter().map(|seen| seen.payload.len()).sum::<usize>(), 2000);
     assert_eq!(trace.counts().fragments, 2);
 }
 
@@ -249,9 +249,9 @@ fn time_never_falls_whatever_the_clock_of_the_capture_did() {
     let hour = 3_600_000;
     let times = [hour, hour + 10, hour + 5, hour + 12, 100, 130];
     let mut trace = merge(vec![pcap(times.map(|at| (ms(at), segment(b""))))]).unwrap();
-    let told: Vec<u64> =
-        all(&mut trace).iter().map(|told| told.at.saturating_since(ms(hour)).as_millis() as u64).collect();
-    assert_eq!(told, [0, 10, 10, 12, 12, 42]);
+    let seen: Vec<u64> =
+        all(&mut trace).iter().map(|seen| seen.at.saturating_since(ms(hour)).as_millis() as u64).collect();
+    assert_eq!(seen, [0, 10, 10, 12, 12, 42]);
     assert_eq!(trace.counts().steps_back, 2);
 }
 
@@ -293,7 +293,7 @@ fn ipv6_and_icmp_are_packets_too() {
     let frame = Envelope::default().echo(&echo, build::Echo::default(), b"ping");
     let mut trace = merge(vec![pcap([(ms(0), frame)])]).unwrap();
     let packet = trace.next().expect("it is a packet");
-    assert!(matches!(packet.headers.transport, Transport::IcmpQuery(_)) && !packet.is_cut());
+    assert!(matches!(packet.headers.transport, Transport::IcmpQuery(_)) && !packet.is_truncated());
     assert_eq!((packet.tuple(), packet.payload), (&echo, &b"ping"[..]));
 }
 
@@ -310,7 +310,7 @@ fn mixed() -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_capture_that_is_cut_off_anywhere_is_read_up_to_there(cut in any::<prop::sample::Index>(), is_pcapng: bool) {
+    fn a_truncated_capture_is_read_up_to_its_end(length in any::<prop::sample::Index>(), is_pcapng: bool) {
         let frames = mixed();
         let bytes = if is_pcapng {
             let mut writer = PcapngWriter::new(Vec::new(), ["any"]).unwrap();
@@ -319,21 +319,21 @@ proptest! {
         } else {
             pcap(frames.iter().map(|frame| (ms(0), frame)))
         };
-        let cut = cut.index(bytes.len());
-        match merge(vec![bytes[..cut].to_vec()]) {
+        let length = length.index(bytes.len());
+        match merge(vec![bytes[..length].to_vec()]) {
             Err(error) => prop_assert!(error.to_string().starts_with("capture-0: "), "{}", error),
             Ok(mut trace) => {
-                let told = all(&mut trace);
-                prop_assert!(told.len() < frames.len());
-                for (told, frame) in told.iter().zip(&frames) {
-                    prop_assert_eq!(told.wire_bytes as usize, frame.len());
+                let seen = all(&mut trace);
+                prop_assert!(seen.len() < frames.len());
+                for (seen, frame) in seen.iter().zip(&frames) {
+                    prop_assert_eq!(seen.wire_bytes as usize, frame.len());
                 }
-                // A cut between two records is a shorter capture; any other is named.
+                // An end between two records is a shorter capture; any other is named.
                 if let [damage] = trace.damages() {
-                    prop_assert_eq!(damage.frame_number as usize, told.len() + 1);
-                    prop_assert!(damage.offset_bytes as usize <= cut);
+                    prop_assert_eq!(damage.frame_number as usize, seen.len() + 1);
+                    prop_assert!(damage.offset_bytes as usize <= length);
                 }
-                prop_assert_eq!(trace.progress().read_bytes as usize, cut);
+                prop_assert_eq!(trace.progress().read_bytes as usize, length);
             }
         }
     }
@@ -348,11 +348,11 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         let Ok(mut trace) = merge(vec![bytes, pcap(mixed().iter().map(|frame| (ms(1), frame)))]) else { return Ok(()) };
-        let told = all(&mut trace);
-        prop_assert_eq!(told.iter().filter(|told| told.capture == 1).count(), 4);
+        let seen = all(&mut trace);
+        prop_assert_eq!(seen.iter().filter(|seen| seen.capture == 1).count(), 4);
         let counts = trace.counts();
         prop_assert_eq!(counts.frames, counts.packets + trace.skips().total());
-        let times = told.windows(2).all(|pair| pair[0].at <= pair[1].at);
+        let times = seen.windows(2).all(|pair| pair[0].at <= pair[1].at);
         prop_assert!(times, "time falls");
     }
 }

@@ -28,7 +28,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
     /// How long traffic passes, half of it before the kill and half after it
-    #[arg(long = "duration", value_name = "TIME", default_value = "3s", value_parser = seconds, conflicts_with = "wan")]
+    #[arg(long = "duration", value_name = "TIME", default_value = "3s", value_parser = seconds, conflicts_with = "tunnel")]
     pub seconds: f64,
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
@@ -46,17 +46,17 @@ pub struct DemoArgs {
     #[arg(long, requires = "kernel")]
     pub keepalived: bool,
     /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "link_loss", "rtt_ms", "ramp", "workers"])]
-    pub wan: bool,
+    #[arg(long = "wan", conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "link_loss", "rtt_ms", "ramp", "workers"])]
+    pub tunnel: bool,
     /// With --wan, the hosts' congestion control, as Linux calls it (cubic, bbr, reno); else what this machine uses
-    #[arg(long, value_name = "NAME", requires = "wan")]
+    #[arg(long, value_name = "NAME", requires = "tunnel")]
     pub congestion_control: Option<String>,
     /// With --wan, how long the downloaded objects are, in MiB. A window of TCP's doubles once a round trip: short downloads are over before it is open
-    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "wan", value_parser = clap::value_parser!(u8).range(1..=12))]
+    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "tunnel", value_parser = clap::value_parser!(u8).range(1..=12))]
     pub object_mib: u8,
     /// Make failures that operators meet, one after the other, each on nodes of its own, and hold what comes of them against what is
     /// promised
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "wan", "report", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
     pub failures: bool,
     /// With --failures, one of them alone
     #[arg(long, value_name = "NAME", requires = "failures")]
@@ -67,9 +67,9 @@ pub struct DemoArgs {
     /// Representation of replicated connections: replication.representation of the configuration. A filter goes with
     /// source NAT that is computed (RFC 7422)
     #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
-          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "wan"])]
+          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "tunnel"])]
     pub representation: Representation,
-    /// Leave the nodes' configurations and logs where they are, and say where
+    /// Leave the nodes' configurations and logs where they are, and print where
     #[arg(long)]
     pub keep_logs: bool,
 }

@@ -14,7 +14,7 @@ pub enum Subject {
     Native,
     /// The same, whose first replies wait until the standby has the connection
     NativeHeld,
-    /// Linux routers with conntrackd, which speaks its reliable protocol (FTFW)
+    /// Linux routers with conntrackd, which uses its reliable protocol (FTFW)
     Conntrackd,
     /// The same, which sends every change once, over UDP (NOTRACK)
     ConntrackdUdp,

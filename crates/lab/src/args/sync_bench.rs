@@ -14,12 +14,13 @@ pub enum Part {
     /// What is missing in the end when the buffer for the kernel's events is far too small
     Buffer,
     /// Closed connections that the survivor holds for established
-    Ghosts,
+    #[value(alias = "ghosts")]
+    Stale,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Ghosts];
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Stale];
 }
 
 /// What replicates the routers' connections.

@@ -41,7 +41,7 @@ pub struct SynthesizeOutputArgs {
 #[derive(Debug, Args)]
 pub struct SynthesizeReplicationArgs {
     /// What is changed by the other options: mixed, ipls-1, ipls-3, auck-4, flow-digest, classification, short-connections;
-    /// --presets says what each is
+    /// --presets describes each
     #[arg(long, value_name = "NAME", default_value = "mixed", value_parser = preset_of_name)]
     pub preset: &'static Preset,
     /// Print what presets there are
@@ -80,7 +80,7 @@ pub struct SynthesizeReplicationArgs {
     pub lifetimes: Option<Quantiles>,
     /// Connections that stand from the first second to the end beside the others
     #[arg(long, value_name = "COUNT")]
-    pub standing: Option<u32>,
+    pub persistent: Option<u32>,
     /// Round trip of a handshake [default: the preset's]
     #[arg(long = "rtt", value_name = "TIME", value_parser = milliseconds)]
     pub round_trip_ms: Option<f64>,
@@ -90,7 +90,7 @@ pub struct SynthesizeReplicationArgs {
     /// Hosts that they go to [default: the preset's]
     #[arg(long, value_name = "COUNT")]
     pub servers: Option<u32>,
-    /// The capture, and what is said of it.
+    /// The capture, and its description.
     #[command(flatten)]
     pub output: SynthesizeOutputArgs,
 }
@@ -136,7 +136,7 @@ pub struct SynthesizeRedundancyArgs {
     /// Hosts that have them
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     pub servers: u32,
-    /// The capture, and what is said of it.
+    /// The capture, and its description.
     #[command(flatten)]
     pub output: SynthesizeOutputArgs,
 }

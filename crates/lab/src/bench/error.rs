@@ -52,12 +52,12 @@ pub enum BenchError {
     #[error(transparent)]
     SyncDaemon(#[from] SyncDaemonError),
     /// Daemons that run do not come together.
-    #[error("{what}: the two daemons were not ready in time: {why}")]
+    #[error("{what}: the two daemons were not ready in time: {reason}")]
     NotReady {
         /// What was measured.
         what: &'static str,
         /// What is missing.
-        why: String,
+        reason: String,
     },
     /// The demo's traffic, which is measured with, has ended.
     #[error(transparent)]
@@ -67,10 +67,10 @@ pub enum BenchError {
     Page {
         /// Where it was to be.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An emulated link does not do as it is told.
+    /// An emulated link does not carry out a command.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// A filter cannot be made as large as it was asked for.
@@ -99,13 +99,13 @@ pub enum BenchError {
     #[error("nothing passed while it was measured: the machine is too busy, or this is a defect")]
     NothingPassed,
     /// Connections that had to be made were not.
-    #[error("{failed} of {connections} connections failed ({why}): the figures would be of something else")]
+    #[error("{failed} of {connections} connections failed ({reason}): the figures would be of something else")]
     Failed {
         /// How many.
         failed: u64,
         /// Of how many.
         connections: u64,
         /// The first failure.
-        why: String,
+        reason: String,
     },
 }

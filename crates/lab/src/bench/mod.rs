@@ -1,7 +1,7 @@
 //! `mainstay bench`: side-by-side measurements against what one would use instead.
 //!
 //! Machines are noisy, so whatever is compared is measured in turns (A B C A B C …), and medians over the rounds are
-//! told. Both sides of every ratio are told with it.
+//! reported. Both sides of every ratio are reported with it.
 
 pub mod attack_recovery;
 pub mod bulk;

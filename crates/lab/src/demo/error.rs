@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use packet_io::IoError;
 
 use super::run::RunError;
-use super::wan;
+use super::tunnel;
 
 /// Why the demo has no result, or a bad one.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum DemoError {
     },
     /// The two sites.
     #[error(transparent)]
-    Wan(#[from] wan::WanError),
+    Tunnel(#[from] tunnel::TunnelError),
     /// What replication costs could not be measured.
     #[error(transparent)]
     Rate(#[from] crate::bench::BenchError),

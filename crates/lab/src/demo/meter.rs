@@ -13,7 +13,7 @@ use packet_io::{IoError, PacketIo};
 use crate::testbed::topology::{INTERFACES, Topology};
 
 /// How long is waited until it is looked again when nothing has come: the sockets hold far more.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What has come so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Counts what the nodes tell each other from now on, of datagrams to or from `port`.
+    /// Counts the datagrams between the nodes from now on, those to or from `port`.
     ///
     /// # Errors
     /// The link cannot be listened to.
@@ -56,7 +56,7 @@ impl Meter {
                     // A link whose node is dead has nothing to count; what fails now works the next time or never.
                     let came: usize = ends.iter_mut().map(|end| look(end, port, &counted).unwrap_or_default()).sum();
                     if came == 0 {
-                        thread::sleep(LOOK_AGAIN);
+                        thread::sleep(POLL_INTERVAL);
                     }
                 }
             }
@@ -78,7 +78,7 @@ impl Drop for Meter {
     fn drop(&mut self) {
         self.counted.has_ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say but what has been read.
+            // The thread has no error beside those of reading.
             let _ = thread.join();
         }
     }

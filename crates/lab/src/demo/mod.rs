@@ -15,7 +15,7 @@ pub mod replication;
 pub mod report;
 pub mod run;
 pub mod table;
-pub mod wan;
+pub mod tunnel;
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -43,8 +43,8 @@ const SPARE_DESCRIPTORS: usize = 1024;
 pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     gain_namespaces()?;
     let watch = Watch::new()?;
-    if args.wan {
-        return wan::run(args, &watch);
+    if args.tunnel {
+        return tunnel::run(args, &watch);
     }
     // Each connection has a socket at either end, both in this process.
     let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;

@@ -32,8 +32,7 @@ const LAST_PAUSE_MIN: Duration = Duration::from_millis(500);
 /// How long silent connections may take to answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
 
-/// Rules and timeouts that come and go. The rules allow all connections that there are; so says whoever holds the
-/// connections against them.
+/// Rules and timeouts that come and go. The rules allow all existing connections, so a re-evaluation keeps them.
 const CHANGED: &str = "\
     [firewall]\non_reload = \"reevaluate\"\n\n\
     [[firewall.rule]]\nname = \"no-discard\"\nprotocol = \"tcp\"\ndestination_ports = [9]\naction = \"drop\"\n\n\
@@ -75,9 +74,9 @@ impl OperationsReport {
             connections: outcomes.len(),
             survived: outcomes.iter().filter(|outcome| outcome.survived(last_step_at)).count(),
             broken: broken.len(),
-            first_broken: broken
-                .first()
-                .and_then(|outcome| outcome.broken.as_ref().map(|why| format!("{}: {why}", outcome.kind.label()))),
+            first_broken: broken.first().and_then(|outcome| {
+                outcome.broken.as_ref().map(|reason| format!("{}: {reason}", outcome.kind.label()))
+            }),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             longest_gap_ms: gap.as_secs_f64() * 1e3,
             longest_reload_ms: longest_reload.as_secs_f64() * 1e3,
@@ -122,8 +121,8 @@ pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
 
 fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
     let progress = Progress::new();
-    let tell = |what: &str| progress.show(&format!("operations: {what}"));
-    tell("building the network");
+    let show = |what: &str| progress.show(&format!("operations: {what}"));
+    show("building the network");
     let mut topology = Topology::build()?;
     let _distances = Distances::lay(&mut topology, args.link_loss, 0.0)?;
     let topology = Arc::new(topology);
@@ -149,7 +148,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
     await_established(&session, watch)?;
     let mut longest_reload = Duration::ZERO;
     for round in 0..RELOADS {
-        tell(&format!("reload {} of {RELOADS}", round + 1));
+        show(&format!("reload {} of {RELOADS}", round + 1));
         for node in [0, 1] {
             let begun = Instant::now();
             cluster.reload(node, if round % 2 == 0 { CHANGED } else { "" })?;
@@ -159,18 +158,18 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
     }
     let pause = Duration::from_secs_f64(args.seconds / 8.0);
     ask_silent(&session, watch, pause)?;
-    tell("draining the active node");
+    show("draining the active node");
     cluster.drain_and_undrain_active(watch)?;
     ask_silent(&session, watch, pause)?;
     // The one that stands by first, as one would: the addresses then move but once.
     let active = cluster.active()?;
     for node in [1 - active, active] {
-        tell("restarting a node");
+        show("restarting a node");
         cluster.restart(&topology, node, watch)?;
         ask_silent(&session, watch, pause)?;
     }
     let last_step_at = Instant::now();
-    // Long enough for a transfer that was held up to be under way again.
+    // Long enough for a delayed transfer to make progress.
     ask_silent(&session, watch, pause.max(LAST_PAUSE_MIN))?;
     let outcomes = session.finish()?.outcomes;
     Ok(OperationsReport::new(&outcomes, last_step_at, longest_reload))

@@ -42,7 +42,8 @@ pub struct Probed {
     pub passed: u32,
 }
 
-/// Sends probes by way of `node`, which must hold the addresses. `is_real` says which connections exist, by their tuple.
+/// Sends probes by way of `node`, which must hold the addresses. `is_real` returns whether a connection exists, by its
+/// tuple.
 ///
 /// # Errors
 /// An interface cannot be used.
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_are_all_different_and_known_again_by_their_mark() {
+    fn probes_are_all_different_and_recognised_by_their_mark() {
         let tuples: HashSet<Tuple> = (0..PROBES).map(tuple).collect();
         assert_eq!(tuples.len(), PROBES as usize);
         let of_client = tuples.iter().filter(|tuple| tuple.source_ip() == CLIENT[0]).count();

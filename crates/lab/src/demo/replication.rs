@@ -1,4 +1,4 @@
-//! What a representation of connections cost on the link between the nodes, and how exactly it told of them.
+//! The cost of a representation of connections on the link between the nodes, and its exactness.
 //!
 //! The exact table is that of the node that is killed, read from its control API right before; what was made of it is read
 //! from the other node once all connections have spoken again.
@@ -17,17 +17,17 @@ const ESTABLISHED: [&str; 2] = ["ESTABLISHED", "REPLIED"];
 /// What replication cost, and how exact it was.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct ReplicationReport {
-    /// How connections were told.
+    /// How connections were replicated.
     pub representation: &'static str,
     /// What that promises.
     pub promise: &'static str,
     /// No established connection breaks. Not promised where the representation is experimental.
     pub promised: bool,
     /// Connections in the table of the node that was killed.
-    pub connections_told: usize,
-    /// Frames that nodes told each other connections by, from before the first connection until the kill.
+    pub connections_replicated: usize,
+    /// Frames that replicated connections, from before the first connection until the kill.
     pub replication_frames: u64,
-    /// Their bytes, from the link header on; encrypted, and with acknowledgements and signs of life.
+    /// Their bytes, from the link header on; encrypted, and with acknowledgements and keep-alives.
     pub replication_bytes: u64,
     /// The same for each connection.
     pub replication_bytes_per_connection: f64,
@@ -46,15 +46,15 @@ impl ReplicationReport {
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
     pub fn new(representation: Representation, exact: &ExactTable, cost: Reading) -> Self {
-        let connections_told = exact.states.len();
+        let connections_replicated = exact.states.len();
         Self {
             representation: representation.name(),
             promise: promise_of(representation),
             promised: !representation.is_experimental(),
-            connections_told,
+            connections_replicated,
             replication_frames: cost.frames,
             replication_bytes: cost.bytes,
-            replication_bytes_per_connection: cost.bytes as f64 / connections_told.max(1) as f64,
+            replication_bytes_per_connection: cost.bytes as f64 / connections_replicated.max(1) as f64,
             ..Self::default()
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         let filter = Representation::Compact(compact::Representation::FlowDigest);
         let report = ReplicationReport::new(filter, &exact, Reading { frames: 3, bytes: 400 });
         let report = report.compared(&exact, &there, Probed { sent: 100, passed: 1 });
-        assert_eq!((report.connections_told, report.false_misses, report.inaccurate_states), (4, 1, 1));
+        assert_eq!((report.connections_replicated, report.false_misses, report.inaccurate_states), (4, 1, 1));
         assert_eq!((report.probes, report.false_hits), (100, 1));
         assert!((report.replication_bytes_per_connection - 100.0).abs() < 1e-9);
         assert_eq!(report.representation, "flow-digest");

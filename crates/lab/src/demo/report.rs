@@ -31,7 +31,7 @@ pub struct Settings {
     pub seconds: f64,
     /// Workers of each node.
     pub workers: u8,
-    /// How connections are told to the other node.
+    /// How connections are replicated to the other node.
     #[serde(serialize_with = "by_name")]
     pub representation: Representation,
 }
@@ -99,9 +99,9 @@ pub struct RunReport {
     pub survived: usize,
     /// Those that did not.
     pub broken: usize,
-    /// From the kill until the standby no longer heard the node.
+    /// From the kill until the standby detected that the node was down.
     pub detection_ms: Option<f64>,
-    /// From the kill until the standby had told the network that the addresses are with it.
+    /// From the kill until the standby had announced the addresses.
     pub takeover_ms: Option<f64>,
     /// From the kill until the standby forwarded the first packet of a connection that it had taken over.
     pub first_packet_ms: Option<f64>,
@@ -116,11 +116,11 @@ pub struct RunReport {
     /// The same for each kind of traffic.
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
-    pub broken_because: BTreeMap<String, usize>,
+    pub broken_by_reason: BTreeMap<String, usize>,
     /// What replication cost, and how exact it was, if it was measured.
     #[serde(flatten)]
     pub replication: Option<ReplicationReport>,
-    /// What the standby told of the take-over.
+    /// The standby's events of the take-over.
     pub events: Vec<TimedEvent>,
     /// Progress around the kill, for the charts.
     #[serde(skip)]
@@ -171,13 +171,13 @@ pub struct Slice {
 }
 
 impl RunReport {
-    /// Sums up a run: the stories of its connections, and what the standby told after the kill.
+    /// Sums up a run: the outcomes of its connections, and the standby's events after the kill.
     #[must_use]
     pub fn new(killed_at: Epoch, outcomes: &[Outcome], timeline: &Timeline, standby_events: &[Event]) -> Self {
         let events = events_after(killed_at, standby_events);
         let first = |kind| events.iter().find(|event| event.kind == kind).map(|event| event.after_kill_ms);
         let takeover_ms = first(EventKind::Announced);
-        // What arrived between the kill and the take-over was under way already and proves nothing.
+        // What arrived between the kill and the take-over was already in flight and proves nothing.
         let taken_over_at = killed_at.after_ms(takeover_ms.unwrap_or(0.0));
         let counted: Vec<&Outcome> =
             outcomes.iter().filter(|outcome| outcome.was_established_before(killed_at.instant())).collect();
@@ -194,7 +194,7 @@ impl RunReport {
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             repeated: 0,
             link_lateness_p99_us: None,
-            broken_because: reasons(&counted, taken_over_at),
+            broken_by_reason: reasons(&counted, taken_over_at),
             replication: None,
             by_kind,
             events,
@@ -249,8 +249,8 @@ impl KindReport {
 fn reasons(counted: &[&Outcome], taken_over_at: Instant) -> BTreeMap<String, usize> {
     let mut reasons = BTreeMap::new();
     for outcome in counted.iter().filter(|outcome| !outcome.survived(taken_over_at)) {
-        let why = outcome.broken.clone().unwrap_or_else(|| "nothing came back after the take-over".into());
-        *reasons.entry(why).or_default() += 1;
+        let reason = outcome.broken.clone().unwrap_or_else(|| "nothing came back after the take-over".into());
+        *reasons.entry(reason).or_default() += 1;
     }
     reasons
 }
@@ -331,8 +331,8 @@ pub(super) mod tests {
         assert!((report.takeover_ms.unwrap() - 103.0).abs() < 0.01, "{report:?}");
         assert_eq!(report.first_packet_ms, None);
         assert!((report.longest_gap_ms - 230.0).abs() < 1e-9);
-        assert_eq!(report.broken_because["reset"], 1);
-        assert_eq!(report.broken_because["nothing came back after the take-over"], 1);
+        assert_eq!(report.broken_by_reason["reset"], 1);
+        assert_eq!(report.broken_by_reason["nothing came back after the take-over"], 1);
         assert!(report.kind(Kind::Ramp).is_none());
         assert_eq!(report.kind(Kind::Upload).unwrap().longest_gap_ms, None);
         let resumed = report.resumption_ms().unwrap();

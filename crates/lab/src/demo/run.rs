@@ -83,7 +83,7 @@ pub enum RunError {
 pub struct Stage<'a> {
     /// Waits.
     pub watch: &'a Watch,
-    /// Tells how far it is.
+    /// Shows the progress.
     pub progress: &'a Progress,
     /// As the operator asked.
     pub settings: &'a Settings,
@@ -97,7 +97,7 @@ pub struct Stage<'a> {
 
 impl Stage<'_> {
     /// Runs in a network of its own; again in another one when the standby took over before the kill, which the result
-    /// tells.
+    /// notes.
     ///
     /// # Errors
     /// The run could not be made; that connections break is a result, not an error.
@@ -113,8 +113,8 @@ impl Stage<'_> {
 
     fn run_once(&self, is_replicated: bool) -> Result<RunReport, RunError> {
         let name = if is_replicated { "replicated" } else { "not replicated" };
-        let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
-        tell("building the network");
+        let show = |what: &str| self.progress.show(&format!("{name}: {what}"));
+        show("building the network");
         let mut topology = Topology::build()?;
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
@@ -127,21 +127,21 @@ impl Stage<'_> {
             self.progress.show("");
             eprintln!("{name}: configurations and logs are in {}", files.display());
         }
-        tell("waiting for the nodes");
+        show("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
         // Emulated links have no frames to count, and no way for probes.
         let is_measured = is_replicated && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
         let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let session = Session::start(&topology, self.traffic_plan())?;
-        self.warm_up(&session, &tell)?;
+        self.warm_up(&session, &show)?;
         distances.reset()?;
         let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
         let killed_at = cluster.kill_active()?;
-        tell("the active node is dead");
+        show("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
         self.watch.pass_until(killed_at.instant() + pause)?;
-        tell("waking the silent connections");
+        show("waking the silent connections");
         session.wake_silent()?;
         self.await_answers(&session, is_replicated)?;
         let replication = exact.map(|(exact, cost)| self.compare(&cluster, &topology, &exact, cost)).transpose()?;
@@ -201,7 +201,7 @@ impl Stage<'_> {
     }
 
     /// Lets traffic flow until all planned connections stand and most of the ramp.
-    pub(super) fn warm_up(&self, session: &Session, tell: &dyn Fn(&str)) -> Result<(), RunError> {
+    pub(super) fn warm_up(&self, session: &Session, show: &dyn Fn(&str)) -> Result<(), RunError> {
         let (share, of) = RAMP_SHARE_AT_KILL;
         let steady: usize = MIX.iter().map(|(_, number)| number).sum();
         let ramped = self.settings.ramp * share / of;
@@ -210,7 +210,7 @@ impl Stage<'_> {
         let within = ESTABLISHED_WITHIN + Duration::from_secs(2 * ramped as u64 / self.ramp_per_s());
         let waited = self.watch.until(begin + within, || -> Result<bool, RunError> {
             let progress = session.progress();
-            tell(&format!("{} connections", count(progress.established as u64)));
+            show(&format!("{} connections", count(progress.established as u64)));
             let stand = progress.established - progress.ramped >= steady && progress.ramped >= ramped;
             Ok(stand && Instant::now() >= at_least)
         })?;

@@ -22,12 +22,12 @@ pub fn describe(report: &Report) -> String {
     if let Some(replication) = &report.replicated.replication {
         text.push_str(&replicated_as(replication));
     }
-    let because = &report.replicated.broken_because;
-    if !because.is_empty() {
+    let reasons = &report.replicated.broken_by_reason;
+    if !reasons.is_empty() {
         text.push_str("\nWhy connections broke although they were replicated:\n");
-        for (why, number) in because {
+        for (reason, number) in reasons {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "  {:>6}  {why}", count(*number as u64));
+            let _ = writeln!(text, "  {:>6}  {reason}", count(*number as u64));
         }
     }
     for note in [repetitions(report), lateness(report)].into_iter().flatten() {
@@ -42,7 +42,7 @@ pub fn repetitions(report: &Report) -> Option<String> {
     let repeated = report.replicated.repeated + report.without_replication.repeated;
     (repeated > 0).then(|| {
         format!(
-            "Repeated: {}, because the busy machine kept the active node silent for so long that the standby took over \
+            "Repeated: {}, reasons the busy machine kept the active node silent for so long that the standby took over \
              before the kill.",
             counted(repeated, "run")
         )
@@ -56,7 +56,7 @@ pub fn lateness(report: &Report) -> Option<String> {
     let p99_us = runs.into_iter().filter_map(|run| run.link_lateness_p99_us).max()?;
     (p99_us > LATENESS_P99_US_MAX).then(|| {
         format!(
-            "The emulated links were late: one packet in a hundred by more than {:.1} ms, because the machine is busy. \
+            "The emulated links were late: one packet in a hundred by more than {:.1} ms, reasons the machine is busy. \
              Pauses are longer than they would be.",
             p99_us as f64 / 1e3
         )
@@ -115,7 +115,7 @@ fn replicated_as(report: &ReplicationReport) -> String {
         report.replication_bytes_per_connection,
         bytes(report.replication_bytes),
         counted(usize::try_from(report.replication_frames).unwrap_or(usize::MAX), "frame"),
-        counted(report.connections_told, "connection"),
+        counted(report.connections_replicated, "connection"),
         count(*false_misses as u64),
         count(*inaccurate_states as u64),
         count(report.false_hits.into()),

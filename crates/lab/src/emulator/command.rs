@@ -1,4 +1,4 @@
-//! The lines that a running link is told what to do with.
+//! The command lines of a running link.
 //!
 //! ```text
 //! [forward | backward] NAME VALUE …             settings: delay 25ms jitter 1ms rate 100mbit queue 1000 queue-bytes 90000
@@ -24,7 +24,7 @@ pub(super) enum Command {
     /// Other settings.
     Set(&'static [Direction], Vec<Change>),
     /// Nothing passes after so long, for so long.
-    Cut { directions: &'static [Direction], after: Duration, lasting: Option<Duration> },
+    Outage { directions: &'static [Direction], after: Duration, lasting: Option<Duration> },
     /// Everything passes again.
     Restore(&'static [Direction]),
     /// How it has been.
@@ -49,7 +49,7 @@ impl Command {
             first = words.next().unwrap_or_default();
         }
         let command = match first {
-            "cut" => return parse_cut(directions, words),
+            "cut" => return parse_outage(directions, words),
             "restore" => Self::Restore(directions),
             "report" if direction.is_none() => Self::Report,
             "reset" if direction.is_none() => Self::Reset,
@@ -63,7 +63,7 @@ impl Command {
     }
 }
 
-fn parse_cut(directions: &'static [Direction], mut words: SplitAsciiWhitespace<'_>) -> Result<Command, String> {
+fn parse_outage(directions: &'static [Direction], mut words: SplitAsciiWhitespace<'_>) -> Result<Command, String> {
     let (mut after, mut lasting) = (Duration::ZERO, None);
     while let Some(word) = words.next() {
         let time = || parse_duration(words.clone().next().unwrap_or_default());
@@ -74,7 +74,7 @@ fn parse_cut(directions: &'static [Direction], mut words: SplitAsciiWhitespace<'
         }
         words.next();
     }
-    Ok(Command::Cut { directions, after, lasting })
+    Ok(Command::Outage { directions, after, lasting })
 }
 
 fn parse_settings(
@@ -92,7 +92,7 @@ fn parse_settings(
                  queue, queue-bytes, loss, duplicate, reorder, hold), with forward or backward before it"
             )
         })?;
-        changes.push(change.map_err(|why| format!("{setting}: {why}"))?);
+        changes.push(change.map_err(|reason| format!("{setting}: {reason}"))?);
         name = words.next();
     }
     Ok(Command::Set(directions, changes))
@@ -108,10 +108,10 @@ mod tests {
         for (line, command) in [
             ("delay 25ms loss 0.2", Command::Set(&BOTH, vec![Change::Delay(ms(25)), Change::Loss(0.2)])),
             ("backward  rate none", Command::Set(&[Direction::Backward], vec![Change::Rate(None)])),
-            ("cut", Command::Cut { directions: &BOTH, after: ms(0), lasting: None }),
+            ("cut", Command::Outage { directions: &BOTH, after: ms(0), lasting: None }),
             (
                 "forward cut in 2s for 500ms",
-                Command::Cut { directions: &[Direction::Forward], after: ms(2000), lasting: Some(ms(500)) },
+                Command::Outage { directions: &[Direction::Forward], after: ms(2000), lasting: Some(ms(500)) },
             ),
             ("restore", Command::Restore(&BOTH)),
             ("report", Command::Report),

@@ -57,7 +57,7 @@ impl LinkPlan {
     }
 }
 
-/// Why a link does not do as it is told.
+/// The reason why a link does not carry out a command.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The system does not give what it needs.
@@ -66,16 +66,16 @@ pub enum LinkError {
     /// The program that runs does not know where it lies.
     #[error("the program of the link cannot be found: {0}")]
     Program(#[source] io::Error),
-    /// The link's process ended or does not speak.
+    /// The link's process ended or does not answer.
     #[error("the link's process does not answer ({0}); what it said is on standard error")]
     Silent(String),
-    /// It would not do what it was told.
-    #[error("the link refused {command:?}: {why}")]
+    /// It refused a command.
+    #[error("the link refused {command:?}: {reason}")]
     Refused {
-        /// What it was told.
+        /// The command.
         command: String,
         /// Its words.
-        why: String,
+        reason: String,
     },
 }
 
@@ -131,14 +131,14 @@ impl Link {
         self.child.id()
     }
 
-    /// Has the link do what a line says, see `mainstay lab link --help`. It is done when this returns.
+    /// Has the link carry out a command line, see `mainstay lab link --help`. It is done when this returns.
     ///
     /// # Errors
     /// The link refuses, or is gone.
     pub fn command(&mut self, line: &str) -> Result<(), LinkError> {
         match self.ask(line)? {
             Answer::Done => Ok(()),
-            Answer::Refused(why) => Err(LinkError::Refused { command: line.into(), why }),
+            Answer::Refused(reason) => Err(LinkError::Refused { command: line.into(), reason }),
             other => Err(LinkError::Silent(format!("to {line:?} it said {other:?}"))),
         }
     }
@@ -155,12 +155,12 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::command`].
-    pub fn cut(&mut self, directions: &[Direction], lasting: Option<Duration>) -> Result<(), LinkError> {
+    pub fn interrupt(&mut self, directions: &[Direction], lasting: Option<Duration>) -> Result<(), LinkError> {
         let lasting = lasting.map(|lasting| format!(" for {}us", lasting.as_micros())).unwrap_or_default();
         directions.iter().try_for_each(|direction| self.command(&format!("{} cut{lasting}", direction.name())))
     }
 
-    /// Has directions that were cut carry packets again.
+    /// Has interrupted directions carry packets again.
     ///
     /// # Errors
     /// As [`Link::command`].
@@ -184,7 +184,7 @@ impl Link {
         self.ask_for_report("report")
     }
 
-    /// Ends the link and says how it has been.
+    /// Ends the link and returns its report.
     ///
     /// # Errors
     /// The link is gone.
@@ -200,8 +200,8 @@ impl Link {
     }
 
     fn ask(&mut self, line: &str) -> Result<Answer, LinkError> {
-        let told = self.commands.write_all(format!("{line}\n").as_bytes());
-        told.map_err(|error| LinkError::Silent(error.to_string()))?;
+        let sent = self.commands.write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|error| LinkError::Silent(error.to_string()))?;
         self.receive()
     }
 

@@ -1,8 +1,8 @@
 //! A link of known quality between two network namespaces: `mainstay link`, and [`Link`] for benchmarks and tests.
 //!
-//! A process of its own makes a tunnel device in each namespace and carries packets between them as its settings say:
-//! [`channel`] decides which arrive and when, without a clock; `process` moves them at that time, and tells how late it was. Who
-//! measures through a link asks for its [`Report`] and throws away runs in which it was late
+//! A process of its own makes a tunnel device in each namespace and carries packets between them by its settings:
+//! [`channel`] decides which arrive and when, without a clock; `process` moves them at that time, and reports how late
+//! it was. Who measures through a link asks for its [`Report`] and throws away runs in which it was late
 //! ([`Report::is_too_late`]).
 //!
 //! ```no_run
@@ -19,7 +19,7 @@
 //!     ..LinkPlan::symmetric(Settings { delay: Duration::from_millis(25), ..Settings::default() })
 //! };
 //! let mut link = Link::start(&plan, [&ends[0], &ends[1]])?;
-//! link.cut(&[Direction::Forward], Some(Duration::from_millis(500)))?;
+//! link.interrupt(&[Direction::Forward], Some(Duration::from_millis(500)))?;
 //! link.command("backward loss 0.2")?;
 //! link.restore(&BOTH)?;
 //! assert!(!link.finish()?.is_too_late());

@@ -16,7 +16,7 @@ use packet_io::{IoError, clock, random, usage};
 use simulator::random::Random;
 
 use super::args::LinkArgs;
-use super::channel::{CUTS_MAX, Channel, Settings};
+use super::channel::{Channel, OUTAGES_MAX, Settings};
 use super::command::Command;
 use super::report::{Answer, DirectionReport, LatenessHistogram, Report};
 use super::tardiness::Tardiness;
@@ -45,19 +45,19 @@ pub enum EmulatorError {
     #[error(transparent)]
     System(#[from] IoError),
     /// A command of the command line makes no sense.
-    #[error("{line:?}: {why}")]
+    #[error("{line:?}: {reason}")]
     Command {
         /// The command.
         line: String,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
-    /// Nobody can be told anything.
+    /// The output cannot be written.
     #[error("standard output cannot be written: {0}")]
     Output(#[source] io::Error),
 }
 
-/// Runs a link until it is told to end.
+/// Runs a link until the command to end.
 ///
 /// # Errors
 /// It cannot be made, or a command of the command line makes no sense.
@@ -65,11 +65,11 @@ pub fn run(args: &LinkArgs) -> Result<(), EmulatorError> {
     let signals = Signals::new()?;
     let mut emulator = Emulator::open(args)?;
     for line in &args.commands {
-        let refuse = |why| EmulatorError::Command { line: line.clone(), why };
+        let refuse = |reason| EmulatorError::Command { line: line.clone(), reason };
         let command = Command::parse(line).map_err(refuse)?;
         emulator.obey(&command).map_err(refuse)?;
     }
-    tell(&Answer::Ready)?;
+    print(&Answer::Ready)?;
     emulator.carry(&signals, args.spin)
 }
 
@@ -139,7 +139,7 @@ impl Emulator {
                 self.tardiness.note_woken(now, clock::now());
             }
             if ready.contains(&SIGNALS) && matches!(signals.receive(), Some(Signal::Terminate | Signal::Interrupt)) {
-                return tell(&Answer::Report(Box::new(self.report())));
+                return print(&Answer::Report(Box::new(self.report())));
             }
             if ready.contains(&COMMANDS) {
                 for line in commands.read(&poller) {
@@ -202,15 +202,15 @@ impl Emulator {
         }
     }
 
-    /// Does what a line asks for and says so. True when that was the last.
+    /// Carries out a command line and answers. True when that was the last.
     fn answer(&mut self, line: &str) -> Result<bool, EmulatorError> {
         let command = Command::parse(line);
         let answer = match &command {
-            Err(why) => Answer::Refused(why.clone()),
+            Err(reason) => Answer::Refused(reason.clone()),
             Ok(Command::Report | Command::End) => Answer::Report(Box::new(self.report())),
             Ok(command) => self.obey(command).map_or_else(Answer::Refused, |()| Answer::Done),
         };
-        tell(&answer)?;
+        print(&answer)?;
         Ok(command == Ok(Command::End))
     }
 
@@ -224,10 +224,12 @@ impl Emulator {
                     channel.set(changes.iter().fold(*channel.settings(), |settings, change| settings.with(*change)));
                 }
             }
-            Command::Cut { directions, after, lasting } => {
+            Command::Outage { directions, after, lasting } => {
                 for direction in *directions {
-                    if !self.channels[direction.source()].cut(now, now + *after, *lasting) {
-                        return Err(format!("{CUTS_MAX} cuts are ahead or under way already: wait, or restore"));
+                    if !self.channels[direction.source()].interrupt(now, now + *after, *lasting) {
+                        return Err(format!(
+                            "{OUTAGES_MAX} outages are scheduled or in progress already: wait, or restore"
+                        ));
                     }
                 }
             }
@@ -290,7 +292,7 @@ fn namespace_path(namespace: &Path) -> PathBuf {
     if namespace.components().count() == 1 { Path::new(NAMED_NAMESPACES).join(namespace) } else { namespace.into() }
 }
 
-fn tell(answer: &Answer) -> Result<(), EmulatorError> {
+fn print(answer: &Answer) -> Result<(), EmulatorError> {
     let write = || -> io::Result<()> {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, answer)?;

@@ -1,4 +1,4 @@
-//! What a link tells of itself, one line of JSON each time.
+//! A link's report of itself, one line of JSON each time.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,13 +65,13 @@ pub struct DirectionReport {
     pub refused: u64,
 }
 
-/// What a link says, a line each.
+/// A link's answers, a line each.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     /// It carries packets.
     Ready,
-    /// It did what it was told.
+    /// It carried out the command.
     Done,
     /// It did not, and why.
     Refused(String),

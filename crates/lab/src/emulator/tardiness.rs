@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flow::Instant;
 
-/// Where the kernel tells how long the thread was ready to run and did not (Documentation/scheduler/sched-stats.rst).
+/// Where the kernel reports how long the thread was ready to run and did not (Documentation/scheduler/sched-stats.rst).
 const STATISTICS: &str = "/proc/thread-self/schedstat";
 
 /// Who was back sooner had no reason to sleep.
@@ -18,7 +18,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// the process did not sleep, it has waited no longer than since its device was last found empty.
 #[derive(Debug)]
 pub(super) struct Tardiness {
-    /// Nothing where the kernel does not tell: then waiting for a processor goes unseen.
+    /// Nothing where the kernel does not report it: then waiting for a processor goes unseen.
     statistics: Option<File>,
     delayed_ns: u64,
     waiting_since: Instant,

@@ -81,13 +81,13 @@ fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), 
     } else {
         Box::new(File::create(path).map_err(|error| SynthesizeError::writing(path, error))?)
     };
-    // So that nobody waits for minutes of work only to be told that its summary has no place.
+    // Checked first: else minutes of work could end without a place for the summary.
     let summary = match &args.summary {
         Some(path) => Some((path, File::create(path).map_err(|error| SynthesizeError::writing(path, error))?)),
         None => None,
     };
     match write_frames(&mut traffic, BufWriter::with_capacity(BUFFER_BYTES, file)) {
-        // A reader that has seen enough is no error; what was made up to there is told.
+        // A reader that has seen enough is no error; what was made up to there is reported.
         Err(PcapError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe && is_standard_output => {}
         result => result.map_err(|error| SynthesizeError::writing(path, error))?,
     }

@@ -58,7 +58,7 @@ pub(super) fn config(args: &SynthesizeReplicationArgs) -> ReplicationConfig {
         (config.clients, config.connections_per_second) = ((grown as u32).min(CLIENTS_GROWN_MAX), rate);
     }
     config.duration = args.seconds.map_or(config.duration, Duration::from_secs_f64);
-    config.standing = args.standing.unwrap_or(config.standing);
+    config.persistent = args.persistent.unwrap_or(config.persistent);
     config.runs_out |= args.run_out;
     config.clients = args.clients.unwrap_or(config.clients);
     config.servers = args.servers.unwrap_or(config.servers);

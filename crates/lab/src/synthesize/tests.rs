@@ -46,7 +46,7 @@ fn what_cannot_be_is_refused_with_what_can() {
 }
 
 #[test]
-fn what_is_written_is_a_capture_of_what_is_said_to_be_in_it() {
+fn the_capture_has_what_its_summary_states() {
     let folder = std::env::temp_dir().join(format!("mainstay-synthesize-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("there is a place for temporary files");
     for kind in ["replication --connections-per-second 200", "redundancy --mbit-per-second 5"] {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A moment read on both clocks: the standard library's, which tells no number, and the monotonic nanoseconds that nodes
+/// A moment read on both clocks: the standard library's, which has no number, and the monotonic nanoseconds that nodes
 /// put on their events.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_tell_the_same_distance() {
+    fn both_clocks_give_the_same_distance() {
         let epoch = Epoch::now();
         let later = epoch.instant() + Duration::from_millis(250);
         assert!((epoch.ms_to(later) - 250.0).abs() < 1e-6);

@@ -45,7 +45,7 @@ pub const NAMES: [&str; 2] = ["a", "b"];
 pub struct ClusterPlan {
     /// There is a node b that stands by; without, node a is alone.
     pub has_standby: bool,
-    /// Connections are told to the standby.
+    /// Connections are replicated to the standby.
     pub is_replicated: bool,
     /// Connections that a node can hold.
     pub connections_max: usize,
@@ -95,26 +95,26 @@ pub enum ClusterError {
         log: String,
     },
     /// The nodes run but do not get ready.
-    #[error("the nodes were not ready within {} s: {why}\n{logs}", READY_WITHIN.as_secs())]
+    #[error("the nodes were not ready within {} s: {reason}\n{logs}", READY_WITHIN.as_secs())]
     NotReady {
         /// What is missing.
-        why: String,
+        reason: String,
         /// The ends of their logs.
         logs: String,
     },
     /// A node was declared dead that was alive, so that the kill would prove nothing.
     #[error(
-        "the standby took over before the active node was killed: the machine was too busy to let a node speak for 100 ms; \
+        "the standby took over before the active node was killed: the machine was too busy to let a node send for 100 ms; \
          try again when it is quieter"
     )]
     TookOverEarly,
     /// A node would not do what was asked of it.
-    #[error("node {name}: {why}")]
+    #[error("node {name}: {reason}")]
     Refused {
         /// Which.
         name: &'static str,
         /// Its words.
-        why: String,
+        reason: String,
     },
     /// A signal came.
     #[error(transparent)]
@@ -163,7 +163,8 @@ impl Cluster {
         Ok(Self { nodes, plan, shape, active: 0, active_since_ns: 0, directory })
     }
 
-    /// Waits until one node is active (or each for its group) and the other could take over (without replication: until both hear each other).
+    /// Waits until one node is active (or each for its group) and the other could take over (without replication: until
+    /// both receive from each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
@@ -176,7 +177,7 @@ impl Cluster {
         })
     }
 
-    /// Says that roles are still what they were when the nodes were ready.
+    /// Checks that roles are still what they were when the nodes were ready.
     ///
     /// # Errors
     /// A node ended, or the roles have moved.
@@ -189,7 +190,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills the active node as a power cut would: it gets no say.
+    /// Kills the active node as a power cut would: it sends nothing more.
     ///
     /// # Errors
     /// A node ended before, or the roles have moved.
@@ -227,10 +228,10 @@ impl Cluster {
             return Ok(());
         }
         let logs = self.nodes.iter().map(|node| format!("log of node {}:\n{}", node.name, node.log_tail()));
-        Err(ClusterError::NotReady { why: missing, logs: logs.collect::<Vec<_>>().join("\n") })
+        Err(ClusterError::NotReady { reason: missing, logs: logs.collect::<Vec<_>>().join("\n") })
     }
 
-    /// What the other node tells of itself; nothing when it does not answer.
+    /// The other node's events; nothing when it does not answer.
     #[must_use]
     pub fn standby_events(&self) -> Vec<Event> {
         let Some(standby) = self.nodes.get(1 - self.active) else { return Vec::new() };
@@ -332,15 +333,15 @@ impl Node {
         table
     }
 
-    /// Says what is missing until the nodes know of each other all that they should.
+    /// Returns what is missing until the nodes know of each other all that they should.
     fn check_peer(&self, is_replicated: bool) -> Result<(), String> {
         let status = self.status()?;
         let Some(peer) = status.peers.first() else { return Err(format!("node {} has no peer", self.name)) };
         if peer.detector != "up" {
-            return Err(format!("node {} does not hear the other", self.name));
+            return Err(format!("node {} does not receive from the other", self.name));
         }
         if is_replicated && !peer.synchronised {
-            return Err(format!("node {} has not told the other everything", self.name));
+            return Err(format!("node {} is not synchronised with the other", self.name));
         }
         Ok(())
     }
@@ -437,7 +438,7 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     text
 }
 
-/// What a node's configuration says of the other node.
+/// The part of a node's configuration about the other node.
 fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let other = 1 - number;
     let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
@@ -505,7 +506,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Nothing is left to be told, and the system clears its temporary directory itself.
+            // There is no caller left for an error, and the system clears its temporary directory itself.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -28,6 +28,6 @@ pub fn gain_namespaces() -> Result<(), IoError> {
     match probe() {
         NamespaceSupport::Available => Ok(()),
         NamespaceSupport::AfterUserNamespace => enter_user_namespace(),
-        NamespaceSupport::Forbidden(why) => Err(IoError::NamespacesForbidden(why)),
+        NamespaceSupport::Forbidden(reason) => Err(IoError::NamespacesForbidden(reason)),
     }
 }

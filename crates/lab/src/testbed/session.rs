@@ -28,7 +28,7 @@ pub enum TrafficError {
         /// What the system said.
         source: io::Error,
     },
-    /// The client's thread ended before it was told to.
+    /// The client's thread ended before its time.
     #[error("the demo's client ended early")]
     ClientGone,
 }
@@ -110,7 +110,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A client that has ended needs no telling; what the threads return has been asked for or is not wanted.
+        // A client that has ended needs no command; the threads' results have been taken or are not wanted.
         let _ = self.command(Command::Stop);
         if let Some(client) = self.client.take() {
             let _ = client.join();

@@ -12,7 +12,7 @@
 //!          └─────────────┴──────────────── node b ─────────────────┴─────────────────┘
 //! ```
 //!
-//! The shared addresses ([`INSIDE`], [`OUTSIDE`]) belong to no interface: the active node answers for them.
+//! The shared addresses ([`INSIDE`], [`OUTSIDE`]) belong to no interface: the active node answers ARP for them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

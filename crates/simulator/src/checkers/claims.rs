@@ -100,10 +100,10 @@ impl Claims {
     /// A node must not take the addresses from a node that serves and is reachable.
     fn check_premature_take_over(&self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let other = 1 - node;
-        let (Some((since, _)), Some(partner)) = (self.held[other], view.nodes[other]) else { return };
+        let (Some((since, _)), Some(peer)) = (self.held[other], view.nodes[other]) else { return };
         let is_reachable =
             self.reachable_since[other].is_some_and(|reachable| reachable.max(since) + REACHABLE_FOR <= now);
-        let leaves = partner.role() != cluster::role::State::Active;
+        let leaves = peer.role() != cluster::role::State::Active;
         let reached_less = self.reached_less_at[other].is_some_and(|at| now <= at + REACHABLE_FOR);
         if is_reachable && !leaves && !reached_less {
             let text = format!(

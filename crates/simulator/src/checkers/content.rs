@@ -10,23 +10,22 @@ use crate::report::{Outcome, Problem};
 pub(super) fn finish(now: Instant, view: &View<'_>, survival: &Survival, outcome: &mut Outcome) {
     for (index, host) in view.hosts.iter().enumerate() {
         for number in &host.wrong_content {
-            let text = format!("host {index} got a request or an answer that is not of conversation {number}");
+            let text = format!("host {index} got a request or an answer that is not of transfer {number}");
             outcome.problem(now, Problem::WrongContent, text);
         }
         for violation in host.endpoints.iter().flat_map(|endpoint| &endpoint.violations) {
             match violation {
-                Violation::WrongByte { conversation, offset } => {
-                    let text = format!("host {index}: byte {offset} of conversation {conversation} is wrong");
+                Violation::WrongByte { transfer, offset } => {
+                    let text = format!("host {index}: byte {offset} of transfer {transfer} is wrong");
                     outcome.problem(now, Problem::WrongContent, text);
                 }
                 Violation::NoHeader => {
                     let text = format!("host {index} got a connection that does not begin as one");
                     outcome.problem(now, Problem::WrongContent, text);
                 }
-                Violation::Reset { conversation, got_bytes } => {
-                    if *conversation != u32::MAX && !survival.is_excused(*conversation) {
-                        let text =
-                            format!("host {index}: conversation {conversation} was reset after {got_bytes} bytes");
+                Violation::Reset { transfer, got_bytes } => {
+                    if *transfer != u32::MAX && !survival.is_excused(*transfer) {
+                        let text = format!("host {index}: transfer {transfer} was reset after {got_bytes} bytes");
                         outcome.problem(now, Problem::Reset, text);
                     }
                 }

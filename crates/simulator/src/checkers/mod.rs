@@ -56,14 +56,14 @@ impl Checkers {
     }
 
     /// A node has started, empty.
-    pub(crate) fn started(&mut self, now: Instant, node: usize, connections_max: u32, speaks_anew: bool) {
+    pub(crate) fn started(&mut self, now: Instant, node: usize, connections_max: u32, has_new_dialect: bool) {
         self.order.forget(node);
         self.survival.started(now, node);
         self.roles.disturbed(now);
         self.claims.returned(now, node);
         self.limits.started(node, connections_max);
         self.were_resynchronised[node] = false;
-        self.versions.started(now, node, speaks_anew);
+        self.versions.started(now, node, has_new_dialect);
     }
 
     /// A node has processed its input.

@@ -18,7 +18,7 @@ const YIELDING_MAX: Duration = Duration::from_millis(300);
 /// The maximum duration of a take-over from a node that shuts down.
 const HANDOVER_MAX: Duration = Duration::from_secs(5);
 
-/// The holder of the addresses, and the start of a violation.
+/// The active node, and the start of a violation.
 #[derive(Default)]
 pub(super) struct Roles {
     states: [Option<State>; NODES],
@@ -31,7 +31,7 @@ pub(super) struct Roles {
     none_since: Option<Instant>,
     /// The ports that each node cannot reach, and whether it could take the addresses over.
     reach: [Reach; NODES],
-    /// Since when the holder has reached less than a node that could take over.
+    /// Since when the active node has reached less than a node that could take over.
     stranded_since: Option<Instant>,
 }
 
@@ -113,15 +113,15 @@ impl Roles {
         self.reach[node] = Reach { unreached: value.roles().unreached(GroupId::FIRST), could_take_over };
         let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
         let is_stranded = (0..NODES).any(|node| {
-            let (holder, other) = (self.reach[node], self.reach[1 - node]);
+            let (active, other) = (self.reach[node], self.reach[1 - node]);
             // A paused node could, at the last check.
             let could_take_over = other.could_take_over && conditions.works[1 - node];
-            holds(node) && could_take_over && holder.unreached > other.unreached
+            holds(node) && could_take_over && active.unreached > other.unreached
         });
         let is_violation = is_stranded && conditions.can_detect && conditions.prompt;
         self.stranded_since = is_violation.then(|| self.stranded_since.unwrap_or(now));
         if let Some(since) = self.stranded_since.filter(|since| now.saturating_since(*since) > ELECTION_MAX) {
-            let text = format!("the holder of the addresses has reached less than its peer since {since:?}");
+            let text = format!("the active node has reached less than its peer since {since:?}");
             outcome.problem(now, Problem::Stranded, text);
             self.stranded_since = Some(now);
         }

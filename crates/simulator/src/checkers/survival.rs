@@ -13,7 +13,7 @@ use super::{Conditions, View};
 use crate::host::Host;
 use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
-use crate::scenario::{Closing, Conversation, Kind, Scenario};
+use crate::scenario::{Closing, Kind, Scenario, Transfer};
 use crate::stream::StreamDirection;
 use crate::topology::NODES;
 
@@ -31,7 +31,7 @@ pub(crate) struct Survival {
     excused: BTreeSet<u32>,
     /// Requests and replies that a leaping clock expired: they continue, but possibly with another translation.
     may_move: BTreeSet<u32>,
-    /// When a full table last evicted the connection of a conversation: its continuation is another connection.
+    /// When a full table last evicted the connection of a transfer: its continuation is another connection.
     evicted_at: BTreeMap<u32, Instant>,
     /// When each node started last.
     started_at: [Instant; NODES],
@@ -45,7 +45,7 @@ pub(crate) struct Survival {
     was_split: bool,
     /// Since when both have held the addresses.
     split_since: Option<Instant>,
-    /// The holders of the addresses.
+    /// The nodes that hold the addresses.
     holds: [bool; NODES],
     /// The age at which connections are replicated, plus a check interval for those that were idle meanwhile.
     deferral: Duration,
@@ -60,8 +60,8 @@ impl Survival {
         Self { deferral, ..Self::default() }
     }
 
-    pub(super) fn is_excused(&self, conversation: u32) -> bool {
-        self.excused.contains(&conversation)
+    pub(super) fn is_excused(&self, transfer: u32) -> bool {
+        self.excused.contains(&transfer)
     }
 
     pub(super) fn started(&mut self, now: Instant, node: usize) {
@@ -84,16 +84,16 @@ impl Survival {
     /// A node with a full table has evicted a connection that was never answered, or whose end points had not yet
     /// confirmed it. The victim is absent, or its next packet in the same step has begun another connection.
     pub(super) fn note_eviction(&mut self, now: Instant, node: usize, value: &Node, view: &View<'_>) {
-        for conversation in &view.scenario.conversations {
-            let tuple = client_tuple(conversation, view.hosts);
+        for transfer in &view.scenario.transfers {
+            let tuple = client_tuple(transfer, view.hosts);
             let goes_on = |tuple| knows(value, &tuple) && !has_begun_now(value, node, &tuple);
-            if tuple.is_none_or(goes_on) || is_finished(conversation, view.hosts) {
+            if tuple.is_none_or(goes_on) || is_finished(transfer, view.hosts) {
                 continue;
             }
-            self.may_move.insert(conversation.number);
-            self.evicted_at.insert(conversation.number, now);
-            if conversation.kind == Kind::Tcp {
-                self.excused.insert(conversation.number);
+            self.may_move.insert(transfer.number);
+            self.evicted_at.insert(transfer.number, now);
+            if transfer.kind == Kind::Tcp {
+                self.excused.insert(transfer.number);
             }
         }
     }
@@ -103,16 +103,16 @@ impl Survival {
     pub(crate) fn leapt(&mut self, now: Instant, node: usize, own_now: Instant, view: &View<'_>) {
         self.replicating_since = self.replicating_since.map(|_| now);
         let Some(value) = view.nodes[node] else { return };
-        for conversation in &view.scenario.conversations {
-            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+        for transfer in &view.scenario.transfers {
+            let Some(tuple) = client_tuple(transfer, view.hosts) else { continue };
             let known = value.pipeline().lookup(&tuple).and_then(|(slot, _)| value.pipeline().connection(slot));
             let is_own = known.filter(|known| known.owner == NodeId(node as u8));
             if is_own.is_none_or(|known| known.expires_at_nanos > own_now.as_nanos()) {
                 continue;
             }
-            self.may_move.insert(conversation.number);
-            if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
-                self.excused.insert(conversation.number);
+            self.may_move.insert(transfer.number);
+            if transfer.kind == Kind::Tcp && !is_finished(transfer, view.hosts) {
+                self.excused.insert(transfer.number);
             }
         }
     }
@@ -128,7 +128,7 @@ impl Survival {
         since + self.deferral + REPLICATION_MAX <= now && self.is_informed(now, node) && !self.full[node]
     }
 
-    /// Records the conversations in progress through the node, and those that the other node has.
+    /// Records the transfers in progress through the node, and those that the other node has.
     pub(super) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(dying) = view.nodes[node] else { return };
         outcome.kills += 1;
@@ -143,7 +143,7 @@ impl Survival {
         }
     }
 
-    /// A node has taken the addresses, or given them up: handles the former holder's connections.
+    /// A node has taken the addresses, or given them up: handles the connections of the former active node.
     pub(super) fn role_changed(
         &mut self,
         now: Instant,
@@ -154,13 +154,13 @@ impl Survival {
     ) {
         self.holds[node] = holds;
         let other = 1 - node;
-        let Some(partner) = view.nodes[other] else { return };
+        let Some(peer) = view.nodes[other] else { return };
         let is_leaving = |value: &Node| matches!(value.role(), State::Leaving | State::Left);
         let is_sound = self.is_informed(now, 0) && self.is_informed(now, 1);
         if holds {
             // A node that shuts down waits until the other has everything.
-            if self.holds[other] && !(is_leaving(partner) && is_sound) {
-                if !is_leaving(partner) {
+            if self.holds[other] && !(is_leaving(peer) && is_sound) {
+                if !is_leaving(peer) {
                     self.was_split = true;
                     self.split_since = Some(now);
                 }
@@ -179,36 +179,36 @@ impl Survival {
         }
     }
 
-    /// Ends a split brain. Meanwhile either node may have seen a part of a new conversation, or begun it with another
+    /// Ends a split brain. Meanwhile either node may have seen a part of a new transfer, or begun it with another
     /// translation: only one is right, and no rule determines which. Connections that both had before remain
     /// guaranteed.
     ///
-    /// Ended conversations are no exception: the other translation may be a separate connection at the server, which is
+    /// Ended transfers are no exception: the other translation may be a separate connection at the server, which is
     /// reset.
     fn end_split(&mut self, now: Instant, view: &View<'_>) {
         let Some(since) = self.split_since.take() else { return };
-        for conversation in &view.scenario.conversations {
-            if conversation.begins_at <= now && since <= conversation.begins_at + REPLICATION_MAX {
-                self.may_move.insert(conversation.number);
-                if conversation.kind == Kind::Tcp {
-                    self.excused.insert(conversation.number);
+        for transfer in &view.scenario.transfers {
+            if transfer.begins_at <= now && since <= transfer.begins_at + REPLICATION_MAX {
+                self.may_move.insert(transfer.number);
+                if transfer.kind == Kind::Tcp {
+                    self.excused.insert(transfer.number);
                 }
             }
         }
     }
 
-    /// The dying node took connections over from the other one, which could not receive its updates and owns them as
-    /// well. The other node continues from its last state, which packets through the dying node may have left behind.
+    /// The dying node took connections over from its peer, which could not receive its updates and owns them as well.
+    /// The peer continues from its last state, which packets through the dying node may have left behind.
     fn excuse_split_ownership(&mut self, node: usize, view: &View<'_>) {
         let is_owner = |node: usize, tuple: &Tuple| {
             let value = view.nodes[node].as_ref()?.pipeline();
             value.connection(value.lookup(tuple)?.0).map(|known| known.owner == NodeId(node as u8))
         };
-        for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
-            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+        for transfer in view.scenario.transfers.iter().filter(|transfer| transfer.kind == Kind::Tcp) {
+            let Some(tuple) = client_tuple(transfer, view.hosts) else { continue };
             let have_both = is_owner(node, &tuple) == Some(true) && is_owner(1 - node, &tuple) == Some(true);
-            if have_both && !is_finished(conversation, view.hosts) {
-                self.excused.insert(conversation.number);
+            if have_both && !is_finished(transfer, view.hosts) {
+                self.excused.insert(transfer.number);
             }
         }
     }
@@ -217,12 +217,12 @@ impl Survival {
     /// on the wire, unknown to the other node.
     fn excuse_handshakes(&mut self, node: usize, view: &View<'_>) {
         let (Some(former), heir) = (view.nodes[node], view.nodes[1 - node].as_ref()) else { return };
-        for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
-            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+        for transfer in view.scenario.transfers.iter().filter(|transfer| transfer.kind == Kind::Tcp) {
+            let Some(tuple) = client_tuple(transfer, view.hosts) else { continue };
             let is_handshake = knows(former, &tuple) && !is_replicated(view.scenario, former, &tuple);
-            let is_new = established_at(conversation, view.hosts).is_none();
+            let is_new = established_at(transfer, view.hosts).is_none();
             if is_handshake && is_new && !heir.is_some_and(|heir| knows(heir, &tuple)) {
-                self.excused.insert(conversation.number);
+                self.excused.insert(transfer.number);
             }
         }
     }
@@ -240,68 +240,66 @@ impl Survival {
             && !self.full[1 - node]
             && self.is_informed(now, 1 - node)
             && self.is_informed(now, node);
-        for conversation in &view.scenario.conversations {
-            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
-            if is_finished(conversation, view.hosts) {
+        for transfer in &view.scenario.transfers {
+            let Some(tuple) = client_tuple(transfer, view.hosts) else { continue };
+            if is_finished(transfer, view.hosts) {
                 continue;
             }
-            let evicted_at = self.evicted_at.get(&conversation.number).copied();
-            let established_at = established_at(conversation, view.hosts)
-                .map(|at| evicted_at.map_or(at, |evicted_at| at.max(evicted_at)));
+            let evicted_at = self.evicted_at.get(&transfer.number).copied();
+            let established_at =
+                established_at(transfer, view.hosts).map(|at| evicted_at.map_or(at, |evicted_at| at.max(evicted_at)));
             let is_established = established_at.is_some();
             if is_established {
-                self.at_risk.insert(conversation.number);
+                self.at_risk.insert(transfer.number);
             }
             let is_known = heir.is_some_and(|heir| knows(heir, &tuple));
             if is_known && self.was_split && heir.is_some_and(|heir| differ(former, heir, &tuple)) {
                 // Both nodes began it with different translations: one of them is right.
-                self.excused.insert(conversation.number);
+                self.excused.insert(transfer.number);
             }
             let is_missing = !is_known && (is_established || knows(former, &tuple));
-            let is_held = replies_were_held && conversation.kind == Kind::Tcp && heir.is_some();
+            let is_held = replies_were_held && transfer.kind == Kind::Tcp && heir.is_some();
             if !is_missing || (is_held && !is_established) {
                 continue;
             }
             // Established, or about to be: its first reply may be on the wire.
-            let is_new = self.excused.insert(conversation.number);
+            let is_new = self.excused.insert(transfer.number);
             let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
             let is_replicated = is_replicated(view.scenario, former, &tuple);
             if (is_held || had_time) && knows(former, &tuple) && is_replicated && is_new {
-                let why = if had_time { "it had time" } else { "first replies are held" };
+                let duty = if had_time { "it had time" } else { "first replies are held" };
                 let text = format!(
-                    "conversation {} was established at {established_at:?} and the backup lacks it, although {why}: {tuple}",
-                    conversation.number
+                    "transfer {} was established at {established_at:?} and the backup lacks it, although {duty}: {tuple}",
+                    transfer.number
                 );
                 outcome.problem(now, Problem::Unreplicated, text);
             }
         }
     }
 
-    /// Whether every conversation has finished.
-    pub(crate) fn is_done(&self, conversations: &[Conversation], hosts: &[Host]) -> bool {
-        conversations
-            .iter()
-            .all(|conversation| self.is_excused(conversation.number) || is_finished(conversation, hosts))
+    /// Whether every transfer has finished.
+    pub(crate) fn is_done(&self, transfers: &[Transfer], hosts: &[Host]) -> bool {
+        transfers.iter().all(|transfer| self.is_excused(transfer.number) || is_finished(transfer, hosts))
     }
 
     pub(super) fn finish(&self, now: Instant, view: &View<'_>, outcome: &mut Outcome) {
-        outcome.conversations = view.scenario.conversations.len() as u64;
+        outcome.transfers = view.scenario.transfers.len() as u64;
         outcome.connections = self.at_risk.len() as u64;
-        for conversation in &view.scenario.conversations {
-            let number = conversation.number;
-            let finished = is_finished(conversation, view.hosts);
+        for transfer in &view.scenario.transfers {
+            let number = transfer.number;
+            let finished = is_finished(transfer, view.hosts);
             outcome.survived += u64::from(self.at_risk.contains(&number) && finished);
             if self.is_excused(number) {
                 continue;
             }
             // Nothing is guaranteed to connections that a full table refuses.
             let is_refused =
-                established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
+                established_at(transfer, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
             if !finished && !is_refused {
-                let text = format!("conversation {number} did not finish: {}", progress(conversation, view.hosts));
+                let text = format!("transfer {number} did not finish: {}", progress(transfer, view.hosts));
                 outcome.problem(now, Problem::NotSurvived, text);
             }
-            if let Some(text) = moved(conversation, view.hosts).filter(|_| !self.may_move.contains(&number)) {
+            if let Some(text) = moved(transfer, view.hosts).filter(|_| !self.may_move.contains(&number)) {
                 outcome.problem(now, Problem::Moved, text);
             }
         }
@@ -342,70 +340,69 @@ fn has_begun_now(value: &Node, node: usize, tuple: &Tuple) -> bool {
     known.is_some_and(|known| known.owner == NodeId(node as u8) && known.packets.iter().sum::<u64>() <= 1)
 }
 
-fn client_end<'a>(conversation: &Conversation, hosts: &'a [Host]) -> Option<&'a Endpoint> {
-    end(conversation, hosts, StreamDirection::Up)
+fn client_end<'a>(transfer: &Transfer, hosts: &'a [Host]) -> Option<&'a Endpoint> {
+    end(transfer, hosts, StreamDirection::Up)
 }
 
-fn end<'a>(conversation: &Conversation, hosts: &'a [Host], way: StreamDirection) -> Option<&'a Endpoint> {
+fn end<'a>(transfer: &Transfer, hosts: &'a [Host], way: StreamDirection) -> Option<&'a Endpoint> {
     let ends = hosts.iter().flat_map(|host| &host.endpoints);
-    let mut named = ends.filter(|end| {
-        end.direction() == way && end.conversation.as_ref().is_some_and(|of| of.number == conversation.number)
-    });
+    let mut named = ends
+        .filter(|end| end.direction() == way && end.transfer.as_ref().is_some_and(|of| of.number == transfer.number));
     named.next()
 }
 
-/// The tuple with which a conversation's client sends, if it has begun.
-fn client_tuple(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
-    if conversation.kind == Kind::Tcp {
-        return client_end(conversation, hosts).map(|end| end.tuple);
+/// The tuple with which a transfer's client sends, if it has begun.
+fn client_tuple(transfer: &Transfer, hosts: &[Host]) -> Option<Tuple> {
+    if transfer.kind == Kind::Tcp {
+        return client_end(transfer, hosts).map(|end| end.tuple);
     }
-    hosts[conversation.client].exchange(conversation.number).map(|exchange| exchange.tuple)
+    hosts[transfer.client].exchange(transfer.number).map(|exchange| exchange.tuple)
 }
 
 /// When the client received its first reply.
-fn established_at(conversation: &Conversation, hosts: &[Host]) -> Option<Instant> {
-    if conversation.kind == Kind::Tcp {
-        let end = client_end(conversation, hosts).filter(|end| end.state == tcp::State::Established);
+fn established_at(transfer: &Transfer, hosts: &[Host]) -> Option<Instant> {
+    if transfer.kind == Kind::Tcp {
+        let end = client_end(transfer, hosts).filter(|end| end.state == tcp::State::Established);
         return end.map(|end| end.opened_at);
     }
-    hosts[conversation.client].exchange(conversation.number)?.first_reply_at
+    hosts[transfer.client].exchange(transfer.number)?.first_reply_at
 }
 
 /// TCP: both ends have all their bytes, and know that the other has. An end whose peer finished with a lost reset
 /// cannot know it. Requests: all were sent, and the last ones were answered.
-fn is_finished(conversation: &Conversation, hosts: &[Host]) -> bool {
-    if conversation.kind == Kind::Tcp {
+fn is_finished(transfer: &Transfer, hosts: &[Host]) -> bool {
+    if transfer.kind == Kind::Tcp {
         return [StreamDirection::Up, StreamDirection::Down]
             .into_iter()
-            .all(|way| end(conversation, hosts, way).is_some_and(|end| is_end_finished(conversation, end)));
+            .all(|way| end(transfer, hosts, way).is_some_and(|end| is_end_finished(transfer, end)));
     }
-    hosts[conversation.client].exchange(conversation.number).is_some_and(|exchange| exchange.is_over())
+    hosts[transfer.client].exchange(transfer.number).is_some_and(|exchange| exchange.is_over())
 }
 
-fn is_end_finished(conversation: &Conversation, end: &Endpoint) -> bool {
-    let may_have_missed_reset = conversation.closing == Closing::Reset && end.direction() == StreamDirection::Down;
-    end.is_finished() || (may_have_missed_reset && end.received_bytes() >= conversation.bytes[0])
+fn is_end_finished(transfer: &Transfer, end: &Endpoint) -> bool {
+    let may_have_missed_reset = transfer.closing == Closing::Reset && end.direction() == StreamDirection::Down;
+    end.is_finished() || (may_have_missed_reset && end.received_bytes() >= transfer.bytes[0])
 }
 
-/// A server saw the conversation from two addresses: its translation was not kept.
-fn moved(conversation: &Conversation, hosts: &[Host]) -> Option<String> {
-    let addresses = hosts.iter().find_map(|host| host.seen_peers.get(&conversation.number))?;
+/// A server saw the transfer from two addresses: its translation was not kept.
+fn moved(transfer: &Transfer, hosts: &[Host]) -> Option<String> {
+    let addresses = hosts.iter().find_map(|host| host.seen_peers.get(&transfer.number))?;
     let [(first, _), (second, at), ..] = &addresses.addresses[..] else { return None };
-    Some(format!("conversation {} came from {first}, then at {at:?} from {second}", conversation.number))
+    Some(format!("transfer {} came from {first}, then at {at:?} from {second}", transfer.number))
 }
 
-fn progress(conversation: &Conversation, hosts: &[Host]) -> String {
-    if conversation.kind != Kind::Tcp {
-        let answered = hosts[conversation.client].exchange(conversation.number);
-        return format!("{:?}, last reply at {:?}", conversation.kind, answered.and_then(|one| one.last_reply_at));
+fn progress(transfer: &Transfer, hosts: &[Host]) -> String {
+    if transfer.kind != Kind::Tcp {
+        let answered = hosts[transfer.client].exchange(transfer.number);
+        return format!("{:?}, last reply at {:?}", transfer.kind, answered.and_then(|one| one.last_reply_at));
     }
-    let [up, down] = conversation.bytes;
+    let [up, down] = transfer.bytes;
     let of = |way, bytes| {
-        end(conversation, hosts, way).map_or_else(
+        end(transfer, hosts, way).map_or_else(
             || String::from("no end point"),
             |end| format!("{:?}, {} of {bytes} bytes received", end.state, end.received_bytes()),
         )
     };
-    let client = client_end(conversation, hosts).map(|end| end.tuple.to_string()).unwrap_or_default();
+    let client = client_end(transfer, hosts).map(|end| end.tuple.to_string()).unwrap_or_default();
     format!("{client}: client {}; server {}", of(StreamDirection::Up, down), of(StreamDirection::Down, up))
 }

@@ -13,17 +13,17 @@ use flow::wire::{self, Headers, Parsed, TcpSegment, Transport, build, ip_protoco
 use flow::{Frame, Instant, PortId, Tuple};
 
 use crate::random::Random;
-use crate::scenario::{Conversation, Kind};
+use crate::scenario::{Kind, Transfer};
 use crate::topology::{HostConfig, SERVICE_PORT};
 use neighbours::Neighbours;
 use tcp::{Endpoint, WindowConfig};
 
 const ECHO_MARK: &[u8; 4] = b"MSTY";
 
-/// A conversation of requests and replies (UDP or echo) at its client: it continues until enough were answered.
+/// A transfer of requests and replies (UDP or echo) at its client: it continues until enough were answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    pub(crate) conversation: Conversation,
+    pub(crate) transfer: Transfer,
     pub(crate) tuple: Tuple,
     next_at: Instant,
     sent: u32,
@@ -37,11 +37,11 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Whether enough requests were answered.
     pub(crate) fn is_over(&self) -> bool {
-        self.answers >= self.conversation.requests
+        self.answers >= self.transfer.requests
     }
 }
 
-/// The server's view of a conversation of requests and replies.
+/// The server's view of a transfer of requests and replies.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SeenPeer {
     /// The source addresses of requests, with the time of the first.
@@ -81,26 +81,26 @@ impl Host {
         if is_ipv6 { IpAddr::V6(self.config.v6) } else { IpAddr::V4(self.config.v4) }
     }
 
-    /// A conversation of requests and replies of which this host is the client.
+    /// A transfer of requests and replies of which this host is the client.
     pub(crate) fn exchange(&self, number: u32) -> Option<&Exchange> {
-        self.exchanges.iter().find(|exchange| exchange.conversation.number == number)
+        self.exchanges.iter().find(|exchange| exchange.transfer.number == number)
     }
 
-    /// Begins a conversation as its client.
-    pub(crate) fn begin(&mut self, now: Instant, conversation: Conversation, out: &mut Vec<Vec<u8>>) {
-        let port = 10_000 + conversation.number as u16;
-        let local = SocketAddr::new(self.address(conversation.target.is_ipv6()), port);
-        let tuple = match conversation.kind {
-            Kind::Tcp => Tuple::new(ip_protocol::TCP, local, conversation.target),
-            Kind::Udp => Tuple::new(ip_protocol::UDP, local, conversation.target),
-            Kind::Echo => Tuple::echo(local.ip(), conversation.target.ip(), port),
+    /// Begins a transfer as its client.
+    pub(crate) fn begin(&mut self, now: Instant, transfer: Transfer, out: &mut Vec<Vec<u8>>) {
+        let port = 10_000 + transfer.number as u16;
+        let local = SocketAddr::new(self.address(transfer.target.is_ipv6()), port);
+        let tuple = match transfer.kind {
+            Kind::Tcp => Tuple::new(ip_protocol::TCP, local, transfer.target),
+            Kind::Udp => Tuple::new(ip_protocol::UDP, local, transfer.target),
+            Kind::Echo => Tuple::echo(local.ip(), transfer.target.ip(), port),
         };
-        if conversation.kind == Kind::Tcp {
+        if transfer.kind == Kind::Tcp {
             let initial_sequence = self.initial_sequence();
-            self.endpoints.push(Endpoint::connect(now, tuple, conversation, initial_sequence));
+            self.endpoints.push(Endpoint::connect(now, tuple, transfer, initial_sequence));
         } else {
             let exchange = Exchange {
-                conversation,
+                transfer,
                 tuple,
                 next_at: now,
                 sent: 0,
@@ -193,7 +193,7 @@ impl Host {
         self.send(now, answer, tuple.source_ip(), out);
     }
 
-    /// Records the source address of a conversation's requests.
+    /// Records the source address of a transfer's requests.
     fn note_request(&mut self, now: Instant, from: SocketAddr, payload: &[u8]) {
         let Some((number, _)) = read_echo(payload) else {
             self.wrong_content.push(u32::MAX);
@@ -209,7 +209,7 @@ impl Host {
         let Some(exchange) = self.exchanges.iter_mut().find(|exchange| exchange.tuple == tuple.inverse()) else {
             return;
         };
-        let number = exchange.conversation.number;
+        let number = exchange.transfer.number;
         match read_echo(payload) {
             Some((named, index)) if named == number && index < exchange.sent => {
                 exchange.answers += 1;
@@ -261,12 +261,12 @@ impl Host {
         self.send(now, frame, ours.destination_ip(), out);
     }
 
-    /// Assigns data to server ends that have identified their conversation.
-    pub(crate) fn recognise(&mut self, now: Instant, conversations: &[Conversation], out: &mut Vec<Vec<u8>>) {
+    /// Assigns data to server ends that have identified their transfer.
+    pub(crate) fn recognise(&mut self, now: Instant, transfers: &[Transfer], out: &mut Vec<Vec<u8>>) {
         for index in 0..self.endpoints.len() {
-            let Some(number) = self.endpoints[index].named_conversation() else { continue };
-            if let Some(conversation) = conversations.iter().find(|known| known.number == number) {
-                self.endpoints[index].recognise(now, conversation.clone());
+            let Some(number) = self.endpoints[index].named_transfer() else { continue };
+            if let Some(transfer) = transfers.iter().find(|known| known.number == number) {
+                self.endpoints[index].recognise(now, transfer.clone());
                 self.transmit(now, index, out);
             }
         }
@@ -289,12 +289,12 @@ impl Host {
         if exchange.next_at > now || exchange.is_over() {
             return;
         }
-        let (number, sequence) = (exchange.conversation.number, exchange.sent);
+        let (number, sequence) = (exchange.transfer.number, exchange.sent);
         exchange.sent += 1;
-        exchange.next_at = now + exchange.conversation.interval;
+        exchange.next_at = now + exchange.transfer.interval;
         let tuple = exchange.tuple;
         let payload = echo_payload(number, sequence);
-        let frame = if exchange.conversation.kind == Kind::Udp {
+        let frame = if exchange.transfer.kind == Kind::Udp {
             build::udp(&tuple, &payload)
         } else {
             build::echo(&tuple, build::Echo { is_reply: false, sequence: sequence as u16 }, &payload)

@@ -13,7 +13,7 @@ use flow::wire::{TcpSegment, build, tcp_flags};
 use flow::{Instant, Tuple};
 
 use super::sender::Sender;
-use crate::scenario::{Closing, Conversation};
+use crate::scenario::{Closing, Transfer};
 use crate::stream::{self, HEADER_BYTES, StreamDirection};
 
 /// The maximum number of out-of-order segments; further ones are dropped and retransmitted.
@@ -42,11 +42,11 @@ pub(crate) enum State {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Violation {
     /// A byte of the stream differs from the one that was sent.
-    WrongByte { conversation: u32, offset: u64 },
-    /// A connection's first bytes identify no conversation.
+    WrongByte { transfer: u32, offset: u64 },
+    /// A connection's first bytes identify no transfer.
     NoHeader,
     /// The other end reset the connection while it was in use.
-    Reset { conversation: u32, got_bytes: u64 },
+    Reset { transfer: u32, got_bytes: u64 },
 }
 
 /// One end of a TCP connection.
@@ -55,7 +55,7 @@ pub(crate) struct Endpoint {
     /// From this end to the other.
     pub(crate) tuple: Tuple,
     pub(crate) state: State,
-    pub(crate) conversation: Option<Conversation>,
+    pub(crate) transfer: Option<Transfer>,
     pub(crate) violations: Vec<Violation>,
     way: StreamDirection,
     sender: Sender,
@@ -100,11 +100,11 @@ pub(crate) struct OutSegment {
 
 impl Endpoint {
     /// A client that is about to send its SYN.
-    pub(crate) fn connect(now: Instant, tuple: Tuple, conversation: Conversation, initial_sequence: u32) -> Self {
-        let window = WindowConfig { bytes: conversation.window_bytes, shift: conversation.window_shift };
-        let segment_bytes = conversation.segment_bytes;
+    pub(crate) fn connect(now: Instant, tuple: Tuple, transfer: Transfer, initial_sequence: u32) -> Self {
+        let window = WindowConfig { bytes: transfer.window_bytes, shift: transfer.window_shift };
+        let segment_bytes = transfer.segment_bytes;
         let own = Self::new(now, tuple, StreamDirection::Up, State::SynSent, window, segment_bytes, initial_sequence);
-        Self { conversation: Some(conversation), ..own }
+        Self { transfer: Some(transfer), ..own }
     }
 
     /// A server that has got a SYN.
@@ -127,7 +127,7 @@ impl Endpoint {
         Self {
             tuple,
             state,
-            conversation: None,
+            transfer: None,
             violations: Vec::new(),
             way,
             sender: Sender::new(segment_bytes),
@@ -163,8 +163,8 @@ impl Endpoint {
 
     /// Whether all data of the other side has arrived and all of this side's is acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
-        let Some(conversation) = &self.conversation else { return false };
-        let (ours, theirs) = conversation.lengths(self.way);
+        let Some(transfer) = &self.transfer else { return false };
+        let (ours, theirs) = transfer.lengths(self.way);
         self.received > theirs && self.sender.unacknowledged > ours
     }
 
@@ -275,8 +275,8 @@ impl Endpoint {
 
     fn note_reset(&mut self) {
         if !self.is_finished() && self.state != State::Closed {
-            let conversation = self.conversation.as_ref().map_or(u32::MAX, |conversation| conversation.number);
-            self.violations.push(Violation::Reset { conversation, got_bytes: self.received_bytes() });
+            let transfer = self.transfer.as_ref().map_or(u32::MAX, |transfer| transfer.number);
+            self.violations.push(Violation::Reset { transfer, got_bytes: self.received_bytes() });
         }
         self.state = State::Reset;
         self.sender.timer = None;
@@ -334,9 +334,9 @@ impl Endpoint {
             let room = HEADER_BYTES - self.header.len();
             self.header.extend_from_slice(&fresh[..fresh.len().min(room)]);
         }
-        let number = match (&self.conversation, self.header.first_chunk()) {
-            (Some(conversation), _) => Some(conversation.number),
-            (None, Some(header)) => stream::conversation(*header),
+        let number = match (&self.transfer, self.header.first_chunk()) {
+            (Some(transfer), _) => Some(transfer.number),
+            (None, Some(header)) => stream::transfer(*header),
             (None, None) => return,
         };
         let Some(number) = number else {
@@ -345,19 +345,19 @@ impl Endpoint {
         };
         let theirs = if self.way == StreamDirection::Up { StreamDirection::Down } else { StreamDirection::Up };
         if let Some(offset) = stream::first_wrong(number, theirs, at, fresh) {
-            self.violations.push(Violation::WrongByte { conversation: number, offset });
+            self.violations.push(Violation::WrongByte { transfer: number, offset });
         }
     }
 
     /// The number in the client's first bytes, from their arrival until [`Endpoint::recognise`] uses it.
-    pub(crate) fn named_conversation(&self) -> Option<u32> {
-        let header = self.header.first_chunk().filter(|_| self.conversation.is_none())?;
-        stream::conversation(*header)
+    pub(crate) fn named_transfer(&self) -> Option<u32> {
+        let header = self.header.first_chunk().filter(|_| self.transfer.is_none())?;
+        stream::transfer(*header)
     }
 
     /// Assigns the data to send to a server end.
-    pub(crate) fn recognise(&mut self, now: Instant, conversation: Conversation) {
-        self.conversation = Some(conversation);
+    pub(crate) fn recognise(&mut self, now: Instant, transfer: Transfer) {
+        self.transfer = Some(transfer);
         self.opened_at = now;
     }
 
@@ -365,14 +365,14 @@ impl Endpoint {
         if self.state != State::Established || !self.is_finished() {
             return;
         }
-        let Some(conversation) = &self.conversation else { return };
-        if conversation.closing == Closing::Reset && self.way == StreamDirection::Up {
+        let Some(transfer) = &self.transfer else { return };
+        if transfer.closing == Closing::Reset && self.way == StreamDirection::Up {
             self.state = State::Reset;
             self.reset_due = true;
             self.sender.timer = None;
             return;
         }
-        let (ours, theirs) = conversation.lengths(self.way);
+        let (ours, theirs) = transfer.lengths(self.way);
         let both_fins = self.received > theirs + 1 && self.sender.unacknowledged > ours + 1;
         if both_fins {
             self.state = State::Closed;
@@ -382,21 +382,21 @@ impl Endpoint {
 
     /// The offset behind the data that the application has written so far.
     fn available(&self, now: Instant) -> u64 {
-        let Some(conversation) = self.conversation.as_ref().filter(|_| self.state == State::Established) else {
+        let Some(transfer) = self.transfer.as_ref().filter(|_| self.state == State::Established) else {
             return 1;
         };
-        let (ours, _) = conversation.lengths(self.way);
+        let (ours, _) = transfer.lengths(self.way);
         let elapsed = now.saturating_since(self.opened_at);
-        let bursts = elapsed.as_nanos() / conversation.interval.as_nanos().max(1) + 1;
-        let released = u64::try_from(bursts).unwrap_or(u64::MAX).saturating_mul(conversation.burst_bytes);
+        let bursts = elapsed.as_nanos() / transfer.interval.as_nanos().max(1) + 1;
+        let released = u64::try_from(bursts).unwrap_or(u64::MAX).saturating_mul(transfer.burst_bytes);
         1 + released.min(ours)
     }
 
     /// The offset behind the FIN, if it may be sent.
     fn fin_end(&self, available: u64) -> Option<u64> {
-        let conversation = self.conversation.as_ref().filter(|_| self.state == State::Established)?;
-        let (ours, theirs) = conversation.lengths(self.way);
-        let may = match (conversation.closing, self.way) {
+        let transfer = self.transfer.as_ref().filter(|_| self.state == State::Established)?;
+        let (ours, theirs) = transfer.lengths(self.way);
+        let may = match (transfer.closing, self.way) {
             (Closing::Reset, StreamDirection::Up) => false,
             (Closing::HalfClose, StreamDirection::Up) => true,
             (Closing::Fin, StreamDirection::Up) => self.received > theirs,
@@ -410,10 +410,10 @@ impl Endpoint {
         if self.ack_due || self.syn_due || self.reset_due {
             return Some(Instant::ZERO);
         }
-        let more = self.conversation.as_ref().filter(|_| self.state == State::Established).and_then(|conversation| {
-            let (ours, _) = conversation.lengths(self.way);
+        let more = self.transfer.as_ref().filter(|_| self.state == State::Established).and_then(|transfer| {
+            let (ours, _) = transfer.lengths(self.way);
             let elapsed = now.saturating_since(self.opened_at).as_nanos();
-            let interval = conversation.interval.as_nanos().max(1);
+            let interval = transfer.interval.as_nanos().max(1);
             let next = Duration::from_nanos(u64::try_from((elapsed / interval + 1) * interval).ok()?);
             (self.available(now) < ours + 1).then_some(self.opened_at + next)
         });
@@ -502,10 +502,10 @@ impl Endpoint {
         fin_end: Option<u64>,
         out: &mut Vec<OutSegment>,
     ) -> u64 {
-        let Some(conversation) = &self.conversation else { return offset };
+        let Some(transfer) = &self.transfer else { return offset };
         let length = data_end.saturating_sub(offset).min(u64::from(self.segment_bytes));
         let mut payload = vec![0; length as usize];
-        stream::fill(conversation.number, self.way, offset - 1, &mut payload);
+        stream::fill(transfer.number, self.way, offset - 1, &mut payload);
         let mut end = offset + length;
         let mut flags = tcp_flags::ACK;
         if fin_end.is_some_and(|fin_end| end + 1 == fin_end) {

@@ -66,12 +66,12 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
         Family::Partition => silence(Who::Both, Channels::ALL, random.between(50, 1500)),
         Family::HostLink => {
             let host = random.between(0, HOSTS - 1) as usize;
-            let cut = |is_cut| Fault::HostLink { host, is_cut };
-            vec![step(0, cut(true)), step(random.between(50, 800), cut(false))]
+            let link = |is_down| Fault::HostLink { host, is_down };
+            vec![step(0, link(true)), step(random.between(50, 800), link(false))]
         }
         Family::NodeLink => {
             let (who, which) = (random.pick(&[Who::Active, Who::Node0, Who::Node1]), random.between(1, 3));
-            ports_cut((who, which), false, random.between(50, 800))
+            ports_down((who, which), false, random.between(50, 800))
         }
         Family::OneWay => {
             let channels = random.pick(&[Channels::ALL, Channels::REPLICATION_LINK]);
@@ -113,11 +113,11 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
         Family::PortDown => {
             let who = random.pick(&[Who::Active, Who::Active, Who::Node0, Who::Node1, Who::Both]);
             let which = random.between(1, 3);
-            ports_cut((who, which), true, random.between(50, 8000))
+            ports_down((who, which), true, random.between(50, 8000))
         }
         Family::NextHop => {
             let (who, which) = (random.pick(&[Who::Active, Who::Active, Who::Standby]), random.between(1, 2));
-            ports_cut((who, which), false, random.between(1000, 8000))
+            ports_down((who, which), false, random.between(1000, 8000))
         }
         Family::AddressClaim => {
             let host = random.between(0, HOSTS - 1) as usize;
@@ -139,10 +139,15 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
 }
 
 /// The ports of a node lose their link for a time; bit 0 of `which`: the inside port, bit 1: the outside port.
-fn ports_cut((who, which): (Who, u64), carrier: bool, for_ms: u64) -> Vec<Step> {
-    let cut =
-        |who, which, is_cut| Fault::NodeLink { who, inside: which & 1 != 0, outside: which & 2 != 0, is_cut, carrier };
-    vec![step(0, cut(who, which, true)), step(for_ms, cut(Who::Both, 3, false))]
+fn ports_down((who, which): (Who, u64), carrier: bool, for_ms: u64) -> Vec<Step> {
+    let links = |who, which, is_down| Fault::NodeLink {
+        who,
+        inside: which & 1 != 0,
+        outside: which & 2 != 0,
+        is_down,
+        carrier,
+    };
+    vec![step(0, links(who, which, true)), step(for_ms, links(Who::Both, 3, false))]
 }
 
 fn death(random: &mut Random, who: Who) -> Vec<Step> {
@@ -150,8 +155,8 @@ fn death(random: &mut Random, who: Who) -> Vec<Step> {
 }
 
 fn silence(who: Who, channels: Channels, for_ms: u64) -> Vec<Step> {
-    let cut = |who, is_cut| Fault::Silence { who, channels, is_cut };
-    vec![step(0, cut(who, true)), step(for_ms, cut(Who::Both, false))]
+    let silenced = |who, is_lost| Fault::Silence { who, channels, is_lost };
+    vec![step(0, silenced(who, true)), step(for_ms, silenced(Who::Both, false))]
 }
 
 /// One or two channels are lost while others pass. Half of the time a node dies meanwhile and restarts.
@@ -174,8 +179,8 @@ fn flapping(random: &mut Random) -> Vec<Step> {
     let mut at_ms = 0;
     let mut steps = Vec::new();
     for _ in 0..flaps {
-        for is_cut in [true, false] {
-            steps.push(step(at_ms, Fault::Silence { who, channels, is_cut }));
+        for is_lost in [true, false] {
+            steps.push(step(at_ms, Fault::Silence { who, channels, is_lost }));
             at_ms += random.between(period_ms / 4, period_ms);
         }
     }
@@ -214,7 +219,7 @@ fn newer_peer(random: &mut Random) -> Vec<Step> {
 
 fn replaced(random: &mut Random, at_ms: u64, who: Who, dialect: Dialect) -> Vec<Step> {
     vec![
-        step(at_ms, Fault::Speak { who, dialect }),
+        step(at_ms, Fault::SetDialect { who, dialect }),
         step(at_ms, Fault::Kill(who)),
         step(at_ms + random.between(200, 1500), Fault::Restart(Who::Both)),
     ]

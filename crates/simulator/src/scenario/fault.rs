@@ -12,7 +12,7 @@ use super::Family;
 pub enum Who {
     /// The node that holds the addresses.
     Active,
-    /// The other one.
+    /// The standby node.
     Standby,
     /// Node 0.
     Node0,
@@ -86,7 +86,7 @@ pub enum Fault {
         /// The affected channels.
         channels: Channels,
         /// Lost, else restored.
-        is_cut: bool,
+        is_lost: bool,
     },
     /// The link between the nodes gets this rate and queue; zero bytes a second: unlimited.
     Rate {
@@ -121,7 +121,7 @@ pub enum Fault {
         per_mille: u64,
     },
     /// A node uses another protocol from its next start on.
-    Speak {
+    SetDialect {
         /// The node.
         who: Who,
         /// The protocol.
@@ -134,14 +134,14 @@ pub enum Fault {
         /// The capacity.
         room: Capacity,
     },
-    /// The link of a host is cut, or restored.
+    /// The link of a host goes down, or is restored.
     HostLink {
         /// The host.
         host: usize,
-        /// Cut, else restored.
-        is_cut: bool,
+        /// Down, else restored.
+        is_down: bool,
     },
-    /// The links of a node's ports are cut, or restored.
+    /// The links of a node's ports go down, or are restored.
     NodeLink {
         /// The node.
         who: Who,
@@ -149,8 +149,8 @@ pub enum Fault {
         inside: bool,
         /// The port of the outside link.
         outside: bool,
-        /// Cut, else restored.
-        is_cut: bool,
+        /// Down, else restored.
+        is_down: bool,
         /// The ports lose their carrier, too, which the node detects at once; else only frames are lost.
         #[serde(default)]
         carrier: bool,
@@ -224,8 +224,8 @@ impl fmt::Display for Fault {
             Self::Kill(who) => write!(formatter, "{who}: dies"),
             Self::Restart(who) => write!(formatter, "{who}: restarts, if dead or stopped"),
             Self::Leave(who) => write!(formatter, "{who}: shuts down"),
-            Self::Silence { who, channels, is_cut: true } => write!(formatter, "{who}: {channels} sent is lost"),
-            Self::Silence { who, channels, is_cut: false } => write!(formatter, "{who}: {channels} sent passes"),
+            Self::Silence { who, channels, is_lost: true } => write!(formatter, "{who}: {channels} sent is lost"),
+            Self::Silence { who, channels, is_lost: false } => write!(formatter, "{who}: {channels} sent passes"),
             Self::Rate { bytes_per_second: 0, .. } => write!(formatter, "the link between the nodes is fast again"),
             Self::Rate { bytes_per_second, queue_bytes } => write!(
                 formatter,
@@ -237,27 +237,27 @@ impl fmt::Display for Fault {
             Self::Lag { who, lag_ms } => write!(formatter, "{who}: up to {lag_ms} ms late in everything"),
             Self::Jump { who, by_ms } => write!(formatter, "{who}: the clock leaps {by_ms} ms"),
             Self::Speed { who, per_mille } => write!(formatter, "{who}: the clock runs at {per_mille} thousandths"),
-            Self::Speak { who, dialect } => write!(formatter, "{who}: uses {dialect:?} from the next start on"),
+            Self::SetDialect { who, dialect } => write!(formatter, "{who}: uses {dialect:?} from the next start on"),
             Self::Room { who, room } => write!(
                 formatter,
                 "{who}: capacity of {} connections, {} changes, {} deletions, {} messages in flight from the next start on",
                 room.connections_max, room.changes_queued_max, room.deletions_max, room.in_flight_messages_max
             ),
-            Self::HostLink { host, is_cut } => write!(formatter, "host {host}: link {}", cut_or_whole(is_cut)),
+            Self::HostLink { host, is_down } => write!(formatter, "host {host}: link {}", down_or_restored(is_down)),
             Self::Claim { host } => write!(formatter, "host {host}: claims the shared addresses"),
-            Self::NodeLink { who, inside, outside, is_cut, carrier } => {
+            Self::NodeLink { who, inside, outside, is_down, carrier } => {
                 let which = match (inside, outside) {
                     (true, false) => "inside",
                     (false, true) => "outside",
                     _ => "both",
                 };
                 let what = if carrier { "carrier" } else { "link" };
-                write!(formatter, "{who}: {which} {what} {}", cut_or_whole(is_cut))
+                write!(formatter, "{who}: {which} {what} {}", down_or_restored(is_down))
             }
         }
     }
 }
 
-const fn cut_or_whole(is_cut: bool) -> &'static str {
-    if is_cut { "cut" } else { "whole again" }
+const fn down_or_restored(is_down: bool) -> &'static str {
+    if is_down { "down" } else { "restored" }
 }

@@ -8,7 +8,7 @@ use replication::representation::Selection;
 use replication::representation::selection::TcpStates;
 use serde::{Deserialize, Serialize};
 
-use super::{Closing, Conversation, Episode, Fault, Kind, Scenario};
+use super::{Closing, Episode, Fault, Kind, Scenario, Transfer};
 use crate::link::LinkConfig;
 use crate::topology::HOSTS;
 
@@ -22,7 +22,7 @@ pub struct ScenarioFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     representation: Option<String>,
     #[serde(default)]
-    put_off_ms: u64,
+    deferral_ms: u64,
     waits_for_expiry: bool,
     damaged_datagrams_pass: bool,
     calm_at_ms: u64,
@@ -32,7 +32,7 @@ pub struct ScenarioFile {
     #[serde(default)]
     episodes: Vec<Episode>,
     #[serde(default)]
-    conversations: Vec<ConversationFile>,
+    transfers: Vec<TransferFile>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ enum ClosingFile {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ConversationFile {
+struct TransferFile {
     number: u32,
     kind: KindFile,
     client: usize,
@@ -90,11 +90,11 @@ pub enum ScenarioError {
     /// The host does not exist.
     #[error("there is no host {0}: give one from 0 to {last}", last = HOSTS - 1)]
     NoHost(usize),
-    /// Two conversations have the same number.
-    #[error("two conversations have number {0}: number them differently")]
+    /// Two transfers have the same number.
+    #[error("two transfers have number {0}: number them differently")]
     SameNumber(u32),
     /// A port derives from this number.
-    #[error("conversation number {0} is too large: give one below 50000")]
+    #[error("transfer number {0} is too large: give one below 50000")]
     NumberTooLarge(u32),
     /// The representation is unknown.
     #[error(transparent)]
@@ -104,7 +104,7 @@ pub enum ScenarioError {
     Speed(u64),
 }
 
-const CONVERSATION_NUMBER_MAX: u32 = 50_000;
+const TRANSFER_NUMBER_MAX: u32 = 50_000;
 
 impl From<&Scenario> for ScenarioFile {
     fn from(scenario: &Scenario) -> Self {
@@ -113,7 +113,7 @@ impl From<&Scenario> for ScenarioFile {
             eager: scenario.selection == Selection::Eager,
             hold_first_reply_ms: millis(scenario.hold_first_reply),
             representation: scenario.representation.map(|representation| representation.name().to_owned()),
-            put_off_ms: millis(scenario.deferral),
+            deferral_ms: millis(scenario.deferral),
             waits_for_expiry: scenario.waits_for_expiry,
             damaged_datagrams_pass: scenario.damaged_datagrams_pass,
             calm_at_ms: since_start_ms(scenario.calm_at),
@@ -121,7 +121,7 @@ impl From<&Scenario> for ScenarioFile {
             data_link: LinkFile::from(scenario.data_link),
             replication_link: LinkFile::from(scenario.replication_link),
             episodes: scenario.episodes.clone(),
-            conversations: scenario.conversations.iter().map(ConversationFile::from).collect(),
+            transfers: scenario.transfers.iter().map(TransferFile::from).collect(),
         }
     }
 }
@@ -131,15 +131,15 @@ impl TryFrom<ScenarioFile> for Scenario {
 
     fn try_from(file: ScenarioFile) -> Result<Self, ScenarioError> {
         let mut numbers = std::collections::BTreeSet::new();
-        for conversation in &file.conversations {
-            if conversation.client >= HOSTS {
-                return Err(ScenarioError::NoHost(conversation.client));
+        for transfer in &file.transfers {
+            if transfer.client >= HOSTS {
+                return Err(ScenarioError::NoHost(transfer.client));
             }
-            if conversation.number >= CONVERSATION_NUMBER_MAX {
-                return Err(ScenarioError::NumberTooLarge(conversation.number));
+            if transfer.number >= TRANSFER_NUMBER_MAX {
+                return Err(ScenarioError::NumberTooLarge(transfer.number));
             }
-            if !numbers.insert(conversation.number) {
-                return Err(ScenarioError::SameNumber(conversation.number));
+            if !numbers.insert(transfer.number) {
+                return Err(ScenarioError::SameNumber(transfer.number));
             }
         }
         for step in file.episodes.iter().flat_map(|episode| &episode.steps) {
@@ -156,7 +156,7 @@ impl TryFrom<ScenarioFile> for Scenario {
             selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
             hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
             representation: file.representation.as_deref().map(super::representation_named).transpose()?,
-            deferral: Duration::from_millis(file.put_off_ms),
+            deferral: Duration::from_millis(file.deferral_ms),
             waits_for_expiry: file.waits_for_expiry,
             damaged_datagrams_pass: file.damaged_datagrams_pass,
             calm_at: Instant::from_millis(file.calm_at_ms),
@@ -164,7 +164,7 @@ impl TryFrom<ScenarioFile> for Scenario {
             data_link: file.data_link.into(),
             replication_link: file.replication_link.into(),
             episodes: file.episodes,
-            conversations: file.conversations.into_iter().map(Conversation::from).collect(),
+            transfers: file.transfers.into_iter().map(Transfer::from).collect(),
         })
     }
 }
@@ -195,36 +195,36 @@ impl From<LinkFile> for LinkConfig {
     }
 }
 
-impl From<&Conversation> for ConversationFile {
-    fn from(conversation: &Conversation) -> Self {
+impl From<&Transfer> for TransferFile {
+    fn from(transfer: &Transfer) -> Self {
         Self {
-            number: conversation.number,
-            kind: match conversation.kind {
+            number: transfer.number,
+            kind: match transfer.kind {
                 Kind::Tcp => KindFile::Tcp,
                 Kind::Udp => KindFile::Udp,
                 Kind::Echo => KindFile::Echo,
             },
-            client: conversation.client,
-            target: conversation.target,
-            begins_at_ms: since_start_ms(conversation.begins_at),
-            bytes: conversation.bytes,
-            burst_bytes: conversation.burst_bytes,
-            interval_ms: millis(conversation.interval),
-            requests: conversation.requests,
-            closing: match conversation.closing {
+            client: transfer.client,
+            target: transfer.target,
+            begins_at_ms: since_start_ms(transfer.begins_at),
+            bytes: transfer.bytes,
+            burst_bytes: transfer.burst_bytes,
+            interval_ms: millis(transfer.interval),
+            requests: transfer.requests,
+            closing: match transfer.closing {
                 Closing::Fin => ClosingFile::Fin,
                 Closing::HalfClose => ClosingFile::HalfClose,
                 Closing::Reset => ClosingFile::Reset,
             },
-            window_bytes: conversation.window_bytes,
-            window_shift: conversation.window_shift,
-            segment_bytes: conversation.segment_bytes,
+            window_bytes: transfer.window_bytes,
+            window_shift: transfer.window_shift,
+            segment_bytes: transfer.segment_bytes,
         }
     }
 }
 
-impl From<ConversationFile> for Conversation {
-    fn from(file: ConversationFile) -> Self {
+impl From<TransferFile> for Transfer {
+    fn from(file: TransferFile) -> Self {
         Self {
             number: file.number,
             kind: match file.kind {
@@ -288,10 +288,10 @@ mod tests {
     fn invalid_scenarios_are_refused() {
         let sound = ScenarioFile::from(&Scenario::generate(1, FaultSet::DEFAULT));
         let mut file = sound.clone();
-        file.conversations[0].client = 9;
+        file.transfers[0].client = 9;
         assert_eq!(Scenario::try_from(file).unwrap_err(), ScenarioError::NoHost(9));
         let mut file = sound;
-        file.conversations[1].number = file.conversations[0].number;
+        file.transfers[1].number = file.transfers[0].number;
         assert!(matches!(Scenario::try_from(file), Err(ScenarioError::SameNumber(_))));
     }
 }

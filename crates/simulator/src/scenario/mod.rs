@@ -23,20 +23,20 @@ pub use compact::{NAMES, UnknownRepresentation, representation_named};
 pub use family::{Family, FaultSet, UnknownFault};
 pub use fault::{Capacity, Channels, Dialect, Episode, Fault, Step, Who};
 
-/// The delay of the first conversations, until a node has become active.
+/// The delay of the first transfers, until a node has become active.
 const TRAFFIC_BEGINS_MS: u64 = 1000;
-/// Conversations begin until this time, or until the last fault has ended.
+/// Transfers begin until this time, or until the last fault has ended.
 const TRAFFIC_BEGINS_LAST_MS: u64 = 6000;
 /// The time to finish after the last fault.
 const GRACE: Duration = Duration::from_secs(45);
 /// From the end of the last fault until all faults are removed: longer than an episode's late cut of a link.
 const CALM_AFTER_MS: u64 = 2000;
-/// The duration of faults above which a run has more conversations.
+/// The duration of faults above which a run has more transfers.
 const LONG_RUN_MS: u64 = 30_000;
-/// The maximum number of conversations in a run.
-pub const CONVERSATIONS_MAX: u64 = 80;
+/// The maximum number of transfers in a run.
+pub const TRANSFERS_MAX: u64 = 80;
 
-/// The kind of a conversation.
+/// The kind of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A TCP connection with data in both directions.
@@ -58,9 +58,9 @@ pub enum Closing {
     Reset,
 }
 
-/// One conversation between a client and a server.
+/// One transfer between a client and a server.
 #[derive(Clone, Debug)]
-pub struct Conversation {
+pub struct Transfer {
     /// Its number, from 0.
     pub number: u32,
     /// Its kind.
@@ -89,7 +89,7 @@ pub struct Conversation {
     pub segment_bytes: u16,
 }
 
-impl Conversation {
+impl Transfer {
     /// Bytes that the end which sends in direction `direction` sends and receives.
     pub(crate) const fn lengths(&self, direction: StreamDirection) -> (u64, u64) {
         let [up, down] = self.bytes;
@@ -105,8 +105,8 @@ impl Conversation {
 pub struct Scenario {
     /// The RNG seed that it was drawn from.
     pub seed: u64,
-    /// The conversations of clients and servers.
-    pub conversations: Vec<Conversation>,
+    /// The transfers of clients and servers.
+    pub transfers: Vec<Transfer>,
     /// The links of the hosts and of the nodes' data ports.
     pub data_link: LinkConfig,
     /// The link between the nodes.
@@ -142,11 +142,11 @@ impl Scenario {
         let episodes = draw::episodes(&mut random, faults);
         let calm_at_ms = episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0) + CALM_AFTER_MS;
         let is_long = calm_at_ms > LONG_RUN_MS;
-        let count = random.between(5, if is_long { CONVERSATIONS_MAX } else { CONVERSATIONS_MAX / 2 }) as u32;
+        let count = random.between(5, if is_long { TRANSFERS_MAX } else { TRANSFERS_MAX / 2 }) as u32;
         let begins_last_ms = TRAFFIC_BEGINS_LAST_MS.max(calm_at_ms);
         Self {
             seed,
-            conversations: (0..count).map(|number| conversation(&mut random, number, begins_last_ms)).collect(),
+            transfers: (0..count).map(|number| transfer(&mut random, number, begins_last_ms)).collect(),
             data_link,
             replication_link,
             damaged_datagrams_pass: false,
@@ -205,7 +205,7 @@ fn replication_link(random: &mut Random) -> LinkConfig {
     }
 }
 
-fn conversation(random: &mut Random, number: u32, begins_last_ms: u64) -> Conversation {
+fn transfer(random: &mut Random, number: u32, begins_last_ms: u64) -> Transfer {
     let kind = random.pick(&[Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Udp, Kind::Echo]);
     let server = random.between(0, 1) as usize;
     let (client, target) = match random.between(0, 4) {
@@ -215,7 +215,7 @@ fn conversation(random: &mut Random, number: u32, begins_last_ms: u64) -> Conver
     };
     let small = random.chance(400);
     let bytes_max = if small { 4_000 } else { 150_000 };
-    Conversation {
+    Transfer {
         number,
         kind,
         client,

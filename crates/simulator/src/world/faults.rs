@@ -46,9 +46,9 @@ impl World<'_> {
             value.set_service_paths(&topology::service_paths(), detector, seed).expect("the configuration is sound");
         }
         machine.node = Some(value);
-        let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
+        let has_new_dialect = machine.interpreter.dialect != machine.next_dialect;
         machine.interpreter = Interpreter::new(machine.next_dialect);
-        self.checkers.started(self.now, node, connections_max, speaks_anew);
+        self.checkers.started(self.now, node, connections_max, has_new_dialect);
         self.note_conditions();
         self.notice_carrier(node);
         self.settle(node);
@@ -89,8 +89,8 @@ impl World<'_> {
             Fault::Restart(who) => self.each(who, Self::restart),
             Fault::Pause(who) => self.each(who, Self::pause),
             Fault::Continue(who) => self.each(who, Self::resume),
-            Fault::Silence { who, channels, is_cut } => self.each(who, |world, node| {
-                silence(&mut world.machines[node].muted, channels, is_cut);
+            Fault::Silence { who, channels, is_lost } => self.each(who, |world, node| {
+                silence(&mut world.machines[node].muted, channels, is_lost);
             }),
             Fault::Rate { bytes_per_second, queue_bytes } => {
                 let rate = (bytes_per_second > 0).then_some(Rate { bytes_per_second, queue_bytes });
@@ -112,18 +112,18 @@ impl World<'_> {
                 world.machines[node].clock.run_at(world.now, per_mille);
                 world.wake(node);
             }),
-            Fault::Speak { who, dialect } => {
+            Fault::SetDialect { who, dialect } => {
                 self.each(who, |world, node| world.machines[node].next_dialect = dialect);
             }
             Fault::Room { who, room } => self.each(who, |world, node| world.machines[node].room = Some(room)),
-            Fault::HostLink { host, is_cut } => self.host_links[host].is_cut = is_cut,
-            Fault::NodeLink { who, inside, outside, is_cut, carrier } => self.each(who, |world, node| {
+            Fault::HostLink { host, is_down } => self.host_links[host].is_down = is_down,
+            Fault::NodeLink { who, inside, outside, is_down, carrier } => self.each(who, |world, node| {
                 let machine = &mut world.machines[node];
                 for (side, is_meant) in [(Side::Inside, inside), (Side::Outside, outside)] {
                     let port = usize::from(side.port().0);
                     if is_meant {
-                        machine.ports[port].is_cut = is_cut;
-                        machine.has_carrier[port] = !(carrier && is_cut);
+                        machine.ports[port].is_down = is_down;
+                        machine.has_carrier[port] = !(carrier && is_down);
                     }
                 }
                 world.notice_carrier(node);
@@ -213,7 +213,7 @@ impl World<'_> {
         let sound = |link: &mut Link| {
             let LinkConfig { delay, jitter, .. } = link.config;
             link.config = LinkConfig { delay, jitter, ..LinkConfig::default() };
-            (link.is_cut, link.rate) = (false, None);
+            (link.is_down, link.rate) = (false, None);
         };
         self.host_links.iter_mut().for_each(sound);
         for machine in &mut self.machines {
@@ -263,18 +263,18 @@ impl World<'_> {
     }
 }
 
-const fn silence(muted: &mut Channels, channels: Channels, is_cut: bool) {
+const fn silence(muted: &mut Channels, channels: Channels, is_lost: bool) {
     if channels.detection {
-        muted.detection = is_cut;
+        muted.detection = is_lost;
     }
     if channels.heartbeats {
-        muted.heartbeats = is_cut;
+        muted.heartbeats = is_lost;
     }
     if channels.replication {
-        muted.replication = is_cut;
+        muted.replication = is_lost;
     }
     if channels.paths {
-        muted.paths = is_cut;
+        muted.paths = is_lost;
     }
 }
 

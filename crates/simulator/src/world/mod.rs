@@ -70,8 +70,8 @@ impl<'a> World<'a> {
         for node in 0..NODES {
             self.start(node);
         }
-        for (index, conversation) in self.scenario.conversations.iter().enumerate() {
-            self.schedule.add(conversation.begins_at, Event::Begin { conversation: index });
+        for (index, transfer) in self.scenario.transfers.iter().enumerate() {
+            self.schedule.add(transfer.begins_at, Event::Begin { transfer: index });
         }
         for (index, (at, _)) in self.faults.iter().enumerate() {
             self.schedule.add(*at, Event::Fault { index });
@@ -91,7 +91,7 @@ impl<'a> World<'a> {
     }
 
     fn is_done(&self) -> bool {
-        self.checkers.survival.is_done(&self.scenario.conversations, &self.hosts)
+        self.checkers.survival.is_done(&self.scenario.transfers, &self.hosts)
     }
 
     fn run_until(&mut self, end: Instant, is_over: impl Fn(&Self) -> bool) {
@@ -121,13 +121,13 @@ impl<'a> World<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::HostFrame { host, mut bytes } => {
-                if self.host_links[host].is_cut {
+                if self.host_links[host].is_down {
                     return;
                 }
                 self.trace.note(self.now, fingerprint(&bytes), || format!("host {host} gets {}", describe(&bytes)));
                 let mut out = Vec::new();
                 self.hosts[host].handle_frame(self.now, &mut bytes, &mut out);
-                self.hosts[host].recognise(self.now, &self.scenario.conversations, &mut out);
+                self.hosts[host].recognise(self.now, &self.scenario.transfers, &mut out);
                 self.send_from_host(host, out);
             }
             Event::HostTimer { host } => {
@@ -138,12 +138,12 @@ impl<'a> World<'a> {
                     self.send_from_host(host, out);
                 }
             }
-            Event::Begin { conversation } => {
-                let conversation = self.scenario.conversations[conversation].clone();
-                let host = conversation.client;
-                self.trace.note(self.now, conversation.number.into(), || format!("begins: {conversation:?}"));
+            Event::Begin { transfer } => {
+                let transfer = self.scenario.transfers[transfer].clone();
+                let host = transfer.client;
+                self.trace.note(self.now, transfer.number.into(), || format!("begins: {transfer:?}"));
                 let mut out = Vec::new();
-                self.hosts[host].begin(self.now, conversation, &mut out);
+                self.hosts[host].begin(self.now, transfer, &mut out);
                 self.send_from_host(host, out);
             }
             Event::NodeFrame { node, port, bytes } => self.queue_for_node(node, port, bytes),

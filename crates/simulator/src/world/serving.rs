@@ -28,7 +28,7 @@ impl World<'_> {
 
     pub(super) fn queue_for_node(&mut self, node: usize, port: PortId, bytes: Vec<u8>) {
         let machine = &mut self.machines[node];
-        if machine.node.is_none() || machine.ports[usize::from(port.0)].is_cut {
+        if machine.node.is_none() || machine.ports[usize::from(port.0)].is_down {
             return;
         }
         machine.inbox.put_frame(port, bytes);

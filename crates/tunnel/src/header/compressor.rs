@@ -28,7 +28,7 @@ pub(crate) enum HeaderForm {
     Whole,
     /// As they are, and the other end is to remember them.
     First(Remembered),
-    /// As it was written, and the other end may be told to remember them.
+    /// As it was written; the other end may have to remember them.
     Small(Option<Remembered>),
 }
 
@@ -38,8 +38,8 @@ struct Place {
     flow: Image,
     /// What the other end remembers.
     known: Option<(u8, Image)>,
-    /// What it was told to remember and did not acknowledge yet.
-    told: Option<(u8, Image)>,
+    /// What it is to remember and has not acknowledged yet.
+    unconfirmed: Option<(u8, Image)>,
     used_at: u64,
 }
 
@@ -47,7 +47,7 @@ struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Compressor {
     places: Vec<Option<Place>>,
-    /// Outlives what a place was used for, so that what is under way is not mistaken.
+    /// Outlives a place's flow, so that a record in flight is not taken for one of the next flow.
     versions: Vec<u8>,
     packets: u64,
     key: u64,
@@ -70,10 +70,10 @@ impl Compressor {
         let Some((layout, image)) = image_of(header, segmentation, payload_bytes) else { return HeaderForm::Whole };
         let Some(index) = self.place(layout, &image) else { return HeaderForm::Whole };
         let Some(place) = self.places.get_mut(index).and_then(Option::as_mut) else { return HeaderForm::Whole };
-        let to_remember = place.told.is_none().then(|| {
+        let to_remember = place.unconfirmed.is_none().then(|| {
             let version = &mut self.versions[index];
             *version = (*version + 1) % VERSIONS;
-            place.told = Some((*version, image.clone()));
+            place.unconfirmed = Some((*version, image.clone()));
             Remembered { place: index as u16, version: *version }
         });
         let Some((version, known)) = &place.known else {
@@ -102,10 +102,10 @@ impl Compressor {
         let ways = first..first + WAYS;
         let is_of_flow = |index: &usize| self.places[*index].as_ref().is_some_and(|place| place.flow == flow);
         let index = ways.clone().find(is_of_flow).or_else(|| {
-            let waits = |index: &usize| self.places[*index].as_ref().is_some_and(|place| place.told.is_some());
+            let waits = |index: &usize| self.places[*index].as_ref().is_some_and(|place| place.unconfirmed.is_some());
             let used_at = |index: &usize| self.places[*index].as_ref().map_or(0, |place| place.used_at);
             let index = ways.filter(|index| !waits(index)).min_by_key(used_at)?;
-            self.places[index] = Some(Place { flow, known: None, told: None, used_at: 0 });
+            self.places[index] = Some(Place { flow, known: None, unconfirmed: None, used_at: 0 });
             Some(index)
         })?;
         if let Some(place) = &mut self.places[index] {
@@ -114,15 +114,15 @@ impl Compressor {
         Some(index)
     }
 
-    /// What was to be remembered is, or was lost on its way.
+    /// Handles that what was to be remembered has arrived, or was lost on the path.
     pub(crate) fn settle(&mut self, remembered: Remembered, has_arrived: bool) {
         let place = self.places.get_mut(usize::from(remembered.place)).and_then(Option::as_mut);
         let Some(place) = place else { return };
         // Another flow may have the place by now; then the version is another's, too.
-        if let Some(told) = place.told.take_if(|(version, _)| *version == remembered.version)
+        if let Some(unconfirmed) = place.unconfirmed.take_if(|(version, _)| *version == remembered.version)
             && has_arrived
         {
-            place.known = Some(told);
+            place.known = Some(unconfirmed);
         }
     }
 

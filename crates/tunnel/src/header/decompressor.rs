@@ -1,4 +1,4 @@
-//! The receiving end: what it was told to remember.
+//! The receiving end: the headers that it remembers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,13 +23,13 @@ pub(crate) enum HeaderError {
 pub(crate) struct SmallHeader<'a> {
     /// The headers, but for what follows from the payload: see [`complete`].
     pub(crate) header: Vec<u8>,
-    /// How the packet is cut.
+    /// How the packet is segmented.
     pub(crate) segmentation: Segmentation,
     /// What follows the headers.
     pub(crate) payload: &'a [u8],
 }
 
-/// What was last told, and what it was told by.
+/// The last two headers that are remembered, each with its version.
 type Versions = [Option<(u8, Image)>; 2];
 
 /// The receiving end.
@@ -79,12 +79,12 @@ impl Decompressor {
         let layout = Layout::of(&base[..header_bytes]).ok_or(HeaderError::Malformed)?;
         let mut image = base.clone();
         read_differences(layout, &mut image, &mut rest)?;
-        let (header, cut) = image.split_last_chunk().ok_or(HeaderError::Malformed)?;
+        let (header, segmentation) = image.split_last_chunk().ok_or(HeaderError::Malformed)?;
         // What changed must not have changed how it is laid out.
         if Layout::of(header) != Some(layout) {
             return Err(HeaderError::Malformed);
         }
-        let segmentation = segmentation_of(*cut).ok_or(HeaderError::Malformed)?;
+        let segmentation = segmentation_of(*segmentation).ok_or(HeaderError::Malformed)?;
         let header = header.to_vec();
         if let Some(version) = to_remember {
             *place = [Some((version, image)), Some(known)];

@@ -91,7 +91,7 @@ impl Layout {
         if self.is_ipv4 { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// What changes, the most frequent first: the first seven of a layout are told by one byte.
+    /// The fields that change, the most frequent first: one byte names the first seven of a layout.
     pub(super) fn fields(self) -> ArrayVec<Field, FIELDS_MAX> {
         let mut fields = ArrayVec::new();
         // There is room for all: the longest layout has 22.

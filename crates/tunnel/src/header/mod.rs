@@ -32,7 +32,8 @@ use alloc::vec::Vec;
 
 use flow::Segmentation;
 
-/// Flows that are remembered, in each direction and for each length of headers. The one that rested longest of four gives way.
+/// Flows that are remembered, in each direction and for each length of headers. Of four, the one that was unused for
+/// longest is evicted.
 pub(super) const PLACES: usize = 1024;
 /// Versions of a place, before the first comes again. Two are alive at most.
 const VERSIONS: u8 = 8;
@@ -71,4 +72,4 @@ pub(super) fn take_number(rest: &mut &[u8]) -> Option<u32> {
     None
 }
 
-const _: () = assert!(PLACES.is_multiple_of(4) && PLACES * 16 < 1 << 21, "a place is told in three bytes at most");
+const _: () = assert!(PLACES.is_multiple_of(4) && PLACES * 16 < 1 << 21, "a place takes three bytes at most");

@@ -14,7 +14,7 @@ use super::*;
 /// Ethernet's header, which no packet of the tunnel has.
 const LINK_BYTES: usize = 14;
 
-/// A packet's headers, how it is cut, and bytes of its payload.
+/// A packet's headers, how it is segmented, and bytes of its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Headers {
     bytes: Vec<u8>,
@@ -174,7 +174,7 @@ struct Step {
     changes: Vec<(usize, u8)>,
     blocks: usize,
     payload_bytes: usize,
-    is_cut: bool,
+    is_segmented: bool,
     is_lost: bool,
     settled: usize,
 }
@@ -183,13 +183,13 @@ fn step() -> impl Strategy<Value = Step> {
     let changes = prop::collection::vec((0..80_usize, any::<u8>()), 0..4);
     let shape = (0..6_u16, any::<bool>(), 0..3_usize, 0..2000_usize);
     (shape, changes, any::<bool>(), prop::bool::weighted(0.2), 0..3_usize).prop_map(
-        |((flow, is_v6, blocks, payload_bytes), changes, is_cut, is_lost, settled)| Step {
+        |((flow, is_v6, blocks, payload_bytes), changes, is_segmented, is_lost, settled)| Step {
             flow,
             is_v6,
             changes,
             blocks,
             payload_bytes,
-            is_cut,
+            is_segmented,
             is_lost,
             settled,
         },
@@ -216,7 +216,7 @@ fn headers_of(number: usize, step: &Step) -> Headers {
         // Others than the sender's, but whole.
         layout.complete(&mut headers.bytes, step.payload_bytes);
     }
-    if step.is_cut {
+    if step.is_segmented {
         let kind = SegmentationKind::TcpIpv4;
         headers.segmentation = Segmentation { kind, size_bytes: 1448, header_bytes: 66, ecn: number.is_multiple_of(7) };
     }

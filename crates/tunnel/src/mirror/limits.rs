@@ -4,17 +4,17 @@ use core::time::Duration;
 
 use redundancy::limits::{FILL_GRANULES_MAX, RANGES_MAX};
 
-/// Nodes that are told what passes, at once. More are not answered.
+/// Nodes that follow at a time. More are not answered.
 pub(super) const FOLLOWERS_MAX: usize = 4;
-/// A mirror says so often that it follows …
+/// A mirror sends so often that it follows …
 pub(super) const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
-/// … and who has not heard that for so long tells it nothing any more. A mirror leaves a node that it does not hear for so
-/// long, too.
+/// … and a node that has not received that for so long sends it nothing more. A mirror likewise leaves a node that is
+/// silent for so long.
 pub(super) const FOLLOWED_FOR: Duration = Duration::from_secs(2);
-/// A mirror goes over to another node that speaks to it when the former is silent for so long.
+/// A mirror goes over to another node that sends to it when the former is silent for so long.
 pub(super) const SILENT_FOR: Duration = Duration::from_millis(500);
-/// Where the streams stand is told so often.
-pub(super) const TELL_INTERVAL: Duration = Duration::from_millis(200);
+/// The positions of the streams are sent so often.
+pub(super) const POSITIONS_INTERVAL: Duration = Duration::from_millis(200);
 /// Ranges that a mirror was not given yet. More are left out: they are asked for again.
 pub(super) const WANTED_RANGES_MAX: usize = 2048;
 /// Of the rate, the part that may be used for what mirrors lack, as a divisor. What passes comes first.
@@ -22,7 +22,7 @@ pub(super) const GIVEN_SHARE: u64 = 4;
 /// What may be given at once, in bytes, after a pause.
 pub(super) const GIVEN_BURST_BYTES: i64 = 64 * 1024;
 /// When nothing more may be given, it is looked again after so long.
-pub(super) const GIVE_AGAIN: Duration = Duration::from_millis(5);
+pub(super) const GIVE_RETRY: Duration = Duration::from_millis(5);
 
 /// Numbers looked at in one step of looking back for what is lacking.
 pub(super) const LOOKED_AT_MAX: u64 = 1 << 16;

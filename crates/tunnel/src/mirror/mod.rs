@@ -51,7 +51,7 @@ pub struct MirrorStatus {
     pub sent_bytes: [u64; 2],
     /// The same of what it received.
     pub received_bytes: [u64; 2],
-    /// Blocks that were heard and could not be followed.
+    /// Blocks that were received and could not be followed.
     pub blocks_missed: u64,
     /// Bytes of the caches of the mirror.
     pub memory_bytes: usize,
@@ -128,7 +128,7 @@ impl Mirroring {
         let caches = caches.map(|caches| (&caches.encoder, &caches.decoder));
         if let Some(tap) = tap {
             if is_followed {
-                source.tell(now, tap, caches, counters);
+                source.send(now, tap, caches, counters);
             }
             tap.clear();
             tap.set_open(is_followed);

@@ -1,8 +1,8 @@
-//! The node that is the tunnel's end: it tells those that follow what passes its caches, and gives them what they lack.
+//! The node that is the tunnel's end: it sends followers what passes its caches, and gives them what they lack.
 //!
-//! Each follower has a stream of its own, kept in order and mended as the one between the sites. It leaves at a rate that was
-//! set, and holds no more than a tenth of a second of it: what finds no room is left out, and the follower knows by the numbers
-//! what it lacks.
+//! Each follower has a stream of its own, with the order and the loss recovery of the one between the sites. It leaves
+//! at a rate that was set, and holds no more than a tenth of a second of it: what finds no room is left out, and the
+//! follower knows by the numbers what it lacks.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use redundancy::wire::control::Control;
 use redundancy::{Decoder, Encoder};
 
 use super::limits::{
-    FOLLOWED_FOR, FOLLOWERS_MAX, GIVE_AGAIN, GIVEN_BURST_BYTES, GIVEN_SHARE, TELL_INTERVAL, WANTED_RANGES_MAX,
+    FOLLOWED_FOR, FOLLOWERS_MAX, GIVE_RETRY, GIVEN_BURST_BYTES, GIVEN_SHARE, POSITIONS_INTERVAL, WANTED_RANGES_MAX,
 };
 use super::wire::{Entry, Side, Word};
 use super::{MirrorCounters, Tap};
@@ -32,11 +32,11 @@ pub(super) type Views<'a> = Option<(&'a Encoder, &'a Decoder)>;
 struct Follower {
     peer: NodeId,
     sessions: Sessions,
-    heard_at: Instant,
+    received_at: Instant,
     sender: Sender,
-    /// The epochs that it was told of last.
-    told: [Option<u32>; 2],
-    tell_at: Instant,
+    /// The epochs that it was sent last.
+    sent_epochs: [Option<u32>; 2],
+    send_positions_at: Instant,
     wanted: VecDeque<(Side, Range<u64>)>,
     /// Bytes that may be given now; what passes takes from them too.
     allowance_bytes: i64,
@@ -53,7 +53,7 @@ impl Follower {
         Record::FromEncoder(entry).write(record);
         self.sender.push(now, record);
         self.allowance_bytes = self.allowance_bytes.saturating_sub(record.len() as i64).max(-GIVEN_BURST_BYTES);
-        counters.bytes_told += record.len() as u64;
+        counters.bytes_sent += record.len() as u64;
         true
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Source {
     message: Vec<u8>,
 }
 
-fn opening(side: Side, views: Views<'_>) -> Option<redundancy::StreamPosition> {
+fn position(side: Side, views: Views<'_>) -> Option<redundancy::StreamPosition> {
     let (encoder, decoder) = views?;
     match side {
         Side::Sent => Some(encoder.stream_position()),
@@ -99,10 +99,10 @@ impl Source {
         self.followers.clear();
     }
 
-    /// The peer follows, in a life of this name.
+    /// The peer follows, in an incarnation of this name.
     pub(super) fn handle_follow(&mut self, now: Instant, peer: NodeId, name: u32) {
         if let Some(known) = self.followers.iter_mut().find(|it| it.peer == peer && it.sessions.to == name) {
-            known.heard_at = now;
+            known.received_at = now;
             return;
         }
         self.forget(peer);
@@ -112,17 +112,17 @@ impl Source {
         self.followers.push(Follower {
             peer,
             sessions: Sessions { from: (self.random.next() >> 32) as u32 | 1, to: name },
-            heard_at: now,
+            received_at: now,
             sender: Sender::new(self.sender_config, ENVELOPE_BYTES),
-            told: [None; 2],
-            tell_at: now,
+            sent_epochs: [None; 2],
+            send_positions_at: now,
             wanted: VecDeque::new(),
             allowance_bytes: GIVEN_BURST_BYTES,
             allowance_at: now,
         });
     }
 
-    /// The peer is told nothing any more, unless it follows again.
+    /// Nothing more is sent to the peer, unless it follows again.
     pub(super) fn forget(&mut self, peer: NodeId) {
         self.followers.retain(|follower| follower.peer != peer);
     }
@@ -142,7 +142,7 @@ impl Source {
             return;
         };
         // What is asked of another stream means nothing any more.
-        if follower.told[side as usize] != Some(epoch) {
+        if follower.sent_epochs[side as usize] != Some(epoch) {
             return;
         }
         for range in ranges {
@@ -152,12 +152,12 @@ impl Source {
         }
     }
 
-    /// Tells what passed.
-    pub(super) fn tell(&mut self, now: Instant, tap: &Tap, views: Views<'_>, counters: &mut MirrorCounters) {
+    /// Sends what passed.
+    pub(super) fn send(&mut self, now: Instant, tap: &Tap, views: Views<'_>, counters: &mut MirrorCounters) {
         for entry in tap.entries() {
             counters.blocks_passed += 1;
             for follower in &mut self.followers {
-                tell_openings(now, follower, views, [&mut self.message, &mut self.entry, &mut self.record], counters);
+                send_positions(now, follower, views, [&mut self.message, &mut self.entry, &mut self.record], counters);
                 if !follower.push(now, entry, &mut self.record, counters) {
                     counters.blocks_left_out += 1;
                 }
@@ -167,13 +167,13 @@ impl Source {
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant, views: Views<'_>, counters: &mut MirrorCounters) {
-        self.followers.retain(|follower| now.saturating_since(follower.heard_at) < FOLLOWED_FOR);
+        self.followers.retain(|follower| now.saturating_since(follower.received_at) < FOLLOWED_FOR);
         for follower in &mut self.followers {
-            if follower.tell_at <= now {
-                follower.tell_at = now + TELL_INTERVAL;
-                follower.told = [None; 2];
+            if follower.send_positions_at <= now {
+                follower.send_positions_at = now + POSITIONS_INTERVAL;
+                follower.sent_epochs = [None; 2];
             }
-            tell_openings(now, follower, views, [&mut self.message, &mut self.entry, &mut self.record], counters);
+            send_positions(now, follower, views, [&mut self.message, &mut self.entry, &mut self.record], counters);
             let passed = now.saturating_since(follower.allowance_at);
             let earned = u128::from(self.given_bytes_per_second) * passed.as_micros() / 1_000_000;
             if earned > 0 {
@@ -190,10 +190,10 @@ impl Source {
         let of = |follower: &Follower| {
             let giving = (!follower.wanted.is_empty()).then(|| {
                 let is_allowed = follower.allowance_bytes > 0 && follower.sender.has_room();
-                if is_allowed { Instant::ZERO } else { follower.allowance_at + GIVE_AGAIN }
+                if is_allowed { Instant::ZERO } else { follower.allowance_at + GIVE_RETRY }
             });
-            let own = [giving, follower.sender.poll_timeout(), Some(follower.heard_at + FOLLOWED_FOR)];
-            own.into_iter().flatten().fold(follower.tell_at, Instant::min)
+            let own = [giving, follower.sender.poll_timeout(), Some(follower.received_at + FOLLOWED_FOR)];
+            own.into_iter().flatten().fold(follower.send_positions_at, Instant::min)
         };
         self.followers.iter().map(of).min()
     }
@@ -209,8 +209,8 @@ impl Source {
     }
 }
 
-/// Tells where the streams stand, if that is not known or it is time.
-fn tell_openings(
+/// Sends the positions of the streams, if the follower lacks them or they are due.
+fn send_positions(
     now: Instant,
     follower: &mut Follower,
     views: Views<'_>,
@@ -218,15 +218,15 @@ fn tell_openings(
     counters: &mut MirrorCounters,
 ) {
     for side in Side::ALL {
-        let Some(opening) = opening(side, views) else { continue };
-        if follower.told[side as usize] == Some(opening.epoch) {
+        let Some(position) = position(side, views) else { continue };
+        if follower.sent_epochs[side as usize] == Some(position.epoch) {
             continue;
         }
-        opening.write(message);
+        position.write(message);
         entry.clear();
         Entry::Word { side, message }.write(entry);
         if follower.push(now, entry, record, counters) {
-            follower.told[side as usize] = Some(opening.epoch);
+            follower.sent_epochs[side as usize] = Some(position.epoch);
         }
     }
 }

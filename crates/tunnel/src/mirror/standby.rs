@@ -19,12 +19,12 @@ use crate::datagram::{Datagram, Sessions};
 use crate::receiver::Receiver;
 use crate::record::{Reassembly, Record};
 
-/// Whom it hears.
+/// The node that a mirror follows.
 #[derive(Clone, Copy, Debug)]
 struct Leader {
     peer: NodeId,
     session: u32,
-    heard_at: Instant,
+    received_at: Instant,
 }
 
 /// The mirror.
@@ -33,7 +33,7 @@ pub(super) struct Standby {
     cache_bytes: usize,
     receive_wait: Duration,
     random: SplitMix64,
-    /// Of this life: another one for each node that it hears.
+    /// Of this incarnation: another one for each node that it follows.
     name: u32,
     leader: Option<Leader>,
     receiver: Receiver,
@@ -43,9 +43,9 @@ pub(super) struct Standby {
     /// Questions to the leader.
     wants: VecDeque<Vec<u8>>,
     follow_at: Instant,
-    /// How often it has said to all that it follows, and which of these each peer was told last.
+    /// How often it has sent to all that it follows, and the last of these rounds that each peer was sent.
     round: u64,
-    told: BTreeMap<u8, u64>,
+    sent_rounds: BTreeMap<u8, u64>,
     scratch: Vec<u8>,
     /// When this node began to stand by; none before time passed for the first time.
     began_at: Option<Instant>,
@@ -69,7 +69,7 @@ impl Standby {
             wants: VecDeque::new(),
             follow_at: Instant::ZERO,
             round: 0,
-            told: BTreeMap::new(),
+            sent_rounds: BTreeMap::new(),
             scratch: Vec::new(),
             began_at: None,
             is_filled: false,
@@ -100,7 +100,7 @@ impl Standby {
         self.wants.clear();
     }
 
-    /// The leader is another, or another life of it: it is to begin at the beginning.
+    /// The leader is another, or another incarnation of it: it is to begin at the beginning.
     fn change_leader(&mut self, now: Instant) {
         self.leave();
         self.follow_at = now;
@@ -156,16 +156,16 @@ impl Standby {
             return;
         }
         match &mut self.leader {
-            None => self.leader = Some(Leader { peer, session: sessions.from, heard_at: now }),
-            Some(leader) if (leader.peer, leader.session) == (peer, sessions.from) => leader.heard_at = now,
+            None => self.leader = Some(Leader { peer, session: sessions.from, received_at: now }),
+            Some(leader) if (leader.peer, leader.session) == (peer, sessions.from) => leader.received_at = now,
             Some(leader) => {
-                if leader.peer == peer || now.saturating_since(leader.heard_at) > SILENT_FOR {
+                if leader.peer == peer || now.saturating_since(leader.received_at) > SILENT_FOR {
                     self.change_leader(now);
                 }
                 return;
             }
         }
-        counters.bytes_heard += body.len() as u64;
+        counters.bytes_received += body.len() as u64;
         self.receiver.handle_data(now, (*number, *base), *first_record, body);
         self.take_entries(now, counters);
     }
@@ -179,7 +179,7 @@ impl Standby {
                     Ok(Entry::Block { side, epoch, block }) => {
                         let Some(cache) = &mut self.caches[side as usize] else { continue };
                         if cache.epoch() == Some(epoch) {
-                            counters.blocks_heard += 1;
+                            counters.blocks_received += 1;
                             // One that makes no sense here is lacking, and found to be.
                             let _ = cache.handle_block(now, Ticket(0), block, &mut self.scratch);
                         }
@@ -187,7 +187,7 @@ impl Standby {
                     Ok(Entry::Plain { side, epoch, block }) => {
                         let Some(cache) = &mut self.caches[side as usize] else { continue };
                         if cache.epoch() == Some(epoch) {
-                            counters.blocks_heard += 1;
+                            counters.blocks_received += 1;
                             cache.handle_plain(block);
                         }
                     }
@@ -215,7 +215,7 @@ impl Standby {
                     wants.push_back(datagram);
                 }
             };
-            // All else that it has to say concerns nobody here.
+            // Its other messages concern no mirror.
             while cache.poll_transmit(now, scratch) {
                 if matches!(Control::parse(scratch), Ok(Control::Missing { .. })) {
                     want(scratch);
@@ -231,7 +231,7 @@ impl Standby {
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut MirrorCounters) {
-        if self.leader.is_some_and(|leader| now.saturating_since(leader.heard_at) >= FOLLOWED_FOR) {
+        if self.leader.is_some_and(|leader| now.saturating_since(leader.received_at) >= FOLLOWED_FOR) {
             self.change_leader(now);
         }
         if self.follow_at <= now {
@@ -255,15 +255,15 @@ impl Standby {
             let asking = cache.as_ref()?.poll_timeout();
             Some(asking.map_or_else(|| sweep.poll_timeout(), |at| at.min(sweep.poll_timeout())))
         });
-        let leaving = self.leader.map(|leader| leader.heard_at + FOLLOWED_FOR);
+        let leaving = self.leader.map(|leader| leader.received_at + FOLLOWED_FOR);
         caches.chain(self.receiver.poll_timeout()).chain(leaving).fold(self.follow_at, Instant::min)
     }
 
     /// The next datagram for a peer, in place of what was in `out`. False when there is none.
     pub(super) fn poll(&mut self, now: Instant, peer: NodeId, out: &mut Vec<u8>) -> bool {
-        let told = self.told.entry(peer.0).or_default();
-        if *told != self.round {
-            *told = self.round;
+        let sent_rounds = self.sent_rounds.entry(peer.0).or_default();
+        if *sent_rounds != self.round {
+            *sent_rounds = self.round;
             Word::Follow { name: self.name }.write(out);
             return true;
         }
@@ -293,12 +293,12 @@ fn handle_word(
             if cache.is_none() {
                 *cache = Decoder::new(DecoderConfig { cache_bytes, id: 0 }).ok();
             }
-            let opening = StreamPosition { epoch, granules, next, parent };
+            let position = StreamPosition { epoch, granules, next, parent };
             if cache.as_ref().and_then(Decoder::epoch) != Some(epoch) {
-                // What was found of another stream says nothing of this one.
+                // Gaps of another stream mean nothing in this one.
                 *sweep = Sweep::default();
             }
-            if !cache.as_mut().is_some_and(|cache| cache.join_stream(now, &opening)) {
+            if !cache.as_mut().is_some_and(|cache| cache.join_stream(now, &position)) {
                 *cache = None;
             }
         }

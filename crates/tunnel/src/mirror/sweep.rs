@@ -16,7 +16,7 @@ pub(super) struct Sweep {
     /// What lies before this number was not looked at; none: the round begins.
     before: Option<u64>,
     /// Numbers that the leader does not have: found in this round so far …
-    finding_gone: Vec<Range<u64>>,
+    gone_of_this_sweep: Vec<Range<u64>>,
     /// … and in the last whole one.
     gone: Vec<Range<u64>>,
     asked: Vec<Range<u64>>,
@@ -40,21 +40,21 @@ impl Sweep {
 
     /// Something was given, or cannot be: once all that was asked for is settled more is asked for.
     pub(super) fn note_settled(&mut self, now: Instant, range: &Range<u64>, is_gone: bool) {
-        let Self { asked, finding_gone, .. } = self;
+        let Self { asked, gone_of_this_sweep, .. } = self;
         let before = asked.len();
         asked.retain_mut(|asked| {
             // Answers to a range come from its beginning on.
             if range.start <= asked.start && asked.start < range.end {
                 let settled = range.end.min(asked.end);
                 if is_gone {
-                    note_gone(finding_gone, asked.start..settled);
+                    note_gone(gone_of_this_sweep, asked.start..settled);
                 }
                 asked.start = settled;
             }
             !asked.is_empty()
         });
         if before > 0 {
-            // What else was asked for is on its way.
+            // The rest of what was asked for may still arrive.
             self.asked_until = now + ASKED_FOR;
             self.next_at = if self.asked.is_empty() { now } else { self.asked_until };
         }
@@ -62,7 +62,7 @@ impl Sweep {
 
     /// Goes on, if it is time. What is to be asked for is handed to `ask`.
     pub(super) fn step(&mut self, now: Instant, decoder: &Decoder, mut ask: impl FnMut(Control<'_>)) {
-        let Some(opening) = decoder.stream_position().filter(|_| self.next_at <= now) else { return };
+        let Some(position) = decoder.stream_position().filter(|_| self.next_at <= now) else { return };
         if !self.asked.is_empty() && now < self.asked_until {
             self.next_at = self.asked_until;
             return;
@@ -70,20 +70,20 @@ impl Sweep {
         // What does not come is left to the next round.
         self.asked.clear();
         if self.is_over {
-            self.gone = core::mem::take(&mut self.finding_gone);
+            self.gone = core::mem::take(&mut self.gone_of_this_sweep);
             (self.before, self.is_over) = (None, false);
             self.next_at = now + ROUND_INTERVAL;
             return;
         }
         let before = self.before.unwrap_or_else(|| {
-            self.finding_gone.clear();
+            self.gone_of_this_sweep.clear();
             decoder.next_number()
         });
         let reached = decoder.find_missing(before, [LOOKED_AT_MAX, ASKED_GRANULES_MAX], &mut self.asked);
         self.before = Some(reached);
         self.is_over = reached <= decoder.numbers_of_use().start;
         for ranges in self.asked.chunks(RANGES_MAX) {
-            ask(Control::Missing { epoch: opening.epoch, decoder: 0, ranges: ranges.to_vec() });
+            ask(Control::Missing { epoch: position.epoch, decoder: 0, ranges: ranges.to_vec() });
         }
         self.asked_until = now + ASKED_FOR;
         self.next_at = if self.asked.is_empty() { now } else { self.asked_until };

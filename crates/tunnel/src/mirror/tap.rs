@@ -7,7 +7,8 @@ use redundancy::wire::control::Control;
 
 use super::wire::{Entry, Side};
 
-/// Entries that were not told yet. It is emptied after whatever the link was given, so it holds no more than that brought.
+/// Entries that were not sent yet. It is emptied after whatever the link was given, so it holds no more than that
+/// brought.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tap {
     /// Somebody wants to know.

@@ -15,24 +15,25 @@ use crate::{Outgoing, TunnelCounters};
 
 const HEADER_BYTES: usize = 40;
 const SEGMENT_BYTES: usize = 1448;
-const WAN_LATENCY: Duration = Duration::from_millis(25);
+const SITE_LATENCY: Duration = Duration::from_millis(25);
 const LAN_LATENCY: Duration = Duration::from_micros(200);
 
 /// What the two networks lose, in thousandths, and how mirrors are fed.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
-    wan_lost: u64,
+    site_path_lost: u64,
     lan_lost: u64,
     mirror: Option<MirrorConfig>,
 }
 
-const FAIR: Setting = Setting { wan_lost: 0, lan_lost: 0, mirror: Some(MirrorConfig { bits_per_second: 200_000_000 }) };
+const FAIR: Setting =
+    Setting { site_path_lost: 0, lan_lost: 0, mirror: Some(MirrorConfig { bits_per_second: 200_000_000 }) };
 const WITHOUT: Setting = Setting { mirror: None, ..FAIR };
 
 enum Parcel {
     /// From the node that is the end to the other site's.
-    Wan { to: usize, bytes: Vec<u8> },
-    /// From a node of the site to the other one.
+    Sites { to: usize, bytes: Vec<u8> },
+    /// From a node of the site to its peer.
     Lan { site: usize, to: usize, bytes: Vec<u8> },
 }
 
@@ -43,7 +44,7 @@ struct World {
     sites: [[Tunnel; 2]; 2],
     /// Which node of each site is the tunnel's end.
     active: [usize; 2],
-    under_way: BTreeMap<(Instant, u64), Parcel>,
+    in_flight: BTreeMap<(Instant, u64), Parcel>,
     parcels: u64,
     sent: [Vec<Vec<u8>>; 2],
     arrived: [usize; 2],
@@ -66,7 +67,7 @@ impl World {
             setting,
             sites,
             active: [0, 0],
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             parcels: 0,
             sent: [Vec::new(), Vec::new()],
             arrived: [0, 0],
@@ -144,7 +145,7 @@ impl World {
 
     fn carry(&mut self, parcel: Parcel) {
         let (lost, latency) = match &parcel {
-            Parcel::Wan { .. } => (self.setting.wan_lost, WAN_LATENCY),
+            Parcel::Sites { .. } => (self.setting.site_path_lost, SITE_LATENCY),
             Parcel::Lan { bytes, .. } => {
                 self.lan_bytes += bytes.len() as u64;
                 (self.setting.lan_lost, LAN_LATENCY)
@@ -152,16 +153,16 @@ impl World {
         };
         if self.random.next() % 1000 >= lost {
             self.parcels += 1;
-            self.under_way.insert((self.now + latency, self.parcels), parcel);
+            self.in_flight.insert((self.now + latency, self.parcels), parcel);
         }
     }
 
     fn run(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now = self.now + Duration::from_millis(1);
-            while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 match entry.remove() {
-                    Parcel::Wan { to, bytes } => {
+                    Parcel::Sites { to, bytes } => {
                         let _ = self.sites[to][self.active[to]].handle_datagram(self.now, &bytes);
                     }
                     Parcel::Lan { site, to, bytes } => {
@@ -185,7 +186,7 @@ impl World {
             turns += 1;
         }
         while self.sites[site][node].poll_transmit(now, &mut out) {
-            self.carry(Parcel::Wan { to: 1 - site, bytes: out.clone() });
+            self.carry(Parcel::Sites { to: 1 - site, bytes: out.clone() });
         }
         while self.sites[site][node].poll_mirror(now, NodeId(1 - node as u8), &mut out) {
             self.carry(Parcel::Lan { site, to: 1 - node, bytes: out.clone() });
@@ -261,18 +262,21 @@ fn a_mirror_costs_between_the_nodes_what_the_tunnel_costs_between_the_sites() {
         world.transfer(0, &object);
     }
     let seconds = world.now.saturating_since(before.2).as_secs_f64();
-    // There is a mirror at either site, each with signs of life and two streams to be told of.
-    let [lan, wan] = [world.lan_bytes - before.0, world.counters(0).bytes_out - before.1];
+    // There is a mirror at either site, each with keep-alives and two streams.
+    let [lan, between_sites] = [world.lan_bytes - before.0, world.counters(0).bytes_out - before.1];
     let beside = (seconds * 2.0 * 4000.0) as u64;
-    assert!(lan < wan + beside, "{lan} bytes between the nodes, {wan} between the sites in {seconds} s");
+    assert!(
+        lan < between_sites + beside,
+        "{lan} bytes between the nodes, {between_sites} between the sites in {seconds} s"
+    );
 }
 
 #[test]
-fn nobody_is_told_anything_unless_somebody_follows() {
+fn nothing_is_sent_without_followers() {
     let mut world = World::new(4, FAIR);
     for site in 0..2 {
-        let standing_by = 1 - world.active[site];
-        world.sites[site][standing_by] = Tunnel::new(config(&WITHOUT), 9);
+        let standby = 1 - world.active[site];
+        world.sites[site][standby] = Tunnel::new(config(&WITHOUT), 9);
     }
     world.run(3000);
     assert_eq!(world.end(0).status(world.now).mirror.expect("it would").followers, 0);
@@ -289,12 +293,12 @@ fn a_node_that_comes_late_is_given_what_it_lacks_within_a_share_of_the_rate() {
     world.transfer(0, &object);
     // The other site's mirror may still be behind.
     world.run_until_mirrored();
-    let standing_by = 1 - world.active[0];
-    world.sites[0][standing_by] = Tunnel::new(config(&world.setting), 77);
+    let standby = 1 - world.active[0];
+    world.sites[0][standby] = Tunnel::new(config(&world.setting), 77);
     let before = world.lan_bytes;
     world.run(2000);
     let rate = (world.lan_bytes - before) as f64 / 2.0;
-    // A quarter of a megabyte a second, and what is said beside it.
+    // A quarter of a megabyte a second, and the messages beside it.
     assert!(rate > 200_000.0 && rate < 320_000.0, "{rate} bytes a second");
     world.run_until_mirrored();
     world.fail_over(0);
@@ -319,14 +323,14 @@ fn a_mirror_that_cannot_keep_up_lacks_something_and_stays_exact() {
 
 #[test]
 fn mirrors_become_whole_though_the_network_between_the_nodes_loses() {
-    let mut world = World::new(7, Setting { lan_lost: 100, wan_lost: 10, ..FAIR });
+    let mut world = World::new(7, Setting { lan_lost: 100, site_path_lost: 10, ..FAIR });
     let object = world.object(500_000);
     for from in [0, 1] {
         world.transfer(from, &object);
         world.transfer(from, &object[..200_000]);
     }
     world.run_until_mirrored();
-    world.setting.wan_lost = 0;
+    world.setting.site_path_lost = 0;
     for site in [0, 1] {
         world.fail_over(site);
         world.run_until_open();
@@ -364,10 +368,10 @@ fn a_path_that_was_silent_for_long_costs_no_cache() {
     let mut world = World::new(9, WITHOUT);
     let object = world.object(300_000);
     world.transfer(0, &object);
-    world.setting.wan_lost = 1000;
+    world.setting.site_path_lost = 1000;
     world.run(8000);
     assert!(!world.is_open());
-    world.setting.wan_lost = 0;
+    world.setting.site_path_lost = 0;
     world.run_until_open();
     let after = world.transfer(0, &object);
     assert!(after > 0.97, "{after}");
@@ -376,9 +380,9 @@ fn a_path_that_was_silent_for_long_costs_no_cache() {
 #[test]
 fn a_mirror_with_a_smaller_cache_follows_nothing_and_takes_over_all_the_same() {
     let mut world = World::new(10, FAIR);
-    let standing_by = 1 - world.active[0];
+    let standby = 1 - world.active[0];
     let small = TunnelConfig { cache_bytes: 1 << 17, ..config(&FAIR) };
-    world.sites[0][standing_by] = Tunnel::new(small, 5);
+    world.sites[0][standby] = Tunnel::new(small, 5);
     let object = world.object(100_000);
     world.transfer(0, &object);
     assert_eq!(world.mirror(0).sent_bytes, [0, 0]);
@@ -389,7 +393,7 @@ fn a_mirror_with_a_smaller_cache_follows_nothing_and_takes_over_all_the_same() {
 }
 
 #[test]
-fn a_status_tells_how_much_of_the_caches_is_held() {
+fn a_status_has_the_share_of_the_caches_that_is_held() {
     let mut world = World::new(11, FAIR);
     let object = world.object(200_000);
     world.transfer(0, &object);
@@ -397,7 +401,7 @@ fn a_status_tells_how_much_of_the_caches_is_held() {
     let [sender, receiver] = [world.mirror(0), world.mirror(1)];
     assert!(sender.sent_bytes[0] >= 200_000 && receiver.received_bytes[0] >= 200_000, "{sender:?} {receiver:?}");
     assert_eq!((sender.leader, sender.blocks_missed), (Some(NodeId(0)), 0));
-    assert!(sender.counters.blocks_heard > 130 && sender.memory_bytes > 2 << 20, "{sender:?}");
+    assert!(sender.counters.blocks_received > 130 && sender.memory_bytes > 2 << 20, "{sender:?}");
 }
 
 #[test]
@@ -437,7 +441,7 @@ fn what_went_plain_last_survives_a_failover_of_both_ends_once_the_mirrors_are_wh
 fn saved_after(seed: u64, lost: (u64, u64), slow: bool, troubles: &[(usize, usize)]) -> [f64; 2] {
     let bits_per_second = if slow { 3_000_000 } else { 200_000_000 };
     let mirror = Some(MirrorConfig { bits_per_second });
-    let mut world = World::new(seed, Setting { wan_lost: lost.0, lan_lost: lost.1, mirror });
+    let mut world = World::new(seed, Setting { site_path_lost: lost.0, lan_lost: lost.1, mirror });
     let object = world.object(200_000);
     for &(segments, trouble) in troubles {
         let from = segments % 2;
@@ -455,7 +459,7 @@ fn saved_after(seed: u64, lost: (u64, u64), slow: bool, troubles: &[(usize, usiz
         }
         world.run(segments as u64 * 5);
     }
-    (world.setting.wan_lost, world.setting.lan_lost) = (0, 0);
+    (world.setting.site_path_lost, world.setting.lan_lost) = (0, 0);
     world.run(4000);
     world.run_until_open();
     world.transfer(0, &object);

@@ -1,4 +1,4 @@
-//! What nodes of a site say to each other so that those that stand by have the caches of the one that is the tunnel's end.
+//! The messages between nodes of a site, by which standby nodes have the caches of the one that is the tunnel's end.
 //!
 //! ```text
 //!  0       1       2
@@ -32,7 +32,7 @@ pub fn is_mirror(datagram: &[u8]) -> bool {
 /// Why a datagram is none of a mirror's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// It ends before it should, or says what cannot be.
+    /// It ends before it should, or has an impossible value.
     #[error("the datagram is malformed")]
     Malformed,
     /// A version or a kind that is not known.
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_it_was_and_is_told_from_all_else_on_the_port() {
+    fn written_messages_are_read_back_and_differ_from_other_datagrams_of_the_port() {
         let words = [
             Word::Follow { name: 7 },
             Word::Stream(b"datagram"),

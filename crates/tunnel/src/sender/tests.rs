@@ -46,7 +46,7 @@ fn records_share_a_datagram_and_a_long_one_has_several() {
 }
 
 #[test]
-fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_up() {
+fn missing_records_are_retransmitted_once_a_round_trip_and_old_ones_given_up() {
     let at = Instant::from_millis;
     let mut sender = Sender::new(config(), 28);
     for ms in 0..4 {
@@ -56,7 +56,7 @@ fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_
     sender.handle_ack(at(62), 1, 4, core::slice::from_ref(&(1..2)));
     assert_eq!(sent(&mut sender, at(62)), [(1, 1003)]);
     sender.handle_ack(at(80), 1, 4, core::slice::from_ref(&(1..2)));
-    assert_eq!(sent(&mut sender, at(80)), [], "it is under way");
+    assert_eq!(sent(&mut sender, at(80)), [], "it is in flight");
     sender.handle_ack(at(160), 1, 4, core::slice::from_ref(&(1..2)));
     assert_eq!(sent(&mut sender, at(160)), [(1, 1003)]);
     sender.handle_ack(at(500), 1, 4, core::slice::from_ref(&(1..2)));
@@ -64,7 +64,7 @@ fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_
     assert_eq!(sender.counters().datagrams_given_up, 1);
     push(&mut sender, at(501), 10);
     sender.handle_timeout(at(503));
-    let Some(Datagram::Data { number: 4, base: 4, .. }) = sender.poll(at(503)) else { panic!("base tells so") };
+    let Some(Datagram::Data { number: 4, base: 4, .. }) = sender.poll(at(503)) else { panic!("the base is sent") };
 }
 
 #[test]
@@ -73,15 +73,15 @@ fn the_last_datagram_of_many_is_asked_after() {
     let mut sender = Sender::new(config(), 28);
     push(&mut sender, at(0), 100);
     assert_eq!(sent(&mut sender, at(2)), [(0, 102)]);
-    let again = sender.poll_timeout().expect("it is waited for");
-    assert!(again < at(250), "{again:?}");
-    assert_eq!(sent(&mut sender, again), [(0, 102)]);
+    let retry_at = sender.poll_timeout().expect("it is waited for");
+    assert!(retry_at < at(250), "{retry_at:?}");
+    assert_eq!(sent(&mut sender, retry_at), [(0, 102)]);
     sender.handle_ack(at(300), 1, 1, &[]);
     assert_eq!(sender.poll_timeout(), None);
 }
 
 #[test]
-fn only_a_share_is_sent_again() {
+fn retransmissions_keep_to_their_share() {
     let at = Instant::from_millis;
     let mut sender = Sender::new(config(), 28);
     for _ in 0..1000 {
@@ -89,9 +89,9 @@ fn only_a_share_is_sent_again() {
     }
     assert_eq!(sent(&mut sender, at(0)).len(), 1000);
     sender.handle_ack(at(50), 500, 1000, core::slice::from_ref(&(500..999)));
-    let again = sent(&mut sender, at(50)).len() as u64;
-    assert!((100..200).contains(&again), "{again}");
-    assert_eq!(sender.counters().datagrams_given_up, 499 - again);
+    let retransmitted = sent(&mut sender, at(50)).len() as u64;
+    assert!((100..200).contains(&retransmitted), "{retransmitted}");
+    assert_eq!(sender.counters().datagrams_given_up, 499 - retransmitted);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn datagrams_leave_at_the_rate_of_the_path_and_no_more_wait_than_a_tenth_of_a_se
     assert!(!sender.has_room() || sender.unsent_bytes < 125_000);
 }
 
-/// A sender that has heard of a loss at 60 ms.
+/// A sender to which a loss was reported at 60 ms.
 fn sender_on_a_path_that_loses() -> Sender {
     let at = Instant::from_millis;
     let mut sender = Sender::new(SenderConfig { copies_per_mille: 500, ..config() }, 28);
@@ -153,7 +153,7 @@ fn what_was_saved_pays_for_copies_on_a_path_that_loses() {
 }
 
 #[test]
-fn what_was_copied_is_sent_again_when_both_are_lost() {
+fn a_copied_record_is_retransmitted_when_both_are_lost() {
     let at = Instant::from_millis;
     let mut sender = sender_on_a_path_that_loses();
     sender.note_saved(100_000);
@@ -167,7 +167,7 @@ fn what_was_copied_is_sent_again_when_both_are_lost() {
 }
 
 #[test]
-fn whoever_asks_is_told_what_became_of_a_record() {
+fn marks_report_the_outcome_of_a_record() {
     let at = Instant::from_millis;
     let mut sender = Sender::new(config(), 28);
     let mut record = Vec::new();
@@ -179,7 +179,7 @@ fn whoever_asks_is_told_what_became_of_a_record() {
     assert_eq!(sender.poll_mark(), Some((1, true)), "the third datagram ends the one and begins the other");
     assert_eq!(sender.poll_mark(), None);
     sender.handle_ack(at(60), 3, 5, core::slice::from_ref(&(3..4)));
-    assert_eq!(sender.poll_mark(), None, "it is sent again");
+    assert_eq!(sender.poll_mark(), None, "it is retransmitted");
     assert_eq!(sent(&mut sender, at(403)), []);
     assert_eq!(
         [sender.poll_mark(), sender.poll_mark(), sender.poll_mark()],

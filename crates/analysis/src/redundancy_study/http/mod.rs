@@ -34,7 +34,7 @@ pub(super) struct HttpOutcome {
     pub objects: u64,
     /// Their bytes.
     pub object_bytes: u64,
-    /// Objects that are compressed already, by what their header says, and their bytes.
+    /// Objects that are compressed already by their header, and their bytes.
     pub compressed_already: [u64; 2],
     /// Bytes that gzip saves, objects compressed one by one.
     pub saved_by_gzip: u64,
@@ -165,7 +165,7 @@ impl Analysis for HttpAnalysis {
 
     fn finish(mut self) -> HttpOutcome {
         self.outcome.codec_gzip.saved_bytes += self.stage.finish();
-        // What is under way when the capture ends has no end.
+        // An object that continues when the capture ends has no end.
         self.outcome.lost += self.streams.values().filter(|kept| kept.stream.is_within_object()).count() as u64;
         self.outcome
     }

@@ -66,7 +66,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Whether a body is under way.
+    /// Whether a body is incomplete.
     pub(super) const fn is_within(&self) -> bool {
         matches!(self.state, State::Body(_))
     }
@@ -128,7 +128,7 @@ impl Objects {
         let head = Head::parse(&self.pending[..end]);
         self.reset();
         let rest = &bytes[end - had..];
-        // A response to HEAD tells the length of a body that does not come: the next response follows at once.
+        // A response to HEAD has the length of a body that does not come: the next response follows at once.
         let is_empty = head.body == Some(Rest::Length(0));
         let has_no_body = head.body.is_none() || (rest.starts_with(BEGINNING) && !is_empty);
         self.is_compressed = head.is_compressed;
@@ -258,7 +258,7 @@ impl Head {
                 head.is_compressed = !value.eq_ignore_ascii_case(b"identity");
             }
         }
-        // RFC 9112, section 6.3: these have none, whatever they say.
+        // RFC 9112, section 6.3: these have none, whatever their header.
         if status.starts_with(b"1") || status == b"204" || status == b"304" {
             head.body = None;
         }

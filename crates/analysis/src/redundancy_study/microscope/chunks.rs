@@ -14,7 +14,7 @@ use crate::redundancy_study::tally::rounded;
 
 /// The most popular chunks that the fit leaves out, as the seed does.
 const RANKS_LEFT_OUT: u64 = 100;
-/// A line through fewer points says nothing.
+/// No line is fitted through fewer points.
 const FIT_POINTS_MIN: u64 = 10;
 /// Ranks beyond so many are looked at in steps.
 const FIT_RANKS_MAX: u64 = 1 << 20;

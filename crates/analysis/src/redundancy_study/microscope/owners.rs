@@ -30,7 +30,7 @@ impl Origin {
     pub(crate) const ALL: [Self; 5] =
         [Self::IntraFlow, Self::InterFlow, Self::InterDestination, Self::InterSource, Self::InterNode];
 
-    /// Its name in findings.
+    /// Its name in result.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use crate::redundancy_study::limits::{PAUSE_BINS_MAX, SCALES_MAX};
 
 /// The shortest bin.
 pub(crate) const BIN_NANOS: u64 = 10_000_000;
-/// Means of fewer details are not told.
+/// Means of fewer details are not reported.
 pub(super) const DETAILS_MIN: u64 = 4;
 
 /// What one scale has.
@@ -20,7 +20,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The binary logarithm of the mean energy; none if there is too little to tell.
+    /// The binary logarithm of the mean energy; none if there are too few details.
     #[must_use]
     pub(crate) fn log2_energy(&self) -> Option<f64> {
         let energy = f64::from_bits(self.energy_bits) / self.details as f64;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_is_not_walked_through() {
+    fn a_long_pause_takes_no_steps() {
         let mut wavelet = Wavelet::default();
         for turn in 0..10 {
             for bin in 0..8 {

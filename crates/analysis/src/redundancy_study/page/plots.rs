@@ -3,13 +3,13 @@
 use redundancy::Method;
 
 use super::size;
-use crate::redundancy_study::findings::{Findings, Step, WayOverTime};
 use crate::redundancy_study::microscope::Origin;
+use crate::redundancy_study::result::{RedundancyResult, Step, WayOverTime};
 use crate::report::{Axis, Plot, PlotKind, Series};
 
 /// Protocols of which savings against the cache are drawn.
 const PROTOCOLS_DRAWN: usize = 5;
-/// Lines for fewer bytes than this share of all say little.
+/// Protocols with a smaller share of all bytes have no line.
 const PROTOCOL_SHARE_MIN: f64 = 0.01;
 
 fn saved_axis() -> Axis {
@@ -24,17 +24,17 @@ fn steps(name: &str, of: &[Step], scale: f64) -> Series {
     Series::new(name, of.iter().map(|step| (step.to * scale, step.share * 100.0)))
 }
 
-pub(super) fn methods(findings: &Findings) -> Plot {
+pub(super) fn methods(result: &RedundancyResult) -> Plot {
     let bars = |name: &str, of: &dyn Fn(&str) -> Option<f64>| {
         let points = Method::ALL.iter().enumerate();
         Series::new(name, points.filter_map(|(at, method)| Some((at as f64, of(method.name())? * 100.0))))
     };
-    let saved = &findings.saved;
+    let saved = &result.saved;
     let mut series = vec![
         bars("Max-Match", &|method| saved.get(method)?.max_match),
         bars("Chunk-Match", &|method| saved.get(method)?.chunk_match),
     ];
-    if let Some(optimal) = findings.optimal {
+    if let Some(optimal) = result.optimal {
         series.push(bars("at most", &|_| Some(optimal)));
     }
     let names = Method::ALL.map(|method| method.name().to_uppercase());
@@ -42,11 +42,11 @@ pub(super) fn methods(findings: &Findings) -> Plot {
         .with_note("At most: the seed's estimate, by a filter of all windows in the cache.")
 }
 
-pub(super) fn caches(findings: &Findings) -> Plot {
+pub(super) fn caches(result: &RedundancyResult) -> Plot {
     let megabytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-    let rows = &findings.cache_sizes;
+    let rows = &result.cache_sizes;
     let mut series = vec![Series::new("all", rows.iter().map(|row| (megabytes(row.cache_bytes), row.saved * 100.0)))];
-    let drawn = findings.by_protocol.iter().filter(|row| row.share >= PROTOCOL_SHARE_MIN && row.saved > 0.0);
+    let drawn = result.by_protocol.iter().filter(|row| row.share >= PROTOCOL_SHARE_MIN && row.saved > 0.0);
     for protocol in drawn.take(PROTOCOLS_DRAWN) {
         let of = rows
             .iter()
@@ -57,56 +57,56 @@ pub(super) fn caches(findings: &Findings) -> Plot {
     Plot::new(PlotKind::Line, "Savings by cache", x, saved_axis(), series)
 }
 
-pub(super) fn distances(findings: &Findings) -> Plot {
+pub(super) fn distances(result: &RedundancyResult) -> Plot {
     let x = Axis::new("distance to the copy, of the cache", "%");
-    let series = vec![steps("of what is saved", &findings.distances, 100.0)];
-    let title = format!("How far back copies lie in a cache of {}", size(findings.settings.cache_bytes));
+    let series = vec![steps("of what is saved", &result.distances, 100.0)];
+    let title = format!("How far back copies lie in a cache of {}", size(result.settings.cache_bytes));
     Plot::new(PlotKind::Cdf, title, x, share_axis("of what is saved"), series)
 }
 
-pub(super) fn ages(findings: &Findings) -> Plot {
+pub(super) fn ages(result: &RedundancyResult) -> Plot {
     let x = Axis::new("age of the copy", "s").logarithmic();
-    let series = vec![steps("of what is saved", &findings.ages, 1.0)];
+    let series = vec![steps("of what is saved", &result.ages, 1.0)];
     Plot::new(PlotKind::Cdf, "How old copies are", x, share_axis("of what is saved"), series)
 }
 
-pub(super) fn lifetimes(findings: &Findings) -> Plot {
+pub(super) fn lifetimes(result: &RedundancyResult) -> Plot {
     let x = Axis::new("from the first hit to the last", "s").logarithmic();
-    let series = vec![steps("of chunks", &findings.chunk_lifetimes, 1.0)];
+    let series = vec![steps("of chunks", &result.chunk_lifetimes, 1.0)];
     Plot::new(PlotKind::Cdf, "How long chunks are found", x, share_axis("of chunks"), series)
         .with_note("A chunk that was found once has no time between.")
 }
 
-pub(super) fn origins(findings: &Findings) -> Plot {
+pub(super) fn origins(result: &RedundancyResult) -> Plot {
     let names = ["same flow", "same two hosts", "same source", "same destination", "other hosts"];
     let bars = |name: &str, shares: &std::collections::BTreeMap<&'static str, f64>| {
         let points = Origin::ALL.iter().enumerate();
         Series::new(name, points.map(|(at, origin)| (at as f64, shares[origin.name()] * 100.0)))
     };
-    let origins = &findings.origins;
+    let origins = &result.origins;
     let series = vec![bars("found in", &origins.shares), bars("first sent by", &origins.first_sent)];
     Plot::new(PlotKind::Bar, "Origins", Axis::of_categories("", "", names), Axis::new("of what is saved", "%"), series)
 }
 
-pub(super) fn end_hosts(findings: &Findings) -> Plot {
-    let hosts = &findings.end_hosts;
+pub(super) fn end_hosts(result: &RedundancyResult) -> Plot {
+    let hosts = &result.end_hosts;
     let series = vec![steps("clients", &hosts.clients.megabytes, 1.0), steps("servers", &hosts.servers.megabytes, 1.0)];
     let x = Axis::new("caches at most", "MB").logarithmic();
     Plot::new(PlotKind::Cdf, "What end hosts would need", x, share_axis("of hosts"), series)
 }
 
-pub(super) fn lengths(findings: &Findings) -> Plot {
-    let lengths = &findings.match_lengths;
+pub(super) fn lengths(result: &RedundancyResult) -> Plot {
+    let lengths = &result.match_lengths;
     let series = vec![steps("of matches", &lengths.of_matches, 1.0), steps("of what is saved", &lengths.of_saved, 1.0)];
     Plot::new(PlotKind::Cdf, "Lengths of matches", Axis::new("length", "bytes"), share_axis("up to there"), series)
 }
 
-pub(super) fn ranks(findings: &Findings) -> Plot {
-    let points = findings.hits.by_rank.iter().map(|[rank, hits]| (*rank as f64, *hits as f64));
+pub(super) fn ranks(result: &RedundancyResult) -> Plot {
+    let points = result.hits.by_rank.iter().map(|[rank, hits]| (*rank as f64, *hits as f64));
     let mut series = vec![Series::new("hits", points)];
-    if let (Some(alpha), Some(last)) = (findings.zipf_alpha, findings.hits.by_rank.last()) {
+    if let (Some(alpha), Some(last)) = (result.zipf_alpha, result.hits.by_rank.last()) {
         // Through the middle of what was fitted, on the logarithmic axes.
-        let middle = findings.hits.by_rank[findings.hits.by_rank.len() / 2];
+        let middle = result.hits.by_rank[result.hits.by_rank.len() / 2];
         let at = |rank: f64| middle[1] as f64 * (rank / middle[0] as f64).powf(alpha);
         let ends = [1.0, last[0] as f64];
         series.push(Series::reference(format!("rank to the power of {alpha:.2}"), ends.map(|rank| (rank, at(rank)))));
@@ -115,8 +115,8 @@ pub(super) fn ranks(findings: &Findings) -> Plot {
     Plot::new(PlotKind::Scatter, "Hits by rank", x, Axis::new("hits", "").logarithmic(), series)
 }
 
-pub(super) fn contributions(findings: &Findings) -> Plot {
-    let series = vec![steps("of what is saved", &findings.hits.contributions, 100.0)];
+pub(super) fn contributions(result: &RedundancyResult) -> Plot {
+    let series = vec![steps("of what is saved", &result.hits.contributions, 100.0)];
     let x = share_axis("of chunks, those that save most first");
     Plot::new(PlotKind::Line, "What chunks save together", x, share_axis("of what is saved"), series)
 }
@@ -171,9 +171,9 @@ pub(super) fn energy(way: &str, of: &WayOverTime) -> Plot {
         .with_note("Energy of the Haar wavelet's details, by the length of two neighbouring times that are compared.")
 }
 
-pub(super) fn periods(findings: &Findings) -> Plot {
+pub(super) fn periods(result: &RedundancyResult) -> Plot {
     let line = |method: &Method| {
-        let points = findings.periods.iter();
+        let points = result.periods.iter();
         let name = method.name();
         Series::new(
             name.to_uppercase(),
@@ -181,9 +181,7 @@ pub(super) fn periods(findings: &Findings) -> Plot {
         )
     };
     let mut series: Vec<Series> = Method::ALL.iter().map(line).collect();
-    if let (Some(optimal), Some((first, last))) =
-        (findings.optimal, findings.periods.first().zip(findings.periods.last()))
-    {
+    if let (Some(optimal), Some((first, last))) = (result.optimal, result.periods.first().zip(result.periods.last())) {
         let ends = [first, last].map(|row| (row.period_bytes as f64, optimal * 100.0));
         series.push(Series::reference("at most", ends));
     }
@@ -191,8 +189,8 @@ pub(super) fn periods(findings: &Findings) -> Plot {
     Plot::new(PlotKind::Line, "Savings by sampling period", x, saved_axis(), series)
 }
 
-pub(super) fn windows(findings: &Findings) -> Plot {
-    let rows = &findings.windows;
+pub(super) fn windows(result: &RedundancyResult) -> Plot {
+    let rows = &result.windows;
     let names = rows.iter().flat_map(|row| row.saved.keys()).collect::<std::collections::BTreeSet<_>>();
     let line = |name: &&'static str| {
         let of = rows.iter().filter_map(|row| Some((row.window_bytes as f64, row.saved.get(name)? * 100.0)));

@@ -1,9 +1,9 @@
-//! The findings as tables, on the page and as Parquet.
+//! The result as tables, on the page and as Parquet.
 
 use redundancy::Method;
 
-use crate::redundancy_study::findings::{Findings, Http};
 use crate::redundancy_study::microscope::Origin;
+use crate::redundancy_study::result::{Http, RedundancyResult};
 use crate::report::{ColumnKind, Dataset, Value};
 
 const TEXT: ColumnKind = ColumnKind::Text;
@@ -12,30 +12,30 @@ const SHARE: ColumnKind = ColumnKind::Share(1);
 
 /// All tables that go into files beside the page.
 #[must_use]
-pub fn tables(findings: &Findings) -> Vec<Dataset> {
+pub fn tables(result: &RedundancyResult) -> Vec<Dataset> {
     let mut tables = vec![
-        methods(findings),
-        combined(findings),
-        sites(findings),
-        protocols(findings),
-        origins(findings),
-        lengths(findings),
-        distributions(findings),
-        caches(findings),
-        periods(findings),
-        windows(findings),
-        ranks(findings),
-        volume(findings),
-        usage(findings),
-        energy(findings),
-        end_hosts(findings),
-        skipped(findings),
+        methods(result),
+        combined(result),
+        sites(result),
+        protocols(result),
+        origins(result),
+        lengths(result),
+        distributions(result),
+        caches(result),
+        periods(result),
+        windows(result),
+        ranks(result),
+        volume(result),
+        usage(result),
+        energy(result),
+        end_hosts(result),
+        skipped(result),
     ];
-    tables.extend(findings.http.as_ref().map(http));
+    tables.extend(result.http.as_ref().map(http));
     tables
 }
 
-pub(super) fn methods(findings: &Findings) -> Dataset {
+pub(super) fn methods(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_methods",
         &[
@@ -45,15 +45,15 @@ pub(super) fn methods(findings: &Findings) -> Dataset {
             ("of_optimal", "Max-Match of the bound", SHARE),
         ],
     );
-    for (method, saved) in &findings.saved {
+    for (method, saved) in &result.saved {
         let row = [saved.max_match, saved.chunk_match, saved.of_optimal].map(Value::from);
         table.push([vec![method.to_uppercase().into()], row.into()].concat());
     }
-    table.push(vec!["at most".into(), findings.optimal.into(), Value::Missing, Value::Missing]);
+    table.push(vec!["at most".into(), result.optimal.into(), Value::Missing, Value::Missing]);
     table
 }
 
-pub(super) fn combined(findings: &Findings) -> Dataset {
+pub(super) fn combined(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_combined",
         &[
@@ -63,14 +63,14 @@ pub(super) fn combined(findings: &Findings) -> Dataset {
             ("gathered_10_ms", "over 10 ms", SHARE),
         ],
     );
-    for row in &findings.combined {
+    for row in &result.combined {
         let method = row.method.map_or("nothing".to_owned(), str::to_uppercase);
         table.push(vec![method.into(), row.library.into(), row.by_packet.into(), row.gathered_10_ms.into()]);
     }
     table
 }
 
-pub(super) fn sites(findings: &Findings) -> Dataset {
+pub(super) fn sites(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_sites",
         &[
@@ -90,7 +90,7 @@ pub(super) fn sites(findings: &Findings) -> Dataset {
             ("optimal", "at most", SHARE),
         ],
     );
-    for site in &findings.sites {
+    for site in &result.sites {
         let mut row: Vec<Value> = vec![site.name.clone().into(), site.hosts.into(), site.bytes.into()];
         row.extend([site.gzip, site.gzip_10_ms].map(Value::from));
         row.extend(Method::ALL.map(|method| Value::from(site.saved[method.name()])));
@@ -102,8 +102,8 @@ pub(super) fn sites(findings: &Findings) -> Dataset {
     table
 }
 
-/// What tells sites apart, the largest first, for the page.
-pub(super) fn sites_in_short(findings: &Findings) -> Dataset {
+/// The differences between sites, the largest first, for the page.
+pub(super) fn sites_in_short(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_sites_in_short",
         &[
@@ -115,10 +115,10 @@ pub(super) fn sites_in_short(findings: &Findings) -> Dataset {
             ("with_gzip_10_ms", "with gzip", SHARE),
         ],
     );
-    let mut sites: Vec<_> = findings.sites.iter().filter(|site| site.bytes > 0).collect();
+    let mut sites: Vec<_> = result.sites.iter().filter(|site| site.bytes > 0).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
     for site in sites {
-        let saved = site.saved[findings.settings.method];
+        let saved = site.saved[result.settings.method];
         let mut row: Vec<Value> = vec![site.name.clone().into(), site.bytes.into()];
         row.extend([saved, site.optimal, site.gzip_10_ms, site.with_gzip_10_ms].map(Value::from));
         table.push(row);
@@ -126,18 +126,18 @@ pub(super) fn sites_in_short(findings: &Findings) -> Dataset {
     table
 }
 
-fn end_hosts(findings: &Findings) -> Dataset {
+fn end_hosts(result: &RedundancyResult) -> Dataset {
     let number = ColumnKind::Number(6);
     let columns = [("hosts", "hosts", TEXT), ("megabytes", "up to megabytes", number), ("share", "of hosts", SHARE)];
     let mut table = Dataset::new("redundancy_end_hosts", &columns);
-    let hosts = &findings.end_hosts;
+    let hosts = &result.end_hosts;
     for (name, memory) in [("clients", &hosts.clients), ("servers", &hosts.servers)] {
         memory.megabytes.iter().for_each(|step| table.push(vec![name.into(), step.to.into(), step.share.into()]));
     }
     table
 }
 
-pub(super) fn protocols(findings: &Findings) -> Dataset {
+pub(super) fn protocols(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_protocols",
         &[
@@ -148,7 +148,7 @@ pub(super) fn protocols(findings: &Findings) -> Dataset {
             ("share_of_saved", "of all that is saved", SHARE),
         ],
     );
-    for row in &findings.by_protocol {
+    for row in &result.by_protocol {
         let figures = [row.share, row.saved, row.share_of_saved].map(Value::from);
         table.push([vec![row.protocol.clone().into(), row.bytes.into()], figures.into()].concat());
     }
@@ -168,50 +168,50 @@ pub(super) fn http(http: &Http) -> Dataset {
     table
 }
 
-fn origins(findings: &Findings) -> Dataset {
+fn origins(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_origins",
         &[("origin", "origin", TEXT), ("found_in", "found in", SHARE), ("first_sent", "first sent by", SHARE)],
     );
     for origin in Origin::ALL.map(Origin::name) {
-        let origins = &findings.origins;
+        let origins = &result.origins;
         table.push(vec![origin.into(), origins.shares[origin].into(), origins.first_sent[origin].into()]);
     }
     table
 }
 
-fn lengths(findings: &Findings) -> Dataset {
+fn lengths(result: &RedundancyResult) -> Dataset {
     let columns =
         [("to_bytes", "up to bytes", COUNT), ("matches", "of matches", SHARE), ("saved", "of what is saved", SHARE)];
     let mut table = Dataset::new("redundancy_match_lengths", &columns);
-    let lengths = &findings.match_lengths;
+    let lengths = &result.match_lengths;
     for (matches, saved) in lengths.of_matches.iter().zip(&lengths.of_saved) {
         table.push(vec![(matches.to as u64).into(), matches.share.into(), saved.share.into()]);
     }
     table
 }
 
-fn distributions(findings: &Findings) -> Dataset {
+fn distributions(result: &RedundancyResult) -> Dataset {
     let number = ColumnKind::Number(6);
     let mut table = Dataset::new(
         "redundancy_distributions",
         &[("of", "distribution", TEXT), ("to", "up to", number), ("share", "share", SHARE)],
     );
     for (name, steps) in [
-        ("distance_share_of_cache", &findings.distances),
-        ("age_seconds", &findings.ages),
-        ("chunk_lifetime_seconds", &findings.chunk_lifetimes),
-        ("contribution_share_of_chunks", &findings.hits.contributions),
+        ("distance_share_of_cache", &result.distances),
+        ("age_seconds", &result.ages),
+        ("chunk_lifetime_seconds", &result.chunk_lifetimes),
+        ("contribution_share_of_chunks", &result.hits.contributions),
     ] {
         steps.iter().for_each(|step| table.push(vec![name.into(), step.to.into(), step.share.into()]));
     }
     table
 }
 
-fn caches(findings: &Findings) -> Dataset {
+fn caches(result: &RedundancyResult) -> Dataset {
     let columns = [("cache_bytes", "cache in bytes", COUNT), ("protocol", "protocol", TEXT), ("saved", "saved", SHARE)];
     let mut table = Dataset::new("redundancy_cache_sizes", &columns);
-    for row in &findings.cache_sizes {
+    for row in &result.cache_sizes {
         let bytes = row.cache_bytes as u64;
         table.push(vec![bytes.into(), "all".into(), row.saved.into()]);
         for (protocol, saved) in &row.by_protocol {
@@ -221,10 +221,10 @@ fn caches(findings: &Findings) -> Dataset {
     table
 }
 
-fn periods(findings: &Findings) -> Dataset {
+fn periods(result: &RedundancyResult) -> Dataset {
     let columns = [("period_bytes", "period in bytes", COUNT), ("method", "method", TEXT), ("saved", "saved", SHARE)];
     let mut table = Dataset::new("redundancy_periods", &columns);
-    for row in &findings.periods {
+    for row in &result.periods {
         for (method, saved) in &row.saved {
             table.push(vec![(row.period_bytes as u64).into(), (*method).into(), (*saved).into()]);
         }
@@ -232,10 +232,10 @@ fn periods(findings: &Findings) -> Dataset {
     table
 }
 
-fn windows(findings: &Findings) -> Dataset {
+fn windows(result: &RedundancyResult) -> Dataset {
     let columns = [("window_bytes", "window in bytes", COUNT), ("method", "method", TEXT), ("saved", "saved", SHARE)];
     let mut table = Dataset::new("redundancy_windows", &columns);
-    for row in &findings.windows {
+    for row in &result.windows {
         let saved = row.saved.iter().map(|(method, saved)| (*method, *saved));
         for (method, saved) in saved.chain(row.optimal.map(|optimal| ("at most", optimal))) {
             table.push(vec![(row.window_bytes as u64).into(), method.into(), saved.into()]);
@@ -244,13 +244,13 @@ fn windows(findings: &Findings) -> Dataset {
     table
 }
 
-fn ranks(findings: &Findings) -> Dataset {
+fn ranks(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new("redundancy_hits", &[("rank", "rank", COUNT), ("hits", "hits", COUNT)]);
-    findings.hits.by_rank.iter().for_each(|row| table.push(row.map(Value::from).into()));
+    result.hits.by_rank.iter().for_each(|row| table.push(row.map(Value::from).into()));
     table
 }
 
-fn volume(findings: &Findings) -> Dataset {
+fn volume(result: &RedundancyResult) -> Dataset {
     let number = ColumnKind::Number(6);
     let columns = [
         ("way", "way", TEXT),
@@ -259,7 +259,7 @@ fn volume(findings: &Findings) -> Dataset {
         ("mbit_per_s_sent", "Mbit/s sent", number),
     ];
     let mut table = Dataset::new("redundancy_volume", &columns);
-    for (way, of) in findings.over_time.iter().flat_map(|over_time| &over_time.ways) {
+    for (way, of) in result.over_time.iter().flat_map(|over_time| &over_time.ways) {
         for at in &of.volume {
             table.push(vec![(*way).into(), at.seconds.into(), at.mbit_per_s.into(), at.mbit_per_s_sent.into()]);
         }
@@ -267,7 +267,7 @@ fn volume(findings: &Findings) -> Dataset {
     table
 }
 
-fn usage(findings: &Findings) -> Dataset {
+fn usage(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_usage_saved",
         &[
@@ -279,7 +279,7 @@ fn usage(findings: &Findings) -> Dataset {
             ("peak", "peak", SHARE),
         ],
     );
-    for (way, of) in findings.over_time.iter().flat_map(|over_time| &over_time.ways) {
+    for (way, of) in result.over_time.iter().flat_map(|over_time| &over_time.ways) {
         for saved in &of.usage_saved {
             let figures = [saved.mean, saved.median, saved.percentile_95, saved.peak].map(Value::from);
             table.push([vec![(*way).into(), saved.bucket_seconds.into()], figures.into()].concat());
@@ -288,7 +288,7 @@ fn usage(findings: &Findings) -> Dataset {
     table
 }
 
-fn energy(findings: &Findings) -> Dataset {
+fn energy(result: &RedundancyResult) -> Dataset {
     let number = ColumnKind::Number(6);
     let columns = [
         ("way", "way", TEXT),
@@ -298,7 +298,7 @@ fn energy(findings: &Findings) -> Dataset {
         ("log2_energy_uniform", "if all shrank alike", number),
     ];
     let mut table = Dataset::new("redundancy_energy", &columns);
-    for (way, of) in findings.over_time.iter().flat_map(|over_time| &over_time.ways) {
+    for (way, of) in result.over_time.iter().flat_map(|over_time| &over_time.ways) {
         for at in &of.energy {
             let figures: [Value; 2] = [at.log2_energy_sent, at.log2_energy_uniform].map(Value::from);
             table.push([vec![(*way).into(), at.seconds.into(), at.log2_energy.into()], figures.into()].concat());
@@ -307,7 +307,7 @@ fn energy(findings: &Findings) -> Dataset {
     table
 }
 
-pub(super) fn skipped(findings: &Findings) -> Dataset {
+pub(super) fn skipped(result: &RedundancyResult) -> Dataset {
     let mut table = Dataset::new(
         "redundancy_skipped",
         &[
@@ -317,12 +317,12 @@ pub(super) fn skipped(findings: &Findings) -> Dataset {
             ("saved", "saved of them", SHARE),
         ],
     );
-    for (reason, frames) in &findings.skipped.frames {
+    for (reason, frames) in &result.skipped.frames {
         table.push(vec![reason_in_words(reason).into(), (*frames).into(), Value::Missing, Value::Missing]);
     }
     for (name, part) in [
-        ("encrypted, by port", &findings.skipped.encrypted_by_port),
-        ("encrypted or compressed, by entropy", &findings.skipped.encrypted_by_entropy),
+        ("encrypted, by port", &result.skipped.encrypted_by_port),
+        ("encrypted or compressed, by entropy", &result.skipped.encrypted_by_entropy),
     ] {
         table.push(vec![name.into(), part.packets.into(), part.share.into(), part.saved.into()]);
     }
@@ -330,11 +330,11 @@ pub(super) fn skipped(findings: &Findings) -> Dataset {
 }
 
 fn reason_in_words(reason: &str) -> String {
-    use crate::redundancy_study::source::CUT;
+    use crate::redundancy_study::source::TRUNCATED;
     use crate::trace::Skip;
     match Skip::ALL.into_iter().find(|skip| skip.label() == reason) {
         Some(skip) => format!("not studied: {}", skip.describe()),
-        None if reason == CUT => "not studied: payload cut off by the capture".to_owned(),
+        None if reason == TRUNCATED => "not studied: payload cut off by the capture".to_owned(),
         None => format!("not studied: {reason}"),
     }
 }

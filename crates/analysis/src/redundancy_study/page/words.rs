@@ -1,6 +1,6 @@
-//! Figures as the page says them.
+//! Figures in the words of the page.
 
-use crate::redundancy_study::findings::Findings;
+use crate::redundancy_study::result::RedundancyResult;
 
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
@@ -15,6 +15,6 @@ pub(super) fn size(bytes: usize) -> String {
     }
 }
 
-pub(super) fn base(findings: &Findings) -> f64 {
-    findings.saved.get(findings.settings.method).and_then(|saved| saved.max_match).unwrap_or(0.0)
+pub(super) fn base(result: &RedundancyResult) -> f64 {
+    result.saved.get(result.settings.method).and_then(|saved| saved.max_match).unwrap_or(0.0)
 }

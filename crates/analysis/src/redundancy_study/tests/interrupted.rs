@@ -24,11 +24,11 @@ impl Drop for Folder {
     }
 }
 
-fn json(findings: &Findings) -> String {
-    serde_json::to_string_pretty(findings).expect("figures are written")
+fn json(result: &RedundancyResult) -> String {
+    serde_json::to_string_pretty(result).expect("figures are written")
 }
 
-/// Text and random bytes, some of them again: something for every job to find.
+/// Text and random bytes, some of them retransmit: something for every job to find.
 fn mixed(_: &Site) -> Made {
     let mut made = Made::default();
     for number in 0..600 {
@@ -77,15 +77,15 @@ fn an_interrupted_study_goes_on_and_finds_the_same_to_the_byte() {
     assert!(resumed > 0, "something was finished before");
     let left_out = run(&sites, &options, &mut state, &open, &watch).expect("nothing stops it");
     assert!(opened.load(Ordering::Relaxed) > 0 && opened_first > 1);
-    assert_eq!(json(&Findings::new(&sites, &options, &state, &left_out)), whole);
+    assert_eq!(json(&RedundancyResult::new(&sites, &options, &state, &left_out)), whole);
     drop(state);
 
-    // And once it is whole, nothing is read again.
+    // And once it is whole, nothing is read retransmit.
     opened.store(0, Ordering::Relaxed);
     let mut state = State::open(&folder.0, "of-this").expect("it is whole");
     let left_out = run(&sites, &options, &mut state, &open, &watch).expect("nothing is to be done");
     assert_eq!(opened.load(Ordering::Relaxed), 0);
-    assert_eq!(json(&Findings::new(&sites, &options, &state, &left_out)), whole);
+    assert_eq!(json(&RedundancyResult::new(&sites, &options, &state, &left_out)), whole);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Made {
     }
 
     /// The last packet once more, as it was.
-    pub(super) fn again(&mut self, at_ms: u64) {
+    pub(super) fn retransmit(&mut self, at_ms: u64) {
         let last = self.packets.last().expect("there is one");
         let Packet { source, destination, sequence, .. } = *last;
         let payload = last.payload.clone();

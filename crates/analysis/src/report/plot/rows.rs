@@ -8,7 +8,7 @@ use super::{Plot, Series};
 use crate::report::text::{escaped, short};
 
 /// Width of a letter, about.
-const LETTER: f64 = 6.8;
+const CHARACTER_WIDTH: f64 = 6.8;
 /// The most of the width that names get.
 const NAMES_SHARE_MAX: f64 = 0.5;
 /// Room for the figure behind the longest bar.
@@ -21,7 +21,7 @@ const TOP: f64 = 6.0;
 pub(super) fn draw(plot: &Plot, size: Size) -> String {
     let names = &plot.x.categories;
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() as f64;
-    let left = (longest * LETTER + 12.0).min(size.width * NAMES_SHARE_MAX);
+    let left = (longest * CHARACTER_WIDTH + 12.0).min(size.width * NAMES_SHARE_MAX);
     let row = BAR * plot.series.len().max(1) as f64 + BETWEEN;
     let height = TOP + row * names.len() as f64;
     let title = escaped(&plot.title);
@@ -47,7 +47,7 @@ pub(super) fn draw(plot: &Plot, size: Size) -> String {
     svg
 }
 
-/// `place` says where the bar of a category and value begins, at which height, and how long it is.
+/// `place` returns where the bar of a category and value begins, its height in the plot, and its length.
 fn bars(svg: &mut String, plot: &Plot, series: &Series, number: usize, place: impl Fn(f64, f64) -> (f64, f64, f64)) {
     let (colour, name) = (colour(number), escaped(&series.name));
     for point in series.points.iter().filter(|point| point.y.is_finite()) {

@@ -6,7 +6,7 @@ use flow::Instant;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::super::conversation::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
+use super::super::endpoints::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
 use super::super::{BEGINS_AT, ConfigError, Quantiles, sums_to_one, within};
 use super::pieces::Copy;
 

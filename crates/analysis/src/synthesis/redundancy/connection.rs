@@ -2,7 +2,7 @@
 
 use flow::wire::tcp_flags::{ACK, FIN, PSH, SYN};
 
-use super::super::conversation::{Ends, Sequences, Side};
+use super::super::endpoints::{Ends, Sequences, Side};
 use super::pieces::{Copy, Found};
 
 /// Data packets that are acknowledged at once.
@@ -56,7 +56,7 @@ pub(super) struct Connection {
     step: Step,
     /// Objects that are still to be fetched, the present one included.
     objects: u32,
-    /// Bytes of the present object that are still to be sent; with its header once that is on its way.
+    /// Bytes of the present object that are still to be sent; with its header once that was sent.
     pub(super) object_bytes: u32,
     is_at_beginning: bool,
     /// The piece that did not fit its packet.

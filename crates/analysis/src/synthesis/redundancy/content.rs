@@ -25,8 +25,8 @@ pub(super) struct Content {
 impl Content {
     pub(super) fn new(random: &mut SmallRng) -> Self {
         let word = |random: &mut SmallRng| {
-            let letters = random.random_range(3..10);
-            (0..letters).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect()
+            let characters = random.random_range(3..10);
+            (0..characters).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect()
         };
         Self { words: (0..WORDS).map(|_| word(random)).collect() }
     }

@@ -24,7 +24,7 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::ConfigError;
-use super::conversation::{Ends, SEGMENT_BYTES_MAX};
+use super::endpoints::{Ends, SEGMENT_BYTES_MAX};
 use super::random::{Zipf, geometric, until_next};
 use connection::{Connection, Kind, NextPiece, Turn};
 use content::Content;
@@ -234,7 +234,7 @@ impl RedundancyTraffic {
         Connection::new(self.next_flow, ends, kind, objects, first_bytes.max(1), sequences)
     }
 
-    /// The two hosts of a new connection: hosts that talk talk on, the more so the more of what they say they said before.
+    /// The two hosts of a new connection: active pairs stay active, the more so the more of their content repeats.
     fn choose_hosts(&mut self) -> (u32, u32) {
         let same = self.config.origins.of(Origin::IntraFlow) + self.config.origins.of(Origin::InterFlow);
         if !self.connections.is_empty() && self.random.random_bool(same.min(SAME_HOSTS_MAX)) {

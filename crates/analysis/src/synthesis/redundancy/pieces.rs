@@ -195,7 +195,7 @@ impl Pieces {
         }
     }
 
-    /// Sends a piece again. Says where it was last.
+    /// Repeats a piece. Returns where it was last.
     pub(super) fn repeat(&mut self, found: &Found, copy: Copy, payload: &mut Vec<u8>) -> Copy {
         let piece = match found.place {
             Place::Flow(flow, at) => self.flows.get_mut(&flow).and_then(|pieces| pieces.get_mut(at)),
@@ -209,12 +209,13 @@ impl Pieces {
         piece.copy = copy;
         let length = self.history.len();
         payload.extend((0..found.bytes).map(|at| self.history[((position + at as u64) % length as u64) as usize]));
-        let again = payload[from..].to_vec();
-        self.note_payload(&again);
+        let repeated = payload[from..].to_vec();
+        self.note_payload(&repeated);
         last
     }
 
-    /// Bytes that every request or response has go out here. Says where they were last, if that is within the distance.
+    /// Bytes that every request or response has go out here. Returns where they were last, if that is within the
+    /// distance.
     pub(super) fn exchange_known(&mut self, which: Known, copy: Copy) -> Option<Copy> {
         let last = self.known[which.index()].replace((self.end, copy));
         last.filter(|(position, _)| self.is_held(*position)).map(|(_, copy)| copy)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flow::Instant;
 
-use super::super::conversation::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
+use super::super::endpoints::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
 use super::super::random::Quantiles;
 use super::super::{ConfigError, sums_to_one, within};
 
@@ -12,7 +12,7 @@ use super::super::{ConfigError, sums_to_one, within};
 pub(super) const CLIENT_PORT_MIN: u16 = 1024;
 /// Bytes that payloads are cut from.
 pub(super) const PAYLOAD_BYTES: usize = 1 << 16;
-/// Connections that are kept under way at a time; further ones are left out, and counted.
+/// Connections that are open at a time; further ones are left out, and counted.
 pub const CONNECTIONS_OPEN_MAX: u32 = 1 << 22;
 /// Connections of one session, at most.
 pub const TOGETHER_MAX: u32 = 4096;
@@ -35,7 +35,7 @@ pub enum Arrivals {
     },
 }
 
-/// What is said on a connection once it stands.
+/// The data on an established connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Exchanges {
     /// Requests, each with its response: at least so many.
@@ -69,7 +69,7 @@ pub enum Ending {
     Reset,
     /// The client closes it, and nothing is seen of the server's side: its packets go another way, or it is gone.
     HalfClosed,
-    /// Nobody says that it is over.
+    /// Neither host closes it.
     Abandoned,
 }
 
@@ -82,7 +82,7 @@ pub enum Behaviour {
         lifetime: Quantiles,
         /// How it ends.
         ending: Ending,
-        /// What is said on it.
+        /// The data on it.
         exchanges: Exchanges,
     },
     /// A SYN that nobody answers, sent again after 1, 3, 7 … seconds: from 1 to `tries` SYNs, each number as likely.
@@ -96,7 +96,7 @@ pub enum Behaviour {
     Udp {
         /// From the first datagram to the last, in seconds.
         lifetime: Quantiles,
-        /// What is said.
+        /// The data.
         exchanges: Exchanges,
     },
     /// From 1 to `datagrams` datagrams, a second after each other, that nobody answers.
@@ -164,7 +164,7 @@ pub struct ReplicationConfig {
     /// What they are.
     pub components: Vec<Component>,
     /// Connections that stand from the first second to the end, beside those that come and go.
-    pub standing: u32,
+    pub persistent: u32,
     /// Hosts that begin connections, each as likely.
     pub clients: u32,
     /// Hosts that they go to.
@@ -210,7 +210,7 @@ impl ReplicationConfig {
         within("the servers' popularity", self.server_popularity, 0.0..=4.0)?;
         within("the share of IPv6", self.ipv6_share, 0.0..=1.0)?;
         within("the round trip in seconds", self.round_trip.as_secs_f64(), 0.0..=60.0)?;
-        within("standing connections", self.standing.into(), 0.0..=f64::from(CONNECTIONS_OPEN_MAX))?;
+        within("persistent connections", self.persistent.into(), 0.0..=f64::from(CONNECTIONS_OPEN_MAX))?;
         within("components", self.components.len() as f64, 1.0..=COMPONENTS_MAX as f64)?;
         if let Arrivals::Bursty { peak, burst } = self.arrivals {
             within("the peak of bursts", peak, 1.01..=1000.0)?;
@@ -227,7 +227,7 @@ impl ReplicationConfig {
             (mean + share * of_mean, if share > 0.0 { longest.max(of_longest) } else { longest })
         });
         let rate = self.connections_per_second;
-        let expected = rate * mean.min(self.duration.as_secs_f64()) + f64::from(self.standing);
+        let expected = rate * mean.min(self.duration.as_secs_f64()) + f64::from(self.persistent);
         if expected > f64::from(CONNECTIONS_OPEN_MAX) {
             return Err(ConfigError::TooManyOpen { expected, most: CONNECTIONS_OPEN_MAX });
         }
@@ -241,8 +241,8 @@ impl ReplicationConfig {
     }
 }
 
-/// What a standing connection says: now and then something, so that it does not expire.
-const STANDING: Exchanges = Exchanges {
+/// The data on a persistent connection: a little now and then, so that it does not expire.
+const PERSISTENT: Exchanges = Exchanges {
     at_least: 2,
     per_second: 0.1,
     most: u32::MAX,
@@ -253,12 +253,12 @@ const STANDING: Exchanges = Exchanges {
 
 impl Component {
     /// Connections that outlast traffic of `duration`.
-    pub(super) fn standing(duration: Duration) -> Self {
+    pub(super) fn persistent(duration: Duration) -> Self {
         let lifetime = Quantiles::constant(duration.as_secs_f64() * 2.0);
         Self {
-            name: "standing".into(),
+            name: "persistent".into(),
             share: 0.0,
-            behaviour: Behaviour::Tcp { lifetime, ending: Ending::Abandoned, exchanges: STANDING },
+            behaviour: Behaviour::Tcp { lifetime, ending: Ending::Abandoned, exchanges: PERSISTENT },
             together: 1.0,
             sweeps: false,
             server_ports: vec![443],

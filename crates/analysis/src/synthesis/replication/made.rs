@@ -1,4 +1,4 @@
-//! What was made, for whoever wants to hold a study's findings against it.
+//! What was made, for whoever wants to compare a study's result with it.
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub struct Made {
     pub ipv6: u64,
     /// By component of the mixture.
     pub components: Vec<MadeComponent>,
-    /// The most that were under way at a time.
+    /// The most that were open at a time.
     pub open_max: u64,
-    /// Connections that were left out because as many were under way as are kept.
+    /// Connections that were left out because as many were open as is possible.
     pub left_out: u64,
     /// How long connections last that are answered, in seconds: the mean, and what 10, 50, 90 and 99 % do not exceed. With those
     /// that the traffic's end cut short as they would have been.

@@ -23,7 +23,7 @@ use rand::{Rng, RngCore, SeedableRng};
 
 use super::ConfigError;
 use super::calendar::Calendar;
-use super::conversation::{Ends, SEGMENT_BYTES_MAX};
+use super::endpoints::{Ends, SEGMENT_BYTES_MAX};
 use super::random::{Zipf, geometric, until_next};
 use config::{CLIENT_PORT_MIN, PAYLOAD_BYTES};
 use script::{Script, Sender};
@@ -36,9 +36,9 @@ pub use made::Made;
 /// How soon after each other the connections of a session begin, on average.
 const GAP_PER_SECOND: f64 = 500.0;
 /// Standing connections begin within so long.
-const STANDING_BEGIN: Duration = Duration::from_secs(1);
+const PERSISTENT_BEGIN: Duration = Duration::from_secs(1);
 
-/// Connections under way, by index.
+/// Open connections, by index.
 struct Scripts(Vec<Script>);
 
 impl TimerStore for Scripts {
@@ -64,7 +64,7 @@ pub struct ReplicationTraffic {
     /// Sessions of the components up to each, summed; in sessions a second at the mean rate.
     sessions: Vec<f64>,
     next_session: Instant,
-    /// Of arrivals in bursts: when the one that is under way is over.
+    /// Of arrivals in bursts: the end of the present one.
     burst_ends: Instant,
     ends_at: Instant,
     payload: Box<[u8]>,
@@ -88,9 +88,9 @@ impl ReplicationTraffic {
     /// No traffic can be made of the configuration.
     pub fn new(mut config: ReplicationConfig, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
-        let standing = (config.standing > 0).then(|| Component::standing(config.duration));
-        let of_standing = config.components.len();
-        config.components.extend(standing);
+        let persistent = (config.persistent > 0).then(|| Component::persistent(config.duration));
+        let of_persistent = config.components.len();
+        config.components.extend(persistent);
         let mut random = SmallRng::seed_from_u64(seed);
         let mut payload = vec![0; PAYLOAD_BYTES + SEGMENT_BYTES_MAX].into_boxed_slice();
         random.fill_bytes(&mut payload);
@@ -115,16 +115,16 @@ impl ReplicationTraffic {
             made: Made::new(&config),
             config,
         };
-        new.begin_standing(of_standing);
+        new.begin_persistent(of_persistent);
         new.wait_for_session();
         Ok(new)
     }
 
     /// Enters the connections that stand from the first second on, evenly over that.
-    fn begin_standing(&mut self, component: usize) {
-        let within_nanos = self.config.duration.min(STANDING_BEGIN).as_nanos() as u64;
-        for number in 0..u64::from(self.config.standing) {
-            let at = within_nanos * number / u64::from(self.config.standing);
+    fn begin_persistent(&mut self, component: usize) {
+        let within_nanos = self.config.duration.min(PERSISTENT_BEGIN).as_nanos() as u64;
+        for number in 0..u64::from(self.config.persistent) {
+            let at = within_nanos * number / u64::from(self.config.persistent);
             let server_ports = &self.config.components[component].server_ports;
             let server_port = server_ports[number as usize % server_ports.len()];
             let client = self.random.random_range(0..self.config.clients);

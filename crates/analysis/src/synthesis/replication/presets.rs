@@ -1,9 +1,9 @@
-//! Traffic by name: what MLCBF measured on, as far as it says what that was like.
+//! Traffic by name: the traces of MLCBF, as far as it describes them.
 //!
 //! The seed gives no mixture of its traces, but numbers from which one follows: how much of the replication each delay saves is
 //! how many connections are shorter than that, entries that get stuck in SYN_SENT are connections without an answer, the
-//! SYNs of a second (table II) are so many connections, and the entries at a backup (figure 12) say how long the others stay.
-//! What it does not say (packet sizes, hosts) is ordinary. Each preset names the figures that it is for.
+//! SYNs of a second (table II) are so many connections, and the entries at a backup (figure 12) give the lifetimes of
+//! the others. What it does not state (packet sizes, hosts) is ordinary. Each preset names the figures that it is for.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub const PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "classification",
-        about: "10000 connections a second that last a second; set the rate to 2000 to 10000 and --standing to a filter's load (MLCBF figure 18)",
+        about: "10000 connections a second that last a second; set the rate to 2000 to 10000 and --persistent to a filter's load (MLCBF figure 18)",
         make: classification,
     },
     Preset {
@@ -141,14 +141,14 @@ fn base(connections_per_second: f64, components: Vec<Component>) -> ReplicationC
         server_popularity: 0.9,
         round_trip: Duration::from_millis(40),
         ipv6_share: 0.0,
-        standing: 0,
+        persistent: 0,
         begins_at: BEGINS_AT,
     }
 }
 
 /// Of the answered connections of IPLS-3 half are over after 320 ms, 74.4 % after 500 ms, 88.9 % after 2 s: so much of the flow
-/// digest's replication these delays save (figure 10). Of the 69 897 entries that are told from 2 s on (figure 12) follows how long the
-/// others last.
+/// digest's replication these delays save (figure 10). From the 69 897 entries that are replicated from 2 s on (figure
+/// 12) follows how long the others last.
 fn ipls_3_lifetimes() -> Quantiles {
     curve(&[
         (0.0, 0.02),

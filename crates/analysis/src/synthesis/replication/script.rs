@@ -16,7 +16,7 @@ use flow::wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::super::conversation::{Ends, Sequences, Side, datagram};
+use super::super::endpoints::{Ends, Sequences, Side, datagram};
 use super::{Behaviour, Component, Ending, Exchanges, PAYLOAD_BYTES};
 
 /// Where in its part of the connection's time an exchange's request is sent, at the latest.
@@ -30,7 +30,7 @@ const ACK_PART: f64 = 0.1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Syn,
-    SynAgain,
+    RetransmittedSyn,
     SynAck,
     HandshakeAck,
     Refusal,
@@ -59,7 +59,7 @@ impl Sender<'_> {
     }
 }
 
-/// A connection under way.
+/// An open connection.
 #[derive(Clone, Copy)]
 pub(super) struct Script {
     pub(super) timer: Timer,
@@ -134,17 +134,17 @@ impl Script {
         self.ends_at.as_nanos() - self.began_at.as_nanos()
     }
 
-    /// Writes the next frame. Says when the one after it is due; `None`: it was the last.
+    /// Writes the next frame. Returns when the one after it is due; `None`: it was the last.
     pub(super) fn send(&mut self, behaviour: &Behaviour, sender: &mut Sender<'_>) -> Option<Instant> {
         match behaviour {
             Behaviour::Tcp { ending, exchanges, .. } => self.send_tcp(*ending, exchanges, sender),
             Behaviour::Udp { exchanges, .. } => self.send_udp(exchanges, sender),
             Behaviour::TcpUnanswered { .. } => {
                 *sender.frame = match self.step {
-                    Step::SynAgain => self.sequences.syn_again(&self.ends),
+                    Step::RetransmittedSyn => self.sequences.retransmitted_syn(&self.ends),
                     _ => self.segment(Side::Client, SYN),
                 };
-                self.wait_for_nobody(Step::SynAgain, |since_nanos| since_nanos * 2 + 1_000_000_000)
+                self.wait_for_nobody(Step::RetransmittedSyn, |since_nanos| since_nanos * 2 + 1_000_000_000)
             }
             Behaviour::UdpUnanswered { .. } => {
                 *sender.frame = datagram(&self.ends, Side::Client, sender.payload(64));

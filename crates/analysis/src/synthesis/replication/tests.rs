@@ -166,13 +166,13 @@ fn traffic_that_stops_stops_at_its_end_and_one_that_runs_out_closes_what_is_open
 }
 
 #[test]
-fn standing_connections_stand_from_the_first_second_to_the_end() {
-    let config = ReplicationConfig { standing: 300, runs_out: false, ..small("classification", 1000.0) };
+fn persistent_connections_last_from_the_first_second_to_the_end() {
+    let config = ReplicationConfig { persistent: 300, runs_out: false, ..small("classification", 1000.0) };
     let mut traffic = ReplicationTraffic::new(config, 1).unwrap();
     let (found, _) = follow(&mut traffic);
     assert_eq!(
         traffic.made().components.last().map(|one| (one.name.as_str(), one.connections)),
-        Some(("standing", 300))
+        Some(("persistent", 300))
     );
     assert!(found.ended_by(End::Trace) >= 300 && found.ended_by(End::Expired) == 0, "{found:?}");
     assert!(found.answered_lifetimes.quantile_s(1.0) > 7.0, "{found:?}");

@@ -1,4 +1,4 @@
-//! What is told of connections.
+//! The events of connections.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Event<'_> {
 pub enum EventKind {
     /// Its first packet came.
     Began,
-    /// A packet changed something that a backup would be told.
+    /// A packet changed something that would be replicated.
     Changed {
         /// What it was before.
         before: Before,

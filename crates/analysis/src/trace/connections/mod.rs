@@ -5,8 +5,8 @@
 //!                   └─ known ───► Tracker::advance ─► Changed, Ended (closed, refused, reopened)
 //!  the packets' times ─► the table's timers ────────► Ended (expired)
 //! ```
-//! Time is the capture's. The table is bounded as a node's is: full, a connection that was never answered gives way to a
-//! new one (Linux's `early_drop`), else the new one is not followed; both are counted.
+//! Time is the capture's. The table is bounded as a node's is: full, a connection that was never answered is evicted
+//! for a new one (Linux's `early_drop`), else the new one is not followed; both are counted.
 
 mod event;
 mod notes;
@@ -91,7 +91,7 @@ pub struct Untracked {
     pub without_connection: u64,
     /// Packets of a connection that its tracker refuses (a gateway would drop them).
     pub refused: u64,
-    /// Fragments behind the first, which do not say what connection they are of.
+    /// Fragments behind the first, which do not name their connection.
     pub fragments: u64,
     /// Packets that would have begun a connection while the table was full.
     pub table_full: u64,
@@ -135,8 +135,7 @@ impl Connections {
         }
     }
 
-    /// Follows a packet. What becomes of connections, first of those whose time has come by then, is told to `observe` as it
-    /// happens.
+    /// Follows a packet. Calls `observe` with each event, those of connections that have expired by then first.
     pub fn handle_packet(&mut self, packet: &Packet<'_>, observe: &mut impl FnMut(&Event<'_>)) -> Outcome {
         let now = self.turn_to(packet.at, observe);
         let headers = &packet.headers;
@@ -253,7 +252,7 @@ impl Connections {
         };
         let Ok(slot) = slot else { return self.refuse_full() };
         self.next_id += 1;
-        self.tell(slot, now, EventKind::Began, observe);
+        self.observe_change(slot, now, EventKind::Began, observe);
         Outcome::Followed { slot, id: notes.id, direction: Direction::Original, change: Change::State }
     }
 
@@ -295,7 +294,7 @@ impl Connections {
         let outcome = Outcome::Followed { slot, id: notes.id, direction, change: advance.change };
         let is_over = self.ends_when_closed && is_closed(connection);
         if advance.change != Change::None {
-            self.tell(slot, now, EventKind::Changed { before, change: advance.change, direction }, observe);
+            self.observe_change(slot, now, EventKind::Changed { before, change: advance.change, direction }, observe);
         }
         if advance.next == Next::Close {
             self.end(slot, now, End::Refused, observe);
@@ -330,7 +329,7 @@ impl Connections {
         });
     }
 
-    fn tell(&self, slot: Slot, at: Instant, kind: EventKind, observe: &mut impl FnMut(&Event<'_>)) {
+    fn observe_change(&self, slot: Slot, at: Instant, kind: EventKind, observe: &mut impl FnMut(&Event<'_>)) {
         if let Some(connection) = self.table.get(slot) {
             observe(&Event { kind, at: self.capture_time(at), slot, connection, notes: Notes::of(connection) });
         }

@@ -1,4 +1,4 @@
-//! Connections made by hand, and what is told of them.
+//! Connections made by hand, and their events.
 
 use std::net::Ipv4Addr;
 
@@ -26,7 +26,7 @@ fn syn(port: u16) -> Vec<u8> {
 }
 
 /// Handshake, a request and its response, and a close: ten milliseconds after each other.
-fn conversation(port: u16, from_ms: u64) -> Vec<(Instant, Vec<u8>)> {
+fn frames_of_connection(port: u16, from_ms: u64) -> Vec<(Instant, Vec<u8>)> {
     let frames = [
         syn(port),
         segment(port, false, SYN | ACK, (900, 101), b""),
@@ -40,11 +40,11 @@ fn conversation(port: u16, from_ms: u64) -> Vec<(Instant, Vec<u8>)> {
     frames.into_iter().enumerate().map(|(step, frame)| (ms(from_ms + 10 * step as u64), frame)).collect()
 }
 
-/// What was told, with the events in words.
+/// The events in words, and the statistics.
 fn follow(config: &ConnectionsConfig, frames: Vec<(Instant, Vec<u8>)>) -> (Vec<String>, Statistics, Connections) {
     let mut trace = merge(vec![pcap(frames)]).unwrap();
     let mut connections = Connections::new(config);
-    let (mut told, mut statistics) = (Vec::new(), Statistics::default());
+    let (mut events, mut statistics) = (Vec::new(), Statistics::default());
     let mut observe = |event: &Event<'_>| {
         statistics.handle_event(event);
         let state = flow::conntrack::state_name(event.connection.original.protocol, &event.connection.protocol);
@@ -53,18 +53,18 @@ fn follow(config: &ConnectionsConfig, frames: Vec<(Instant, Vec<u8>)>) -> (Vec<S
             EventKind::Changed { .. } => format!("is {state}"),
             EventKind::Ended(end) => format!("ended {} after {} ms", end.label(), event.lifetime().as_millis()),
         };
-        told.push(format!("{} {what}", event.notes.id));
+        events.push(format!("{} {what}", event.notes.id));
     };
     while let Some(packet) = trace.next() {
         connections.handle_packet(&packet, &mut observe);
     }
     connections.finish(&mut observe);
-    (told, statistics, connections)
+    (events, statistics, connections)
 }
 
 #[test]
-fn a_connection_is_told_of_from_its_syn_to_its_last_ack() {
-    let (told, statistics, connections) = follow(&ConnectionsConfig::seed(), conversation(4000, 0));
+fn a_connection_has_events_from_its_syn_to_its_last_ack() {
+    let (events, statistics, connections) = follow(&ConnectionsConfig::seed(), frames_of_connection(4000, 0));
     let expected = [
         "0 began SYN_SENT",
         "0 is SYN_RECV",
@@ -74,7 +74,7 @@ fn a_connection_is_told_of_from_its_syn_to_its_last_ack() {
         "0 is TIME_WAIT",
         "0 ended closed after 70 ms",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     assert_eq!((statistics.packets, statistics.payload_bytes), (8, 3 + 7));
     assert_eq!((statistics.tcp, statistics.one_way, statistics.open_max), (1, 0, 1));
     assert_eq!(*connections.untracked(), Untracked::default());
@@ -82,45 +82,49 @@ fn a_connection_is_told_of_from_its_syn_to_its_last_ack() {
 
 #[test]
 fn in_a_gateway_a_closed_connection_stays_until_its_time_is_over() {
-    let mut frames = conversation(4000, 0);
+    let mut frames = frames_of_connection(4000, 0);
     frames.push((ms(200_000), syn(4001)));
-    let (told, ..) = follow(&ConnectionsConfig::default(), frames);
-    let at = told.iter().position(|told| told == "0 ended closed after 70 ms").expect("it ends");
-    assert_eq!(told[at + 1], "1 began SYN_SENT", "it ended when the capture's clock said so, not at the capture's end");
+    let (events, ..) = follow(&ConnectionsConfig::default(), frames);
+    let at = events.iter().position(|events| events == "0 ended closed after 70 ms").expect("it ends");
+    assert_eq!(
+        events[at + 1],
+        "1 began SYN_SENT",
+        "it ended when the capture's clock said so, not at the capture's end"
+    );
 }
 
 #[test]
 fn what_nobody_answers_expires_and_is_one_way() {
     let frames = vec![(ms(0), syn(1)), (ms(1000), syn(1)), (ms(3000), syn(1)), (ms(30_000), syn(2))];
-    let (told, statistics, _) = follow(&ConnectionsConfig::seed(), frames);
+    let (events, statistics, _) = follow(&ConnectionsConfig::seed(), frames);
     let expected =
         ["0 began SYN_SENT", "0 ended expired after 3000 ms", "1 began SYN_SENT", "1 ended trace_ended after 0 ms"];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     assert_eq!((statistics.one_way, statistics.answered_lifetimes.count()), (2, 0));
 }
 
 #[test]
 fn a_refused_connection_was_answered_and_is_over() {
     let frames = vec![(ms(0), syn(1)), (ms(5), segment(1, false, RST | ACK, (0, 101), b""))];
-    let (told, statistics, _) = follow(&ConnectionsConfig::seed(), frames);
-    assert_eq!(told.last().map(String::as_str), Some("0 ended refused after 5 ms"));
+    let (events, statistics, _) = follow(&ConnectionsConfig::seed(), frames);
+    assert_eq!(events.last().map(String::as_str), Some("0 ended refused after 5 ms"));
     assert_eq!((statistics.one_way, statistics.ended_by(End::Refused)), (0, 1));
 }
 
 #[test]
-fn a_tuple_that_is_used_again_is_another_connection() {
-    let mut frames = conversation(4000, 0);
-    frames.extend(conversation(4000, 1000));
-    let (told, statistics, _) = follow(&ConnectionsConfig::default(), frames);
-    assert!(told.contains(&"0 ended reopened after 70 ms".to_owned()), "{told:?}");
+fn a_reused_tuple_is_another_connection() {
+    let mut frames = frames_of_connection(4000, 0);
+    frames.extend(frames_of_connection(4000, 1000));
+    let (events, statistics, _) = follow(&ConnectionsConfig::default(), frames);
+    assert!(events.contains(&"0 ended reopened after 70 ms".to_owned()), "{events:?}");
     assert_eq!((statistics.begun, statistics.packets), (2, 16));
 }
 
 #[test]
 fn a_connection_whose_beginning_is_not_in_the_capture_is_picked_up_or_left_out() {
-    let middle = || conversation(4000, 0).split_off(3);
-    let (told, _, connections) = follow(&ConnectionsConfig::seed(), middle());
-    assert!(told.is_empty());
+    let middle = || frames_of_connection(4000, 0).split_off(3);
+    let (events, _, connections) = follow(&ConnectionsConfig::seed(), middle());
+    assert!(events.is_empty());
     assert_eq!(connections.untracked().without_connection, 5);
     let (_, statistics, connections) = follow(&ConnectionsConfig::default(), middle());
     assert_eq!((statistics.begun, statistics.packets), (1, 5));
@@ -130,17 +134,17 @@ fn a_connection_whose_beginning_is_not_in_the_capture_is_picked_up_or_left_out()
 #[test]
 fn a_full_table_gives_up_what_was_never_answered_and_keeps_the_others() {
     let config = ConnectionsConfig { connections_max: 2, ..ConnectionsConfig::seed() };
-    let mut frames: Vec<_> = conversation(1, 0).into_iter().take(5).collect();
+    let mut frames: Vec<_> = frames_of_connection(1, 0).into_iter().take(5).collect();
     frames.extend([(ms(100), syn(2)), (ms(101), syn(3)), (ms(102), syn(4))]);
-    let (told, _, connections) = follow(&config, frames);
+    let (events, _, connections) = follow(&config, frames);
     assert_eq!(connections.untracked().displaced, 2);
-    assert!(told.contains(&"1 ended displaced after 0 ms".to_owned()), "{told:?}");
-    assert!(told.contains(&"0 ended trace_ended after 40 ms".to_owned()), "{told:?}");
+    assert!(events.contains(&"1 ended displaced after 0 ms".to_owned()), "{events:?}");
+    assert!(events.contains(&"0 ended trace_ended after 40 ms".to_owned()), "{events:?}");
 }
 
 #[test]
 fn a_study_leaves_its_word_on_a_connection_and_finds_it_at_the_end() {
-    let mut trace = merge(vec![pcap(conversation(4000, 0)), pcap([(ms(25), syn(9))])]).unwrap();
+    let mut trace = merge(vec![pcap(frames_of_connection(4000, 0)), pcap([(ms(25), syn(9))])]).unwrap();
     let mut connections = Connections::new(&ConnectionsConfig::seed());
     let mut marks = Vec::new();
     while let Some(packet) = trace.next() {
@@ -161,6 +165,6 @@ fn a_study_leaves_its_word_on_a_connection_and_finds_it_at_the_end() {
 fn years_between_two_packets_are_no_more_work_than_seconds() {
     let mut frames: Vec<_> = (1..200).map(|port| (ms(0), syn(port))).collect();
     frames.push((ms(20 * 365 * 86_400_000), syn(9999)));
-    let (told, ..) = follow(&ConnectionsConfig::default(), frames);
-    assert_eq!(told.iter().filter(|told| told.contains("ended expired")).count(), 199);
+    let (events, ..) = follow(&ConnectionsConfig::default(), frames);
+    assert_eq!(events.iter().filter(|events| events.contains("ended expired")).count(), 199);
 }

@@ -158,17 +158,17 @@ impl Recovering {
 
     /// Passes `packets` legitimate packets while bogus replies come at `rate` a second. Returns legitimate packets a second.
     fn pass(&mut self, packets: u64, rate: u32, flood: &mut Flooded) -> Result<f64, BenchError> {
-        let (mut passed, mut spent, mut owed) = (0, Duration::ZERO, 0.0);
+        let (mut passed, mut spent, mut due_packets) = (0, Duration::ZERO, 0.0);
         while passed < packets {
             let count = BATCH_FRAMES_MAX.min(usize::try_from(packets - passed).unwrap_or(BATCH_FRAMES_MAX));
             let mut took = self.pass_legitimate(count)?;
             passed += count as u64;
-            owed += took.as_secs_f64() * f64::from(rate);
-            owed = owed.min((BURSTS_WAITING_MAX * BURST) as f64);
+            due_packets += took.as_secs_f64() * f64::from(rate);
+            due_packets = due_packets.min((BURSTS_WAITING_MAX * BURST) as f64);
             // What comes while these are handled waits for the next turn: a node that is too slow still serves both.
-            for _ in 0..owed as usize / BURST {
+            for _ in 0..due_packets as usize / BURST {
                 let flooded = self.pass_bogus(flood);
-                owed += flooded.as_secs_f64() * f64::from(rate) - BURST as f64;
+                due_packets += flooded.as_secs_f64() * f64::from(rate) - BURST as f64;
                 took += flooded;
             }
             spent += took;

@@ -1,4 +1,4 @@
-//! A small flood, and what the report says of figures that are known.
+//! A small flood, and the report of known figures.
 
 use super::*;
 

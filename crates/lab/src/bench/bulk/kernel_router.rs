@@ -19,7 +19,7 @@ pub(in crate::bench) enum KernelRules {
     /// Nothing.
     None {
         /// Why not.
-        why: String,
+        reason: String,
     },
 }
 
@@ -29,7 +29,7 @@ impl KernelRules {
     pub(in crate::bench) fn install(node: &Namespace) -> Result<Self, IoError> {
         node.run(forward)??;
         let load = load_rules(node, &rules());
-        Ok(load.map_or_else(|why| Self::None { why }, |()| Self::Nftables))
+        Ok(load.map_or_else(|reason| Self::None { reason }, |()| Self::Nftables))
     }
 }
 
@@ -63,7 +63,7 @@ pub(in crate::bench) fn rules() -> String {
     )
 }
 
-/// Gives rules to the `nft` of a namespace. Says what is wrong where that does not work.
+/// Gives rules to the `nft` of a namespace. Returns what is wrong where that does not work.
 pub(crate) fn load_rules(node: &Namespace, rules: &str) -> Result<(), String> {
     let mut nft = Command::new("nft");
     nft.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

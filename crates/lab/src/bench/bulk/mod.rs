@@ -2,7 +2,7 @@
 //!
 //! Two networks of the same shape (that of the demo) are built side by side. In the one a node alone (`AF_PACKET`,
 //! firewall and source NAT) stands between client and server, in the other the kernel forwards with stateful rules
-//! and masquerading of nftables, or plainly where `nft` is missing, which the result then says. Both are measured in
+//! and masquerading of nftables, or plainly where `nft` is missing, which the result then states. Both are measured in
 //! turns, and either rests while the other is measured.
 
 mod kernel_router;

@@ -57,7 +57,7 @@ impl Report {
     pub(super) fn describe(&self) -> String {
         let kernel = match &self.kernel_rules {
             KernelRules::Nftables => "kernel, nftables (stateful, masquerade)".to_owned(),
-            KernelRules::None { why } => format!("kernel, plain forwarding ({why})"),
+            KernelRules::None { reason } => format!("kernel, plain forwarding ({reason})"),
         };
         let rows = [
             ("mainstay, firewall and source NAT", self.gbit_per_s.mainstay, self.spans_gbit_per_s.mainstay),

@@ -1,4 +1,4 @@
-//! Bulk data passes through the kernel, and what the report says.
+//! Bulk data passes through the kernel; the report's text.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn bulk_data_passes_through_the_kernel_in_the_nodes_place() {
 }
 
 #[test]
-fn the_report_tells_both_sides_and_what_the_kernel_did() {
+fn the_report_has_both_sides_and_the_kernels_rules() {
     let mut figures = Figures::default();
     for (mainstay, kernel) in [(8.0, 10.0), (9.0, 11.0), (7.0, 30.0)] {
         figures.mainstay_gbit_per_s.push(mainstay);
@@ -31,6 +31,6 @@ fn the_report_tells_both_sides_and_what_the_kernel_did() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["gbit_per_s"], serde_json::json!({"mainstay": 8.0, "kernel": 11.0}));
     assert_eq!(json["kernel_rules"], "nftables");
-    let plain = Report::new(&args, &figures, KernelRules::None { why: "nft is not installed".into() });
+    let plain = Report::new(&args, &figures, KernelRules::None { reason: "nft is not installed".into() });
     assert!(plain.describe().contains("nft is not installed"), "{}", plain.describe());
 }

@@ -9,7 +9,7 @@ use replication::secure::{Channel, ChannelConfig, Content, Credentials, PreShare
 
 use crate::bench::rounds::Rounds;
 
-/// Contents whose times tell what a datagram costs and what a byte: a small one and the largest of an Ethernet frame.
+/// Contents whose times give the cost of a datagram and of a byte: a small one and the largest of an Ethernet frame.
 const CONTENT_BYTES: [usize; 2] = [64, 1439];
 /// Datagrams of a round.
 const DATAGRAMS: usize = 4000;
@@ -65,9 +65,9 @@ impl Cipher {
         self.handshake.push(handshakes.as_secs_f64() * 1e9 / f64::from(HANDSHAKES));
         let [left, right] = &mut pair;
         for (index, length_bytes) in CONTENT_BYTES.into_iter().enumerate() {
-            let [sealing, opening] = seal_and_open(left, right, length_bytes);
-            self.seal[index].push(sealing);
-            self.open[index].push(opening);
+            let [seal_ns, open_ns] = seal_and_open(left, right, length_bytes);
+            self.seal[index].push(seal_ns);
+            self.open[index].push(open_ns);
         }
     }
 

@@ -1,10 +1,10 @@
-//! `mainstay bench encryption`: what it costs that nodes encrypt what they say to each other.
+//! `mainstay bench encryption`: what it costs that nodes encrypt the messages between them.
 //!
-//! Two nodes replicate over UDP sockets of this machine, as gateways do: one is handed packets that begin connections and
-//! tells the other, which applies what it is told and acknowledges. What is measured is the thread's processor time for all
-//! of it, on both nodes: encoding, sealing, sending, receiving, opening, applying, acknowledging; not the packets
-//! themselves. Plain text and encryption take turns. Twice: with the packets coming a batch at a time, so that connections
-//! share datagrams, and one at a time, so that each has its own.
+//! Two nodes replicate over UDP sockets of this machine, as gateways do: one is handed packets that begin connections
+//! and replicates these to the other, which applies and acknowledges them. What is measured is the thread's processor
+//! time for all of it, on both nodes: encoding, sealing, sending, receiving, opening, applying, acknowledging; not the
+//! packets themselves. Plain text and encryption take turns. Twice: with the packets coming a batch at a time, so that
+//! connections share datagrams, and one at a time, so that each has its own.
 //!
 //! Then the cipher alone is measured, without sockets: what a datagram costs, and each of its bytes.
 
@@ -27,7 +27,7 @@ use console::Progress;
 /// Measures and prints.
 ///
 /// # Errors
-/// The nodes do not speak, or the result cannot be printed.
+/// The nodes do not connect, or the result cannot be printed.
 pub fn run(args: &BenchEncryptionArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     Ok(console::print_as(args.json, &report, || report.describe())?)
@@ -62,9 +62,9 @@ fn measure(args: &BenchEncryptionArgs) -> Result<Report, BenchError> {
         for (at, (together, sides)) in ways.into_iter().enumerate() {
             let turns = rounds::turns(round, [(&mut plain, &mut sides.plain), (&mut encrypted, &mut sides.encrypted)]);
             for (pair, figures_of_side) in turns {
-                let told = pair.tell(args.connections, together)?;
-                figures_of_side.push(told.spent.as_secs_f64() * 1e6 / told.messages as f64);
-                figures.messages_per_datagram[at] = told.messages as f64 / told.datagrams as f64;
+                let cost = pair.replicate(args.connections, together)?;
+                figures_of_side.push(cost.spent.as_secs_f64() * 1e6 / cost.messages as f64);
+                figures.messages_per_datagram[at] = cost.messages as f64 / cost.datagrams as f64;
             }
         }
         figures.cipher.measure();

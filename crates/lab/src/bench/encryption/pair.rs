@@ -30,15 +30,15 @@ const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 10), 443);
 /// Clients' ports: these and the following.
 const PORT_FIRST: u32 = 10_000;
 const PORTS: u32 = 1000;
-/// How long the nodes may take until they have told each other everything.
+/// How long the nodes may take until they are synchronised.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// What telling a round's connections took.
-pub(super) struct Told {
+/// The cost of replicating a round's connections.
+pub(super) struct Cost {
     /// Processor time of both nodes.
     pub(super) spent: Duration,
     pub(super) messages: u64,
-    /// Datagrams of the node that tells.
+    /// Datagrams of the sending node.
     pub(super) datagrams: u64,
 }
 
@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-/// The node that tells, and the one that is told.
+/// The sending and the receiving node.
 pub(super) struct Pair {
     ends: [End; 2],
     /// Of each end: where it is reached for replication and failure detection.
@@ -65,7 +65,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The nodes have told each other everything, and the first one is active.
+    /// Starts both nodes; they are synchronised, and the first one is active.
     pub(super) fn start(connections_max: u32, is_encrypted: bool) -> Result<Self, BenchError> {
         let now = clock::now();
         let end = |id: u8| -> Result<End, BenchError> {
@@ -123,8 +123,9 @@ impl Pair {
         while self.ends[0].node.poll_frame(clock::now(), &mut self.buffer).is_some() {}
     }
 
-    /// Begins so many connections, `together` of them with each batch of packets, and tells the other node.
-    pub(super) fn tell(&mut self, connections: u32, together: usize) -> Result<Told, BenchError> {
+    /// Begins so many connections, `together` of them with each batch of packets, and replicates them to the other
+    /// node.
+    pub(super) fn replicate(&mut self, connections: u32, together: usize) -> Result<Cost, BenchError> {
         let mut frames: Vec<Vec<u8>> = (self.begun..self.begun + connections).map(syn).collect();
         self.begun += connections;
         let before = self.sent();
@@ -150,10 +151,10 @@ impl Pair {
             return Err(BenchError::Connections { there, expected: self.begun });
         }
         let after = self.sent();
-        Ok(Told { spent, messages: after[0] - before[0], datagrams: after[1] - before[1] })
+        Ok(Cost { spent, messages: after[0] - before[0], datagrams: after[1] - before[1] })
     }
 
-    /// Messages and datagrams that the telling node has sent.
+    /// Messages and datagrams that the sending node has sent.
     fn sent(&self) -> [u64; 2] {
         let status = self.ends[0].node.status(clock::now());
         let session = status.peers.first().and_then(|peer| peer.session);

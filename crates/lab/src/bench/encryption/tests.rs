@@ -1,11 +1,11 @@
-//! What is measured happens, and all of it is told.
+//! The measured operations happen, and all of them are reported.
 
 use super::*;
 
 #[test]
 fn a_small_measurement_has_all_its_figures() {
     let args = BenchEncryptionArgs { connections: 300, rounds: 2, json: true };
-    let report = measure(&args).expect("the nodes speak");
+    let report = measure(&args).expect("the nodes connect");
     for way in [&report.together, &report.alone] {
         let figures = [way.cpu_us_per_message.plain, way.cpu_us_per_message.encrypted, way.ratio];
         assert!(figures.iter().all(|figure| *figure > 0.0 && figure.is_finite()), "{report:?}");

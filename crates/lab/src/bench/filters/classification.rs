@@ -47,7 +47,7 @@ pub(super) struct Row {
 
 enum Filter {
     Cells(Box<MultiLevel<States>>, MultiLevelShape),
-    Spared(Box<WithAuxiliary>, MultiLevelShape),
+    Auxiliary(Box<WithAuxiliary>, MultiLevelShape),
     Bloom(Box<StatefulBloom>),
 }
 
@@ -59,7 +59,7 @@ impl Filter {
             Self::Cells(filter, _) => {
                 let _ = filter.insert(key, state);
             }
-            Self::Spared(filter, _) => {
+            Self::Auxiliary(filter, _) => {
                 let _ = filter.insert(key, state);
             }
             Self::Bloom(filter) => filter.insert(key, state),
@@ -70,7 +70,7 @@ impl Filter {
         let key = secret.spread(key(number));
         match self {
             Self::Cells(filter, _) => filter.lookup(key).is_some(),
-            Self::Spared(filter, _) => filter.lookup(key).is_some(),
+            Self::Auxiliary(filter, _) => filter.lookup(key).is_some(),
             Self::Bloom(filter) => filter.lookup(key).is_some(),
         }
     }
@@ -81,7 +81,7 @@ impl Filter {
             Self::Cells(filter, _) => {
                 let _ = filter.modify(key, state);
             }
-            Self::Spared(filter, _) => {
+            Self::Auxiliary(filter, _) => {
                 let _ = filter.modify(key, state);
             }
             Self::Bloom(filter) => {
@@ -96,7 +96,7 @@ impl Filter {
             Self::Cells(filter, _) => {
                 let _ = filter.remove(key);
             }
-            Self::Spared(filter, _) => {
+            Self::Auxiliary(filter, _) => {
                 let _ = filter.remove(key);
             }
             Self::Bloom(filter) => {
@@ -105,12 +105,12 @@ impl Filter {
         }
     }
 
-    /// Inserts and says at what cost: a search that finds nothing, then the buckets asked whether they have room.
+    /// Inserts and returns the cost: a search that finds nothing, then the buckets asked whether they have room.
     fn insertion_cost(&mut self, number: u64, secret: Secret) -> u32 {
         let key = secret.spread(key(number));
         let (cells, shape, before) = match self {
             Self::Cells(filter, shape) => (filter.search_cost(key).cells, *shape, filter.items_by_level()),
-            Self::Spared(filter, shape) => (filter.search_cost(key).cells, *shape, filter.cells().items_by_level()),
+            Self::Auxiliary(filter, shape) => (filter.search_cost(key).cells, *shape, filter.cells().items_by_level()),
             Self::Bloom(_) => {
                 self.insert(number, secret);
                 return HASHES.into();
@@ -119,7 +119,7 @@ impl Filter {
         self.insert(number, secret);
         let after = match self {
             Self::Cells(filter, _) => filter.items_by_level(),
-            Self::Spared(filter, _) => filter.cells().items_by_level(),
+            Self::Auxiliary(filter, _) => filter.cells().items_by_level(),
             Self::Bloom(_) => before,
         };
         let level = after.iter().zip(before).position(|(after, before)| *after > before);
@@ -142,13 +142,13 @@ fn filters() -> Result<Vec<(&'static str, Filter)>, ShapeError> {
     let d_left_4_8 = d_left::shape(FLOWS * 100 / LL_LOAD, 4, 8, 8);
     let plain = |shape| Ok(Filter::Cells(Box::new(MultiLevel::new(shape)?), shape));
     let auxiliary = CountingBloomShape { counters: FLOWS * CELLS_PER_FLOW, hashes: HASHES };
-    let spared = |shape| Ok(Filter::Spared(Box::new(WithAuxiliary::new(shape, auxiliary)?), shape));
+    let with_auxiliary = |shape| Ok(Filter::Auxiliary(Box::new(WithAuxiliary::new(shape, auxiliary)?), shape));
     let bloom = StatefulBloomShape { cells: FLOWS * CELLS_PER_FLOW, hashes: HASHES, state_bits: 12 };
     Ok(vec![
         ("fa_4_8", plain(fa_4_8)?),
-        ("fa_4_8_acbf", spared(fa_4_8)?),
+        ("fa_4_8_acbf", with_auxiliary(fa_4_8)?),
         ("fa_8_4", plain(fa_8_4)?),
-        ("fa_8_4_acbf", spared(fa_8_4)?),
+        ("fa_8_4_acbf", with_auxiliary(fa_8_4)?),
         ("ll_4_8", plain(ll_4_8)?),
         ("d_left_4_8", plain(d_left_4_8)?),
         ("counting_bloom", Filter::Bloom(Box::new(StatefulBloom::new(bloom)?))),
@@ -160,11 +160,11 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Row>, ShapeError> {
     let secret = Secret::new(SECRET);
     let mut rows = Vec::new();
     for (name, mut filter) in filters()? {
-        let mut standing = 0;
+        let mut present = 0;
         for load_percent in LOADS {
             let wanted = FLOWS * load_percent / 100;
-            (standing..wanted).for_each(|number| filter.insert(number, secret));
-            standing = wanted;
+            (present..wanted).for_each(|number| filter.insert(number, secret));
+            present = wanted;
             rows.push(at_load(name, &mut filter, load_percent, rounds, secret));
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Each key has two buckets of four cells, and an item whose buckets are full makes another one move to its other bucket.
 //! So it is filled further and its items are found in two places instead of four; but an insertion at high load changes many
-//! cells, each of which has to be told to the backups, where a multi-level filter changes one.
+//! cells, each of which has to be replicated to the backups, where a multi-level filter changes one.
 
 use ::filters::hash::mix;
 use ::filters::{Full, KeyHash, Memory, scan};
@@ -12,7 +12,7 @@ use ::filters::{Full, KeyHash, Memory, scan};
 const CELLS: usize = 4;
 /// Items that an insertion moves at most, before it gives up and moves them all back.
 const MOVES_MAX: usize = 500;
-/// The bit that says that a cell is taken; beneath it lie state and fingerprint, as in a multi-level filter.
+/// The bit of a cell that is taken; beneath it lie state and fingerprint, as in a multi-level filter.
 const TAKEN: u32 = 1 << 31;
 
 /// A cuckoo filter with states.
@@ -41,7 +41,7 @@ impl Cuckoo {
         self.memory.bytes()
     }
 
-    /// The other bucket of an item in `bucket` with this fingerprint: the two add up to what the fingerprint says, modulo
+    /// The other bucket of an item in `bucket` with this fingerprint: the two add up to the fingerprint, modulo
     /// the number of buckets, which so need not be a power of two.
     #[inline(always)]
     fn other(&self, bucket: usize, fingerprint: u32) -> usize {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn false_positives_are_as_many_as_its_formula_says() {
+    fn false_positives_are_as_many_as_by_its_formula() {
         let (items, tests) = (9000, 500_000);
         let mut filter = Cuckoo::new(10_000, 11);
         (0..items).for_each(|number| assert!(filter.insert(key(number), 0).is_ok()));

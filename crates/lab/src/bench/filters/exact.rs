@@ -17,7 +17,7 @@ use ::filters::{Full, Inserted, KeyHash, Memory};
 const CELLS: usize = 7;
 /// Items that an insertion moves at most, before it gives up and moves them all back.
 const MOVES_MAX: usize = 500;
-/// The word of a bucket that says which cells are taken, in its top bits.
+/// The word of a bucket whose top bits mark the cells that are taken.
 const LAST: usize = 15;
 
 /// A table of exact keys.

@@ -4,11 +4,11 @@
 //! are looked up, and some are removed, inserted and changed, structure by structure in turns. Keys are 64-bit hashes, as
 //! the node's table has them of its tuples; what each structure does with them from there on is measured. Beside those of
 //! the room stand a [`BinaryFuse8`](xorf::BinaryFuse8), the fastest filter for a set that never changes, and a `hashbrown`
-//! map. *The paper's numbers*: its simulations are repeated and compared with what its text says.
+//! map. *The paper's numbers*: its simulations are repeated and compared with its text.
 //!
 //! Time is the thread's processor time, so that other programs do not count; what they do to the caches does. What the structures
 //! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
-//! and none waits for another's answer, so that as many are under way as the processor sees ahead.
+//! and none waits for another's answer, so that as many are in progress as the processor sees ahead.
 
 mod auxiliary;
 mod classification;

@@ -1,4 +1,4 @@
-//! The paper's simulations once more, beside what its text says of them (MLCBF, chapter 3).
+//! The paper's simulations once more, beside its text (MLCBF, chapter 3).
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,7 @@ const TESTS: u64 = 1_000_000;
 const CHANCE: &str = "chance alone";
 const EQUATION_5: &str = "equation 5 lets buckets hold more than H items, and takes those before as of average load where \
     they were full: the first outweighs the second";
-const ROUNDING: &str =
-    "the estimate is told in whole percent, and where an overflow begins is a choice: here at one item";
+const ROUNDING: &str = "the estimate has whole percent, and where an overflow begins is a choice: here at one item";
 const WHOLE_BUCKETS: &str = "chance, and that levels are of whole buckets: the load is over the 9980 cells or so that there are, not over 10 000";
 
 /// How the filters are built.
@@ -74,13 +73,13 @@ pub(super) struct Comparison {
     /// As the paper's text has it; empty where it has only a plot, and the comparison is with its formula.
     pub(super) seed: Vec<f64>,
     pub(super) here: Vec<f64>,
-    pub(super) why_they_differ: &'static str,
+    pub(super) reason: &'static str,
 }
 
 impl Comparison {
-    fn new(what: impl Into<String>, seed: &[f64], here: &[f64], places: i32, why_they_differ: &'static str) -> Self {
+    fn new(what: impl Into<String>, seed: &[f64], here: &[f64], places: i32, reason: &'static str) -> Self {
         let here = here.iter().map(|figure| rounded(*figure, places)).collect();
-        Self { what: what.into(), seed: seed.to_vec(), here, why_they_differ }
+        Self { what: what.into(), seed: seed.to_vec(), here, reason }
     }
 }
 
@@ -236,25 +235,25 @@ fn table_1(trials: u64) -> Result<Vec<Comparison>, ShapeError> {
                 &factors,
                 &here,
                 3,
-                why_table_1(method, levels, load),
+                reason_table_1(method, levels, load),
             ));
             let here = simulated.map(|level| level / items as f64);
-            let why = why_table_1(method, levels, load);
-            rows.push(Comparison::new(format!("load distribution of {name}"), &distribution, &here, 3, why));
+            let reason = reason_table_1(method, levels, load);
+            rows.push(Comparison::new(format!("load distribution of {name}"), &distribution, &here, 3, reason));
         }
     }
     Ok(rows)
 }
 
 /// Where the table's own numbers do not go together, that is said.
-const fn why_table_1(method: Method, levels: u8, load: u64) -> &'static str {
+const fn reason_table_1(method: Method, levels: u8, load: u64) -> &'static str {
     match (method, levels, load) {
         (Method::LeastLoad, 4, 20) => "chance; the table's four shares add up to 0.955 of the items, ours to 1",
         _ => CHANCE,
     }
 }
 
-/// Of these the paper's text has formulas, the plots no numbers: the seed's column is what the formula says.
+/// Of these the paper's text has formulas, the plots no numbers: the paper's column is the formula's result.
 fn figures_14_to_16() -> Result<Vec<Comparison>, ShapeError> {
     let mut rows = Vec::new();
     for (levels, cells) in [(4, 8), (8, 4)] {
@@ -309,7 +308,7 @@ fn search_cells(shape: MultiLevelShape, items: u64) -> Result<[f64; 2], ShapeErr
     Ok([mean(0..items), mean(items..items + TESTS / 10)])
 }
 
-/// What the formula Σα · 2^−F says with the levels as they are filled, and what is measured.
+/// The result of the formula Σα · 2^−F with the levels as they are filled, and the measured rate.
 fn false_positives(shape: MultiLevelShape, items: u64) -> Result<[f64; 2], ShapeError> {
     let mut filter = MultiLevel::<Counters>::new(shape)?;
     let secret = Secret::new([1, 16]);
@@ -334,6 +333,6 @@ fn counting_bloom() -> Result<Comparison, ShapeError> {
         &[1.2],
         &[100.0 * found as f64 / TESTS as f64],
         2,
-        "the paper rounds: the formula says 1.18",
+        "the paper rounds: the formula gives 1.18",
     ))
 }

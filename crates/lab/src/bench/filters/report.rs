@@ -28,10 +28,10 @@ pub(super) struct Structure {
     pub(super) bytes_per_item: f64,
     /// The share of keys found that are not in it.
     pub(super) false_positive: f64,
-    /// What its formula says.
+    /// Its formula's result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) false_positive_expected: Option<f64>,
-    /// Words of 32 bits that an insertion changes, which is what a backup has to be told.
+    /// Words of 32 bits that an insertion changes, which is what has to be replicated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) words_per_insert: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ impl Report {
         format!(
             "One core, {} items, {} rounds, nanoseconds an operation\n\n{}\n\
              fa_4_8 looks up in {} and {} times what binary_fuse8 takes (hit, miss), which can hold no states and never change.\n\
-             WORDS are those of 32 bits that an insertion changes: what a backup has to be told.\n\n\
+             WORDS are those of 32 bits that an insertion changes: what has to be replicated.\n\n\
              FA(4,8) with {} items: {} ns a key that is there and {} ns one that is not in batches of 32, {} ns one by one.\n\n\
              Maximum loads in percent (figure 13, {} trials of 10 000 cells)\n\n{}\n\
              The paper's numbers\n\n{}",
@@ -148,11 +148,11 @@ impl Report {
         let columns: Vec<_> =
             [("", Align::Left)].into_iter().chain(headings.map(|heading| (heading, Align::Right))).collect();
         let mut table = Table::new(&columns);
-        let told = |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.2}"));
+        let figure_text = |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.2}"));
         for (name, structure) in &self.structures {
             let nanos = [Some(structure.hit_ns), Some(structure.miss_ns), structure.insert_ns, structure.modify_ns];
-            let cells = nanos.into_iter().chain([structure.remove_ns, Some(structure.bytes_per_item)]).map(told);
-            let rest = [format!("{:.2e}", structure.false_positive), told(structure.words_per_insert)];
+            let cells = nanos.into_iter().chain([structure.remove_ns, Some(structure.bytes_per_item)]).map(figure_text);
+            let rest = [format!("{:.2e}", structure.false_positive), figure_text(structure.words_per_insert)];
             table.row([(*name).to_owned()].into_iter().chain(cells).chain(rest));
         }
         table.render()
@@ -180,8 +180,8 @@ impl Report {
         let mut table = Table::of("WHAT|>PAPER|>HERE|WHY THEY DIFFER");
         let row = |figures: &[f64]| figures.iter().map(f64::to_string).collect::<Vec<_>>().join(" / ");
         for comparison in &self.paper {
-            let Comparison { what, seed, here, why_they_differ } = comparison;
-            table.row([what.clone(), row(seed), row(here), (*why_they_differ).to_owned()]);
+            let Comparison { what, seed, here, reason } = comparison;
+            table.row([what.clone(), row(seed), row(here), (*reason).to_owned()]);
         }
         table.render()
     }

@@ -58,7 +58,7 @@ pub(super) struct Figures {
     pub(super) bytes_per_item: f64,
     /// The share of keys found that are not in it.
     pub(super) false_positive: f64,
-    /// Words that an insertion into the filled structure changes; nothing of one that cannot tell.
+    /// Words that an insertion into the filled structure changes; nothing of one that does not count them.
     pub(super) words_per_insert: Option<f64>,
 }
 

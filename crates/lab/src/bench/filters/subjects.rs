@@ -23,7 +23,7 @@ pub(super) trait Subject {
     fn modify(&mut self, key: u64, state: u8) -> bool;
     fn remove(&mut self, key: u64) -> bool;
     fn bytes(&self) -> usize;
-    /// Begins to count the words that change, and tells how many have.
+    /// Begins to count the words that change, and returns how many have.
     fn words_changed(&mut self) -> Option<usize>;
 }
 
@@ -207,7 +207,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// The standard library's map, which is hashbrown's, spared its hash.
+/// The standard library's map, which is hashbrown's, without its hash.
 #[derive(Default)]
 pub(super) struct Map(HashMap<u64, u8, BuildHasherDefault<AsItIs>>);
 

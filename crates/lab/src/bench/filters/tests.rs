@@ -23,14 +23,14 @@ fn a_small_measurement_has_all_its_figures() {
 }
 
 #[test]
-fn the_papers_numbers_come_out_again() {
+fn the_papers_numbers_are_reproduced() {
     let loads = paper::maximum_loads(20).expect("shapes that can be built");
     let rows = paper::compare(20, &loads).expect("shapes that can be built");
     assert!(rows.len() > 40, "{}", rows.len());
     for row in rows {
         assert_eq!(row.seed.len(), row.here.len(), "{row:?}");
         // One of the table's numbers cannot be right, and equation 5 is not exact.
-        let is_loose = row.why_they_differ.contains("add up") || row.why_they_differ.contains("equation 5 lets");
+        let is_loose = row.reason.contains("add up") || row.reason.contains("equation 5 lets");
         // Of a million keys some 1200 are false positives, by chance a few dozen more or less.
         let is_counted = row.what.starts_with("false positives");
         let allowed = if is_loose {

@@ -1,4 +1,4 @@
-//! A process that has but to be told to begin.
+//! A process that waits for the order to begin.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -8,8 +8,8 @@ use packet_io::IoError;
 use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
-/// A process that will run a program, so that the measurement's own size does not count when it starts. It ends when it is told,
-/// and when its standard input is closed.
+/// A process that will run a program, so that the measurement's own size does not count when it starts. It ends when
+/// its standard input is closed.
 pub(crate) struct Prepared {
     child: Child,
 }
@@ -45,7 +45,7 @@ impl Prepared {
     /// It is not needed any more.
     pub(crate) fn discard(mut self) {
         drop(self.child.stdin.take());
-        // Nobody is left to be told.
+        // There is no caller left for an error.
         let _ = self.child.wait();
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prepared_program_begins_when_it_is_told() {
+    fn a_prepared_program_begins_on_order() {
         let here = Namespace::current().unwrap();
         let prepared = Prepared::new(&here, "echo", ["it", "runs"].map(OsStr::new)).unwrap();
         let output = prepared.run().unwrap();

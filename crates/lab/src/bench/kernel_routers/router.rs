@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// What lets the kernel forward, IPv4 and IPv6.
 const FORWARDING: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
 
-/// Keeps what the daemons say to each other out of tracking: else their own datagrams would be connections to tell of.
+/// Keeps the daemons' datagrams out of tracking: else they would be connections to replicate.
 fn untracked_link() -> String {
     let link = INTERFACES[2];
     format!(
@@ -67,8 +67,8 @@ pub(crate) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(
     })?
 }
 
-/// Tells the neighbours that the shared addresses are here. Returns the sockets it was said through: to close them takes the
-/// kernel tens of milliseconds, which nobody has to wait for now.
+/// Announces the shared addresses. Returns the sockets that it was sent through: to close them takes the kernel tens of
+/// milliseconds, which need not be waited for now.
 pub(crate) fn announce(node: &Namespace) -> Result<Vec<AfPacketIo>, IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;

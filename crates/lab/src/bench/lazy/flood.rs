@@ -65,18 +65,18 @@ impl Drop for Flood {
 fn run(sockets: &[UdpSocket], server: IpAddr, per_s: u32, stop: &AtomicBool, sent: &AtomicU64) {
     let mut tuples = PORTS.cycle().zip(sockets.iter().cycle());
     let mut due = Instant::now();
-    let mut owed = 0.0;
+    let mut due_packets = 0.0;
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         if now > due + BURST_INTERVAL * BURSTS_BEHIND_MAX {
             due = now;
         }
         due += BURST_INTERVAL;
-        owed += f64::from(per_s) * BURST_INTERVAL.as_secs_f64();
-        while owed >= 1.0 {
-            owed -= 1.0;
+        due_packets += f64::from(per_s) * BURST_INTERVAL.as_secs_f64();
+        while due_packets >= 1.0 {
+            due_packets -= 1.0;
             let Some((port, socket)) = tuples.next() else { return };
-            // Errors of earlier questions, which nobody answers, are told here: they are no errors of this one.
+            // Errors of earlier questions are returned here: they are no errors of this one.
             if socket.send_to(&QUESTION, SocketAddr::new(server, port)).is_ok() {
                 sent.fetch_add(1, Ordering::Relaxed);
             }

@@ -26,8 +26,8 @@ impl LongConnections {
         let answered = connections.answered();
         if answered < count.into() {
             let failed = u64::from(count) - answered as u64;
-            let why = "no answer before there was a failover".to_owned();
-            return Err(BenchError::Failed { failed, connections: count.into(), why });
+            let reason = "no answer before there was a failover".to_owned();
+            return Err(BenchError::Failed { failed, connections: count.into(), reason });
         }
         Ok(connections)
     }

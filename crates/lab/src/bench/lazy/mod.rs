@@ -1,16 +1,16 @@
 //! `mainstay bench lazy`: what passes through a pair of nodes under a flood of short connections (MLCBF, figure 26a).
 //!
-//! Three pairs stand side by side in networks of their own: one does not replicate, one tells every connection, one lets the
-//! load decide how long connections are put off. They are measured in turns, either rests while another is measured. A turn
-//! is a flood of short connections (a question each, over UDP, at a fixed rate) and, once the threshold has had time to find
-//! its level, the throughput of a few TCP streams.
+//! Three pairs stand side by side in networks of their own: one does not replicate, one replicates every connection at
+//! once, one lets the load decide how long connections are deferred. They are measured in turns, either rests while
+//! another is measured. A turn is a flood of short connections (a question each, over UDP, at a fixed rate) and, once
+//! the threshold has had time to find its level, the throughput of a few TCP streams.
 //!
 //! Then the active node of the third pair is killed in the midst of the flood: connections that were older than the threshold
 //! must go on.
 //!
-//! All ends of the networks and all nodes share this machine's processors. Unless told otherwise, both nodes of a pair are
-//! kept on one of them, so that theirs is what is short, as in the seed's testbed, and the flood and the ends of the streams
-//! have the others.
+//! All ends of the networks and all nodes share this machine's processors. By default both nodes of a pair are
+//! kept on one of them, so that theirs is what is short, as in the paper's testbed, and the flood and the ends of the
+//! streams have the others.
 
 mod flood;
 mod long;
@@ -53,14 +53,14 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(10);
 const SPARE_DESCRIPTORS: u64 = 512;
 
 /// The sides, in the order of the report.
-const SIDES: [Side; 3] = [Side::NoReplication, Side::AtOnce, Side::Lazily];
+const SIDES: [Side; 3] = [Side::NoReplication, Side::AtOnce, Side::Deferred];
 
 /// What a pair does about connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     NoReplication,
     AtOnce,
-    Lazily,
+    Deferred,
 }
 
 /// Measures and prints. To be called while the process has but one thread.
@@ -82,7 +82,7 @@ struct Figures {
     /// Shares of a processor.
     active_cpu: Rounds,
     standby_cpu: Rounds,
-    /// Messages that the active node told for each connection that it began.
+    /// Messages that the active node sent for each connection that it began.
     messages_per_connection: Rounds,
     /// How busy the active node's thread was, by which it decided.
     utilisation: Rounds,
@@ -106,10 +106,10 @@ fn measure(args: &BenchLazyArgs) -> Result<Report, BenchError> {
         Ok::<_, BenchError>(())
     })?;
     progress.show("killing the active node in the midst of the flood");
-    let lazily = pairs.pop().ok_or(BenchError::NothingPassed)?;
+    let deferred = pairs.pop().ok_or(BenchError::NothingPassed)?;
     // The others need no processor any more.
     drop(pairs);
-    let survival = lazily.survive(args, &watch)?;
+    let survival = deferred.survive(args, &watch)?;
     Ok(Report::new(args, &figures, &survival))
 }
 
@@ -119,7 +119,7 @@ struct Pair {
     cluster: Cluster,
 }
 
-/// What the meters say at a moment.
+/// The meters' readings at a moment.
 struct Reading {
     at: Instant,
     received_bytes: u64,
@@ -140,7 +140,7 @@ impl Pair {
             backend: Backend::default(),
             tuning: Tuning {
                 holds_first_reply: false,
-                lazy: (side == Side::Lazily).then_some(Lazy::Dynamic(dynamic)),
+                lazy: (side == Side::Deferred).then_some(Lazy::Dynamic(dynamic)),
                 udp_timeout: Some(UDP_TIMEOUT),
                 ..Tuning::default()
             },
@@ -191,7 +191,7 @@ impl Pair {
         let address = SocketAddr::new(SERVER[0], LONG_PORT);
         let _server = Server::start(&topology.server, &[address])?;
         let flood = Flood::start(&topology.client, SERVER[0], args.rate)?;
-        // They begin in the midst of the flood, while connections are put off.
+        // They begin in the midst of the flood, while connections are deferred.
         watch.pass_until(Instant::now() + Duration::from_secs_f64(args.settle_seconds))?;
         let mut long = LongConnections::open(&topology.client, address, args.long_connections)?;
         let oldest = Dynamic::default().threshold_max + DECISION_INTERVAL;
@@ -224,8 +224,8 @@ impl Figures {
         self.active_cpu.push(spent(0));
         self.standby_cpu.push(spent(1));
         let sent = |status: &Status| status.peers.iter().map(|peer| peer.sent).sum::<u64>();
-        let told = sent(&after.active).saturating_sub(sent(&before.active)) as f64;
-        self.messages_per_connection.push(told / (after.active.rates.connections_per_s * seconds).max(1.0));
+        let messages = sent(&after.active).saturating_sub(sent(&before.active)) as f64;
+        self.messages_per_connection.push(messages / (after.active.rates.connections_per_s * seconds).max(1.0));
         let LazyStatus { threshold_ms, level, utilisation, .. } = after.active.lazy.unwrap_or_default();
         self.utilisation.push(utilisation.unwrap_or_default());
         self.threshold_ms.push(threshold_ms);

@@ -11,9 +11,9 @@ use console::{Table, count};
 /// A figure of each side.
 #[derive(Debug, Serialize)]
 pub(super) struct Sides<T> {
-    /// Peers are told of no connection.
+    /// No connection is replicated.
     pub(super) no_replication: T,
-    /// They are told of every connection as soon as it begins.
+    /// Every connection is replicated as soon as it begins.
     pub(super) no_dli: T,
     /// The load decides.
     pub(super) dli: T,
@@ -68,14 +68,14 @@ pub(super) struct Report {
     pub(super) level: f64,
     pub(super) long_connections: usize,
     pub(super) long_connections_survived: usize,
-    /// Connections that were put off when the node was killed, and so were lost.
-    pub(super) put_off_when_killed: u64,
+    /// Connections that were deferred when the node was killed, and so were lost.
+    pub(super) deferred_when_killed: u64,
 }
 
 impl Report {
     pub(super) fn new(args: &BenchLazyArgs, figures: &[Figures; 3], survival: &Survival) -> Self {
         let without = &figures[0].megabits_per_s;
-        let lazily = &figures[2];
+        let deferred = &figures[2];
         Self {
             processors: std::thread::available_parallelism().map_or(0, usize::from),
             nodes_on_one_processor: !args.spread,
@@ -91,19 +91,19 @@ impl Report {
             active_cpu: Sides::of(figures, |side| rounded(side.active_cpu.median(), 2)),
             standby_cpu: Sides::of(figures, |side| rounded(side.standby_cpu.median(), 2)),
             messages_per_connection: Sides::of(figures, |side| rounded(side.messages_per_connection.median(), 2)),
-            utilisation: rounded(lazily.utilisation.median(), 2),
-            threshold_ms: lazily.threshold_ms.median(),
-            level: lazily.level.median(),
+            utilisation: rounded(deferred.utilisation.median(), 2),
+            threshold_ms: deferred.threshold_ms.median(),
+            level: deferred.level.median(),
             long_connections: survival.of,
             long_connections_survived: survival.survived,
-            put_off_when_killed: survival.before.deferred,
+            deferred_when_killed: survival.before.deferred,
         }
     }
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
         let mut table =
-            Table::of("UNDER THE FLOOD|>MBIT/S|>LEAST|>MOST|>OF NONE|>BEGUN/S|>TOLD EACH|>CPU ACTIVE|>CPU STANDBY");
+            Table::of("UNDER THE FLOOD|>MBIT/S|>LEAST|>MOST|>OF NONE|>BEGUN/S|>SENT EACH|>CPU ACTIVE|>CPU STANDBY");
         macro_rules! row {
             ($name:literal, $side:ident) => {
                 let [least, most] = self.throughput_spans.$side;
@@ -121,13 +121,13 @@ impl Report {
             };
         }
         row!("no replication", no_replication);
-        row!("each told at once", no_dli);
+        row!("each at once", no_dli);
         row!("the load decides", dli);
         format!(
             "{} TCP streams through a pair of nodes under {} short connections a second, {} rounds of {} s each; {} \
              processors\nfor nodes, flood and streams{}\n\n{}\n\
              The thread was {:.0} % busy, which led to a threshold of {:.0} ms (level {:.0}). When the active node was killed in the midst of the \
-             flood, {}\nof {} connections older than the threshold went on, and {} that were put off were lost.\n",
+             flood, {}\nof {} connections older than the threshold went on, and {} that were deferred were lost.\n",
             self.streams,
             count(self.flood_per_s.into()),
             self.rounds,
@@ -140,7 +140,7 @@ impl Report {
             self.level,
             self.long_connections_survived,
             self.long_connections,
-            count(self.put_off_when_killed),
+            count(self.deferred_when_killed),
         )
     }
 }

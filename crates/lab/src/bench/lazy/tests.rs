@@ -1,4 +1,4 @@
-//! What the report says of figures that are known.
+//! The report of known figures.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn args() -> BenchLazyArgs {
 }
 
 #[test]
-fn the_report_tells_medians_and_what_is_left_of_the_throughput_without_replication() {
+fn the_report_has_medians_and_what_is_left_of_the_throughput_without_replication() {
     // The seed's figures, with a round that something disturbed.
     let side = |megabits: [f64; 3]| {
         let mut figures = Figures::default();
@@ -32,7 +32,7 @@ fn the_report_tells_medians_and_what_is_left_of_the_throughput_without_replicati
     assert_eq!((report.throughput.no_dli, report.throughput.dli), (77.0, 224.0));
     assert_eq!(report.share_of_no_replication.dli, 0.865);
     let text = report.describe();
-    for part in ["27 000 short connections", "99\nof 100 connections", "1 234 that were put off", "0.865", "32 %"] {
+    for part in ["27 000 short connections", "99\nof 100 connections", "1 234 that were deferred", "0.865", "32 %"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

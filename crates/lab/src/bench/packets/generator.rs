@@ -23,7 +23,7 @@ const UNDERWAY_MAX: u64 = 768;
 /// Packets sent until it is looked at how many have arrived.
 const LOOK_EVERY: u64 = 256;
 /// How long is waited until it is looked at again when too many are underway.
-const LOOK_AGAIN: Duration = Duration::from_micros(100);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// When nothing arrives for so long, what is underway is lost.
 const LOST_AFTER: Duration = Duration::from_millis(50);
 
@@ -68,7 +68,7 @@ impl Generator {
         Ok(Self { io, frames: (0..flows).map(frame_of).collect(), next: 0 })
     }
 
-    /// Sends for `duration`: so many packets a second, or as fast as they arrive, which `arrived` tells.
+    /// Sends for `duration`: so many packets a second, or as fast as they arrive, which `arrived` counts.
     pub(super) fn send_for(
         &mut self,
         duration: Duration,
@@ -144,7 +144,7 @@ impl<F: FnMut() -> u64> Window<F> {
         self.next_look = sent + LOOK_EVERY;
         let (mut last, mut since) = ((self.arrived)(), Instant::now());
         while sent.saturating_sub(last - self.base + self.lost) > UNDERWAY_MAX - LOOK_EVERY {
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
             let now = (self.arrived)();
             if now != last {
                 (last, since) = (now, Instant::now());

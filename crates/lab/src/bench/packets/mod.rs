@@ -3,15 +3,15 @@
 //! sources.
 //!
 //! On virtual cables much of a packet's way is walked in its sender's time, and nobody else's: the time of a node's
-//! process says little. So what is counted is all that anybody spends on the packets: the sender with what the kernel does
-//! in its midst (soft interrupts included), the node's process, and the kernel's threads for what is left over. The same is
-//! counted with nothing but a cable between sender and receiver, and what a packet costs there is taken off all sides
-//! alike. What remains is the forwarding and one cable more.
+//! process is a small part of it. So what is counted is all that anybody spends on the packets: the sender with what
+//! the kernel does in its midst (soft interrupts included), the node's process, and the kernel's threads for what is
+//! left over. The same is counted with nothing but a cable between sender and receiver, and what a packet costs there
+//! is taken off all sides alike. What remains is the forwarding and one cable more.
 //!
 //! Each side is given as much as it can do, with some hundred packets underway: enough that none runs out of work or wakes
-//! up for single packets, not so many that any has to drop (the share that arrived is told). At a lower pace, which can
-//! be asked for, a node wakes up more often for fewer packets, and each costs more. As a check, the same is worked out from the time that the machine's processors were not idle,
-//! which on a quiet machine comes to the same.
+//! up for single packets, not so many that any has to drop (the share that arrived is reported). At a lower pace, which
+//! can be asked for, a node wakes up more often for fewer packets, and each costs more. As a check, the same is worked
+//! out from the time that the machine's processors were not idle, which on a quiet machine comes to the same.
 
 mod generator;
 mod report;

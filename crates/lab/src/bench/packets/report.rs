@@ -10,7 +10,7 @@ use console::Table;
 
 /// From this share of packets that did not arrive on a figure is doubtful.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// By this share the two ways to count may differ before the reader is told.
+/// By this share the two ways to count may differ before the report warns.
 const DISTURBED_SHARE_MAX: f64 = 0.25;
 
 /// A figure of each side.
@@ -83,7 +83,7 @@ impl Report {
         let mut table = Table::of("NS A PACKET|>MEDIAN|>LEAST|>MOST|>BY IDLE TIME|>ARRIVED");
         let kernel = match &self.kernel_rules {
             KernelRules::Nftables => "kernel, nftables (stateful, masquerade)".to_owned(),
-            KernelRules::None { why } => format!("kernel, plain forwarding ({why})"),
+            KernelRules::None { reason } => format!("kernel, plain forwarding ({reason})"),
         };
         let mut row = |name: String, figure: fn(&Sides<f64>) -> f64, span: [f64; 2]| {
             table.row([
@@ -113,29 +113,29 @@ impl Report {
             self.ratio_af_packet,
             self.cable_ns_per_packet,
         );
-        for doubt in self.doubts() {
+        for doubt in self.warnings() {
             text.push_str(&doubt);
         }
         text
     }
 
     /// What the reader should know before believing the figures.
-    fn doubts(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let list = |sides: &Sides<f64>| [sides.af_xdp, sides.af_packet, sides.kernel_nft];
-        let mut doubts = Vec::new();
+        let mut warnings = Vec::new();
         if list(&self.arrived).into_iter().any(|arrived| arrived < 1.0 - LOST_SHARE_MAX) {
-            doubts.push(
+            warnings.push(
                 "A side lost packets: its figure is of those that arrived. Ask for fewer packets a second.\n".into(),
             );
         }
         let counted = list(&self.ns_per_packet).into_iter().zip(list(&self.machine_ns_per_packet));
         if counted.into_iter().any(|(own, all)| (all - own).abs() > DISTURBED_SHARE_MAX * own) {
-            doubts.push(
+            warnings.push(
                 "By idle time the figures are others: the machine was busy with other things, or its kernel accounts soft \
                  interrupts to nobody.\n"
                     .into(),
             );
         }
-        doubts
+        warnings
     }
 }

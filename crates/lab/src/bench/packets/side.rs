@@ -69,7 +69,7 @@ pub(super) struct Network {
     topology: Topology,
 }
 
-/// What the meters say at a moment.
+/// The meters' readings at a moment.
 struct Reading {
     /// Of the node's process and of the kernel's threads.
     cpu: Duration,
@@ -109,7 +109,7 @@ impl Network {
         self.rules.clone()
     }
 
-    /// Sends for `duration` and waits until what was sent has arrived; says what a packet cost.
+    /// Sends for `duration` and waits until what was sent has arrived; returns the cost of a packet.
     pub(super) fn pass(
         &mut self,
         duration: Duration,

@@ -1,4 +1,4 @@
-//! Packets pass by the cable and through the kernel, and what the report says.
+//! Packets pass by the cable and through the kernel; the report's text.
 
 use super::*;
 
@@ -36,11 +36,11 @@ fn what_the_cable_costs_is_taken_off_all_sides_and_ratios_are_of_rounds() {
 }
 
 #[test]
-fn losses_and_disturbances_are_told() {
+fn losses_and_disturbances_are_reported() {
     let mut figures = AllFigures::default();
     let cost = |ns: f64, arrived| Cost { ns_per_packet: ns, machine_ns_per_packet: 2.0 * ns, arrived };
     note(&mut figures, &[cost(500.0, 1.0), cost(1000.0, 1.0), cost(3500.0, 0.9), cost(1500.0, 1.0)]);
-    let text = Report::new(&args(), &figures, KernelRules::None { why: "nft is not installed".into() }).describe();
+    let text = Report::new(&args(), &figures, KernelRules::None { reason: "nft is not installed".into() }).describe();
     for told in ["lost packets", "By idle time", "nft is not installed", "90.0 %"] {
         assert!(text.contains(told), "{told}: {text}");
     }

@@ -1,6 +1,7 @@
 //! What a fragment costs: UDP datagrams of known connections, each in two parts.
 //!
-//! Whether fragments pass is the pipeline's affair; their cost is measured either way, and the share that passed is told.
+//! Whether fragments pass is the pipeline's affair; their cost is measured either way, and the share that passed is
+//! reported.
 
 use std::time::Duration;
 

@@ -93,16 +93,16 @@ impl Gateway {
     ) -> Result<[Duration; 2], BenchError> {
         let before = self.pipeline.table().len();
         let mut flows: Vec<_> = (first..first + number).map(|number| Flow::new(IpFamily::V4, number)).collect();
-        let [mut opening, mut closing] = [Duration::ZERO; 2];
+        let [mut open_time, mut close_time] = [Duration::ZERO; 2];
         for flows in flows.chunks_mut(RING_FRAMES) {
-            opening += self.begin(flows, ring)?;
+            open_time += self.begin(flows, ring)?;
         }
         self.check_connections(before + number)?;
         for flows in flows.chunks_mut(RING_FRAMES) {
-            closing += self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::RST | tcp_flags::ACK)?;
+            close_time += self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::RST | tcp_flags::ACK)?;
         }
         self.check_connections(before)?;
-        Ok([opening, closing])
+        Ok([open_time, close_time])
     }
 
     fn begin(&mut self, flows: &mut [Flow], ring: &mut Ring) -> Result<Duration, BenchError> {

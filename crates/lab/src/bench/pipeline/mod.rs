@@ -7,7 +7,7 @@
 //! 1. the node's [`Pipeline`](cluster::pipeline::Pipeline): parse, table (looked up a batch at a time), connection
 //!    tracking, chain, rewriting with checksums;
 //! 2. the same with the connections in a `hashbrown` map, looked up as each packet comes (`one_at_a_time`);
-//! 3. the pipeline with replication at its most eager (`replicated`): every packet's connection is told to a peer.
+//! 3. the pipeline with replication at its most eager (`replicated`): every packet's connection is sent to a peer.
 //!
 //! Then the pipeline alone is measured among other numbers of connections, under more rules, with IPv6 and with fragments
 //! (in the module `variants`).
@@ -90,8 +90,8 @@ fn measure_main(args: &BenchPipelineArgs, progress: &Progress, ring: &mut Ring) 
         figures.one_at_a_time.push(nanos_each(spent, packets));
         let spent = replicated.pass(&mut gateway, &mut traffic, ring, packets)?;
         figures.replicated.push(nanos_each(spent, packets));
-        let [opening, closing] = gateway.open_and_close(args.connections, OPENED_PER_ROUND, ring)?;
-        figures.connection.push(nanos_each(opening + closing, u64::from(OPENED_PER_ROUND)));
+        let [open_time, close_time] = gateway.open_and_close(args.connections, OPENED_PER_ROUND, ring)?;
+        figures.connection.push(nanos_each(open_time + close_time, u64::from(OPENED_PER_ROUND)));
         Ok::<_, BenchError>(())
     })?;
     figures.bytes_per_connection = resident_bytes as f64 / f64::from(args.connections);

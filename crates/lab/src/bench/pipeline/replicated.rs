@@ -1,4 +1,4 @@
-//! The pipeline with replication at its most eager: every packet's connection is told to a peer.
+//! The pipeline with replication at its most eager: every packet's connection is sent to a peer.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::bench::BenchError;
 
 /// By how much time goes on with every batch.
 const BATCH_TIME: Duration = Duration::from_micros(4);
-/// While the other variants are measured the peers do not hear of each other.
+/// While the other variants are measured the peers receive nothing from each other.
 const PEER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Exchanges of datagrams after which the peers must know everything of each other, for each connection and at least.
 const EXCHANGES_MAX: [u64; 2] = [2, 10_000];
 
 /// The node's connections, as the session sees them.
-struct Told<'a>(&'a Pipeline);
+struct PipelineStore<'a>(&'a Pipeline);
 
-impl Store for Told<'_> {
+impl Store for PipelineStore<'_> {
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let Some(connection) = self.0.connection(Slot(handle.0)) else { return false };
         precise::encode(now, connection, &ChainStates(self.0.chain()), out);
@@ -89,7 +89,7 @@ pub(super) struct Replicated {
 }
 
 impl Replicated {
-    /// Tells the peer all connections of the gateway.
+    /// Sends the peer all connections of the gateway.
     pub(super) fn new(gateway: &mut Gateway, traffic: &Traffic) -> Result<Self, BenchError> {
         let config =
             |connections_max| SessionConfig { connections_max, peer_timeout: PEER_TIMEOUT, ..SessionConfig::default() };
@@ -120,7 +120,7 @@ impl Replicated {
         for _ in 0..(each * self.slots.len() as u64).max(least) {
             gateway.now = gateway.now + BATCH_TIME;
             let sent = self.transmit(gateway.now, &gateway.pipeline, 0);
-            self.hear_answers(gateway.now, &gateway.pipeline, sent);
+            self.receive_answers(gateway.now, &gateway.pipeline, sent);
             if self.session.status().is_synchronised() && self.session.status().in_flight == 0 {
                 self.bytes_sent_before = self.session.status().bytes_sent;
                 return Ok(());
@@ -153,14 +153,14 @@ impl Replicated {
                 sent += self.transmit(gateway.now, &gateway.pipeline, sent);
             }
             spent += thread_cpu_time().saturating_sub(began);
-            spent += self.hear_answers(gateway.now, &gateway.pipeline, sent);
+            spent += self.receive_answers(gateway.now, &gateway.pipeline, sent);
             lost += batches.iter().map(not_sent).sum::<u64>();
         }
         self.packets += packets;
         if lost > 0 { Err(BenchError::Lost { what: "the replicated pipeline", lost, packets }) } else { Ok(spent) }
     }
 
-    /// Writes what is to be told, behind the first `before` datagrams. Returns how many datagrams it takes.
+    /// Writes the queued updates, behind the first `before` datagrams. Returns how many datagrams it takes.
     fn transmit(&mut self, now: Instant, pipeline: &Pipeline, before: usize) -> usize {
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
@@ -169,15 +169,15 @@ impl Replicated {
             if before + sent == self.datagrams.len() {
                 self.datagrams.push(Vec::new());
             }
-            if !self.session.poll_transmit(now, &mut Told(pipeline), &mut self.datagrams[before + sent]) {
+            if !self.session.poll_transmit(now, &mut PipelineStore(pipeline), &mut self.datagrams[before + sent]) {
                 return sent;
             }
         }
-        unreachable!("a session has an end of what it tells")
+        unreachable!("a session has finitely many updates")
     }
 
     /// Hands the first `sent` datagrams to the peer, and its answers to this node. Returns the time that it took this node.
-    fn hear_answers(&mut self, now: Instant, pipeline: &Pipeline, sent: usize) -> Duration {
+    fn receive_answers(&mut self, now: Instant, pipeline: &Pipeline, sent: usize) -> Duration {
         self.peer.handle_timeout(now);
         let mut answers = 0;
         for datagram in &self.datagrams[..sent] {
@@ -195,7 +195,7 @@ impl Replicated {
         }
         let began = thread_cpu_time();
         for answer in &self.answers[..answers] {
-            let _ = self.session.handle_datagram(now, answer, &mut Told(pipeline));
+            let _ = self.session.handle_datagram(now, answer, &mut PipelineStore(pipeline));
         }
         thread_cpu_time().saturating_sub(began)
     }

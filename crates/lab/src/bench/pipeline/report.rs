@@ -43,7 +43,7 @@ pub(super) struct Report {
     pub(super) ratio: f64,
     /// Instructions of a packet of an established connection in user space; `None` where valgrind is not installed.
     pub(super) instructions_per_packet: Option<f64>,
-    /// The node's pipeline, every packet's connection told to a peer.
+    /// The node's pipeline, every packet's connection sent to a peer.
     pub(super) ns_per_packet_replicated: f64,
     pub(super) replication_bytes_per_packet: f64,
     /// Opening (SYN) and closing (RST) a connection, two packets.
@@ -72,7 +72,7 @@ pub(super) struct Report {
     pub(super) packet_ratio_1000_rules: f64,
 }
 
-const _: () = assert!(RULES[0] == 50 && RULES[1] == 1000, "the names of the figures say so");
+const _: () = assert!(RULES[0] == 50 && RULES[1] == 1000, "the names of the figures have these numbers");
 const _: () = assert!(TABLE_SIZES[0] == 65_536 && TABLE_SIZES[1] == 1_000_000 && TABLE_SIZES[2] == 8_000_000);
 
 fn median(rounds: &Rounds) -> f64 {
@@ -106,9 +106,9 @@ impl Report {
             ns_per_packet_ipv6: median(&variants.ipv6),
             ns_per_packet_fragments: median(&variants.fragment),
             fragments_passed: rounded(variants.fragments_passed, 3),
-            ns_per_open_50_rules: median(&few.opening),
-            ns_per_open_1000_rules: median(&many.opening),
-            open_ratio_1000_rules: rounded(many.opening.median_ratio(&few.opening), 3),
+            ns_per_open_50_rules: median(&few.open),
+            ns_per_open_1000_rules: median(&many.open),
+            open_ratio_1000_rules: rounded(many.open.median_ratio(&few.open), 3),
             ns_per_packet_50_rules: median(&few.packet),
             ns_per_packet_1000_rules: median(&many.packet),
             packet_ratio_1000_rules: rounded(many.packet.median_ratio(&few.packet), 3),
@@ -121,7 +121,7 @@ impl Report {
         let rows = [
             ("a packet", self.ns_per_packet, packet),
             ("a packet, connections in a hashbrown map", self.ns_per_packet_one_at_a_time, one_at_a_time),
-            ("a packet, each told to a peer", self.ns_per_packet_replicated, replicated),
+            ("a packet, each sent to a peer", self.ns_per_packet_replicated, replicated),
             ("a connection opened and closed", self.ns_per_connection, connection),
         ];
         format!(
@@ -131,7 +131,7 @@ impl Report {
              {}\
              A core opens and closes {} connections a second.\n\
              A connection takes {:.0} bytes in table and session (growth of the resident set).\n\
-             Telling every packet takes {:.0} bytes of datagrams each.\n{}",
+             Replicating every packet takes {:.0} bytes of datagrams each.\n{}",
             count(self.connections.into()),
             self.rounds,
             count(self.packets_per_round),

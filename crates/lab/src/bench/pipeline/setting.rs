@@ -13,7 +13,7 @@ use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction,
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 
-/// This node, and the one that it tells its connections.
+/// This node, and the one that it replicates its connections to.
 pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
 /// The secret of the hash: any will do, as nobody attacks.

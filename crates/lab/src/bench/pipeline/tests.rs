@@ -1,4 +1,4 @@
-//! The measured pipeline does what it is measured at, and what the report says.
+//! The measured pipeline does what it is measured at; the report's text.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn a_small_measurement_has_all_its_figures() {
 }
 
 #[test]
-fn the_tables_own_size_is_told_without_being_measured_twice() {
+fn the_tables_own_size_is_reported_without_being_measured_twice() {
     let args = BenchPipelineArgs {
         connections: 1 << 16,
         packets: 2000,

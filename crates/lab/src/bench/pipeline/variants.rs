@@ -23,7 +23,7 @@ const OPENED_PER_ROUND: u32 = 1 << 14;
 #[derive(Default)]
 pub(super) struct UnderRules {
     pub(super) packet: Rounds,
-    pub(super) opening: Rounds,
+    pub(super) open: Rounds,
 }
 
 /// All of them, in nanoseconds.
@@ -84,8 +84,8 @@ impl Stage<'_> {
                 let (gateway, traffic) = &mut sides[side];
                 let spent = gateway.pass(traffic, self.ring, packets)?;
                 figures[side].packet.push(nanos_each(spent, packets));
-                let [opening, _] = gateway.open_and_close(CONNECTIONS_UNDER_RULES, OPENED_PER_ROUND, self.ring)?;
-                figures[side].opening.push(nanos_each(opening, OPENED_PER_ROUND.into()));
+                let [open_time, _] = gateway.open_and_close(CONNECTIONS_UNDER_RULES, OPENED_PER_ROUND, self.ring)?;
+                figures[side].open.push(nanos_each(open_time, OPENED_PER_ROUND.into()));
             }
             Ok::<_, BenchError>(())
         })?;

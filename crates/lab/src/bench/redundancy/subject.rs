@@ -67,7 +67,7 @@ impl Subject {
         // What is encoded here is not sent: the pair that is decoded with goes on where it was.
         let mut encoder = self.encoder.clone();
         let mut outs: [_; BATCH_BLOCKS_MAX] = core::array::from_fn(|_| Vec::with_capacity(2 * self.block_bytes));
-        let mut told = Vec::with_capacity(BATCH_BLOCKS_MAX);
+        let mut encodings = Vec::with_capacity(BATCH_BLOCKS_MAX);
         let mut blocks = traffic.chunks(self.block_bytes).map(|bytes| Segment { bytes, at: None });
         let ((), spent) = timed(|| {
             let mut batch = Vec::with_capacity(BATCH_BLOCKS_MAX);
@@ -77,7 +77,7 @@ impl Subject {
                 if batch.is_empty() {
                     break;
                 }
-                encoder.encode_batch(&batch, &mut outs, &mut told);
+                encoder.encode_batch(&batch, &mut outs, &mut encodings);
                 core::hint::black_box(&outs);
             }
         });

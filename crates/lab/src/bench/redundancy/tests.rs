@@ -1,4 +1,4 @@
-//! What is measured happens, and all of it is told.
+//! The measured operations happen, and all of them are reported.
 
 use super::*;
 

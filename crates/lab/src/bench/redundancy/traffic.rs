@@ -55,9 +55,9 @@ pub(super) fn pages(length: usize) -> Vec<u8> {
 }
 
 fn word(random: &mut Random) -> Vec<u8> {
-    const LETTERS: &[u8] = b"etaoinshrdlucmfwypvbgkjqxz";
-    let letter = |random: &mut Random| LETTERS[(random.next() % 26).min(random.next() % 26) as usize];
-    (0..random.between(2, 10)).map(|_| letter(random)).collect()
+    const CHARACTERS: &[u8] = b"etaoinshrdlucmfwypvbgkjqxz";
+    let character = |random: &mut Random| CHARACTERS[(random.next() % 26).min(random.next() % 26) as usize];
+    (0..random.between(2, 10)).map(|_| character(random)).collect()
 }
 
 fn sentence(random: &mut Random, words: &[Vec<u8>]) -> Vec<u8> {

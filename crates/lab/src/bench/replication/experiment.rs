@@ -37,7 +37,7 @@ pub(super) struct Setting<'a> {
 
 /// What became of a flow that was in progress at the kill.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Fate {
+pub(super) enum FlowOutcome {
     /// It went on after the take-over and got its whole object. When it first did so, in milliseconds from the kill.
     Recovered { resumed_ms: f64 },
     /// It did not, and why.
@@ -53,7 +53,7 @@ pub(super) enum Fate {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Sample {
     pub(super) object_kilobytes: u32,
-    pub(super) fate: Fate,
+    pub(super) flow_outcome: FlowOutcome,
 }
 
 /// The result of one kill.
@@ -82,12 +82,12 @@ pub(super) fn run(
     watch: &Watch,
     subject: Subject,
     setting: Setting<'_>,
-    tell: &dyn Fn(&str),
+    show: &dyn Fn(&str),
 ) -> Result<Result<Outcome, Rejected>, BenchError> {
-    tell("building the network");
+    show("building the network");
     let mut network = Network::build(setting.links)?;
     let mut pair = subject.start(&network)?;
-    tell("waiting for the gateways");
+    show("waiting for the gateways");
     pair.wait_until_ready(watch)?;
     let plan = Plan {
         servers: network.server_addresses(),
@@ -96,7 +96,7 @@ pub(super) fn run(
         flows_per_s_max: FLOWS_PER_S_MAX,
     };
     let traffic = Traffic::start(&network, plan)?;
-    tell("fetching objects");
+    show("fetching objects");
     warm_up(watch, &traffic, setting)?;
     network.begin_measuring()?;
     watch.pass_until(Instant::now() + WARM_UP / 2)?;
@@ -114,13 +114,13 @@ pub(super) fn run(
         let turned_over = traffic.finished() - finished_before >= setting.at_once / 2;
         Ok::<_, BenchError>(turned_over && hurried_at.elapsed() >= HURRY)
     })?;
-    network.cut_dedicated_link()?;
+    network.disconnect_dedicated_link()?;
     let killed_at = pair.kill_active()?;
     traffic.set_phase(Phase::Waiting);
-    tell("the active gateway is dead");
+    show("the active gateway is dead");
     let take_over = pair.await_take_over(watch, killed_at)?;
     let given_up_at = killed_at.instant() + setting.give_up;
-    watch.until(given_up_at, || Ok::<_, BenchError>(traffic.under_way() == 0))?;
+    watch.until(given_up_at, || Ok::<_, BenchError>(traffic.in_progress() == 0))?;
     if let Some(late) = lateness(&mut network, setting)? {
         return Ok(Err(late));
     }
@@ -136,7 +136,7 @@ fn lateness(network: &mut Network, setting: Setting<'_>) -> Result<Option<Reject
     Ok((Duration::from_micros(p99_us) > setting.lateness_max).then_some(Rejected::Late { p99_us }))
 }
 
-/// Until flows of all ages are under way.
+/// Waits until flows of all ages are in progress.
 fn warm_up(watch: &Watch, traffic: &Traffic, setting: Setting<'_>) -> Result<(), BenchError> {
     let begin = Instant::now();
     let waited = watch.until(begin + WARM_UP_MAX, || {
@@ -161,8 +161,9 @@ impl Moments {
         let killed = self.killed_at.instant();
         let in_progress =
             flows.iter().filter(|flow| flow.opened_at <= killed && flow.ended_at.is_none_or(|at| at > killed));
-        let samples =
-            in_progress.map(|flow| Sample { object_kilobytes: flow.object_kilobytes, fate: self.fate(flow) }).collect();
+        let samples = in_progress
+            .map(|flow| Sample { object_kilobytes: flow.object_kilobytes, flow_outcome: self.flow_outcome(flow) })
+            .collect();
         let undisturbed = flows.iter().filter(|flow| flow.opened_at < self.hurried_at);
         let connect_ms = undisturbed
             .filter_map(|flow| {
@@ -173,25 +174,25 @@ impl Moments {
         Outcome { samples, take_over: self.take_over, connect_ms }
     }
 
-    fn fate(&self, flow: &Flow) -> Fate {
+    fn flow_outcome(&self, flow: &Flow) -> FlowOutcome {
         let finished = flow.ended_at.is_some() && flow.failure.is_none();
         let taken_over_at = self.take_over.announced_ms.map(|ms| self.killed_at.after_ms(ms));
         // What came between the kill and the take-over had passed the dead gateway, also if the client saw it late.
         let had_passed =
             |at: Option<Instant>| at.is_some_and(|at| taken_over_at.is_none_or(|taken_over_at| at < taken_over_at));
         if !had_passed(flow.established_at) {
-            return Fate::Connecting { finished };
+            return FlowOutcome::Connecting { finished };
         }
         if finished && had_passed(flow.ended_at) {
-            return Fate::Unaffected;
+            return FlowOutcome::Unaffected;
         }
         if !finished {
             let in_vain = || format!("nothing within {} s", self.give_up.as_secs());
-            return Fate::Lost(flow.failure.clone().unwrap_or_else(in_vain));
+            return FlowOutcome::Lost(flow.failure.clone().unwrap_or_else(in_vain));
         }
         let resumed = flow.progress.iter().find(|at| taken_over_at.is_some_and(|taken_over_at| **at >= taken_over_at));
         let resumed = resumed.copied().or(flow.ended_at).unwrap_or(flow.opened_at);
-        Fate::Recovered { resumed_ms: self.killed_at.ms_to(resumed) }
+        FlowOutcome::Recovered { resumed_ms: self.killed_at.ms_to(resumed) }
     }
 }
 
@@ -232,21 +233,22 @@ mod tests {
             reset,
             resumed,
         ];
-        let fates: Vec<Fate> = moments.sum_up(&flows).samples.into_iter().map(|sample| sample.fate).collect();
+        let flow_outcomes: Vec<FlowOutcome> =
+            moments.sum_up(&flows).samples.into_iter().map(|sample| sample.flow_outcome).collect();
         assert_eq!(
-            fates[..6],
+            flow_outcomes[..6],
             [
-                Fate::Lost("nothing within 6 s".into()),
-                Fate::Connecting { finished: false },
-                Fate::Connecting { finished: true },
-                Fate::Unaffected,
-                Fate::Lost("nothing within 6 s".into()),
-                Fate::Lost("reset".into()),
+                FlowOutcome::Lost("nothing within 6 s".into()),
+                FlowOutcome::Connecting { finished: false },
+                FlowOutcome::Connecting { finished: true },
+                FlowOutcome::Unaffected,
+                FlowOutcome::Lost("nothing within 6 s".into()),
+                FlowOutcome::Lost("reset".into()),
             ]
         );
-        let Fate::Recovered { resumed_ms } = fates[6] else { panic!("{fates:?}") };
+        let FlowOutcome::Recovered { resumed_ms } = flow_outcomes[6] else { panic!("{flow_outcomes:?}") };
         assert!((resumed_ms - 240.0).abs() < 1e-6);
-        assert_eq!(fates.len(), 7);
+        assert_eq!(flow_outcomes.len(), 7);
     }
 
     #[test]
@@ -260,7 +262,7 @@ mod tests {
             take_over: TakeOver::default(),
             give_up: Duration::from_secs(6),
         };
-        assert_eq!(moments.fate(&flow(start, Some(start), Some(after(10)))), Fate::Unaffected);
-        assert!(matches!(moments.fate(&flow(start, Some(start), None)), Fate::Lost(_)));
+        assert_eq!(moments.flow_outcome(&flow(start, Some(start), Some(after(10)))), FlowOutcome::Unaffected);
+        assert!(matches!(moments.flow_outcome(&flow(start, Some(start), None)), FlowOutcome::Lost(_)));
     }
 }

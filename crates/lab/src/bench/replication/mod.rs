@@ -3,7 +3,7 @@
 //! A client fetches objects of several sizes, up to two hundred at a time, through a pair of gateways that filter and
 //! translate. The active one is killed in the midst of it, and the link between the two is cut at the same moment. Of the
 //! flows that were in progress, some get the rest of their objects through the other gateway; that share, and the
-//! time until they went on, are what is told (the experiment of Neira-Ayuso et al., section 7.2).
+//! time until they went on, are reported (the experiment of Neira-Ayuso et al., section 7.2).
 //!
 //! One kill serves all sizes at once. Whatever is compared is measured in turns. Runs in which an emulated link was too late,
 //! or a gateway was taken for dead before it was, are thrown away, counted and made again.
@@ -65,8 +65,8 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
     let mut left_out = Vec::new();
     let mut cells = Vec::new();
     for subject in args.subjects() {
-        if let Some(why) = subject.hindrance(args.multi_primary) {
-            left_out.push(format!("{}: {why}", subject.name()));
+        if let Some(reason) = subject.hindrance(args.multi_primary) {
+            left_out.push(format!("{}: {reason}", subject.name()));
             continue;
         }
         for rtt_ms in args.rtts_ms() {
@@ -140,7 +140,7 @@ impl Matrix<'_> {
                     cell.outcomes.push(outcome);
                     break;
                 }
-                Err(why) => cell.rejected.push(why),
+                Err(reason) => cell.rejected.push(reason),
             }
         }
         Ok(())

@@ -129,13 +129,13 @@ impl Network {
         self.distance.as_ref().map(|_| Route { to, via: SERVER[0] })
     }
 
-    /// Cuts the dedicated link for good; what is on its way is lost.
+    /// Disconnects the dedicated link for good; packets in flight are lost.
     ///
     /// # Errors
     /// The link's process is gone.
-    pub fn cut_dedicated_link(&mut self) -> Result<(), BenchError> {
+    pub fn disconnect_dedicated_link(&mut self) -> Result<(), BenchError> {
         if let Some(link) = &mut self.dedicated {
-            return Ok(link.cut(&BOTH, None)?);
+            return Ok(link.interrupt(&BOTH, None)?);
         }
         // Both ends of a virtual cable go down together.
         self.topology.nodes[0].run(|| Netlink::open()?.set_up(INTERFACES[2], false))??;
@@ -207,13 +207,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_near_server_needs_no_route_and_the_dedicated_link_can_be_cut() {
+    fn a_near_server_needs_no_route_and_the_dedicated_link_can_be_disconnected() {
         let Some(()) = packet_io::namespace::for_tests() else { return };
         let mut network = Network::build(Links::default()).unwrap();
         assert_eq!(network.route(), None);
         assert!(network.server_addresses().iter().all(|address| address.ip() == SERVER[0]));
         assert_eq!(network.lateness_p99_us().unwrap(), 0, "nothing is emulated");
-        network.cut_dedicated_link().unwrap();
+        network.disconnect_dedicated_link().unwrap();
         for node in &network.topology().nodes {
             let deadline = Instant::now() + Duration::from_secs(20);
             let sync = || node.run(|| Netlink::open().unwrap().interface(INTERFACES[2]).unwrap()).unwrap();

@@ -54,7 +54,7 @@ fn charts(report: &Report, loss: f64, rtt_ms: u32) -> Section {
     )
 }
 
-/// A line for each subject, by the size of objects; `figure` says a row's figure and between what it may lie.
+/// A line for each subject, by the size of objects; `figure` returns a row's figure and its bounds.
 fn plot(
     report: &Report,
     (loss, rtt_ms): (f64, u32),
@@ -78,7 +78,7 @@ fn comparison(report: &Report) -> Section {
     let paper = "Neira-Ayuso, Gasca, Lefèvre: FT-FW, a cluster-based fault-tolerant architecture for stateful firewalls, sections 7.2 \
                  and 7.2.1.";
     let rows = seed::compare(report).into_iter();
-    let rows = rows.map(|row| vec![row.what.into(), row.theirs.into(), row.here, row.why.into()]);
+    let rows = rows.map(|row| vec![row.what.into(), row.theirs.into(), row.here, row.reason.into()]);
     let table = table("comparison", &["what", "there", "here", "why they differ"], rows);
     section("Beside the paper", vec![Block::Note(paper.into()), table])
 }
@@ -144,7 +144,7 @@ fn row_figures(report: &Report) -> Section {
 }
 
 fn row_figure(row: &Row) -> Vec<String> {
-    let because = row.lost_because.iter().map(|(why, number)| format!("{why}: {number}"));
+    let reasons = row.lost_by_reason.iter().map(|(reason, number)| format!("{reason}: {number}"));
     let bound = |index: usize| percent(row.recovered_interval.map(|interval| interval[index]));
     vec![
         row.subject.into(),
@@ -159,7 +159,7 @@ fn row_figure(row: &Row) -> Vec<String> {
         spread(row.beyond_detection_ms, 0),
         format!("{} ({})", row.connecting[0], row.connecting[1]),
         row.unaffected.to_string(),
-        because.collect::<Vec<_>>().join("; "),
+        reasons.collect::<Vec<_>>().join("; "),
     ]
 }
 
@@ -182,12 +182,12 @@ fn method(report: &Report) -> Section {
             settings.flow_bytes_per_s / 1000,
         ),
         "A flow counts if the dead gateway had established its connection and it was not over at the kill. Those whose every byte \
-         had left the gateway already are told apart, and those that were just connecting, which have no state to lose. Flows of \
+         had left the gateway already are counted apart, and those that were just connecting, which have no state to lose. Flows of \
          0 and 1 KB live for about a millisecond where the server is near: few of them are caught by a kill, hence the wide \
          spans of their shares; more kills make them narrower."
             .into(),
         format!(
-            "Losses and distance are made by a link emulator that tells how late it was; runs in which more than one packet in a \
+            "Losses and distance are made by a link emulator that reports how late it was; runs in which more than one packet in a \
              hundred was over {} ms late were thrown away. native-held is the native protocol with hold_first_reply: what it costs \
              shows under \"to connect\".",
             settings.lateness_ms_max,

@@ -22,15 +22,15 @@ pub trait Pair {
     /// The pair does not get ready: which part of it, and why.
     fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), BenchError>;
 
-    /// Says that roles are still what they were when the pair was ready.
+    /// Checks that roles are still what they were when the pair was ready.
     ///
     /// # Errors
     /// They are not, or something of the pair has ended: killing the active one would prove nothing.
     fn check_roles(&mut self) -> Result<(), BenchError>;
 
-    /// Kills the active gateway as a power cut would: from this call on it forwards nothing, answers nobody and tells its
-    /// peer nothing. The link between the two has been cut by the caller just before, so that what waits in the system's
-    /// buffers is lost with the gateway. Returns the moment of the kill.
+    /// Kills the active gateway as a power cut would: from this call on it forwards nothing, and sends nothing, not to
+    /// its peer either. The link between the two has been cut by the caller just before, so that what waits in the
+    /// system's buffers is lost with the gateway. Returns the moment of the kill.
     ///
     /// # Errors
     /// The gateway cannot be killed, or was not the active one any more.
@@ -50,12 +50,12 @@ pub trait Pair {
     fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError>;
 }
 
-/// When the survivor did what, in milliseconds from the kill; nothing where it never did or cannot tell.
+/// When the survivor did what, in milliseconds from the kill; nothing where it never did or does not report it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct TakeOver {
     /// It knew that the active gateway is dead.
     pub detected_ms: Option<f64>,
-    /// It had told the network that the addresses are with it.
+    /// It had announced the addresses.
     pub announced_ms: Option<f64>,
     /// It forwarded the first packet of a connection that the other had carried.
     pub first_packet_ms: Option<f64>,

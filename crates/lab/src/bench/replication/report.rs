@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::experiment::{Fate, Outcome, Rejected, Sample};
+use super::experiment::{FlowOutcome, Outcome, Rejected, Sample};
 use super::statistics::{Spread, wilson_interval};
 use crate::args::replication::Subject;
 use crate::bench::rounds::rounded;
@@ -75,7 +75,7 @@ pub(super) struct Row {
     /// Flows whose every byte had left the gateway before the kill.
     pub(super) unaffected: usize,
     /// Why flows were lost.
-    pub(super) lost_because: BTreeMap<String, usize>,
+    pub(super) lost_by_reason: BTreeMap<String, usize>,
 }
 
 /// What is the same for all sizes.
@@ -139,14 +139,14 @@ impl Cell {
             beyond_detection_ms: Spread::of(tally.beyond_detection_ms),
             connecting: tally.connecting,
             unaffected: tally.unaffected,
-            lost_because: tally.lost_because,
+            lost_by_reason: tally.lost_by_reason,
         }
     }
 
     pub(super) fn report(&self) -> CellReport {
         let tally = Tally::of(self.outcomes.iter(), |_| true);
         let take_overs = || self.outcomes.iter().map(|outcome| outcome.take_over);
-        let late = self.rejected.iter().filter(|why| matches!(why, Rejected::Late { .. })).count();
+        let late = self.rejected.iter().filter(|reason| matches!(reason, Rejected::Late { .. })).count();
         CellReport {
             subject: self.subject.name(),
             loss: self.loss,
@@ -184,7 +184,7 @@ struct Tally {
     resumed_ms: Vec<f64>,
     beyond_detection_ms: Vec<f64>,
     tcp_wait_ms: Vec<f64>,
-    lost_because: BTreeMap<String, usize>,
+    lost_by_reason: BTreeMap<String, usize>,
     unaffected: usize,
     connecting: [usize; 2],
 }
@@ -194,22 +194,22 @@ impl Tally {
         let mut tally = Self::default();
         for outcome in outcomes {
             for sample in outcome.samples.iter().filter(|sample| counts(sample)) {
-                tally.add(outcome, &sample.fate);
+                tally.add(outcome, &sample.flow_outcome);
             }
         }
         tally
     }
 
-    fn add(&mut self, outcome: &Outcome, fate: &Fate) {
-        match fate {
-            Fate::Recovered { resumed_ms } => {
+    fn add(&mut self, outcome: &Outcome, flow_outcome: &FlowOutcome) {
+        match flow_outcome {
+            FlowOutcome::Recovered { resumed_ms } => {
                 self.resumed_ms.push(*resumed_ms);
                 self.beyond_detection_ms.extend(outcome.take_over.detected_ms.map(|ms| resumed_ms - ms));
                 self.tcp_wait_ms.extend(outcome.take_over.announced_ms.map(|ms| resumed_ms - ms));
             }
-            Fate::Lost(why) => *self.lost_because.entry(why.clone()).or_default() += 1,
-            Fate::Unaffected => self.unaffected += 1,
-            Fate::Connecting { finished } => {
+            FlowOutcome::Lost(reason) => *self.lost_by_reason.entry(reason.clone()).or_default() += 1,
+            FlowOutcome::Unaffected => self.unaffected += 1,
+            FlowOutcome::Connecting { finished } => {
                 self.connecting[0] += 1;
                 self.connecting[1] += usize::from(*finished);
             }
@@ -217,7 +217,7 @@ impl Tally {
     }
 
     fn at_risk(&self) -> usize {
-        self.resumed_ms.len() + self.lost_because.values().sum::<usize>()
+        self.resumed_ms.len() + self.lost_by_reason.values().sum::<usize>()
     }
 
     fn share(&self) -> Option<f64> {

@@ -9,7 +9,7 @@ pub(super) struct Comparison {
     pub(super) what: &'static str,
     pub(super) theirs: &'static str,
     pub(super) here: String,
-    pub(super) why: &'static str,
+    pub(super) reason: &'static str,
 }
 
 /// Objects up to here are short to them, and from here on long.
@@ -48,7 +48,7 @@ fn detection(report: &Report) -> Comparison {
             (Some(least), Some(most)) => format!("{least} to {most} ms (medians)"),
             _ => "not measured".into(),
         },
-        why: "Theirs is VRRP with an advertisement every 2 s, of which three must be missing; here BFD sends a packet every \
+        reason: "Theirs is VRRP with an advertisement every 2 s, of which three must be missing; here BFD sends a packet every \
               10 ms, and ten must be missing.",
     }
 }
@@ -59,8 +59,8 @@ fn short_objects(report: &Report) -> Comparison {
         what: "Recovered, round trip negligible, nothing lost",
         theirs: "objects below 5 KB no better than without replication, larger ones better",
         here: format!("{}; {}", of(Subject::Native), of(Subject::NativeHeld)),
-        why: "Replication is asynchronous in both: a flow is lost if its gateway dies before the word of it has left. Here the \
-              word leaves with the batch of packets that caused it, before the packets do; theirs passes through the kernel's \
+        reason: "Replication is asynchronous in both: a flow is lost if its gateway dies before the update has left. Here the \
+              update leaves with the batch of packets that caused it, before the packets do; theirs passes through the kernel's \
               events and a process in user space. Held replies close what gap remains.",
     }
 }
@@ -71,7 +71,7 @@ fn shared_work(report: &Report) -> Comparison {
         what: "Recovered, both gateways at work, round trip negligible, nothing lost",
         theirs: "objects below 5 KB slightly better than without replication, larger ones better",
         here: format!("{}; {}", of(Subject::Native), of(Subject::NativeHeld)),
-        why: "As with one at work: what a gateway tells the other leaves before the packets that caused it.",
+        reason: "As with one at work: a gateway's update leaves before the packets that caused it.",
     }
 }
 
@@ -80,7 +80,7 @@ fn distance(report: &Report) -> Comparison {
         what: "Recovered, round trip 50 ms, nothing lost",
         theirs: "better than with a negligible round trip",
         here: format!("{}; {}", shares(report, Subject::Native, 0.0, 50), shares(report, Subject::Conntrackd, 0.0, 50)),
-        why: "A flow that waits for its server changes less often, so that there is more time to tell of it.",
+        reason: "A flow that waits for its server changes less often, so that there is more time to replicate it.",
     }
 }
 
@@ -90,7 +90,7 @@ fn loss(report: &Report) -> Comparison {
         what: "Recovered, a fifth lost between the gateways",
         theirs: "FT-FW better than TCP and UDP, which give no good results beyond 10 KB",
         here: subjects.map(|subject| shares(report, subject, 0.2, 0)).join("; "),
-        why: "The native protocol sends the newest state again within milliseconds. Over UDP a lost message is lost; over TCP \
+        reason: "The native protocol sends the newest state again within milliseconds. Over UDP a lost message is lost; over TCP \
               whatever is lost delays all that follows by TCP's timeout, 200 ms at the least. Theirs are conntrackd's modes.",
     }
 }
@@ -100,7 +100,7 @@ fn time_without_loss(report: &Report) -> Comparison {
         what: "Time to recover, nothing lost",
         theirs: "FT-FW and UDP 6 to 7 s, TCP 15 s",
         here: times(report, 0.0, 0),
-        why: "Copies lie in the table that packets are looked up in: nothing is committed at the take-over, whatever has \
+        reason: "Copies lie in the table that packets are looked up in: nothing is committed at the take-over, whatever has \
               carried them. What remains beyond the detection is TCP's retransmission timer in the end points.",
     }
 }
@@ -110,9 +110,9 @@ fn time_with_loss(report: &Report) -> Comparison {
         what: "Time to recover, a fifth lost between the gateways",
         theirs: "FT-FW 9 s, TCP 15 s, UDP 130 s",
         here: times(report, 0.2, 0),
-        why: "As without loss. Flows whose state is missing are not picked up in the middle, so that they are lost instead of \
+        reason: "As without loss. Flows whose state is missing are not picked up in the middle, so that they are lost instead of \
               late: theirs came back when the new gateway had let them in again; here they count as lost after the time that \
-              the settings say.",
+              the settings give.",
     }
 }
 

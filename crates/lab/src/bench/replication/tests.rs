@@ -1,21 +1,21 @@
-//! What the result says of made-up kills.
+//! The result of made-up kills.
 
-use super::experiment::{Fate, Outcome, Rejected, Sample};
+use super::experiment::{FlowOutcome, Outcome, Rejected, Sample};
 use super::pair::TakeOver;
 use super::*;
 use crate::args::replication::Subject;
 
 /// A kill with these recovered and lost flows of each size.
 fn outcome(recovered: usize, lost: usize, resumed_ms: f64) -> Outcome {
-    let fates = |count, fate: &Fate| {
-        let sample = |object_kilobytes| Sample { object_kilobytes, fate: fate.clone() };
+    let flow_outcomes = |count, flow_outcome: &FlowOutcome| {
+        let sample = |object_kilobytes| Sample { object_kilobytes, flow_outcome: flow_outcome.clone() };
         [0, 100].map(sample).into_iter().cycle().take(2 * count).collect::<Vec<_>>()
     };
     let samples = [
-        fates(recovered, &Fate::Recovered { resumed_ms }),
-        fates(lost, &Fate::Lost("nothing within 6 s".into())),
-        fates(1, &Fate::Unaffected),
-        fates(1, &Fate::Connecting { finished: true }),
+        flow_outcomes(recovered, &FlowOutcome::Recovered { resumed_ms }),
+        flow_outcomes(lost, &FlowOutcome::Lost("nothing within 6 s".into())),
+        flow_outcomes(1, &FlowOutcome::Unaffected),
+        flow_outcomes(1, &FlowOutcome::Connecting { finished: true }),
     ];
     let take_over = TakeOver { detected_ms: Some(100.0), announced_ms: Some(101.0), first_packet_ms: Some(130.0) };
     Outcome { samples: samples.concat(), take_over, connect_ms: vec![0.5, 0.25, 1.0] }
@@ -57,7 +57,7 @@ fn report() -> Report {
 }
 
 #[test]
-fn rows_tell_shares_with_their_spread_and_times_from_the_kill() {
+fn rows_have_shares_with_their_spread_and_times_from_the_kill() {
     let json = serde_json::to_value(report()).unwrap();
     let row = json["rows"].as_array().unwrap().iter().find(|row| row["subject"] == "conntrackd-udp").unwrap();
     assert_eq!((row["object_kb"].as_u64(), row["at_risk"].as_u64()), (Some(0), Some(40)));
@@ -66,7 +66,7 @@ fn rows_tell_shares_with_their_spread_and_times_from_the_kill() {
     assert_eq!(row["time_to_recover_ms"], serde_json::json!({"median": 250.0, "p99": 350.0}));
     assert_eq!(row["beyond_detection_ms"]["median"], 150.0);
     assert_eq!((row["connecting"].clone(), row["unaffected"].as_u64()), (serde_json::json!([2, 2]), Some(2)));
-    assert_eq!(row["lost_because"]["nothing within 6 s"], 20);
+    assert_eq!(row["lost_by_reason"]["nothing within 6 s"], 20);
     let cell = &json["cells"][0];
     assert_eq!((cell["kills"].as_u64(), cell["rejected_late"].as_u64()), (Some(2), Some(1)));
     assert_eq!(cell["tcp_wait_ms"]["median"], 149.0);

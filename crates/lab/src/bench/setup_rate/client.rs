@@ -84,8 +84,8 @@ impl Client {
         if failed == 0 {
             return Ok(tally);
         }
-        let why = self.shared.first_failure.lock().ok().and_then(|mut why| why.take()).unwrap_or_default();
-        Err(BenchError::Failed { failed, connections: completed + failed, why })
+        let reason = self.shared.first_failure.lock().ok().and_then(|mut reason| reason.take()).unwrap_or_default();
+        Err(BenchError::Failed { failed, connections: completed + failed, reason })
     }
 }
 

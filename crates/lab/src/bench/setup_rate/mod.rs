@@ -116,7 +116,7 @@ struct Pair {
     _server: Server,
 }
 
-/// What the meters say at a moment.
+/// The meters' readings at a moment.
 struct Reading {
     at: Instant,
     tally: Tally,

@@ -1,4 +1,4 @@
-//! Connections are counted, and what the report says.
+//! Connections are counted; the report's text.
 
 use super::*;
 use crate::bench::bulk::KernelRules;
@@ -31,7 +31,7 @@ fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
 }
 
 #[test]
-fn the_report_tells_both_sides_and_what_they_cost() {
+fn the_report_has_both_sides_and_their_cost() {
     let mut on = Figures::default();
     let mut off = Figures::default();
     for (rate_on, rate_off) in [(9500.0, 10_000.0), (9000.0, 10_100.0), (9600.0, 9900.0)] {

@@ -1,8 +1,9 @@
 //! What two kernels differ by in the end when the buffer for the kernel's events is far too small.
 //!
-//! Short connections pass the active router as fast as they can while the daemons hear of them through a buffer that has room for a
-//! dozen events. Then half of them end at once, as when the kernel finds that their time is over. Then all is quiet; whatever the daemons do about what they have missed, they have time to. In the end the
-//! standby takes over, and the two tables are laid side by side.
+//! Short connections pass the active router as fast as they can while the daemons get their events through a buffer
+//! that has room for a dozen events. Then half of them end at once, as when the kernel finds that their time is over.
+//! Then all is quiet; whatever the daemons do about what they have missed, they have time to. In the end the standby
+//! takes over, and the two tables are laid side by side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

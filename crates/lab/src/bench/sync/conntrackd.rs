@@ -29,7 +29,7 @@ impl Replicator for Daemon {
     }
 
     fn check_ready(&self, node: &Namespace) -> Result<(), String> {
-        self.check_hears_peer(node, Mode::Ftfw)
+        self.check_receives_from_peer(node, Mode::Ftfw)
     }
 
     fn known(&self, node: &Namespace) -> Result<u64, BenchError> {

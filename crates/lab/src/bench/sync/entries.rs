@@ -51,21 +51,23 @@ pub(super) fn create(node: &Namespace, first: u32, count: u32) -> Result<(), Ben
     let made: Vec<Entry> = (first..first + count).map(established).collect();
     let refused = node.run(|| -> Result<Option<(u64, RequestError)>, IoError> {
         let mut refused: Option<(u64, RequestError)> = None;
-        TableSocket::open()?.execute(made.iter().map(Request::Create), &mut |_, why| {
-            refused = Some((refused.map_or(1, |(failed, _)| failed + 1), why));
+        TableSocket::open()?.execute(made.iter().map(Request::Create), &mut |_, reason| {
+            refused = Some((refused.map_or(1, |(failed, _)| failed + 1), reason));
         })?;
         Ok(refused)
     })??;
     match refused {
         None => Ok(()),
-        Some((failed, why)) => Err(BenchError::Failed { failed, connections: count.into(), why: why.to_string() }),
+        Some((failed, reason)) => {
+            Err(BenchError::Failed { failed, connections: count.into(), reason: reason.to_string() })
+        }
     }
 }
 
 /// The TCP connections that the kernel of a namespace tracks: how their packets are known, either way.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not answer.
 pub(super) fn read(node: &Namespace) -> Result<HashSet<(Tuple, Tuple)>, BenchError> {
     read_where(node, |_| true)
 }

@@ -16,14 +16,14 @@ pub enum SyncDaemonError {
         log: String,
     },
     /// It does not do what it is asked.
-    #[error("mainstay sync of router {name} does not do what it is asked ({request}): {why}")]
+    #[error("mainstay sync of router {name} does not do what it is asked ({request}): {reason}")]
     Refused {
         /// Which.
         name: &'static str,
         /// The request.
         request: &'static str,
         /// Its words.
-        why: String,
+        reason: String,
     },
     /// This program cannot be found.
     #[error("this program cannot be started anew: {0}")]

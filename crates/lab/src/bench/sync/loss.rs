@@ -2,7 +2,7 @@
 //!
 //! Each connection asks something when it is established and then is silent. When so many are established, the router dies;
 //! the other takes over as its manager has it, and every connection asks again. What was established and gets no answer is
-//! broken. Of those, the ones that the standby had been told of, or should have been, were promised.
+//! broken. Of those, the ones that were replicated to the standby, or should have been, were promised.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -78,8 +78,12 @@ fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<Broken, BenchErr
     })?;
     if ramped == Waited::TooLate {
         let there = traffic.progress().ramped;
-        let why = "not established in time".to_owned();
-        return Err(BenchError::Failed { failed: (connections - there) as u64, connections: connections as u64, why });
+        let reason = "not established in time".to_owned();
+        return Err(BenchError::Failed {
+            failed: (connections - there) as u64,
+            connections: connections as u64,
+            reason,
+        });
     }
     let killed_at = pair.kill_active()?;
     let replicated = entries::read_ends(&pair.topology.nodes[STANDBY])?;

@@ -42,12 +42,12 @@ impl SyncDaemon {
         node: &Namespace,
         directory: &Directory,
         number: usize,
-        hears_all: bool,
+        takes_all_events: bool,
         tuning: Tuning,
     ) -> Result<Self, BenchError> {
         let file = |extension: &str| directory.path.join(format!("{}.{extension}", NAMES[number]));
         let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-        let written = fs::write(&config, configuration(number, hears_all, tuning, &control_socket));
+        let written = fs::write(&config, configuration(number, takes_all_events, tuning, &control_socket));
         let output = written.and_then(|()| File::create(&log)).map_err(|source| directory.error(source))?;
         let program = std::env::current_exe().map_err(SyncDaemonError::Program)?;
         let mut command = Command::new(&program);
@@ -58,8 +58,8 @@ impl SyncDaemon {
         Ok(Self { number, child, program, control_socket, log })
     }
 
-    fn refused(&self, request: &'static str, why: String) -> SyncDaemonError {
-        SyncDaemonError::Refused { name: NAMES[self.number], request, why }
+    fn refused(&self, request: &'static str, reason: String) -> SyncDaemonError {
+        SyncDaemonError::Refused { name: NAMES[self.number], request, reason }
     }
 
     fn log_tail(&self) -> String {
@@ -70,12 +70,12 @@ impl SyncDaemon {
     }
 }
 
-/// The configuration of the daemon of router `number`. What is not said here is as it is unless somebody says otherwise.
-fn configuration(number: usize, hears_all: bool, tuning: Tuning, control_socket: &Path) -> String {
+/// The configuration of the daemon of router `number`. All that is not set here has its default.
+fn configuration(number: usize, takes_all_events: bool, tuning: Tuning, control_socket: &Path) -> String {
     let (own, other) = (SYNC[number], SYNC[1 - number]);
     let mut kernel = String::new();
     // Writing to a string cannot fail.
-    if hears_all {
+    if takes_all_events {
         let _ = writeln!(kernel, "events = \"all\"");
     }
     if let Some(bytes) = tuning.event_buffer_bytes {
@@ -114,7 +114,7 @@ impl Replicator for SyncDaemon {
         let said = |error| format!("that of router {name}: {error}");
         let status = Client::connect(&self.control_socket).and_then(|mut client| client.status());
         let status = status.map_err(|error| said(error.to_string()))?;
-        let sync = status.sync.ok_or_else(|| said("it says nothing of replication".into()))?;
+        let sync = status.sync.ok_or_else(|| said("its status has no replication".into()))?;
         let (ready, hindrances) = match self.number == ACTIVE {
             true => (sync.readiness.failover_safe, sync.readiness.not_safe_because),
             false => (sync.readiness.may_take_over, sync.readiness.may_not_because),
@@ -123,7 +123,7 @@ impl Replicator for SyncDaemon {
     }
 
     fn known(&self, node: &Namespace) -> Result<u64, BenchError> {
-        // What it was told is in the kernel.
+        // Its replicas are in the kernel.
         tracked(node)
     }
 
@@ -143,8 +143,8 @@ impl Replicator for SyncDaemon {
         if output.status.success() {
             return Ok(());
         }
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(self.refused(request, format!("{why}; its log ends with:\n{}", self.log_tail())).into())
+        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(self.refused(request, format!("{reason}; its log ends with:\n{}", self.log_tail())).into())
     }
 
     fn begin_as_primary(&self, _: &Namespace) -> Result<(), BenchError> {

@@ -13,7 +13,7 @@
 //! 2. `loss`: connections that break when the router dies at the end of a ramp during which the dedicated link lost packets;
 //! 3. `table`: a table of many connections: how long taking over takes, and how much memory the daemons need for it;
 //! 4. `buffer`: what two kernels differ by in the end when the buffer for the kernel's events is far too small;
-//! 5. `ghosts`: connections that were closed before the router died, and that the survivor holds for established.
+//! 5. `stale`: connections that were closed before the router died, and that the survivor holds for established.
 //!
 //! The harness is the manager that decides who holds the addresses (keepalived, as a rule).
 
@@ -21,7 +21,6 @@ mod buffer;
 mod conntrackd;
 mod entries;
 mod error;
-mod ghosts;
 mod loss;
 mod mainstay;
 mod pair;
@@ -30,6 +29,7 @@ mod replicator;
 mod report;
 mod routers;
 mod setting;
+mod stale;
 mod subject;
 mod table;
 
@@ -67,8 +67,8 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
     limits::raise_open_files(SPARE_DESCRIPTORS + lasting.max(4 * u64::from(args.in_flight)))?;
     let mut left_out = Vec::new();
     let subjects = args.subjects().into_iter().filter(|subject| match subject.hindrance() {
-        Some(why) => {
-            left_out.push(format!("{}: {why}", subject.name()));
+        Some(reason) => {
+            left_out.push(format!("{}: {reason}", subject.name()));
             false
         }
         None => true,
@@ -82,7 +82,7 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
             Part::Loss => measured.loss = loss::measure(&setting)?,
             Part::Table => measured.table = table::measure(&setting)?,
             Part::Buffer => measured.buffer = buffer::measure(&setting)?,
-            Part::Ghosts => measured.ghosts = ghosts::measure(&setting)?,
+            Part::Stale => measured.stale = stale::measure(&setting)?,
         }
     }
     Ok(Report::new(args, &setting.kernel, &measured, left_out))

@@ -21,18 +21,18 @@ use crate::testbed::cluster::Directory;
 use crate::testbed::topology::{INTERFACES, Topology};
 use crate::testbed::watch::{Waited, Watch};
 
-/// How long the daemons may go on working on what they were told.
+/// How long the daemons may go on working on what they have received.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 /// Daemons have settled that need less than the second in a time as long as the first.
 const SETTLED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(4));
-/// How long the kernel may take to have all connections that a daemon says it has been given.
+/// How long the kernel may take to have all connections that a daemon reports.
 const USABLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// How taking over went.
 pub(super) struct TakeOver {
     /// From the manager's call until the kernel had the connections.
     pub(super) took: Duration,
-    /// What the neighbours were told through. To close these takes the kernel tens of milliseconds.
+    /// The sockets of the announcement. To close these takes the kernel tens of milliseconds.
     _sockets: Vec<AfPacketIo>,
 }
 
@@ -69,8 +69,8 @@ impl Pair {
             match subject {
                 Subject::Off => {}
                 Subject::Mainstay | Subject::MainstayAllEvents => {
-                    let hears_all = subject == Subject::MainstayAllEvents;
-                    daemons.push(Box::new(SyncDaemon::start(node, &directory, number, hears_all, tuning)?));
+                    let takes_all_events = subject == Subject::MainstayAllEvents;
+                    daemons.push(Box::new(SyncDaemon::start(node, &directory, number, takes_all_events, tuning)?));
                 }
                 Subject::Conntrackd | Subject::ConntrackdFiltered | Subject::ConntrackdFewEvents => {
                     let plan = conntrackd::plan(subject, tuning);
@@ -96,7 +96,7 @@ impl Pair {
             Ok(missing.is_empty())
         })?;
         if waited == Waited::TooLate {
-            return Err(BenchError::NotReady { what: subject.describe(), why: missing });
+            return Err(BenchError::NotReady { what: subject.describe(), reason: missing });
         }
         if let Some(daemon) = pair.daemons.get(STANDBY) {
             pair.take_over = Some(daemon.prepare_take_over(&pair.topology.nodes[STANDBY])?);
@@ -104,7 +104,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Says how a daemon's log ends if one has ended.
+    /// Returns an error with the end of a daemon's log if one has ended.
     ///
     /// # Errors
     /// One has.
@@ -142,7 +142,7 @@ impl Pair {
         self.daemons.get(STANDBY).map_or(Ok(0), |daemon| daemon.known(&self.topology.nodes[STANDBY]))
     }
 
-    /// Waits until the daemons have worked off what they were told: what one costs is known only then.
+    /// Waits until the daemons have worked off what they have received: only then is the cost of one known.
     ///
     /// # Errors
     /// A signal came, or a daemon ended.
@@ -160,7 +160,7 @@ impl Pair {
         self.check_running()
     }
 
-    /// From now on the active router forwards nothing, tells its peer nothing, and answers nobody.
+    /// From now on the active router forwards nothing and sends nothing.
     ///
     /// # Errors
     /// Its daemon had ended before.

@@ -14,13 +14,13 @@ pub(super) trait Replicator {
     /// The number of its process.
     fn process(&self) -> u32;
 
-    /// Says how its log ends if it has ended.
+    /// Returns an error with the end of its log if it has ended.
     ///
     /// # Errors
     /// It has.
     fn check_running(&mut self) -> Result<(), BenchError>;
 
-    /// Says what is missing until it hears the other and tells it of its router's connections.
+    /// Returns what is missing until it receives from the other and replicates its router's connections to it.
     ///
     /// # Errors
     /// What is missing.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::routers::{ACTIVE, STANDBY};
-use super::{buffer, ghosts, loss, rate, table};
+use super::{buffer, loss, rate, stale, table};
 use crate::args::BenchSyncArgs;
 use crate::args::sync_bench::Subject;
 use crate::bench::rounds::{Rounds, rounded};
@@ -22,7 +22,7 @@ pub(super) struct Measured {
     pub(super) loss: BTreeMap<Subject, loss::Figures>,
     pub(super) table: BTreeMap<Subject, table::Figures>,
     pub(super) buffer: BTreeMap<Subject, Vec<buffer::Outcome>>,
-    pub(super) ghosts: BTreeMap<Subject, Vec<ghosts::Outcome>>,
+    pub(super) stale: BTreeMap<Subject, Vec<stale::Outcome>>,
 }
 
 /// A figure of each that is compared; none where it was not measured.
@@ -175,8 +175,8 @@ impl Report {
             netlink_8k_buffer: measured.of_outcomes(|outcome| (outcome.missing + outcome.superfluous) as f64),
             netlink_8k_buffer_entries: measured.of_outcomes(|outcome| outcome.there as f64),
             netlink_8k_buffer_repaired_s: measured.of_outcomes(|outcome| rounded(outcome.repaired_s, 1)),
-            ghosts_after_takeover: Both::of(|subject| measured.ghosts_of(subject).map(|it| it.ghosts).max()),
-            ghosts_after_takeover_closed: Both::of(|subject| measured.ghosts_of(subject).map(|it| it.closed).min()),
+            ghosts_after_takeover: Both::of(|subject| measured.stale_of(subject).map(|it| it.stale).max()),
+            ghosts_after_takeover_closed: Both::of(|subject| measured.stale_of(subject).map(|it| it.closed).min()),
             ratios,
             left_out,
         }
@@ -193,8 +193,8 @@ impl Measured {
         self.loss.get(&subject).into_iter().flatten().map(figure).collect()
     }
 
-    fn ghosts_of(&self, subject: Subject) -> impl Iterator<Item = &ghosts::Outcome> {
-        self.ghosts.get(&subject).into_iter().flatten()
+    fn stale_of(&self, subject: Subject) -> impl Iterator<Item = &stale::Outcome> {
+        self.stale.get(&subject).into_iter().flatten()
     }
 
     fn rate_ratios(&self) -> Figures {

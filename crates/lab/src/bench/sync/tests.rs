@@ -1,9 +1,9 @@
-//! What the report says.
+//! The report's text.
 
 use serde_json::json;
 
 use super::report::{Measured, Report};
-use super::{buffer, ghosts, loss, rate, table};
+use super::{buffer, loss, rate, stale, table};
 use crate::args::sync_bench::Subject;
 use crate::args::{BenchCommand, BenchSyncArgs, LabCommand, parse};
 
@@ -40,8 +40,8 @@ fn measured() -> Measured {
     }
     let outcome = buffer::Outcome { there: 20_000, missing: 300, superfluous: 12, repaired_s: 45.0 };
     measured.buffer.insert(Subject::Conntrackd, vec![outcome]);
-    let ghosts = |closed, ghosts| ghosts::Outcome { closed, ghosts };
-    measured.ghosts.insert(Subject::Mainstay, vec![ghosts(700, 0), ghosts(744, 2), ghosts(650, 0)]);
+    let stale = |closed, stale| stale::Outcome { closed, stale };
+    measured.stale.insert(Subject::Mainstay, vec![stale(700, 0), stale(744, 2), stale(650, 0)]);
     measured
 }
 
@@ -57,7 +57,7 @@ fn figures_are_medians_and_ratios_those_of_rounds_that_were_disturbed_alike() {
     assert_eq!(json["broken_at_20_percent_loss"], json!({"mainstay": 0.0, "conntrackd": 74.0}));
     assert_eq!(json["broken_by_kill"]["conntrackd"], json!([97, 16, 74]));
     assert_eq!(json["broken_though_promised_by_kill"], json!({"mainstay": [0, 0, 0], "conntrackd": [90, 16, 70]}));
-    // Not the median: one take-over with ghosts is one too many.
+    // Not the median: one take-over with stale entries is one too many.
     assert_eq!(json["ghosts_after_takeover"], json!({"mainstay": 2, "conntrackd": null}));
     assert_eq!(json["ghosts_after_takeover_closed"]["mainstay"], 650);
     assert_eq!(json["takeover_ms_200k"], json!({"mainstay": 4.0, "conntrackd": 1500.0}));
@@ -68,12 +68,12 @@ fn figures_are_medians_and_ratios_those_of_rounds_that_were_disturbed_alike() {
 }
 
 #[test]
-fn what_was_not_measured_is_null_and_the_reason_is_told() {
+fn unmeasured_figures_are_null_and_the_reason_is_reported() {
     let mut measured = measured();
     measured.rate.remove(&Subject::Conntrackd);
     measured.table.remove(&Subject::Conntrackd);
-    let why = "conntrackd: conntrackd cannot be run (not found): install the package conntrackd".to_owned();
-    let report = Report::new(&args("--quick"), "6.18", &measured, vec![why]);
+    let reason = "conntrackd: conntrackd cannot be run (not found): install the package conntrackd".to_owned();
+    let report = Report::new(&args("--quick"), "6.18", &measured, vec![reason]);
     let json = serde_json::to_value(&report).unwrap();
     for of in ["per_s", "takeover_ms_200k", "rss_mb_200k"] {
         assert!(json[of]["conntrackd"].is_null() && json[of]["mainstay"].is_number(), "{of}: {}", json[of]);

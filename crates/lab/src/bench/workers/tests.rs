@@ -1,4 +1,4 @@
-//! A small measurement has its figures, and what the report says.
+//! A small measurement has its figures; the report's text.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn a_small_measurement_has_all_its_figures() {
 }
 
 #[test]
-fn the_report_tells_both_sides_of_the_bulk_measurement() {
+fn the_report_has_both_sides_of_the_bulk_measurement() {
     let mut figures = Figures { handed_share: 0.0125, ..Figures::default() };
     for (alone, together) in [(8.0, 12.0), (9.0, 18.0), (10.0, 15.0)] {
         figures.bulk[0].push(alone);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::run::RunError;
 use super::network;
 use super::rows::{Beginning, Row};
-use super::words::{NodeSays, StatusWords};
+use super::words::{NodeStatus, StatusWords};
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Identity, NAMES, SPARE_CONNECTIONS, Tuning};
 use crate::testbed::session::Session;
@@ -51,7 +51,7 @@ pub(super) struct Laboratory<'a> {
 }
 
 /// What was found out in a row.
-pub(super) struct Findings {
+pub(super) struct RowResult {
     /// The stories of the connections that were established before the failure.
     pub(super) outcomes: Vec<Outcome>,
     /// From when on progress shows that a connection outlived everything.
@@ -90,7 +90,7 @@ impl<'a> Laboratory<'a> {
             eprintln!("{}: configurations and logs are in {}", row.failure, cluster.keep_files().display());
         }
         if is_alone {
-            let is_active = || Ok::<_, RunError>(NodeSays(cluster.raw_status(0)).role() == "active");
+            let is_active = || Ok::<_, RunError>(NodeStatus(cluster.raw_status(0)).role() == "active");
             watch.until(Instant::now() + PATIENCE, is_active)?;
         } else {
             cluster.wait_until_ready(watch)?;
@@ -109,7 +109,8 @@ impl<'a> Laboratory<'a> {
         };
         if !is_alone {
             // What began last must have reached the standby, for what a failure takes is not to be what was never replicated.
-            laboratory.wait(|says| says.iter().all(NodeSays::is_synchronised) && says[0].is_ready() == Some(true))?;
+            laboratory
+                .wait(|nodes| nodes.iter().all(NodeStatus::is_synchronised) && nodes[0].is_ready() == Some(true))?;
         }
         Ok(laboratory)
     }
@@ -136,19 +137,19 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// What the nodes say of themselves.
-    pub(super) fn says(&self) -> [NodeSays; 2] {
-        [0, 1].map(|number| NodeSays(self.cluster.raw_status(number)))
+    /// The nodes' status.
+    pub(super) fn statuses(&self) -> [NodeStatus; 2] {
+        [0, 1].map(|number| NodeStatus(self.cluster.raw_status(number)))
     }
 
-    /// Notes what the nodes say now, for the report.
+    /// Notes the nodes' present status, for the report.
     pub(super) fn note_status(&mut self) {
-        let says = self.says();
-        self.words = says.iter().zip(NAMES).map(|(says, name)| says.words(name)).collect();
+        let nodes = self.statuses();
+        self.words = nodes.iter().zip(NAMES).map(|(status, name)| status.words(name)).collect();
     }
 
-    /// Waits until the nodes say something; false when they do not in time.
-    pub(super) fn wait(&mut self, holds: impl FnMut(&[NodeSays; 2]) -> bool) -> Result<bool, RunError> {
+    /// Waits until a condition on the nodes' status holds; false when it does not in time.
+    pub(super) fn wait(&mut self, holds: impl FnMut(&[NodeStatus; 2]) -> bool) -> Result<bool, RunError> {
         self.wait_within(PATIENCE, holds)
     }
 
@@ -156,7 +157,7 @@ impl<'a> Laboratory<'a> {
     pub(super) fn wait_within(
         &mut self,
         within: Duration,
-        mut holds: impl FnMut(&[NodeSays; 2]) -> bool,
+        mut holds: impl FnMut(&[NodeStatus; 2]) -> bool,
     ) -> Result<bool, RunError> {
         let mut next_look = Instant::now();
         let waited = self.watch.until(Instant::now() + within, || -> Result<bool, RunError> {
@@ -164,7 +165,7 @@ impl<'a> Laboratory<'a> {
                 return Ok(false);
             }
             next_look = Instant::now() + LOOK_EVERY;
-            Ok(holds(&self.says()))
+            Ok(holds(&self.statuses()))
         })?;
         Ok(waited == Waited::Met)
     }
@@ -172,14 +173,14 @@ impl<'a> Laboratory<'a> {
     /// Waits until one node is active, the other stands by, and either could go on alone; notes it as a broken promise if
     /// that does not come.
     pub(super) fn wait_until_whole(&mut self) -> Result<(), RunError> {
-        let is_whole = self.wait(|says| {
-            let active = says.iter().filter(|says| says.role() == "active").count();
-            let standby = says.iter().filter(|says| says.role() == "standby").count();
+        let is_whole = self.wait(|nodes| {
+            let active = nodes.iter().filter(|status| status.role() == "active").count();
+            let standby = nodes.iter().filter(|status| status.role() == "standby").count();
             (active, standby) == (1, 1)
-                && says.iter().all(NodeSays::is_synchronised)
-                && says.iter().any(|says| says.is_ready() == Some(true))
+                && nodes.iter().all(NodeStatus::is_synchronised)
+                && nodes.iter().any(|status| status.is_ready() == Some(true))
         })?;
-        let roles = self.says().map(|says| says.role().to_owned()).join(" and ");
+        let roles = self.statuses().map(|status| status.role().to_owned()).join(" and ");
         self.promise(is_whole, &format!("afterwards the nodes are not one active and one ready standby, but {roles}"));
         Ok(())
     }
@@ -236,11 +237,11 @@ impl<'a> Laboratory<'a> {
     }
 
     /// Ends the traffic; what was found out.
-    pub(super) fn finish(self) -> Result<Findings, RunError> {
+    pub(super) fn finish(self) -> Result<RowResult, RunError> {
         let mut outcomes = self.session.finish()?.outcomes;
         outcomes.retain(|outcome| outcome.was_established_before(self.failed_at.instant()));
         let Self { last_step_at, unkept, words, .. } = self;
-        Ok(Findings { outcomes, last_step_at, unkept, words })
+        Ok(RowResult { outcomes, last_step_at, unkept, words })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Failures that operators meet, made on purpose: each in a network of its own, with real nodes and real traffic, and held
 //! against what is promised of it.
 //!
-//! `rows` says what is done and promised, `laboratory` plays it, `network` makes failures of the network, `words` reads
-//! what nodes say of themselves, and `report` holds what came of it.
+//! `rows` has the failures and promises, `laboratory` plays them, `network` makes failures of the network, `words`
+//! reads the nodes' status, and `report` holds the results.
 
 mod laboratory;
 mod network;

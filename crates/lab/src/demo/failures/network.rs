@@ -78,7 +78,7 @@ pub(super) fn prepare_next_hop(topology: &Topology) -> Result<(), IoError> {
         netlink.set_mac(BRIDGE, SERVER_MAC)?;
         netlink.create_bridge(EMPTY_BRIDGE)?;
         netlink.set_up(EMPTY_BRIDGE, true)?;
-        // Without this, Linux answers for its addresses on every interface, and so on the empty switch.
+        // Without this, Linux answers ARP for its addresses on every interface, and so on the empty switch.
         sysctl::write("net/ipv4/conf/all/arp_ignore", "1")
     })?
 }

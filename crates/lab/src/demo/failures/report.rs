@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::laboratory::Findings;
+use super::laboratory::RowResult;
 use super::rows::Row;
 use super::words::StatusWords;
 use console::{Table, count};
@@ -44,13 +44,13 @@ pub struct RowReport {
 
 impl RowReport {
     /// Sums up a row.
-    pub(super) fn new(row: &Row, findings: Findings) -> Self {
-        let Findings { outcomes, last_step_at, mut unkept, words } = findings;
+    pub(super) fn new(row: &Row, result: RowResult) -> Self {
+        let RowResult { outcomes, last_step_at, mut unkept, words } = result;
         let (survivors, lost): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.survived(last_step_at));
         let outage = survivors.iter().map(|outcome| outcome.longest_gap).max().unwrap_or(Duration::ZERO);
         let first_broken = lost.first().map(|outcome| {
-            let why = outcome.broken.as_deref().unwrap_or("nothing came back in the end");
-            format!("{}: {why}", outcome.kind.label())
+            let reason = outcome.broken.as_deref().unwrap_or("nothing came back in the end");
+            format!("{}: {reason}", outcome.kind.label())
         });
         if !lost.is_empty() {
             unkept.insert(0, format!("{} of {} connections broke", lost.len(), outcomes.len()));
@@ -69,7 +69,7 @@ impl RowReport {
     }
 
     /// A row that could not be played.
-    pub(super) fn not_played(row: &Row, why: &str) -> Self {
+    pub(super) fn not_played(row: &Row, reason: &str) -> Self {
         Self {
             failure: row.failure,
             promised: row.promised,
@@ -79,7 +79,7 @@ impl RowReport {
             outage_ms: 0.0,
             status: Vec::new(),
             passed: false,
-            unkept: vec![format!("the row could not be played: {why}")],
+            unkept: vec![format!("the row could not be played: {reason}")],
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
         let last_step_at = Instant::now();
         let later = last_step_at + Duration::from_millis(5);
         let report = |outcomes: Vec<Outcome>, unkept: Vec<String>| {
-            RowReport::new(&ROWS[0], Findings { outcomes, last_step_at, unkept, words: Vec::new() })
+            RowReport::new(&ROWS[0], RowResult { outcomes, last_step_at, unkept, words: Vec::new() })
         };
         let good = report(vec![outcome(later, 200), outcome(later, 300)], Vec::new());
         assert_eq!((good.connections, good.broken, good.passed), (2, 0, true));

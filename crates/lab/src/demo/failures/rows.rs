@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::run::RunError;
 use super::laboratory::Laboratory;
 use super::network::{self, Claimant, Side};
-use super::words::NodeSays;
+use super::words::NodeStatus;
 use crate::testbed::cluster::Identity;
 
 /// How long a failure lasts where nothing else ends it.
@@ -55,43 +55,43 @@ pub(super) const ROWS: [Row; 11] = [
     },
     Row {
         failure: "port-down-on-standby-then-drain",
-        promised: "no node is ready, the active node refuses to be drained and says why; no connection breaks",
+        promised: "no node is ready, the active node refuses to be drained and reports the reason; no connection breaks",
         beginning: Beginning::Pair,
         play: port_down_on_standby_then_drain,
     },
     Row {
-        failure: "replication-cut",
-        promised: "the addresses stay, status says degraded, copies are whole again afterwards; no connection breaks",
+        failure: "replication-link-down",
+        promised: "the addresses stay, status is degraded, replicas are complete afterwards; no connection breaks",
         beginning: Beginning::Pair,
-        play: replication_cut,
+        play: replication_link_down,
     },
     Row {
-        failure: "replication-cut-then-active-killed",
+        failure: "replication-link-down-then-active-killed",
         promised: "the standby takes over; no connection from before the cut breaks",
         beginning: Beginning::Pair,
-        play: replication_cut_then_active_killed,
+        play: replication_link_down_then_active_killed,
     },
     Row {
-        failure: "cut-then-peer-that-took-over-killed",
+        failure: "partition-then-peer-that-took-over-killed",
         promised: "the node that is left announces the addresses again within announce_refresh; no connection breaks",
         beginning: Beginning::PairThatAnnounces,
-        play: cut_then_peer_that_took_over_killed,
+        play: partition_then_peer_that_took_over_killed,
     },
     Row {
-        failure: "all-paths-cut-then-healed",
-        promised: "both nodes are active and say so, one is afterwards; no connection breaks",
+        failure: "partition-then-healed",
+        promised: "both nodes are active and report it, one is afterwards; no connection breaks",
         beginning: Beginning::Pair,
-        play: all_paths_cut_then_healed,
+        play: partition_then_healed,
     },
     Row {
         failure: "wrong-key-on-starting-standby",
-        promised: "the starting node stays passive and says why; no connection is interrupted",
+        promised: "the starting node stays passive and reports the reason; no connection is interrupted",
         beginning: Beginning::FirstAlone,
         play: |laboratory| wrong_standby_starts(laboratory, Identity::OtherKey, "replication.security"),
     },
     Row {
         failure: "same-id-on-starting-standby",
-        promised: "the starting node stays passive and says why; no connection is interrupted",
+        promised: "the starting node stays passive and reports the reason; no connection is interrupted",
         beginning: Beginning::FirstAlone,
         play: |laboratory| wrong_standby_starts(laboratory, Identity::FirstNodesId, "node.id"),
     },
@@ -116,11 +116,11 @@ fn port_down_on_active(laboratory: &mut Laboratory<'_>, side: Side, set: SetPort
     laboratory.fail(true)?;
     set(&laboratory.topology, active, side, false)?;
     laboratory.all_go_on("while the port was down")?;
-    let has_moved = laboratory.wait(|says| says[standby].role() == "active" && says[active].role() != "active")?;
+    let has_moved = laboratory.wait(|nodes| nodes[standby].role() == "active" && nodes[active].role() != "active")?;
     laboratory.promise(has_moved, "the peer did not take the addresses over");
-    let is_named = laboratory.wait(|says| says[active].says_down(side.port()))?;
-    laboratory.promise(is_named, "the node's status does not say that its port is down");
-    let is_reserved = laboratory.wait(|says| says[standby].is_ready() == Some(false))?;
+    let is_named = laboratory.wait(|nodes| nodes[active].has_port_down(side.port()))?;
+    laboratory.promise(is_named, "the node's status does not show that its port is down");
+    let is_reserved = laboratory.wait(|nodes| nodes[standby].is_ready() == Some(false))?;
     laboratory.promise(is_reserved, "the node that took over calls a peer ready that has a port down");
     laboratory.note_status();
     set(&laboratory.topology, active, side, true)?;
@@ -132,10 +132,10 @@ fn port_down_on_standby_then_drain(laboratory: &mut Laboratory<'_>) -> Result<()
     let (active, standby) = laboratory.roles();
     laboratory.fail(true)?;
     network::set_port(&laboratory.topology, standby, Side::Client, false)?;
-    let is_unready = laboratory.wait(|says| says.iter().all(|says| says.is_ready() == Some(false)))?;
-    laboratory.promise(is_unready, "a node says that it is ready although the standby's port is down");
-    let names_why = laboratory.wait(|says| !says[active].not_ready().is_empty())?;
-    laboratory.promise(names_why, "the active node does not say why it is not ready");
+    let is_unready = laboratory.wait(|nodes| nodes.iter().all(|status| status.is_ready() == Some(false)))?;
+    laboratory.promise(is_unready, "a node reports that it is ready although the standby's port is down");
+    let has_reason = laboratory.wait(|nodes| !nodes[active].not_ready().is_empty())?;
+    laboratory.promise(has_reason, "the active node does not report the reason why it is not ready");
     laboratory.note_status();
     let drained = laboratory.cluster.drain_by_command(active)?;
     let refused = !drained.status.success();
@@ -155,61 +155,62 @@ fn port_down_on_standby_then_drain(laboratory: &mut Laboratory<'_>) -> Result<()
     laboratory.all_go_on("after the drain")
 }
 
-fn replication_cut(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+fn replication_link_down(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     let (active, standby) = laboratory.roles();
-    let since_ns = laboratory.says()[active].role_since_ns();
+    let since_ns = laboratory.statuses()[active].role_since_ns();
     laboratory.fail(true)?;
     network::set_replication_link(&laboratory.topology, false)?;
-    let is_degraded = laboratory.wait_within(LASTS, |says| says.iter().all(|says| says.degraded() == Some(true)))?;
-    laboratory.promise(is_degraded, "status does not say degraded");
-    let has_moved = laboratory.wait_within(LASTS, |says| says[standby].role() != "standby")?;
+    let is_degraded =
+        laboratory.wait_within(LASTS, |nodes| nodes.iter().all(|status| status.degraded() == Some(true)))?;
+    laboratory.promise(is_degraded, "status is not degraded");
+    let has_moved = laboratory.wait_within(LASTS, |nodes| nodes[standby].role() != "standby")?;
     laboratory.promise(!has_moved, "the standby took over from a node that was alive");
     laboratory.note_status();
     laboratory.all_go_on("while the link was cut")?;
     network::set_replication_link(&laboratory.topology, true)?;
     laboratory.wait_until_whole()?;
-    let stayed = laboratory.says()[active].role_since_ns() == since_ns && !laboratory.has_announced(standby);
+    let stayed = laboratory.statuses()[active].role_since_ns() == since_ns && !laboratory.has_announced(standby);
     laboratory.promise(stayed, "the addresses did not stay where they were");
     laboratory.all_go_on("after the link was whole again")
 }
 
-fn replication_cut_then_active_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+fn replication_link_down_then_active_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     let (active, standby) = laboratory.roles();
     laboratory.fail(true)?;
     network::set_replication_link(&laboratory.topology, false)?;
     // The windows that the standby knows are far behind when it takes over.
-    let has_moved = laboratory.wait_within(APART, |says| says[standby].role() != "standby")?;
+    let has_moved = laboratory.wait_within(APART, |nodes| nodes[standby].role() != "standby")?;
     laboratory.promise(!has_moved, "the standby took over from a node that was alive");
     laboratory.note_status();
     laboratory.cluster.kill(active)?;
-    let took_over = laboratory.wait(|says| says[standby].role() == "active")?;
+    let took_over = laboratory.wait(|nodes| nodes[standby].role() == "active")?;
     laboratory.promise(took_over, "the standby did not take over");
     laboratory.all_go_on("after the active node was killed")
 }
 
-fn cut_then_peer_that_took_over_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+fn partition_then_peer_that_took_over_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     let (active, standby) = laboratory.roles();
     laboratory.fail(true)?;
     network::set_all_paths(&laboratory.topology, false)?;
-    let both = laboratory.wait(|says| says.iter().all(|says| says.role() == "active"))?;
+    let both = laboratory.wait(|nodes| nodes.iter().all(|status| status.role() == "active"))?;
     laboratory.promise(both, "the nodes were not both active");
     laboratory.all_go_on("by the node that took over")?;
     laboratory.pass(APART)?;
     laboratory.note_status();
     laboratory.cluster.kill(standby)?;
     laboratory.all_go_on("by the node that was left")?;
-    let is_left = laboratory.says()[active].role() == "active";
+    let is_left = laboratory.statuses()[active].role() == "active";
     laboratory.promise(is_left, "the node that was left is not active");
     Ok(())
 }
 
-fn all_paths_cut_then_healed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+fn partition_then_healed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     laboratory.fail(true)?;
     network::set_all_paths(&laboratory.topology, false)?;
-    let both = laboratory.wait(|says| says.iter().all(|says| says.role() == "active"))?;
+    let both = laboratory.wait(|nodes| nodes.iter().all(|status| status.role() == "active"))?;
     laboratory.promise(both, "the nodes were not both active");
     laboratory.all_go_on("while both nodes were active")?;
-    let named = laboratory.wait_within(LASTS, |says| says.iter().all(NodeSays::names_split_brain))?;
+    let named = laboratory.wait_within(LASTS, |nodes| nodes.iter().all(NodeStatus::names_split_brain))?;
     laboratory.promise(named, "a node's status does not name the split brain");
     laboratory.note_status();
     network::set_all_paths(&laboratory.topology, true)?;
@@ -221,14 +222,14 @@ fn wrong_standby_starts(laboratory: &mut Laboratory<'_>, identity: Identity, rem
     laboratory.fail(false)?;
     laboratory.start_second(identity)?;
     let has_taken =
-        laboratory.wait_within(STARTING, |says| says[1].role() == "active" || says[0].role() != "active")?;
+        laboratory.wait_within(STARTING, |nodes| nodes[1].role() == "active" || nodes[0].role() != "active")?;
     laboratory.promise(!has_taken, "the starting node took the addresses from one that serves");
     laboratory.promise(!laboratory.has_announced(1), "the starting node announced the addresses");
     // Either the peer's packets are rejected, with the remedy, or the addresses are found defended by another host.
-    let is_why = |says: &str| says.contains(remedy) || says.contains("the same configuration");
-    let says_why = laboratory.wait(|says| says[1].passive().is_some_and(is_why))?;
+    let has_remedy = |reason: &str| reason.contains(remedy) || reason.contains("the same configuration");
+    let has_reason = laboratory.wait(|nodes| nodes[1].passive().is_some_and(has_remedy))?;
     laboratory.note_status();
-    laboratory.promise(says_why, "the starting node's status does not say why it stays passive");
+    laboratory.promise(has_reason, "the starting node's status does not show the reason why it stays passive");
     laboratory.all_go_on("beside the starting node")?;
     laboratory.start_second(Identity::Own)?;
     laboratory.wait_until_whole()?;
@@ -243,7 +244,7 @@ fn foreign_address_claim(laboratory: &mut Laboratory<'_>) -> Result<(), RunError
     laboratory.note_status();
     claimant.end()?;
     laboratory.all_go_on("after the claim had ended")?;
-    let stayed = laboratory.wait(|says| says[active].role() == "active" && says[standby].role() == "standby")?;
+    let stayed = laboratory.wait(|nodes| nodes[active].role() == "active" && nodes[standby].role() == "standby")?;
     laboratory.promise(stayed, "the addresses did not stay where they were");
     let counters = laboratory.cluster.raw_counters(active);
     let is_counted = |name: &str| {
@@ -264,10 +265,10 @@ fn next_hop_gone(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     laboratory.fail(true)?;
     network::set_next_hop(&laboratory.topology, active, false)?;
     laboratory.all_go_on("while the next hop was gone")?;
-    let has_moved = laboratory.wait(|says| says[standby].role() == "active" && says[active].role() != "active")?;
+    let has_moved = laboratory.wait(|nodes| nodes[standby].role() == "active" && nodes[active].role() != "active")?;
     laboratory.promise(has_moved, "the peer did not take the addresses over");
-    let is_named = laboratory.wait(|says| says[active].next_hops_lost().is_some_and(|lost| !lost.is_empty()))?;
-    laboratory.promise(is_named, "the node's status does not say that its next hop is lost");
+    let is_named = laboratory.wait(|nodes| nodes[active].next_hops_lost().is_some_and(|lost| !lost.is_empty()))?;
+    laboratory.promise(is_named, "the node's status does not show that its next hop is lost");
     laboratory.note_status();
     network::set_next_hop(&laboratory.topology, active, true)?;
     laboratory.wait_until_whole()?;

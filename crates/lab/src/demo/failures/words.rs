@@ -1,11 +1,11 @@
-//! What nodes say of themselves, read as an operator's scripts would read it: fields that a node does not have are null.
+//! The nodes' status, read as an operator's scripts would read it: fields that a node does not have are null.
 
 use serde::Serialize;
 use serde_json::Value;
 
 /// A node's status, as the control API has it; nothing of one that does not answer.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct NodeSays(pub(super) Option<Value>);
+pub(super) struct NodeStatus(pub(super) Option<Value>);
 
 /// What is shown of a node's status during a failure.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -14,25 +14,26 @@ pub struct StatusWords {
     pub node: &'static str,
     /// Its role; none while it does not answer.
     pub role: Option<String>,
-    /// Whether it says that a peer could take over without losing connections.
+    /// Whether a peer could take over without losing connections.
     pub ready: Option<bool>,
-    /// What it says is in the way.
+    /// The reasons why not.
     pub not_ready: Vec<String>,
-    /// Why it takes no addresses over, where it says so.
+    /// The reason why it takes no addresses over, if it is passive.
     pub passive: Option<String>,
-    /// Whether a peer is up on service paths alone, without replication; null where it says nothing of paths.
+    /// Whether a peer is up on service paths alone, without replication; null where it reports no paths.
     pub degraded: Option<bool>,
-    /// Whether a peer may hold the same addresses: `none`, `suspected` or `confirmed`; null where it says nothing of that.
+    /// Whether a peer may hold the same addresses: `none`, `suspected` or `confirmed`; null where it does not report
+    /// that.
     pub split_brain: Option<String>,
-    /// Ports that it says are down; null where it says nothing of ports' carriers.
+    /// Ports that are down; null where it reports no ports' carriers.
     pub ports_down: Option<Vec<String>>,
-    /// Paths to its peers with their states; null where it says nothing of them.
+    /// Paths to its peers with their states; null where it reports none.
     pub paths: Option<Vec<String>>,
-    /// Next hops that it says are lost; null where it tracks none.
+    /// Next hops that are lost; null where it tracks none.
     pub next_hops_lost: Option<Vec<String>>,
 }
 
-impl NodeSays {
+impl NodeStatus {
     fn at(&self, pointer: &str) -> &Value {
         self.0.as_ref().and_then(|status| status.pointer(pointer)).unwrap_or(&Value::Null)
     }
@@ -68,7 +69,7 @@ impl NodeSays {
         self.at("/node/passive").as_str()
     }
 
-    /// Whether a peer is up on service paths alone, without replication; nothing where it says nothing of paths.
+    /// Whether a peer is up on service paths alone, without replication; nothing where it reports no paths.
     pub(super) fn degraded(&self) -> Option<bool> {
         let is_degraded = |peer: &Value| {
             let paths = peer["paths"].as_array()?;
@@ -81,13 +82,13 @@ impl NodeSays {
         self.peers().filter_map(is_degraded).reduce(|one, other| one || other)
     }
 
-    /// What it says of peers that may hold the same addresses: of several, the worst.
+    /// The split-brain state with peers that may hold the same addresses: of several, the worst.
     fn split_brain(&self) -> Option<&str> {
         let words = self.peers().filter_map(|peer| peer["split_brain"].as_str().filter(|word| !word.is_empty()));
         words.max_by_key(|word| *word != "none")
     }
 
-    /// Whether it says that two nodes may be active, or are.
+    /// Whether it reports that two nodes may be active, or are.
     pub(super) fn names_split_brain(&self) -> bool {
         self.split_brain().is_some_and(|word| word != "none")
     }
@@ -96,8 +97,8 @@ impl NodeSays {
         self.at("/peers").as_array().into_iter().flatten()
     }
 
-    /// Whether it says that a port is down.
-    pub(super) fn says_down(&self, port: &str) -> bool {
+    /// Whether it reports that a port is down.
+    pub(super) fn has_port_down(&self, port: &str) -> bool {
         self.ports_down().is_some_and(|down| down.iter().any(|name| name == port))
     }
 
@@ -116,7 +117,7 @@ impl NodeSays {
         (!paths.is_empty()).then(|| paths.iter().map(text).collect())
     }
 
-    /// Next hops that it says are lost; nothing where it tracks none.
+    /// Next hops that are lost; nothing where it tracks none.
     pub(super) fn next_hops_lost(&self) -> Option<Vec<String>> {
         let hops = self.at("/next_hops").as_array()?;
         Some(hops.iter().filter(|hop| hop["state"] == "lost").map(|hop| plain(&hop["address"])).collect())
@@ -157,8 +158,8 @@ impl StatusWords {
         if let Some(word) = self.split_brain.as_ref().filter(|word| *word != "none") {
             add("split brain ", word.clone());
         }
-        if let Some(why) = &self.passive {
-            add("passive: ", why.clone());
+        if let Some(reason) = &self.passive {
+            add("passive: ", reason.clone());
         }
         for (label, lost) in [("down: ", &self.ports_down), ("next hop lost: ", &self.next_hops_lost)] {
             if let Some(lost) = lost.as_ref().filter(|lost| !lost.is_empty()) {
@@ -186,23 +187,23 @@ mod tests {
 
     #[test]
     fn a_node_that_lacks_the_newer_fields_is_read_by_the_older_ones() {
-        let says = NodeSays(Some(json!({
+        let status = NodeStatus(Some(json!({
             "node": {"role": "active", "role_since_ns": 7},
             "takeover": {"ready": false, "why_not": ["node 1 is down"]},
             "ports": [{"name": "inside"}],
             "peers": [{"detector": "down", "synchronised": false}],
         })));
-        assert_eq!((says.role(), says.role_since_ns(), says.is_ready()), ("active", Some(7), Some(false)));
-        assert!(says.degraded().is_none() && !says.names_split_brain() && !says.says_down("inside"));
-        let words = says.words("a");
+        assert_eq!((status.role(), status.role_since_ns(), status.is_ready()), ("active", Some(7), Some(false)));
+        assert!(status.degraded().is_none() && !status.names_split_brain() && !status.has_port_down("inside"));
+        let words = status.words("a");
         assert_eq!((words.ports_down.as_ref(), words.paths.as_ref()), (None, None));
         assert_eq!(words.line(), "a is active; not ready: node 1 is down");
-        assert_eq!(NodeSays::default().words("b").line(), "b does not answer");
+        assert_eq!(NodeStatus::default().words("b").line(), "b does not answer");
     }
 
     #[test]
-    fn the_newer_fields_are_shown_where_they_say_something() {
-        let says = NodeSays(Some(json!({
+    fn the_newer_fields_are_shown_where_they_are_set() {
+        let status = NodeStatus(Some(json!({
             "node": {"role": "standby", "passive": "its key is another"},
             "takeover": {"ready": false, "why_not": ["port inside is down"]},
             "ports": [{"name": "inside", "up": false}, {"name": "outside", "up": true}],
@@ -212,9 +213,9 @@ mod tests {
             }],
             "next_hops": [{"address": "192.0.2.1", "state": "lost"}, {"address": "192.0.2.2", "state": "reached"}],
         })));
-        assert!(says.degraded() == Some(true) && says.names_split_brain() && says.says_down("inside"));
-        assert!(!says.says_down("outside"));
-        let words = says.words("b");
+        assert!(status.degraded() == Some(true) && status.names_split_brain() && status.has_port_down("inside"));
+        assert!(!status.has_port_down("outside"));
+        let words = status.words("b");
         assert_eq!(words.paths.as_deref(), Some(&["replication down".to_owned(), "inside up".to_owned()][..]));
         assert_eq!(
             words.line(),

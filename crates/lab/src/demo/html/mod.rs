@@ -123,16 +123,16 @@ fn kinds(report: &Report) -> String {
         );
     }
     html.push_str("</tbody></table></div>");
-    if !report.replicated.broken_because.is_empty() {
+    if !report.replicated.broken_by_reason.is_empty() {
         html.push_str("<p>Why replicated connections broke:</p><ul>");
-        for (why, number) in &report.replicated.broken_because {
-            let _ = write!(html, "<li>{}: {}</li>", escaped(why), count(*number as u64));
+        for (reason, number) in &report.replicated.broken_by_reason {
+            let _ = write!(html, "<li>{}: {}</li>", escaped(reason), count(*number as u64));
         }
         html.push_str("</ul>");
     }
     html.push_str(
         "<p class=\"note\">A pause is the longest time without progress while some was due, over a connection's whole \
-         life. Connections established before the kill count; one survived if it carried right bytes after the \
+         lifetime. Connections established before the kill count; one survived if it carried right bytes after the \
          take-over. Datagrams need no state to go on: without replication they come back from another port.</p></section>",
     );
     html
@@ -177,11 +177,11 @@ fn method(report: &Report) -> String {
     format!(
         "<section class=\"card\"><h2>How it was measured</h2>{DRAWING}\
          <p>Four network namespaces on one machine: a client, two gateway nodes, a server. The kernels of client and server \
-         speak real TCP, half of it over IPv4, half over IPv6, all of it behind source NAT: {}; {} a bulk transfer. Both \
+         use real TCP, half of it over IPv4, half over IPv6, all of it behind source NAT: {}; {} a bulk transfer. Both \
          ends know every byte that must come and compare it.{extra}</p>\
          <p>The active node is killed with SIGKILL. The standby watches it by BFD, a packet every 10 ms, and takes over when ten are \
          missing. Times are those of one monotonic clock, from just before the kill. The second run is the same but for \
-         the state of connections, which is not told to the standby.</p><pre>{}</pre>\
+         the state of connections, which is not replicated to the standby.</p><pre>{}</pre>\
          <p class=\"note\">Mainstay {}, Linux {}, {processors} processors, {}. {}</p></section>",
         mix.join(", "),
         console::scaled(BULK_BYTES_PER_S as f64 * 8.0, "bit/s"),

@@ -27,7 +27,7 @@ pub fn rules() -> String {
 /// panics where one is not there.
 ///
 /// # Panics
-/// The example does not say what is to be replaced.
+/// The example does not contain what is to be replaced.
 #[must_use]
 pub fn keepalived(number: usize, program: &Path, control_socket: &Path, options: &[(&str, &str)]) -> String {
     let [inside, outside, _] = INTERFACES;
@@ -45,7 +45,7 @@ pub fn keepalived(number: usize, program: &Path, control_socket: &Path, options:
         ("/run/mainstay/sync.sock", &control_socket),
     ];
     names.iter().chain(options).fold(KEEPALIVED[number].to_owned(), |text, (from, to)| {
-        assert!(text.contains(from), "the example does not say {from:?}");
+        assert!(text.contains(from), "the example does not contain {from:?}");
         text.replace(from, to)
     })
 }

@@ -34,11 +34,11 @@ const FIRST_PACKET_WITHIN: Duration = Duration::from_secs(2);
 /// When the survivor did what, in the nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct TakenOver {
-    /// It no longer heard the other.
+    /// It no longer received from the other.
     pub(super) detected_ns: Option<u64>,
     /// `mainstay sync primary` had returned, and how long it took.
     pub(super) hook: Option<(u64, Duration)>,
-    /// It had the addresses and had told the network.
+    /// It had the addresses and had announced them.
     pub(super) announced_ns: Option<u64>,
     /// It forwarded the first packet.
     pub(super) first_packet_ns: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// The router says that it lives, and does nothing else.
+    /// The router sends BFD packets, and does nothing else.
     pub(super) fn of_active(topology: &Arc<Topology>, number: usize) -> Self {
         let topology = Arc::clone(topology);
         Self::start(move |wanted, is_up| {
@@ -71,7 +71,7 @@ impl Watcher {
         })
     }
 
-    /// The router takes over when it no longer hears the other.
+    /// The router takes over when it no longer receives from the other.
     pub(super) fn of_standby(succession: Succession) -> Self {
         Self::start(move |wanted, is_up| {
             let Succession { topology, number, hook } = succession;
@@ -123,7 +123,7 @@ impl Watcher {
         Self { wanted, is_up, thread: Some(thread) }
     }
 
-    /// Whether the other was heard, and nothing has happened since.
+    /// Whether the other was received, and nothing has happened since.
     pub(super) fn is_watching(&self) -> bool {
         self.is_up.load(Ordering::Relaxed) && !self.has_ended()
     }
@@ -133,7 +133,7 @@ impl Watcher {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// It says nothing more, as when its router is dead.
+    /// Stops sending, as when its router is dead.
     pub(super) fn fall_silent(&self) {
         self.wanted.store(false, Ordering::Relaxed);
     }
@@ -156,7 +156,8 @@ impl Drop for Watcher {
     }
 }
 
-/// Speaks BFD with the other router until that is silent; returns when it was found so. `None` when it is not wanted any more.
+/// Runs BFD with the other router until that is silent; returns when it was found so. `None` when it is not wanted any
+/// more.
 fn await_silence(number: usize, wanted: &AtomicBool, is_up: &AtomicBool) -> Result<Option<Instant>, IoError> {
     let [own, other] = [number, 1 - number].map(|number| SocketAddr::new(OWN_INSIDE[number][0], BFD_PORT));
     let socket = UdpSocket::bind(own, &UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() })?;
@@ -168,7 +169,7 @@ fn await_silence(number: usize, wanted: &AtomicBool, is_up: &AtomicBool) -> Resu
     let mut looked_at = clock::now();
     while wanted.load(Ordering::Relaxed) {
         let now = clock::now();
-        // A thread that was not served cannot tell its own absence from the other's silence.
+        // A thread that was not scheduled cannot distinguish its own absence from the other's silence.
         session.handle_absence(now, now.saturating_since(looked_at));
         looked_at = now;
         while let Some(received) = socket.receive(&mut buffer)? {

@@ -100,22 +100,23 @@ impl Demonstration<'_> {
     fn run_once(&self, is_replicated: bool) -> Result<KernelRun, RunError> {
         let Stage { watch, progress, settings, .. } = self.traffic;
         let name = if is_replicated { "replicated" } else { "not replicated" };
-        let tell = |what: &str| progress.show(&format!("{name}: {what}"));
-        tell("building the network");
-        let program = env::current_exe().map_err(|source| ClusterError::Refused { name, why: source.to_string() })?;
+        let show = |what: &str| progress.show(&format!("{name}: {what}"));
+        show("building the network");
+        let program =
+            env::current_exe().map_err(|source| ClusterError::Refused { name, reason: source.to_string() })?;
         let mut routers = Routers::build(&program)?;
         if self.traffic.keep_logs {
             let files = routers.keep_files();
             progress.show("");
             eprintln!("{name}: configurations and logs are in {}", files.display());
         }
-        tell("waiting for the routers");
+        show("waiting for the routers");
         if is_replicated {
             self.start_replication(&mut routers)?;
         }
         let watchers = self.start_managers(&mut routers, is_replicated)?;
         let session = Session::start_behind(routers.topology(), self.traffic.traffic_plan(), &network::listening())?;
-        self.traffic.warm_up(&session, &tell)?;
+        self.traffic.warm_up(&session, &show)?;
         routers.check_running()?;
         if !watchers[STANDBY].is_watching() || !routers.holds_addresses(ACTIVE) {
             return Err(ClusterError::TookOverEarly.into());
@@ -124,11 +125,11 @@ impl Demonstration<'_> {
         let killed_at = routers.kill(ACTIVE)?;
         // Nothing comes over the link any more: what the standby has now is what was replicated to it.
         let replicated = if is_replicated { Some(routers.tracked(STANDBY)?) } else { None };
-        tell("the active router is dead");
+        show("the active router is dead");
         self.await_take_over(killed_at, &watchers[STANDBY])?;
         let taken_over_at = Instant::now();
         watch.pass_until(killed_at.instant() + Duration::from_secs_f64(settings.seconds / 2.0))?;
-        tell("waking the silent connections");
+        show("waking the silent connections");
         session.wake_silent()?;
         self.traffic.await_answers(&session, is_replicated)?;
         if is_replicated {
@@ -171,7 +172,7 @@ impl Demonstration<'_> {
                 [ACTIVE, STANDBY].map(|number| Watcher::of_keepalived(&topology, number))
             }
         };
-        self.wait(routers, "the routers do not hear each other", |_| watchers[STANDBY].is_watching())?;
+        self.wait(routers, "the routers do not receive from each other", |_| watchers[STANDBY].is_watching())?;
         Ok(watchers)
     }
 
@@ -188,7 +189,7 @@ impl Demonstration<'_> {
         if waited == Waited::Met {
             return Ok(());
         }
-        Err(ClusterError::NotReady { why: missing.into(), logs: routers.logs() }.into())
+        Err(ClusterError::NotReady { reason: missing.into(), logs: routers.logs() }.into())
     }
 
     /// Gives every connection the time for its next retransmission, which comes the later the longer nobody answered. That

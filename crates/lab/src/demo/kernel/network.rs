@@ -16,8 +16,8 @@ pub const OWN_INSIDE: [Both<IpAddr>; 2] =
 pub const OWN_OUTSIDE: [Both<IpAddr>; 2] =
     [[v4(198, 51, 100, 2), v6(0x2001, 0x0db8, 2, 2)], [v4(198, 51, 100, 3), v6(0x2001, 0x0db8, 2, 3)]];
 /// Further addresses of the server, towards which the client is not translated.
-pub const PARTNER: Both<IpAddr> = [v4(198, 51, 100, 20), v6(0x2001, 0x0db8, 2, 0x20)];
-/// The port at [`INSIDE`] that the server answers for.
+pub const ROUTED_HOST: Both<IpAddr> = [v4(198, 51, 100, 20), v6(0x2001, 0x0db8, 2, 0x20)];
+/// The port at [`INSIDE`] that leads to the server.
 pub const PUBLISHED_PORT: u16 = 8000;
 /// The server's ports.
 pub const SERVER_PORTS: [u16; 2] = [7000, 7001];
@@ -51,7 +51,7 @@ impl Path {
     /// What the client asks, IPv4 and IPv6.
     const fn asked(self) -> Both<IpAddr> {
         match self {
-            Self::Routed => PARTNER,
+            Self::Routed => ROUTED_HOST,
             Self::SourceNat => SERVER,
             Self::DestinationNat => INSIDE,
         }
@@ -75,7 +75,7 @@ pub fn targets() -> Vec<(Path, SocketAddr)> {
 /// Where the server listens.
 #[must_use]
 pub fn listening() -> Vec<SocketAddr> {
-    let addresses = SERVER.into_iter().chain(PARTNER);
+    let addresses = SERVER.into_iter().chain(ROUTED_HOST);
     addresses.flat_map(|address| SERVER_PORTS.map(|port| SocketAddr::new(address, port))).collect()
 }
 
@@ -93,7 +93,7 @@ pub fn definitions() -> String {
         |name: &str, both: Both<IpAddr>| format!("define {name}_v4 = {}\ndefine {name}_v6 = {}\n", both[0], both[1]);
     names
         + &of_both("shared", OUTSIDE)
-        + &of_both("partners", PARTNER)
+        + &of_both("partners", ROUTED_HOST)
         + &of_both("published", INSIDE)
         + &of_both("server", SERVER)
         + &format!("define published_port = {PUBLISHED_PORT}\ndefine server_port = {}\n", SERVER_PORTS[0])
@@ -103,7 +103,7 @@ pub fn definitions() -> String {
 pub(super) fn build(topology: &Topology) -> Result<(), IoError> {
     topology.server.run(|| {
         let mut netlink = Netlink::open()?;
-        for (address, bits) in PARTNER.into_iter().zip(PREFIX_BITS) {
+        for (address, bits) in ROUTED_HOST.into_iter().zip(PREFIX_BITS) {
             netlink.add_address(BRIDGE, Prefix::new(address, bits))?;
         }
         let inside = [v4(10, 1, 0, 0), v6(0xfd00, 1, 0, 0)];

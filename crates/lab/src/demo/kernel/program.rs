@@ -23,7 +23,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts a program in a router's namespace. What it says goes to `LOG`, after what is there already.
+    /// Starts a program in a router's namespace. Its output is appended to `LOG`.
     pub(super) fn start(
         node: &Namespace,
         directory: &Directory,
@@ -63,7 +63,7 @@ impl Program {
     /// Has it end in good order.
     pub(super) fn terminate(mut self) {
         if signal::send(self.id(), Signal::Terminate).is_ok() {
-            // What it says at the end is in its log.
+            // Its last output is in its log.
             let _ = self.child.wait();
         }
     }

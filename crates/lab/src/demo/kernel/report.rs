@@ -128,20 +128,20 @@ fn leave_out_not_replicated(
 fn events(taken_over: TakenOver) -> Vec<Event> {
     let TakenOver { detected_ns, hook, announced_ns, first_packet_ns } = taken_over;
     let took = |took: Duration| format!("mainstay sync primary took {:.1} ms", took.as_secs_f64() * 1e3);
-    let told = [
+    let moments = [
         (EventKind::PeerDown, detected_ns, String::new()),
         (EventKind::BecameActive, hook.map(|(at, _)| at), hook.map(|(_, hook)| took(hook)).unwrap_or_default()),
         (EventKind::Announced, announced_ns, String::new()),
         (EventKind::FirstPacketForwarded, first_packet_ns, String::new()),
     ];
-    let told = told.into_iter().filter_map(|(kind, at, detail)| Some((kind, at?, detail)));
-    let numbered = told.zip(0..);
+    let moments = moments.into_iter().filter_map(|(kind, at, detail)| Some((kind, at?, detail)));
+    let numbered = moments.zip(0..);
     numbered
         .map(|((kind, monotonic_ns, detail), number)| Event { number, monotonic_ns, time: String::new(), kind, detail })
         .collect()
 }
 
-/// The client takes its targets in turn, so a connection's number says which way it took.
+/// The client takes its targets in turn, so a connection's number gives its path.
 fn by_path(killed_at: Epoch, outcomes: &[Outcome], takeover_ms: f64) -> Vec<PathReport> {
     let targets = network::targets();
     let taken_over_at = killed_at.after_ms(takeover_ms);
@@ -168,10 +168,10 @@ impl KernelReport {
             text.push('\n');
             text.push_str(&table.render());
         }
-        if !run.broken_because.is_empty() {
+        if !run.broken_by_reason.is_empty() {
             text.push_str("\nWhy connections broke although they were replicated:\n");
-            let because = run.broken_because.iter();
-            text.extend(because.map(|(why, number)| format!("  {:>6}  {why}\n", count(*number as u64))));
+            let reasons = run.broken_by_reason.iter();
+            text.extend(reasons.map(|(reason, number)| format!("  {:>6}  {reason}\n", count(*number as u64))));
         }
         text
     }

@@ -41,16 +41,16 @@ impl Routers {
     /// this program's own file.
     ///
     /// # Errors
-    /// The machine lacks what they need: nftables, say.
+    /// The machine lacks what they need, such as nftables.
     pub fn build(program: &Path) -> Result<Self, ClusterError> {
         let topology = Topology::build()?;
         network::build(&topology)?;
         for (node, name) in topology.nodes.iter().zip(NAMES) {
-            load_rules(node, &example::rules()).map_err(|why| ClusterError::Refused { name, why })?;
+            load_rules(node, &example::rules()).map_err(|reason| ClusterError::Refused { name, reason })?;
             node.run(|| {
                 // What the rules have loaded. A connection whose state is lost is lost: none is picked up in the middle.
                 sysctl::write("net/netfilter/nf_conntrack_tcp_loose", "0")?;
-                // Off where a kernel has it so: events are what there is to tell.
+                // Off by default in some kernels: without events nothing is replicated.
                 sysctl::write("net/netfilter/nf_conntrack_events", "1")?;
                 set_forwarding(true)
             })??;
@@ -102,7 +102,7 @@ impl Routers {
     /// Starts a router's keepalived with the example's configuration, in which `options` replaces pieces.
     ///
     /// # Errors
-    /// It cannot be started: it is not installed, say.
+    /// It cannot be started, for example if it is not installed.
     pub fn start_keepalived(&mut self, number: usize, options: &[(&str, &str)]) -> Result<(), ClusterError> {
         let config = self.file(number, "keepalived.conf");
         let text = example::keepalived(number, &self.program, &self.control_socket(number), options);
@@ -139,7 +139,7 @@ impl Routers {
         if is_paused { signal::pause(program.id()) } else { signal::resume(program.id()) }
     }
 
-    /// Says that the programs that were started still run.
+    /// Checks that the programs that were started still run.
     ///
     /// # Errors
     /// One has ended: the end of its log.
@@ -147,7 +147,7 @@ impl Routers {
         self.sync.iter_mut().chain(&mut self.keepalived).flatten().try_for_each(Program::check_running)
     }
 
-    /// A router dies of a power cut: from now on it forwards nothing, answers nobody and tells its peer nothing.
+    /// A router dies of a power cut: from now on it forwards nothing and sends nothing.
     ///
     /// # Errors
     /// Its interfaces cannot be switched off.
@@ -155,7 +155,7 @@ impl Routers {
         let killed_at = Epoch::now();
         let topology = Arc::clone(&self.topology);
         let node = &topology.nodes[number];
-        // Switching interfaces off takes the kernel a while, and meanwhile the programs would say goodbye.
+        // Switching interfaces off takes the kernel a while, and meanwhile the programs would close their sessions.
         node.run(|| set_forwarding(false))??;
         self.sync[number] = None;
         self.keepalived[number] = None;
@@ -197,7 +197,7 @@ impl Routers {
         if is_up { network::add_own_addresses(&self.topology, number) } else { Ok(()) }
     }
 
-    /// Gives a router the shared addresses, and tells its neighbours.
+    /// Gives a router the shared addresses, and announces them.
     ///
     /// # Errors
     /// The system refuses.
@@ -226,7 +226,7 @@ impl Routers {
     /// The connections that a router's kernel tracks, by their two ends as the client sees them, its own first.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not answer.
     pub fn tracked(&self, number: usize) -> Result<HashSet<(SocketAddr, SocketAddr)>, IoError> {
         let read = || -> Result<HashSet<(SocketAddr, SocketAddr)>, IoError> {
             let mut found = HashSet::new();
@@ -252,7 +252,7 @@ impl Routers {
     /// how long it took.
     ///
     /// # Errors
-    /// It says that the state is not usable, or there is no daemon.
+    /// It reports that the state is not usable, or there is no daemon.
     pub fn hook(&self, number: usize, role: &str) -> Result<Duration, ClusterError> {
         run_hook(&self.program, &self.control_socket(number), role, NAMES[number])
     }
@@ -263,20 +263,20 @@ impl Routers {
         self.file(number, "sock")
     }
 
-    /// What a router's `mainstay sync` says of itself; `None` when it does not answer.
+    /// The status of a router's `mainstay sync`; `None` when it does not answer.
     #[must_use]
     pub fn status(&self, number: usize) -> Option<Status> {
         Client::connect(&self.control_socket(number)).and_then(|mut client| client.status()).ok()
     }
 
-    /// What a router's `mainstay sync` says of whether it could take over; nothing when it does not answer.
+    /// Whether a router's `mainstay sync` reports that it could take over; nothing when it does not answer.
     #[must_use]
     pub fn readiness(&self, number: usize) -> SyncReadiness {
         let client = Client::connect(&self.control_socket(number));
         client.and_then(|mut client| client.sync(SyncOrder::Nothing)).unwrap_or_default()
     }
 
-    /// Whether both routers have told each other everything, and either could go on.
+    /// Whether both routers are synchronised, and either could go on.
     #[must_use]
     pub fn are_ready(&self) -> bool {
         [0, 1].into_iter().all(|number| {
@@ -313,7 +313,7 @@ impl Routers {
     }
 }
 
-/// Runs `mainstay sync ROLE` and waits until it says that the state is usable.
+/// Runs `mainstay sync ROLE` and waits until it reports that the state is usable.
 pub(super) fn run_hook(
     program: &Path,
     control_socket: &Path,
@@ -323,7 +323,7 @@ pub(super) fn run_hook(
     let begun = Instant::now();
     let mut command = Command::new(program);
     command.args(["sync", role, "--socket"]).arg(control_socket).stdin(Stdio::null());
-    let refused = |why: String| ClusterError::Refused { name, why: format!("mainstay sync {role}: {why}") };
+    let refused = |reason: String| ClusterError::Refused { name, reason: format!("mainstay sync {role}: {reason}") };
     let output = command.output().map_err(|error| refused(error.to_string()))?;
     if output.status.success() {
         Ok(begun.elapsed())

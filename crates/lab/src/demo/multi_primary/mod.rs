@@ -70,13 +70,14 @@ impl MultiPrimaryReport {
         for (what, value) in rows {
             table.row([what.to_owned(), value]);
         }
-        let because = run.broken_because.iter().map(|(why, number)| format!("  {:>6}  {why}\n", count(*number as u64)));
+        let reasons =
+            run.broken_by_reason.iter().map(|(reason, number)| format!("  {:>6}  {reason}\n", count(*number as u64)));
         format!(
             "{}\n{}{}\nBoth nodes, the client and the server share this machine's processors: what a node spends on \
-             telling the other\nis taken from the sessions themselves, which on machines of their own it is not.\n",
+         replication\nis taken from the sessions themselves, which on machines of their own it is not.\n",
             table::headline(run),
             table.render(),
-            because.collect::<String>(),
+            reasons.collect::<String>(),
         )
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A packet is lost behind the transmitter, as on a wire: it takes its time of the rate all the same. A copy is made there
-//! too, and takes none. A cut loses what is given to the link while it lasts, and what was underway when it began.
+//! too, and takes none. An outage loses what is given to the link while it lasts, and what was underway when it began.
 
 mod settings;
 mod underway;
@@ -27,10 +27,10 @@ pub use settings::{Change, Settings};
 /// Bytes that may be underway in a direction, at most, whatever its settings: more would take the machine's memory. What
 /// goes beyond is dropped and counted.
 pub const UNDERWAY_BYTES_MAX: u64 = 256 << 20;
-/// Cuts that may be ahead or under way; further ones are refused.
-pub const CUTS_MAX: usize = 64;
+/// Outages that may be scheduled or in progress; further ones are refused.
+pub const OUTAGES_MAX: usize = 64;
 
-/// Steps that a chance is drawn in: those that a double tells apart below 1.
+/// Steps that a chance is drawn in: those that a double distinguishes below 1.
 const CHANCE_STEPS: f64 = (1_u64 << 53) as f64;
 
 /// What became of the packets that were given to a direction.
@@ -46,7 +46,7 @@ pub struct Counters {
     pub delivered_bytes: u64,
     /// Lost by chance.
     pub lost: u64,
-    /// Lost because the link was cut.
+    /// Lost in outages of the link.
     pub cut: u64,
     /// Dropped because the queue was full.
     pub queue_full: u64,
@@ -69,7 +69,7 @@ pub struct Arrival<T> {
 
 /// Nothing is carried from the first moment until the second, which itself is not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cut {
+struct Outage {
     from: Instant,
     until: Instant,
     has_begun: bool,
@@ -99,7 +99,7 @@ pub struct Channel<T> {
     underway: BinaryHeap<Underway<T>>,
     underway_bytes: u64,
     packets_accepted: u64,
-    cuts: Vec<Cut>,
+    outages: Vec<Outage>,
     counters: Counters,
 }
 
@@ -120,7 +120,7 @@ impl<T> Channel<T> {
             underway: BinaryHeap::new(),
             underway_bytes: 0,
             packets_accepted: 0,
-            cuts: Vec::new(),
+            outages: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -153,37 +153,37 @@ impl<T> Channel<T> {
         self.underway.len()
     }
 
-    /// Cuts the link from `from` on, for so long or until [`Channel::restore`]. False when there are [`CUTS_MAX`] already.
-    pub fn cut(&mut self, now: Instant, from: Instant, lasting: Option<Duration>) -> bool {
-        self.begin_cuts(now);
-        if self.cuts.len() >= CUTS_MAX {
+    /// Cuts the link from `from` on, for so long or until [`Channel::restore`]. False when there are [`OUTAGES_MAX`] already.
+    pub fn interrupt(&mut self, now: Instant, from: Instant, lasting: Option<Duration>) -> bool {
+        self.begin_outages(now);
+        if self.outages.len() >= OUTAGES_MAX {
             return false;
         }
         let until = lasting.map_or(Instant::FAR_FUTURE, |lasting| from + lasting);
-        self.cuts.push(Cut { from, until, has_begun: false });
-        self.begin_cuts(now);
+        self.outages.push(Outage { from, until, has_begun: false });
+        self.begin_outages(now);
         true
     }
 
-    /// Ends the cuts that have begun.
+    /// Ends the outages that have begun.
     pub fn restore(&mut self, now: Instant) {
-        self.begin_cuts(now);
-        self.cuts.retain(|cut| !cut.has_begun);
+        self.begin_outages(now);
+        self.outages.retain(|outage| !outage.has_begun);
     }
 
     /// A packet of so many bytes is given to the link. `packet` is called for each copy that will arrive: not at all, once
     /// or twice.
     pub fn handle_packet(&mut self, now: Instant, length_bytes: u64, mut packet: impl FnMut() -> T) {
-        self.begin_cuts(now);
+        self.begin_outages(now);
         self.counters.received_packets += 1;
         self.counters.received_bytes += length_bytes;
-        // Drawn for each packet, whatever becomes of it, so that the same packets meet the same fate with other settings.
+        // Drawn for each packet, whatever becomes of it, so that the same packets are lost with other settings.
         let Settings { loss, duplicate, reorder, jitter, .. } = self.settings;
         let is_lost = chance(&mut self.draws.loss, loss);
         let is_doubled = chance(&mut self.draws.duplicate, duplicate);
         let is_held_up = chance(&mut self.draws.reorder, reorder);
         let jitter = Duration::from_nanos(self.draws.jitter.between(0, nanos(jitter)));
-        if self.cuts.iter().any(|cut| cut.has_begun) {
+        if self.outages.iter().any(|outage| outage.has_begun) {
             self.counters.cut += 1;
             return;
         }
@@ -204,7 +204,7 @@ impl<T> Channel<T> {
         }
         self.counters.duplicated += u64::from(is_doubled);
         for _ in 0..=u8::from(is_doubled) {
-            self.send_on_its_way(due, length_bytes, &mut packet);
+            self.send_to_path(due, length_bytes, &mut packet);
         }
     }
 
@@ -230,7 +230,7 @@ impl<T> Channel<T> {
         Some(sent_at)
     }
 
-    fn send_on_its_way(&mut self, due: Instant, length_bytes: u64, packet: &mut impl FnMut() -> T) {
+    fn send_to_path(&mut self, due: Instant, length_bytes: u64, packet: &mut impl FnMut() -> T) {
         if self.underway_bytes + length_bytes > UNDERWAY_BYTES_MAX {
             self.counters.memory_full += 1;
             return;
@@ -242,7 +242,7 @@ impl<T> Channel<T> {
 
     /// The next packet that has arrived by now, in the order in which they were due.
     pub fn poll_arrival(&mut self, now: Instant) -> Option<Arrival<T>> {
-        self.begin_cuts(now);
+        self.begin_outages(now);
         if self.underway.peek()?.due > now {
             return None;
         }
@@ -259,29 +259,29 @@ impl<T> Channel<T> {
         self.underway.peek().map(|packet| packet.due)
     }
 
-    /// Has cuts take effect that have begun by now, and forgets those that have ended.
-    fn begin_cuts(&mut self, now: Instant) {
-        for index in 0..self.cuts.len() {
-            let Cut { from, has_begun, .. } = self.cuts[index];
+    /// Has outages take effect that have begun by now, and forgets those that have ended.
+    fn begin_outages(&mut self, now: Instant) {
+        for index in 0..self.outages.len() {
+            let Outage { from, has_begun, .. } = self.outages[index];
             if has_begun || from > now {
                 continue;
             }
-            self.cuts[index].has_begun = true;
+            self.outages[index].has_begun = true;
             self.lose_underway(from);
         }
-        self.cuts.retain(|cut| cut.until > now);
+        self.outages.retain(|outage| outage.until > now);
     }
 
-    /// Loses what had not arrived when the link was cut.
-    fn lose_underway(&mut self, cut_at: Instant) {
+    /// Loses what had not arrived when the outage began.
+    fn lose_underway(&mut self, outage_at: Instant) {
         let before = self.underway.len();
-        self.underway.retain(|packet| packet.due < cut_at);
+        self.underway.retain(|packet| packet.due < outage_at);
         self.underway_bytes = self.underway.iter().map(|packet| packet.length_bytes).sum();
         self.counters.cut += (before - self.underway.len()) as u64;
         self.queue.clear();
         self.queue_bytes = 0;
-        self.transmitter_free_at = self.transmitter_free_at.min(cut_at);
-        self.last_due = self.last_due.min(cut_at);
+        self.transmitter_free_at = self.transmitter_free_at.min(outage_at);
+        self.last_due = self.last_due.min(outage_at);
     }
 }
 

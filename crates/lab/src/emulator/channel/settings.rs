@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::value::parse_duration;
 
-/// The longest delay, jitter or hold: beyond it a link is better cut.
+/// The longest delay, jitter or hold: beyond it an outage is better.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// The slowest rate: slower ones would keep a packet of 64 KB for minutes.
 const RATE_BITS_PER_S_MIN: u64 = 8_000;
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_settings_are_read_back() {
         let settings = Settings {
             delay: Duration::from_micros(1500),
             rate_bits_per_s: Some(3_000_000),

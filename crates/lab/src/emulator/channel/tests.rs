@@ -102,21 +102,21 @@ proptest! {
     }
 
     #[test]
-    fn a_seed_gives_the_same_again(settings in sound_settings(), traffic in traffic(), seed: u64) {
+    fn a_seed_reproduces_the_same_run(settings in sound_settings(), traffic in traffic(), seed: u64) {
         let settings = Settings { loss: 0.2, duplicate: 0.1, reorder: 0.1, ..settings };
         let runs = [(), ()].map(|()| pass(&mut Channel::new(settings, seed), &traffic));
         prop_assert_eq!(&runs[0], &runs[1]);
     }
 
     #[test]
-    fn nothing_passes_a_cut(
+    fn nothing_passes_during_an_outage(
         settings in sound_settings(),
         traffic in traffic(),
         from_ms in 0..200_u64,
         lasting_ms in 1..200_u64,
     ) {
         let mut channel = Channel::new(settings, 1);
-        prop_assert!(channel.cut(Instant::ZERO, at(from_ms), Some(ms(lasting_ms))));
+        prop_assert!(channel.interrupt(Instant::ZERO, at(from_ms), Some(ms(lasting_ms))));
         let (from, until) = (at(from_ms), at(from_ms + lasting_ms));
         let passed = pass(&mut channel, &traffic);
         prop_assert!(passed.iter().all(|packet| packet.due < from || packet.entered >= until));
@@ -133,8 +133,8 @@ proptest! {
         for (settings, share, what, traffic) in steps {
             channel.set(Settings { loss: share, duplicate: share / 2.0, reorder: share / 3.0, ..settings });
             match what {
-                0 => prop_assert!(channel.cut(now, now + ms(50), Some(ms(20)))),
-                1 => prop_assert!(channel.cut(now, now, None)),
+                0 => prop_assert!(channel.interrupt(now, now + ms(50), Some(ms(20)))),
+                1 => prop_assert!(channel.interrupt(now, now, None)),
                 2 => channel.restore(now),
                 _ => {}
             }
@@ -198,11 +198,11 @@ fn a_full_queue_drops_the_newest_and_the_transmitter_goes_on() {
 }
 
 #[test]
-fn a_cut_loses_what_is_underway_and_what_waits() {
+fn an_outage_loses_packets_in_flight_and_in_the_queue() {
     let settings = Settings { rate_bits_per_s: Some(10_000_000), delay: ms(50), ..Settings::default() };
     let mut channel = Channel::new(settings, 1);
     (0..20).for_each(|_| channel.handle_packet(at(0), PACKET_BYTES, || ()));
-    assert!(channel.cut(at(10), at(10), None));
+    assert!(channel.interrupt(at(10), at(10), None));
     assert_eq!((channel.packets_underway(), channel.counters().cut), (0, 20));
     channel.handle_packet(at(11), PACKET_BYTES, || ());
     channel.restore(at(12));
@@ -213,27 +213,27 @@ fn a_cut_loses_what_is_underway_and_what_waits() {
 }
 
 #[test]
-fn what_was_due_before_a_cut_arrives_even_if_nobody_looked_in_time() {
+fn packets_due_before_an_outage_arrive_even_if_polled_late() {
     let mut channel = Channel::new(Settings { delay: ms(10), ..Settings::default() }, 1);
     channel.handle_packet(at(0), PACKET_BYTES, || "early");
     channel.handle_packet(at(5), PACKET_BYTES, || "late");
-    assert!(channel.cut(at(5), at(12), Some(ms(1))));
+    assert!(channel.interrupt(at(5), at(12), Some(ms(1))));
     assert_eq!(channel.poll_arrival(at(100)), Some(Arrival { due: at(10), packet: "early" }));
     assert_eq!(channel.poll_arrival(at(100)), None);
 }
 
 #[test]
-fn restoring_leaves_cuts_that_are_ahead() {
+fn restoring_leaves_scheduled_outages() {
     let mut channel = Channel::new(Settings::default(), 1);
-    assert!(channel.cut(at(0), at(0), None) && channel.cut(at(0), at(100), Some(ms(10))));
+    assert!(channel.interrupt(at(0), at(0), None) && channel.interrupt(at(0), at(100), Some(ms(10))));
     channel.restore(at(50));
     for (now, carried) in [(60, 1), (105, 1), (110, 2)] {
         channel.handle_packet(at(now), PACKET_BYTES, || ());
         while channel.poll_arrival(at(now)).is_some() {}
         assert_eq!(channel.counters().delivered_packets, carried, "at {now} ms");
     }
-    let ahead = (0..=CUTS_MAX as u64).filter(|number| channel.cut(at(200), at(300 + number), None)).count();
-    assert_eq!(ahead, CUTS_MAX);
+    let ahead = (0..=OUTAGES_MAX as u64).filter(|number| channel.interrupt(at(200), at(300 + number), None)).count();
+    assert_eq!(ahead, OUTAGES_MAX);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 use flow::Instant;
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Underway<T> {
     pub(super) due: Instant,

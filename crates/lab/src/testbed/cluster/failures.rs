@@ -1,4 +1,4 @@
-//! What happens to single nodes in [failures](super::super::failures), and what they say meanwhile.
+//! What happens to single nodes in [failures](super::super::failures), and their status meanwhile.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(other)
     }
 
-    /// Kills a node as a power cut would: it gets no say.
+    /// Kills a node as a power cut would: it sends nothing more.
     ///
     /// # Errors
     /// The system does not let its process be ended.
@@ -95,7 +95,7 @@ impl Cluster {
         answer.unwrap_or_default()
     }
 
-    /// What a node says has happened to it; nothing when it does not answer.
+    /// A node's events; nothing when it does not answer.
     #[must_use]
     pub fn events_of(&self, number: usize) -> Vec<Event> {
         let ask = |node: &super::Node| Client::connect(&node.control_socket).and_then(|mut client| client.events());
@@ -128,7 +128,7 @@ impl Cluster {
         let node = &self.nodes[number];
         let answer: Result<(), ClientError> =
             Client::connect(&node.control_socket).and_then(|mut client| client.undrain());
-        answer.map_err(|error| ClusterError::Refused { name: node.name, why: error.to_string() })
+        answer.map_err(|error| ClusterError::Refused { name: node.name, reason: error.to_string() })
     }
 }
 

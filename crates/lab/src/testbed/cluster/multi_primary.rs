@@ -1,4 +1,4 @@
-//! Both nodes at work: what their configurations say of the groups, and when each has its own.
+//! Both nodes at work: the groups in their configurations, and when each has its own.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub(super) fn port_addresses() -> [String; 2] {
     })
 }
 
-/// Which of the outside addresses the client has, by the server that it speaks with: so the server's way back is chosen.
+/// Which of the outside addresses the client has, by its server: so the server's way back is chosen.
 pub(super) fn translations() -> String {
     let mut text = String::new();
     for way in WAYS {

@@ -11,14 +11,14 @@ use super::{Cluster, ClusterError, Node, configuration, security_configuration, 
 use api::ReloadReport;
 use control::client::{Client, ClientError};
 
-/// How long a node may take to end after it was told to.
+/// How long a node may take to end on request.
 const ENDS_WITHIN: Duration = Duration::from_secs(8);
 
 impl Node {
     /// Has the node do something.
     fn ask<T>(&self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, ClusterError> {
         let answer = Client::connect(&self.control_socket).and_then(|mut client| ask(&mut client));
-        answer.map_err(|error| ClusterError::Refused { name: self.name, why: error.to_string() })
+        answer.map_err(|error| ClusterError::Refused { name: self.name, reason: error.to_string() })
     }
 
     /// Whether it has this role now.
@@ -35,7 +35,7 @@ impl Cluster {
     /// No node is, or a node does not answer.
     pub fn active(&mut self) -> Result<usize, ClusterError> {
         self.check_running()?;
-        self.find_active().map_err(|why| ClusterError::Refused { name: super::NAMES[self.active], why })?;
+        self.find_active().map_err(|reason| ClusterError::Refused { name: super::NAMES[self.active], reason })?;
         Ok(self.active)
     }
 
@@ -51,8 +51,8 @@ impl Cluster {
         fs::write(path, format!("{text}\n{appended}")).map_err(|source| self.directory.error(source))?;
         let report = node.ask(|client| client.reload(false))?;
         if !report.applied {
-            let why = report.mistakes.iter().chain(&report.needs_restart).cloned().collect::<Vec<_>>().join("; ");
-            return Err(ClusterError::Refused { name: node.name, why });
+            let reason = report.mistakes.iter().chain(&report.needs_restart).cloned().collect::<Vec<_>>().join("; ");
+            return Err(ClusterError::Refused { name: node.name, reason });
         }
         Ok(report)
     }
@@ -85,8 +85,8 @@ impl Cluster {
             Ok(ended.map_err(|source| self.directory.error(source))?.is_some())
         })?;
         if waited == Waited::TooLate {
-            let why = format!("it has not ended within {} s", ENDS_WITHIN.as_secs());
-            return Err(ClusterError::Refused { name: node.name, why });
+            let reason = format!("it has not ended within {} s", ENDS_WITHIN.as_secs());
+            return Err(ClusterError::Refused { name: node.name, reason });
         }
         self.nodes[number] = start_node(topology, (self.plan, self.shape), &self.directory, number)?;
         self.wait_until_ready(watch)

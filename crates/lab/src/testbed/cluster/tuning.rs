@@ -16,15 +16,15 @@ const ENTRIES_MIN: usize = 64;
 /// What experiments vary of the nodes' configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tuning {
-    /// How connections are told. Where it is by a filter, first replies do not wait, and translations are computed.
+    /// How connections are replicated. With a peer filter, first replies do not wait, and translations are computed.
     pub representation: Representation,
     /// A connection's first reply waits for the standby to have the connection.
     pub holds_first_reply: bool,
-    /// What nodes tell each other is not encrypted.
+    /// Datagrams between the nodes are not encrypted.
     pub is_plain: bool,
     /// A route beside the networks of the ports: where to, and by way of whom.
     pub route: Option<(Prefix, IpAddr)>,
-    /// How long connections are put off before they are told; `None`: not at all.
+    /// How long connections are deferred before they are replicated; `None`: not at all.
     pub lazy: Option<Lazy>,
     /// How often the addresses are announced again; `None`: as by default.
     pub announce_refresh: Option<Duration>,

@@ -13,7 +13,7 @@ use super::connection::{ReadEnd, Socket};
 use super::outcome::{Outcome, Timeline};
 use super::pace::{PACE_TICK, Pace};
 use super::stream::Stream;
-use super::{Greeting, Kind, REQUEST_BYTES};
+use super::{Kind, Preamble, REQUEST_BYTES};
 
 /// Time between requests of a `Ticks` connection (one waits for the answer to the one before), and between datagrams.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
@@ -37,7 +37,7 @@ pub struct Plan {
     pub ramp_per_s: u64,
 }
 
-/// What the client is told while it runs.
+/// Commands to the client while it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Silent connections are to make another request now.
@@ -46,7 +46,7 @@ pub enum Command {
     Stop,
 }
 
-/// What the client tells while it runs.
+/// The client's progress while it runs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Progress {
     /// Connections established so far.
@@ -144,7 +144,7 @@ impl Client {
         Ok((client, waker))
     }
 
-    /// Opens what the plan says and keeps it going until told to stop.
+    /// Opens the plan's connections and keeps them going until the command to stop.
     ///
     /// # Errors
     /// Waiting for events fails.
@@ -309,13 +309,13 @@ const RAMP_UNIT: u64 = 1000;
 
 impl ClientConnection {
     fn note(&mut self, handled: Result<(), String>) {
-        if let Err(why) = handled {
-            self.outcome.broken.get_or_insert(why);
+        if let Err(reason) = handled {
+            self.outcome.broken.get_or_insert(reason);
             self.transport = Transport::Gone;
         }
     }
 
-    /// The first event after the handshake: says what the connection is, and makes the first request.
+    /// The first event after the handshake: sends the preamble, and makes the first request.
     fn note_established(&mut self, now: Instant, bytes_per_s: u64, index: usize) -> Result<(), String> {
         let Transport::Tcp(socket) = &mut self.transport else { return Ok(()) };
         if self.outcome.established_at.is_some() {
@@ -328,8 +328,8 @@ impl ClientConnection {
         self.outcome.ends = socket.ends();
         self.outcome.last_progress_at = Some(now);
         self.due_since = now;
-        let greeting = Greeting { kind: self.outcome.kind, seed: index as u64 + 1, bytes_per_s };
-        socket.send(&greeting.to_bytes())?;
+        let preamble = Preamble { kind: self.outcome.kind, seed: index as u64 + 1, bytes_per_s };
+        socket.send(&preamble.to_bytes())?;
         match self.outcome.kind {
             Kind::Ticks | Kind::Idle | Kind::Ramp => self.request(now),
             Kind::Download | Kind::Upload | Kind::Udp => Ok(()),
@@ -399,7 +399,7 @@ impl ClientConnection {
         }
         match end {
             ReadEnd::Drained => Ok(()),
-            ReadEnd::Closed(why) => Err(why),
+            ReadEnd::Closed(reason) => Err(reason),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Real TCP and UDP traffic between two kernels, checked byte for byte, with a clock on every pause.
 //!
 //! [`server::Server`] and [`client::Client`] each run one thread with an event loop. A TCP connection begins with a
-//! [`Greeting`] that says what it is; both ends then make and check the same [`stream::Stream`].
+//! [`Preamble`] that names its kind; both ends then make and check the same [`stream::Stream`].
 
 pub mod client;
 pub mod connection;
@@ -18,7 +18,7 @@ mod tests;
 pub enum Kind {
     /// The server sends all the time.
     Download,
-    /// The client sends all the time; the server says how much it has checked.
+    /// The client sends all the time; the server reports how much it has checked.
     Upload,
     /// A small request every few milliseconds, each after the last answer.
     Ticks,
@@ -63,7 +63,7 @@ pub const UPLOAD_REPORT_EVERY_BYTES: u64 = 16 * 1024;
 
 /// The first bytes of a connection: what it is and which stream it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Greeting {
+pub struct Preamble {
     /// What the connection does.
     pub kind: Kind,
     /// Seed of the stream.
@@ -72,7 +72,7 @@ pub struct Greeting {
     pub bytes_per_s: u64,
 }
 
-impl Greeting {
+impl Preamble {
     /// Bytes on the wire.
     pub const BYTES: usize = 24;
     const MAGIC: [u8; 4] = *b"mstd";
@@ -88,7 +88,7 @@ impl Greeting {
         bytes
     }
 
-    /// Reads what [`Greeting::to_bytes`] wrote; `None` when it is nothing of the kind.
+    /// Reads what [`Preamble::to_bytes`] wrote; `None` when it is nothing of the kind.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<4>()?;

@@ -151,7 +151,7 @@ mod tests {
         };
         let (none, known) = (HashSet::new(), HashSet::from([ends]));
         assert!(before(1).is_promised(killed_at, &known), "replicated, however new");
-        assert!(!before(1).is_promised(killed_at, &none), "nobody was told of it");
+        assert!(!before(1).is_promised(killed_at, &none), "it was not replicated");
         assert!(before(101).is_promised(killed_at, &none), "it should have been replicated");
         let later = Outcome { established_at: Some(killed_at + Duration::from_millis(1)), ..before(0) };
         assert!(

@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::connection::{ReadEnd, Socket};
 use super::pace::{PACE_TICK, Pace};
 use super::stream::Stream;
-use super::{Greeting, Kind, UPLOAD_REPORT_EVERY_BYTES};
+use super::{Kind, Preamble, UPLOAD_REPORT_EVERY_BYTES};
 
 /// The most connections that the server holds.
 const CONNECTIONS_MAX: usize = 65_536;
@@ -23,14 +23,14 @@ const WRITE_BYTES_MAX: usize = 128 * 1024;
 
 struct ServerConnection {
     socket: Socket,
-    greeting_bytes: Vec<u8>,
-    greeting: Option<Greeting>,
+    preamble_bytes: Vec<u8>,
+    preamble: Option<Preamble>,
     stream: Stream,
     pace: Pace,
     reported_bytes: u64,
 }
 
-/// Serves on the given addresses until told to stop.
+/// Serves on the given addresses until it is stopped.
 pub struct Server {
     poll: Poll,
     listeners: Vec<TcpListener>,
@@ -111,8 +111,8 @@ impl Server {
             }
             let connection = ServerConnection {
                 socket: Socket::new(stream),
-                greeting_bytes: Vec::with_capacity(Greeting::BYTES),
-                greeting: None,
+                preamble_bytes: Vec::with_capacity(Preamble::BYTES),
+                preamble: None,
                 stream: Stream::new(0),
                 pace: Pace::new(0, Instant::now()),
                 reported_bytes: 0,
@@ -135,10 +135,10 @@ impl Server {
 
     fn handle_connection(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
-        let had_greeting = connection.greeting.is_some();
+        let had_preamble = connection.preamble.is_some();
         let is_open = connection.handle(&mut self.buffer);
-        let is_download = connection.greeting.is_some_and(|greeting| greeting.kind == Kind::Download);
-        if is_download && !had_greeting {
+        let is_download = connection.preamble.is_some_and(|preamble| preamble.kind == Kind::Download);
+        if is_download && !had_preamble {
             self.downloads.push(index);
         }
         if !is_open {
@@ -166,20 +166,20 @@ impl Server {
 impl ServerConnection {
     /// Reads what is there and answers. False when the connection is over.
     fn handle(&mut self, buffer: &mut [u8]) -> bool {
-        let Self { socket, greeting_bytes, greeting, stream, pace, reported_bytes } = self;
+        let Self { socket, preamble_bytes, preamble, stream, pace, reported_bytes } = self;
         let mut answers = Vec::new();
         let end = socket.read(buffer, |mut bytes| {
-            if greeting.is_none() {
-                let missing = (Greeting::BYTES - greeting_bytes.len()).min(bytes.len());
-                greeting_bytes.extend_from_slice(&bytes[..missing]);
+            if preamble.is_none() {
+                let missing = (Preamble::BYTES - preamble_bytes.len()).min(bytes.len());
+                preamble_bytes.extend_from_slice(&bytes[..missing]);
                 bytes = &bytes[missing..];
-                let Some(whole) = greeting_bytes.first_chunk() else { return Ok(()) };
-                let said = Greeting::from_bytes(whole).ok_or("a greeting that makes no sense")?;
-                *greeting = Some(said);
+                let Some(whole) = preamble_bytes.first_chunk() else { return Ok(()) };
+                let said = Preamble::from_bytes(whole).ok_or("a preamble that makes no sense")?;
+                *preamble = Some(said);
                 *stream = Stream::new(said.seed);
                 *pace = Pace::new(said.bytes_per_s, Instant::now());
             }
-            match greeting.map(|said| said.kind) {
+            match preamble.map(|said| said.kind) {
                 Some(Kind::Upload) => {
                     stream.check(bytes).map_err(|offset| format!("wrong byte at {offset}"))?;
                     if stream.offset_bytes() - *reported_bytes >= UPLOAD_REPORT_EVERY_BYTES {

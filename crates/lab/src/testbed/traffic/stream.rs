@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_cut_anywhere_check_and_a_changed_one_is_found() {
+    fn bytes_in_pieces_of_any_size_check_and_a_changed_one_is_found() {
         let mut bytes = [0; 1000];
         Stream::new(7).fill(&mut bytes);
         let mut reader = Stream::new(7);

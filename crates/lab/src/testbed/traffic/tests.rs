@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, Command, Plan, Progress};
 use super::server::Server;
-use super::{Greeting, Kind};
+use super::{Kind, Preamble};
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
@@ -68,7 +68,7 @@ fn every_kind_of_connection_makes_progress_and_every_byte_is_checked() {
 }
 
 #[test]
-fn a_connection_that_nobody_accepts_is_told_as_broken() {
+fn a_refused_connection_is_reported_as_broken() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let plan = Plan { servers: vec![address], connections: vec![(Kind::Ticks, 1)], bulk_bytes_per_s: 1, ramp_per_s: 1 };
     let progress = Arc::new(Mutex::new(Progress::default()));
@@ -78,18 +78,18 @@ fn a_connection_that_nobody_accepts_is_told_as_broken() {
     wait_until("the refusal", &progress, |progress| progress.broken == 1);
     commands.send(Command::Stop).expect("the client runs");
     let report = running.join().expect("no panic").expect("events");
-    let why = report.outcomes[0].broken.as_deref().unwrap_or_default();
-    assert!(why.contains("refused"), "{why}");
+    let reason = report.outcomes[0].broken.as_deref().unwrap_or_default();
+    assert!(reason.contains("refused"), "{reason}");
 }
 
 #[test]
-fn a_greeting_comes_back_as_it_was_and_noise_does_not() {
+fn a_preamble_is_read_back_and_noise_is_not() {
     for kind in Kind::ALL {
-        let greeting = Greeting { kind, seed: 0x0123_4567_89ab_cdef, bytes_per_s: 5_000_000 };
-        assert_eq!(Greeting::from_bytes(&greeting.to_bytes()), Some(greeting));
+        let preamble = Preamble { kind, seed: 0x0123_4567_89ab_cdef, bytes_per_s: 5_000_000 };
+        assert_eq!(Preamble::from_bytes(&preamble.to_bytes()), Some(preamble));
     }
-    assert_eq!(Greeting::from_bytes(&[b'x'; Greeting::BYTES]), None);
-    let mut unknown_kind = Greeting { kind: Kind::Udp, seed: 0, bytes_per_s: 0 }.to_bytes();
+    assert_eq!(Preamble::from_bytes(&[b'x'; Preamble::BYTES]), None);
+    let mut unknown_kind = Preamble { kind: Kind::Udp, seed: 0, bytes_per_s: 0 }.to_bytes();
     unknown_kind[4] = 200;
-    assert_eq!(Greeting::from_bytes(&unknown_kind), None);
+    assert_eq!(Preamble::from_bytes(&unknown_kind), None);
 }

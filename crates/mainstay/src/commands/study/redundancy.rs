@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use analysis::redundancy_study::options::STANDARD_INPUT;
 use analysis::redundancy_study::{
-    Findings, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
-    run as study,
+    Options, Progress as Far, RedundancyResult, Site, Source, State, StudyError as Error, TraceSource, Watch,
+    digest_of, page, run as study,
 };
 use analysis::trace::Skip;
 use redundancy::Window;
@@ -75,7 +75,7 @@ fn sites(args: &StudyRedundancyArgs) -> Vec<Site> {
     args.captures.iter().map(|capture| Site::of(vec![capture.clone()])).collect()
 }
 
-fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<Findings, StudyError> {
+fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<RedundancyResult, StudyError> {
     // What comes on standard input is not there a second time: there is nothing to go on with.
     let is_kept = !sites.iter().any(Site::is_standard_input);
     let mut state = match &args.output {
@@ -100,7 +100,7 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
     let show = |far: &Far| line.show(far);
     let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures, options.admission)?) as Box<dyn Source>);
     let left_out = study(sites, options, &mut state, &open, &Watch { progress: &show, stop: &AtomicBool::new(false) })?;
-    Ok(Findings::new(sites, options, &state, &left_out))
+    Ok(RedundancyResult::new(sites, options, &state, &left_out))
 }
 
 /// The line that shows how far the captures of each site are read, for the jobs that read them at the same time.
@@ -133,7 +133,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0))
 }
 
-fn render(outcome: &Findings) -> String {
+fn render(outcome: &RedundancyResult) -> String {
     let traffic = &outcome.traffic;
     let mut text = format!(
         "{} packets, {} from the IP header on, {} over {}\n\n",

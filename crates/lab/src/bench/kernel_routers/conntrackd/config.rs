@@ -80,7 +80,7 @@ General {{
     )
 }
 
-/// The routers' own addresses: what is said to a router itself does not outlive it.
+/// The routers' own addresses: connections to a router itself do not outlive it.
 fn ignored_addresses() -> String {
     let loopback: [IpAddr; 2] = [[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
     let own = loopback.into_iter().chain(SYNC);

@@ -41,14 +41,14 @@ impl Daemon {
         let output = written.and_then(|()| File::create(file("out")));
         let output = output.map_err(|source| directory.error(source))?;
         let mut command = Command::new("conntrackd");
-        // What it says before it has a log, and what it logs, too.
+        // Its messages before it has a log, and its logs.
         command.arg("-C").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         die_with_parent(&mut command);
         let child = node.spawn_command(command)?;
         Ok(Self { name, child, config, log })
     }
 
-    /// Says how its log ends if it has ended.
+    /// Returns an error with the end of its log if it has ended.
     pub(crate) fn check_running(&mut self) -> Result<(), ConntrackdError> {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(ConntrackdError::Ended { name: self.name, status, log: self.log_tail() }),
@@ -67,7 +67,7 @@ impl Daemon {
         ended.map(drop).map_err(|error| self.refused("SIGKILL", error.to_string()))
     }
 
-    /// Has it do something, and waits until it has. Returns what it says.
+    /// Has it do something, and waits until it has. Returns its answer.
     pub(crate) fn ask(&self, node: &Namespace, request: &'static str) -> Result<String, ConntrackdError> {
         let mut command = Command::new("conntrackd");
         command.arg("-C").arg(&self.config).args(request.split(' '));
@@ -100,21 +100,25 @@ impl Daemon {
         Err(self.refused(request, String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// Says what is missing until it has heard from the other.
-    pub(crate) fn check_hears_peer(&self, node: &Namespace, mode: Mode) -> Result<(), String> {
+    /// Returns what is missing until it has received from the other.
+    pub(crate) fn check_receives_from_peer(&self, node: &Namespace, mode: Mode) -> Result<(), String> {
         let statistics = self.ask(node, "-s network").map_err(|error| error.to_string())?;
-        if hears_peer(&statistics, mode) { Ok(()) } else { Err(format!("that of router {} hears nothing", self.name)) }
+        if receives_from_peer(&statistics, mode) {
+            Ok(())
+        } else {
+            Err(format!("that of router {} has received nothing", self.name))
+        }
     }
 
     /// Connections of the other that it keeps in its own memory.
     pub(crate) fn external_cache_entries(&self, node: &Namespace) -> Result<u64, ConntrackdError> {
         let request = "-s cache";
         let statistics = self.ask(node, request)?;
-        external_entries(&statistics).ok_or_else(|| self.refused(request, format!("it says {statistics:?}")))
+        external_entries(&statistics).ok_or_else(|| self.refused(request, format!("its answer is {statistics:?}")))
     }
 
-    fn refused(&self, request: &'static str, why: String) -> ConntrackdError {
-        ConntrackdError::Refused { name: self.name, request, why }
+    fn refused(&self, request: &'static str, reason: String) -> ConntrackdError {
+        ConntrackdError::Refused { name: self.name, request, reason }
     }
 
     fn log_tail(&self) -> String {
@@ -133,9 +137,9 @@ impl Drop for Daemon {
     }
 }
 
-/// Whether a daemon's network statistics show that it has heard from its peer. Over TCP, signs of life do not count as
-/// bytes received, but it says whether both connections stand.
-fn hears_peer(statistics: &str, mode: Mode) -> bool {
+/// Whether a daemon's network statistics show that it has received from its peer. Over TCP, keep-alives do not count as
+/// bytes received, but it reports whether both connections stand.
+fn receives_from_peer(statistics: &str, mode: Mode) -> bool {
     let words: Vec<&str> = statistics.split_ascii_whitespace().collect();
     match mode {
         Mode::Tcp => ["server=connected", "client=connected:"].iter().all(|word| words.contains(word)),
@@ -157,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_tell_what_the_other_has_told() {
+    fn statistics_have_the_entries_of_the_external_cache() {
         let statistics = "cache:internal\tactive objects:\t\t   7\n\tactive/total entries:\t 7/ 7\n\n\
                           cache:external\tactive objects:\t\t  30\n\tactive/total entries:\t 30/ 30\n";
         assert_eq!(external_entries(statistics), Some(30));
@@ -165,19 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn statistics_tell_whether_the_peer_was_heard() {
+    fn statistics_show_whether_the_peer_was_received() {
         let udp = |bytes: u64| {
             format!(
                 "UDP traffic (active device=sync):\n        32 Bytes sent         {bytes} Bytes recv\n\
                  2 Pckts sent       2 Pckts recv\n"
             )
         };
-        assert!(hears_peer(&udp(24), Mode::Ftfw) && !hears_peer(&udp(0), Mode::Notrack));
+        assert!(receives_from_peer(&udp(24), Mode::Ftfw) && !receives_from_peer(&udp(0), Mode::Notrack));
         let tcp = |server: &str| {
             format!(
                 "TCP traffic (active device=sync) server={server} client=connected:\n  16 Bytes sent  0 Bytes recv\n"
             )
         };
-        assert!(hears_peer(&tcp("connected"), Mode::Tcp) && !hears_peer(&tcp("disconnected"), Mode::Tcp));
+        assert!(
+            receives_from_peer(&tcp("connected"), Mode::Tcp) && !receives_from_peer(&tcp("disconnected"), Mode::Tcp)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use packet_io::IoError;
 
-/// How long the daemons may take until they hear each other.
+/// How long the daemons may take until they receive from each other.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why the pair does not run as it should.
@@ -27,20 +27,20 @@ pub enum ConntrackdError {
         /// The end of its log.
         log: String,
     },
-    /// The daemons run but do not hear each other.
-    #[error("the conntrackd of the two routers did not hear each other within {} s: {why}", READY_WITHIN.as_secs())]
+    /// The daemons run but do not receive from each other.
+    #[error("the conntrackd of the two routers did not receive from each other within {} s: {reason}", READY_WITHIN.as_secs())]
     NotReady {
         /// What is missing.
-        why: String,
+        reason: String,
     },
     /// A daemon does not do what it is asked.
-    #[error("conntrackd of router {name} does not do what it is asked ({request}): {why}")]
+    #[error("conntrackd of router {name} does not do what it is asked ({request}): {reason}")]
     Refused {
         /// Which.
         name: &'static str,
         /// The option.
         request: &'static str,
         /// Its words.
-        why: String,
+        reason: String,
     },
 }

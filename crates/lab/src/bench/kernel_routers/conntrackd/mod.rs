@@ -11,10 +11,10 @@ pub(crate) use self::daemon::Daemon;
 pub use self::error::ConntrackdError;
 pub(crate) use self::error::READY_WITHIN;
 
-/// Has a daemon commit what it was told to the kernel.
+/// Has a daemon commit its external cache to the kernel.
 pub const COMMIT: &str = "-c";
-/// What has a daemon begin as a primary that has committed what it was told: forget that, read the kernel's connections, and
-/// tell them.
+/// Has a daemon begin as a primary that has committed its external cache: flush that, read the kernel's connections,
+/// and send them.
 pub const BEGIN_AS_PRIMARY: [&str; 3] = ["-f", "-R", "-B"];
 
 /// How the daemons talk to each other (conntrackd.conf(5)).
@@ -68,8 +68,8 @@ pub struct DaemonPlan {
     /// The backup keeps the other's connections in its own memory and commits them to the kernel when it takes over. Without,
     /// it gives them to the kernel as they come.
     pub has_external_cache: bool,
-    /// Events of TCP connections in states that the documentation names as those worth telling are the only ones that the
-    /// kernel lets through to the daemon; else those in all states.
+    /// Events of TCP connections in states that the documentation names as those worth replicating are the only ones
+    /// that the kernel lets through to the daemon; else those in all states.
     pub filters_states: bool,
     /// Where the kernel's events wait.
     pub event_buffer: EventBuffer,

@@ -51,7 +51,7 @@ impl Default for ConntrackdPlan {
     }
 }
 
-/// When the survivor had told its neighbours, and what through.
+/// When the survivor had announced its addresses, and the sockets used.
 struct Announced {
     at: Instant,
     _sockets: Vec<AfPacketIo>,
@@ -120,7 +120,7 @@ impl ConntrackdPair {
         Ok(Announced { at: Instant::now(), _sockets: sockets })
     }
 
-    /// Has conntrackd begin as a primary: forget what it was told, read the kernel's connections, and tell them.
+    /// Has conntrackd begin as a primary: flush its external cache, read the kernel's connections, and send them.
     fn begin_as_primary(&self, survivor: usize) -> Result<(), ConntrackdError> {
         let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
         BEGIN_AS_PRIMARY.into_iter().try_for_each(|request| daemon.ask(node, request).map(drop))
@@ -139,12 +139,12 @@ impl Pair for ConntrackdPair {
         let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, BenchError> {
             self.check_running()?;
             let both = self.daemons.iter().zip(&self.topology.nodes);
-            let heard = both.map(|(daemon, node)| daemon.check_hears_peer(node, self.plan.mode));
-            missing = heard.collect::<Result<Vec<()>, String>>().err().unwrap_or_default();
+            let checks = both.map(|(daemon, node)| daemon.check_receives_from_peer(node, self.plan.mode));
+            missing = checks.collect::<Result<Vec<()>, String>>().err().unwrap_or_default();
             Ok(missing.is_empty())
         })?;
         if waited == Waited::TooLate {
-            return Err(ConntrackdError::NotReady { why: missing }.into());
+            return Err(ConntrackdError::NotReady { reason: missing }.into());
         }
         if self.commit.is_none() {
             let survivor = 1 - self.active;

@@ -14,8 +14,8 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(20);
 /// None, said aloud, where it cannot be.
 fn network() -> Option<Network> {
     packet_io::namespace::for_tests()?;
-    if let Err(why) = available() {
-        packet_io::namespace::skip(format_args!("{why}"));
+    if let Err(reason) = available() {
+        packet_io::namespace::skip(format_args!("{reason}"));
         return None;
     }
     Some(Network::build(Links::default()).unwrap())
@@ -61,13 +61,14 @@ fn survivors_of_a_kill(plan: ConntrackdPlan) -> Option<(usize, TakeOver)> {
             stream.set_read_timeout(Some(STANDSTILL_MAX)).unwrap();
             assert!(echoes(stream), "through the first router");
         }
-        // What the first router knows is told within a second at the latest; without, there is nothing to be seen.
-        let told = watch.until(Instant::now() + STANDSTILL_MAX, || {
+        // The first router's connections are replicated within a second at the latest; without, there is nothing to be
+        // seen.
+        let replicated = watch.until(Instant::now() + STANDSTILL_MAX, || {
             Ok::<_, BenchError>(pair.known_to_backup()? >= CONNECTIONS as u64)
         });
-        assert_eq!(told.unwrap(), Waited::Met);
+        assert_eq!(replicated.unwrap(), Waited::Met);
         pair.check_roles().unwrap();
-        network.cut_dedicated_link().unwrap();
+        network.disconnect_dedicated_link().unwrap();
         let killed_at = pair.kill_active().unwrap();
         let surviving = scope.spawn(move || streams.iter_mut().map(|stream| usize::from(echoes(stream))).sum());
         let take_over = pair.await_take_over(&watch, killed_at).unwrap();

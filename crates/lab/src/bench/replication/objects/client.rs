@@ -1,4 +1,4 @@
-//! The side that fetches: one thread, one event loop, a slot for each flow that may be under way.
+//! The side that fetches: one thread, one event loop, a slot for each flow that may be in progress.
 //!
 //! ```text
 //!            opened             writable: asks             the end, behind the whole object
@@ -69,7 +69,7 @@ impl Client {
         Ok((client, waker))
     }
 
-    /// Fetches until told to stop; returns what became of the flows.
+    /// Fetches until it is stopped; returns the flows' outcomes.
     ///
     /// # Errors
     /// Waiting for events fails.
@@ -90,10 +90,10 @@ impl Client {
                     self.go_on(event.token().0);
                 }
             }
-            self.shared.under_way.store(self.slots.len() - self.idle.len(), Ordering::Relaxed);
+            self.shared.in_progress.store(self.slots.len() - self.idle.len(), Ordering::Relaxed);
         }
-        let under_way = self.slots.into_iter().flatten().map(|fetching| fetching.flow);
-        Ok(self.ended.into_iter().chain(under_way).collect())
+        let in_progress = self.slots.into_iter().flatten().map(|fetching| fetching.flow);
+        Ok(self.ended.into_iter().chain(in_progress).collect())
     }
 
     fn begin_flows(&mut self, phase: Phase) {

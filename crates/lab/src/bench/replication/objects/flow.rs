@@ -30,9 +30,9 @@ pub struct Plan {
 pub enum Phase {
     /// Flows begin where others have ended, so many a second at most.
     Steady,
-    /// Flows begin at once where others have ended, so that all that may be under way are.
+    /// Flows begin at once where others have ended, so that as many as possible are in progress.
     Hurried,
-    /// No more begin; those under way go on, and when they do is written down.
+    /// No more begin; those in progress go on, and the times of that are recorded.
     Waiting,
     /// It ends.
     Stopped,
@@ -42,13 +42,13 @@ impl Phase {
     const ALL: [Self; 4] = [Self::Steady, Self::Hurried, Self::Waiting, Self::Stopped];
 }
 
-/// What a client is told and tells while it works.
+/// What a client and its owner share while it works.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) phase: AtomicU8,
     pub(super) finished: AtomicUsize,
     pub(super) failed: AtomicUsize,
-    pub(super) under_way: AtomicUsize,
+    pub(super) in_progress: AtomicUsize,
 }
 
 impl Shared {

@@ -80,11 +80,11 @@ impl Traffic {
 
     /// Flows that have begun and not ended.
     #[must_use]
-    pub fn under_way(&self) -> usize {
-        self.shared.under_way.load(Ordering::Relaxed)
+    pub fn in_progress(&self) -> usize {
+        self.shared.in_progress.load(Ordering::Relaxed)
     }
 
-    /// Ends it; returns the stories of the latest flows, and of all that were under way.
+    /// Ends it; returns the stories of the latest flows, and of all that were in progress.
     ///
     /// # Errors
     /// The client could not wait for its sockets.

@@ -34,7 +34,7 @@ struct Transfer {
     pace: Option<Pace>,
 }
 
-/// Serves objects until told to stop.
+/// Serves objects until it is stopped.
 pub(super) struct Server {
     poll: Poll,
     listeners: Vec<TcpListener>,

@@ -28,9 +28,9 @@ fn objects_of_all_sizes_are_fetched_and_the_phases_kept() {
     };
     until(&|| traffic.finished() >= 100);
     traffic.set_phase(Phase::Hurried);
-    until(&|| traffic.under_way() > 0);
+    until(&|| traffic.in_progress() > 0);
     traffic.set_phase(Phase::Waiting);
-    until(&|| traffic.under_way() == 0);
+    until(&|| traffic.in_progress() == 0);
     assert_eq!(traffic.failed(), 0);
     let flows = traffic.finish().unwrap();
     for size in [0, 1, 50] {

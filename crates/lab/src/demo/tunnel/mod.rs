@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use packet_io::namespace::Namespace;
 
 use self::error::DOWNLOADED_WITHIN;
-pub use self::error::WanError;
+pub use self::error::TunnelError;
 use self::gateways::{Gateways, Tunnels};
 use self::objects::{OBJECTS, Objects};
 use self::report::{Failover, Failovers, Measured, Report, describe, saved};
@@ -31,7 +31,7 @@ use crate::emulator::channel::Settings;
 use crate::testbed::cluster::Directory;
 use crate::testbed::watch::Watch;
 
-/// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes what is under way in a round trip.
+/// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes the data in flight of a round trip.
 const RATE_BITS_PER_S: u64 = 20_000_000;
 const DELAY: Duration = Duration::from_millis(50);
 const LOSS: f64 = 0.01;
@@ -43,7 +43,7 @@ const CLIENTS: usize = OBJECTS;
 /// Share of the bytes that have come when the encoder's node is killed.
 const KILL_AT: f64 = 0.5;
 /// How long the tunnel may take to be open again.
-const OPEN_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+const REOPENED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the demo and shows its result.
 ///
@@ -57,7 +57,7 @@ pub fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     }
     let has_survived = report.survived_encoder_failover && report.survived_decoder_failover;
     let survived = if has_survived { "survived" } else { "not survived" };
-    Err(WanError::Broken { failed: report.failed, corrupted: report.corrupted, survived }.into())
+    Err(TunnelError::Broken { failed: report.failed, corrupted: report.corrupted, survived }.into())
 }
 
 struct Demo<'a> {
@@ -76,9 +76,9 @@ struct Stage {
 }
 
 impl Demo<'_> {
-    fn make_report(&self) -> Result<Report, WanError> {
+    fn make_report(&self) -> Result<Report, TunnelError> {
         let directory = Directory::create()?;
-        let written = |source| WanError::Cluster(directory.error(source));
+        let written = |source| TunnelError::Cluster(directory.error(source));
         let object_bytes = usize::from(self.args.object_mib) << 20;
         let objects = Objects::write(Path::new(&directory.path), object_bytes, packet_io::random::number());
         let objects = Arc::new(objects.map_err(written)?);
@@ -111,7 +111,7 @@ impl Demo<'_> {
         ))
     }
 
-    fn stage(&self, name: &str, objects: &Objects, settings: Settings, tunnels: Tunnels) -> Result<Stage, WanError> {
+    fn stage(&self, name: &str, objects: &Objects, settings: Settings, tunnels: Tunnels) -> Result<Stage, TunnelError> {
         self.progress.show(&format!("{name}: building the network"));
         let topology = Topology::build(settings, packet_io::random::number())?;
         let congestion_control = topology.set_congestion_control(self.args.congestion_control.as_deref())?;
@@ -129,7 +129,7 @@ impl Demo<'_> {
     }
 
     /// Downloads everything for the first time, and then the same and its edited versions.
-    fn measure(&self, name: &str, stage: &mut Stage, objects: &Arc<Objects>) -> Result<Measured, WanError> {
+    fn measure(&self, name: &str, stage: &mut Stage, objects: &Arc<Objects>) -> Result<Measured, TunnelError> {
         self.progress.show(&format!("{name}: downloading for the first time"));
         let first = self.download(stage, objects, |client| vec![client])?;
         stage.topology.link.reset()?;
@@ -150,17 +150,17 @@ impl Demo<'_> {
         stage: &Stage,
         objects: &Arc<Objects>,
         files: impl Fn(usize) -> Vec<usize>,
-    ) -> Result<Outcome, WanError> {
+    ) -> Result<Outcome, TunnelError> {
         let downloads = Downloads::start(&stage.client, objects, (0..CLIENTS).map(files).collect());
         self.wait_for(&downloads, || downloads.are_over())?;
         Ok(downloads.finish())
     }
 
-    fn wait_for(&self, downloads: &Downloads, condition: impl Fn() -> bool) -> Result<(), WanError> {
+    fn wait_for(&self, downloads: &Downloads, condition: impl Fn() -> bool) -> Result<(), TunnelError> {
         let deadline = Instant::now() + DOWNLOADED_WITHIN;
         let waited =
-            self.watch.until(deadline, || -> Result<bool, WanError> { Ok(condition() || downloads.are_over()) })?;
-        if waited == crate::testbed::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
+            self.watch.until(deadline, || -> Result<bool, TunnelError> { Ok(condition() || downloads.are_over()) })?;
+        if waited == crate::testbed::watch::Waited::Met { Ok(()) } else { Err(TunnelError::TooSlow) }
     }
 
     /// The same once more; half-way through, the active node of a site dies.
@@ -170,7 +170,7 @@ impl Demo<'_> {
         stage: &mut Stage,
         objects: &Arc<Objects>,
         site: usize,
-    ) -> Result<Failover, WanError> {
+    ) -> Result<Failover, TunnelError> {
         let killed = ["encoder", "decoder"][site];
         self.progress.show(&format!("{name}: downloading while the {killed}'s node is killed"));
         let lists: Vec<Vec<usize>> = (0..CLIENTS).map(repeated).collect();
@@ -184,9 +184,9 @@ impl Demo<'_> {
         self.wait_for(&downloads, || downloads.are_over())?;
         let outcome = downloads.finish();
         let link_bytes = link_bytes(&stage.topology.link.report()?);
-        let deadline = Instant::now() + OPEN_AGAIN_WITHIN;
+        let deadline = Instant::now() + REOPENED_WITHIN;
         let is_open = |gateways: &Gateways| gateways.tunnel(site).is_some_and(|tunnel| tunnel.bypass.is_none());
-        let waited = self.watch.until(deadline, || -> Result<bool, WanError> { Ok(is_open(&stage.gateways)) })?;
+        let waited = self.watch.until(deadline, || -> Result<bool, TunnelError> { Ok(is_open(&stage.gateways)) })?;
         Ok(Failover {
             transfers: outcome.transfers,
             failed: outcome.failed,
@@ -194,7 +194,7 @@ impl Demo<'_> {
             took_over: stage.gateways.has_active(site),
             longest_pause_ms: outcome.longest_pause.as_secs_f64() * 1e3,
             effective_mbit_per_s: outcome.mbit_per_s(),
-            tunnel_open_again: waited == crate::testbed::watch::Waited::Met,
+            tunnel_reopened: waited == crate::testbed::watch::Waited::Met,
             saved_after: saved(link_bytes, outcome.bytes - received_before),
         })
     }

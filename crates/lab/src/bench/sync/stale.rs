@@ -2,7 +2,7 @@
 //!
 //! Short connections pass the active router. When the last of them is closed, the daemons finish their work, the active router
 //! dies and the other takes over. A connection that is established in the survivor's kernel, and was not any more in
-//! the dead one's, is a ghost: an assured entry that stays for days and is not dropped early when the table is full.
+//! the dead one's, is stale: an assured entry that stays for days and is not dropped early when the table is full.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     /// Connections that were over when the router died.
     pub(super) closed: usize,
     /// Of those, the ones that the survivor holds for established.
-    pub(super) ghosts: usize,
+    pub(super) stale: usize,
 }
 
 /// Measures it.
@@ -71,5 +71,5 @@ fn take_over_once(setting: &Setting<'_>, subject: Subject) -> Result<Outcome, Be
     watch.pass_until(killed_at + DETECTION)?;
     pair.take_over(0, watch)?;
     let survivor = entries::read_where(&topology.nodes[STANDBY], is_established)?;
-    Ok(Outcome { closed, ghosts: survivor.difference(&alive).count() })
+    Ok(Outcome { closed, stale: survivor.difference(&alive).count() })
 }

@@ -13,7 +13,7 @@ pub(super) const DOWNLOADED_WITHIN: Duration = Duration::from_secs(180);
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-pub enum WanError {
+pub enum TunnelError {
     /// The network, or the server in it.
     #[error(transparent)]
     Network(#[from] IoError),
@@ -27,10 +27,10 @@ pub enum WanError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The nodes run but do not get ready.
-    #[error("the nodes were not ready in time: {why}\n{logs}")]
+    #[error("the nodes were not ready in time: {reason}\n{logs}")]
     NotReady {
         /// What is missing.
-        why: String,
+        reason: String,
         /// The ends of their logs.
         logs: String,
     },

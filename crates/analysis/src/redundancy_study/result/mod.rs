@@ -30,7 +30,7 @@ use super::tally::{Savings, Tally, share};
 
 /// All of it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Findings {
+pub struct RedundancyResult {
     /// How it was studied.
     pub settings: Settings,
     /// What there was.
@@ -209,7 +209,7 @@ pub struct ProtocolRow {
     pub share_of_saved: f64,
 }
 
-impl Findings {
+impl RedundancyResult {
     /// Puts together what was found at the sites.
     #[must_use]
     pub fn new(sites: &[Site], options: &Options, state: &State, left_out: &[Vec<Job>]) -> Self {

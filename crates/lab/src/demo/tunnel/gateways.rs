@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::signal::die_with_parent;
 
-use super::error::WanError;
+use super::error::TunnelError;
 use super::topology::{INTERFACES, PREFIX_BITS, SITES, SitePlan, Topology};
 use crate::testbed::cluster::{ClusterError, Directory};
 use crate::testbed::watch::{Waited, Watch};
@@ -69,7 +69,7 @@ pub(super) struct Gateways {
 }
 
 impl Gateways {
-    pub(super) fn start(topology: &Topology, tunnels: Tunnels, rate_bits_per_second: u64) -> Result<Self, WanError> {
+    pub(super) fn start(topology: &Topology, tunnels: Tunnels, rate_bits_per_second: u64) -> Result<Self, TunnelError> {
         let directory = Directory::create()?;
         let mut nodes = Vec::new();
         for site in 0..SITES.len() {
@@ -90,9 +90,9 @@ impl Gateways {
     }
 
     /// Waits until either site has an active node whose other could take over, and the tunnel is open.
-    pub(super) fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), WanError> {
+    pub(super) fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), TunnelError> {
         let mut missing = String::new();
-        let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, WanError> {
+        let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, TunnelError> {
             missing = self.missing().unwrap_or_default();
             Ok(missing.is_empty())
         })?;
@@ -100,7 +100,7 @@ impl Gateways {
             return Ok(());
         }
         let logs: Vec<String> = self.nodes.iter().map(Gateway::log_tail).collect();
-        Err(WanError::NotReady { why: missing, logs: logs.join("\n") })
+        Err(TunnelError::NotReady { reason: missing, logs: logs.join("\n") })
     }
 
     fn missing(&self) -> Option<String> {
@@ -125,7 +125,7 @@ impl Gateways {
         self.nodes.iter().filter(move |node| node.site == site)
     }
 
-    /// What the active node of a site tells of its tunnel.
+    /// The tunnel's status at the active node of a site.
     pub(super) fn tunnel(&self, site: usize) -> Option<RedundancyStatus> {
         let mut statuses = self.of_site(site).filter_map(Gateway::status);
         statuses.find(|status| status.node.role == "active")?.redundancy.map(|tunnel| *tunnel)
@@ -133,10 +133,10 @@ impl Gateways {
 
     /// Kills the active node of a site as a power cut would. That of the site with the server encodes what the client is sent,
     /// that of the other site decodes it.
-    pub(super) fn kill_active(&mut self, site: usize) -> Result<(), WanError> {
+    pub(super) fn kill_active(&mut self, site: usize) -> Result<(), TunnelError> {
         let is_active =
             |node: &Gateway| node.site == site && node.status().is_some_and(|status| status.node.role == "active");
-        let index = self.nodes.iter().position(is_active).ok_or(WanError::NobodyToKill(SITES[site].name))?;
+        let index = self.nodes.iter().position(is_active).ok_or(TunnelError::NobodyToKill(SITES[site].name))?;
         // Dropping it kills it.
         drop(self.nodes.remove(index));
         Ok(())
@@ -153,11 +153,11 @@ fn start(
     directory: &Directory,
     (site, number): (usize, usize),
     tunnel: &str,
-) -> Result<Gateway, WanError> {
+) -> Result<Gateway, TunnelError> {
     let name = format!("{}{number}", SITES[site].name);
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    let written = |source| WanError::Cluster(directory.error(source));
+    let written = |source| TunnelError::Cluster(directory.error(source));
     let text = configuration(&SITES[site], number, &control_socket, &directory.key()) + tunnel;
     fs::write(&config, text).map_err(written)?;
     let output = fs::File::create(&log).map_err(written)?;
@@ -178,7 +178,7 @@ fn configuration(plan: &SitePlan, number: usize, control_socket: &std::path::Pat
         200 - 100 * number,
     );
     // Writing to a string cannot fail.
-    for (interface, address) in INTERFACES.into_iter().zip([plan.inside, plan.wan]) {
+    for (interface, address) in INTERFACES.into_iter().zip([plan.inside, plan.uplink]) {
         let _ = write!(
             text,
             "[[port]]\nname = \"{interface}\"\ninterface = \"{interface}\"\naddresses = [\"{address}/{PREFIX_BITS}\"]\n\n"
@@ -196,15 +196,15 @@ fn configuration(plan: &SitePlan, number: usize, control_socket: &std::path::Pat
     text
 }
 
-/// What a site's configuration says of the tunnel.
+/// The tunnel's section of a site's configuration.
 fn tunnel(site: usize, rate_bits_per_second: u64, is_mirrored: bool) -> String {
     let (own, other) = (&SITES[site], &SITES[1 - site]);
     format!(
         "[redundancy]\nlocal = \"{}:{TUNNEL_PORT}\"\npeer = \"{}:{TUNNEL_PORT}\"\ncache = \"{CACHE}\"\n\
          rate_bits_per_second = {rate_bits_per_second}\nmirror = {is_mirrored}\n\n\
          [[redundancy.rule]]\nprotocol = \"tcp\"\nport = {}\n",
-        own.wan,
-        other.wan,
+        own.uplink,
+        other.uplink,
         super::topology::SERVER.port(),
     )
 }

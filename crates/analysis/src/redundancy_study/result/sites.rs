@@ -1,4 +1,4 @@
-//! What tells sites apart (tables 2.2, 2.3 and 4.3).
+//! The differences between sites (tables 2.2, 2.3 and 4.3).
 
 use std::collections::BTreeMap;
 

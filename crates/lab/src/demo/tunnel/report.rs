@@ -32,7 +32,7 @@ pub struct Failover {
     /// Effective throughput of these downloads.
     pub effective_mbit_per_s: f64,
     /// The tunnel is open again at the end.
-    pub tunnel_open_again: bool,
+    pub tunnel_reopened: bool,
     /// Share of the bytes that came after the kill that the link did not carry, what went past the tunnel included.
     pub saved_after: f64,
 }
@@ -231,7 +231,7 @@ pub fn describe(report: &Report) -> String {
             failover.failed,
             failover.corrupted,
             failover.longest_pause_ms,
-            if failover.tunnel_open_again { "open" } else { "not open" },
+            if failover.tunnel_reopened { "open" } else { "not open" },
             100.0 * failover.saved_after,
             100.0 * report.saved_before_failover,
         );

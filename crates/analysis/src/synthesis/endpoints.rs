@@ -87,7 +87,7 @@ impl Sequences {
     }
 
     /// The SYN once more, as a client sends it that was not answered.
-    pub(super) fn syn_again(&mut self, ends: &Ends) -> Vec<u8> {
+    pub(super) fn retransmitted_syn(&mut self, ends: &Ends) -> Vec<u8> {
         self.next[Side::Client as usize] = self.next[Side::Client as usize].wrapping_sub(1);
         self.segment(ends, Side::Client, tcp_flags::SYN, &[])
     }

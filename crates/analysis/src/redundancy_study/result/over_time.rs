@@ -12,7 +12,7 @@ use crate::redundancy_study::plan::Job;
 use crate::redundancy_study::state::State;
 use crate::redundancy_study::tally::rounded;
 
-/// Steps that a volume over time is told in.
+/// Steps of a volume over time.
 const VOLUME_STEPS: usize = 240;
 
 /// One site's.

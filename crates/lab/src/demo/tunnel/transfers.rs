@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 
-use super::error::WanError;
+use super::error::TunnelError;
 use super::objects::{Checksum, Objects};
 use super::topology::SERVER;
 
@@ -25,17 +25,17 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The server looks so often whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The server. It ends when the value is dropped; downloads that are under way go on to their end.
+/// The server. It ends when the value is dropped; downloads in progress go on to their end.
 pub(super) struct Server {
     is_ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    pub(super) fn start(namespace: &Namespace, files: &[PathBuf]) -> Result<Self, WanError> {
+    pub(super) fn start(namespace: &Namespace, files: &[PathBuf]) -> Result<Self, TunnelError> {
         let listener = namespace
             .run(|| TcpListener::bind(SERVER).and_then(|listener| listener.set_nonblocking(true).map(|()| listener)))?
-            .map_err(WanError::Server)?;
+            .map_err(TunnelError::Server)?;
         let is_ending = Arc::new(AtomicBool::new(false));
         let (ending, files) = (Arc::clone(&is_ending), files.to_vec());
         let thread = thread::spawn(move || {
@@ -170,7 +170,7 @@ fn download(namespace: &Namespace, objects: &Objects, file: usize, received: &At
     outcome
 }
 
-/// Fetches a file. Returns its length as the server told it, and the checksum of what came.
+/// Fetches a file. Returns its length by the server's header, and the checksum of what came.
 fn fetch(
     namespace: &Namespace,
     file: usize,
@@ -182,12 +182,12 @@ fn fetch(
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.write_all(&(file as u32).to_be_bytes())?;
     let mut length = [0; 4];
-    let mut heard_at = Instant::now();
+    let mut received_at = Instant::now();
     stream.read_exact(&mut length)?;
     let (mut checksum, mut buffer) = (Checksum::default(), vec![0; BUFFER_BYTES]);
     loop {
-        outcome.longest_pause = outcome.longest_pause.max(heard_at.elapsed());
-        heard_at = Instant::now();
+        outcome.longest_pause = outcome.longest_pause.max(received_at.elapsed());
+        received_at = Instant::now();
         match stream.read(&mut buffer)? {
             0 => return Ok((u32::from_be_bytes(length).into(), checksum)),
             count => {

@@ -10,7 +10,7 @@ use crate::redundancy_study::microscope::{
 };
 use crate::redundancy_study::tally::share;
 
-/// Ranks that are told of the distribution of hits.
+/// Ranks of the distribution of hits in the result.
 const RANK_POINTS: u32 = 60;
 
 /// A point of a distribution: the share that lies at or below a value.

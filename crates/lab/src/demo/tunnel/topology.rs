@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  namespace server        nodes a0, a1           router a      link       router b          nodes b0, b1       namespace client
-//!  10.1.0.10 ── bridge ──┬─ inside  wan ─┬── bridge 192.0.2.254 ════ 198.51.100.254 bridge ──┬─ wan  inside ─┬── bridge ── 10.2.0.10
-//!                        └─ inside  wan ─┘              203.0.113.1/30    .2                 └─ wan  inside ─┘
+//!  10.1.0.10 ── bridge ──┬─ inside uplink┬── bridge 192.0.2.254 ════ 198.51.100.254 bridge ──┬─uplink inside─┬── bridge ── 10.2.0.10
+//!                        └─ inside uplink┘              203.0.113.1/30    .2                 └─uplink inside─┘
 //! ```
 //! The sites' shared addresses are 10.1.0.1 and 192.0.2.1, 198.51.100.1 and 10.2.0.1. The routers are the kernel's, and know
 //! nothing of the tunnel.
@@ -20,7 +20,7 @@ use crate::emulator::{Link, LinkError, LinkPlan};
 use crate::testbed::topology::{BRIDGE, v4};
 
 /// Names of a node's interfaces: towards its hosts, towards the router, towards the other node.
-pub(super) const INTERFACES: [&str; 3] = ["inside", "wan", "sync"];
+pub(super) const INTERFACES: [&str; 3] = ["inside", "uplink", "sync"];
 /// What a host's TCP reckons a path's capacity by, as /proc/sys has it.
 const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 /// Ends of the link between the routers.
@@ -38,7 +38,7 @@ pub(super) struct SitePlan {
     /// The gateway's address inside.
     pub(super) inside: IpAddr,
     /// The gateway's address towards the other site, at which the tunnel ends.
-    pub(super) wan: IpAddr,
+    pub(super) uplink: IpAddr,
     pub(super) router: IpAddr,
     /// The nodes' addresses on the link between them.
     pub(super) sync: [IpAddr; 2],
@@ -50,7 +50,7 @@ pub(super) const SITES: [SitePlan; 2] = [
         name: "a",
         host: v4(10, 1, 0, 10),
         inside: v4(10, 1, 0, 1),
-        wan: v4(192, 0, 2, 1),
+        uplink: v4(192, 0, 2, 1),
         router: v4(192, 0, 2, 254),
         sync: [v4(10, 99, 0, 1), v4(10, 99, 0, 2)],
     },
@@ -58,7 +58,7 @@ pub(super) const SITES: [SitePlan; 2] = [
         name: "b",
         host: v4(10, 2, 0, 10),
         inside: v4(10, 2, 0, 1),
-        wan: v4(198, 51, 100, 1),
+        uplink: v4(198, 51, 100, 1),
         router: v4(198, 51, 100, 254),
         sync: [v4(10, 98, 0, 1), v4(10, 98, 0, 2)],
     },
@@ -109,9 +109,9 @@ impl Topology {
 /// The router's ways: its own site's hosts by the gateway, all that is the other site's by the link.
 fn route_by(own: &SitePlan, other: &SitePlan, far_end: IpAddr) -> Result<(), IoError> {
     let mut netlink = Netlink::open()?;
-    netlink.add_route(network(own.inside), own.wan)?;
+    netlink.add_route(network(own.inside), own.uplink)?;
     netlink.add_route(network(other.inside), far_end)?;
-    netlink.add_route(network(other.wan), far_end)
+    netlink.add_route(network(other.uplink), far_end)
 }
 
 /// The network that an address lies in.

@@ -1,4 +1,4 @@
-//! From counts to findings.
+//! From counts to results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,11 +52,11 @@ impl Found<'_> {
         let began = self.began.unwrap_or_default();
         let of_method = self.lanes.iter().filter(|(of, threshold, _)| (*of, *threshold) == (method, 0));
         let loads = of_method.flat_map(|(_, _, lane)| &lane.loads);
-        let told = |(at, loads): &(Instant, Vec<f64>)| LevelLoads {
+        let level_loads = |(at, loads): &(Instant, Vec<f64>)| LevelLoads {
             at_s: at.saturating_since(began).as_secs_f64(),
             loads: loads.clone(),
         };
-        loads.map(told).collect()
+        loads.map(level_loads).collect()
     }
 
     fn cost(&self, method: Method, index: usize) -> Cost {
@@ -73,7 +73,7 @@ impl Found<'_> {
         cost.threshold_ms = self.config.thresholds_ms[index];
         cost.reduction = saved(cost.bytes, of.selective().bytes);
         cost.reduction_from_13_bytes = saved(cost.bytes, cost.changes * SEED_MESSAGE_BYTES);
-        cost.reduction_without_headers = saved(cost.told_bytes, cost.changes * SEED_MESSAGE_BYTES);
+        cost.reduction_without_headers = saved(cost.content_bytes, cost.changes * SEED_MESSAGE_BYTES);
         let bytes_protected = self.book.bytes_protected(index);
         cost.overhead = ratio(cost.bytes, bytes_protected);
         cost.protected_share = ratio(bytes_protected, self.book.payload_bytes);
@@ -120,7 +120,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 fn precise(of: &OfThreshold, sent: Sent) -> Cost {
     Cost {
         bytes: sent.bytes,
-        told_bytes: sent.told_bytes,
+        content_bytes: sent.content_bytes,
         messages: sent.messages,
         datagrams: sent.datagrams,
         changes: of.changes,
@@ -138,7 +138,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
     let answers = &lane.answers;
     Cost {
         bytes: lane.bytes,
-        told_bytes: lane.told_bytes,
+        content_bytes: lane.content_bytes,
         messages: lane.messages,
         datagrams: lane.datagrams,
         changes: if method.is_membership() { of.changes_of_membership } else { of.changes },
@@ -148,7 +148,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
         false_positive_same_hosts: ratio(answers.same_host_hits, answers.same_hosts),
         false_negative: ratio(answers.false_negatives, answers.due),
         inaccurate_state: if method.is_membership() { None } else { ratio(answers.inaccurate_states, answers.due) },
-        put_off: ratio(answers.put_off, answers.put_off + answers.due),
+        deferred: ratio(answers.deferred, answers.deferred + answers.due),
         refused: lane.refused,
         filter_bytes: lane.filter_bytes,
         whole_updates: lane.whole_updates,
