@@ -44,6 +44,7 @@ pub(super) fn cluster(
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
         findings.error(section.span(), "[replication]", mistake);
     }
+    findings.describe_refused("replication.batch_delay");
     if let Some(text) = &section.get_ref().batch_delay {
         let mistake = Mistake::new("a gateway tells of changes before the packets leave", "remove it: nothing waits");
         findings.error(text.span(), "replication.batch_delay", mistake);

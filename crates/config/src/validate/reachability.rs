@@ -84,6 +84,7 @@ fn all(ports: &[Port], routes: &[Route]) -> Vec<Tracked> {
 
 /// The entries of a list as written, without those that were reported.
 fn tracked(subject: &str, list: &[Spanned<RawTrack>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<Tracked> {
+    findings.describe(&format!("{subject}.weight"), None, format!("1 to {TRACKED_WEIGHT_MAX}"));
     let mut tracked: Vec<Tracked> = Vec::new();
     for written in list {
         let raw = written.get_ref();
