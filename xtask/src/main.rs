@@ -1,5 +1,5 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]) and `… fuzz`
-//! (see [`fuzz`]).
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… docs` (see
+//! [`docs`]) and `… fuzz` (see [`fuzz`]).
 //!
 //! `layers` checks:
 //!
@@ -8,6 +8,7 @@
 //! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins with what it is (`//!`), but for the tests of the file beside them.
 
+mod docs;
 mod fuzz;
 mod modules;
 mod words;
@@ -57,8 +58,11 @@ fn main() -> ExitCode {
     match arguments.split_first() {
         Some((command, [])) if command == "layers" => layers(root),
         Some((command, rest)) if command == "words" => exit_code(words::run(root, rest)),
+        Some((command, rest)) if command == "docs" => exit_code(docs::run(root, rest)),
         Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
-        _ => exit_code(Err("usage: cargo run -p xtask -- layers | words [--update] [PATH …] | fuzz".to_owned())),
+        _ => exit_code(Err(
+            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | docs [--check] | fuzz".to_owned()
+        )),
     }
 }
 
