@@ -1,5 +1,5 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… fuzz`
-//! (see [`fuzz`]) and `… bpf` (see [`bpf`]).
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… docs` (see
+//! [`docs`]), `… fuzz` (see [`fuzz`]) and `… bpf` (see [`bpf`]).
 //!
 //! `layers` checks:
 //!
@@ -9,6 +9,7 @@
 //! * Each source file begins with what it is (`//!`), but for the tests of the file beside them.
 
 mod bpf;
+mod docs;
 mod fuzz;
 mod modules;
 mod words;
@@ -59,10 +60,12 @@ fn main() -> ExitCode {
     match arguments.split_first() {
         Some((command, [])) if command == "layers" => layers(root),
         Some((command, rest)) if command == "words" => exit_code(words::run(root, rest)),
+        Some((command, rest)) if command == "docs" => exit_code(docs::run(root, rest)),
         Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
         Some((command, rest)) if command == "bpf" => exit_code(bpf::run(root, rest)),
         _ => exit_code(Err(
-            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | fuzz | bpf [--check]".to_owned()
+            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | docs [--check] | fuzz | bpf [--check]"
+                .to_owned(),
         )),
     }
 }

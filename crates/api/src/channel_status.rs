@@ -1,30 +1,30 @@
-//! The channel with a peer in a status.
+//! The status of the secure channel to a peer.
 
 use serde::{Deserialize, Serialize};
 
-/// How the channel with a peer is secured.
+/// The secure channel to a peer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ChannelStatus {
-    /// `plain`, `establishing`, or what the session keys in use were agreed upon by: `pre-shared key 1a2b3c4d`,
-    /// `certificate right.example`, or both.
+    /// `plain`, `establishing`, or the authentication of the present session keys: `pre-shared key 1a2b3c4d`, `certificate
+    /// right.example`, or both.
     pub secured_by: String,
-    /// When the session keys came into use, in nanoseconds of the monotonic clock.
+    /// Time since when the session keys are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_since_ns: Option<u64>,
-    /// Handshakes that made session keys.
+    /// Handshakes that established session keys.
     #[serde(default)]
     pub handshakes: u64,
-    /// Datagrams that were refused, by reason; reasons that never occurred are left out.
+    /// Refused datagrams by reason. Reasons without datagrams are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedCount>,
 }
 
-/// Datagrams that were refused for one reason.
+/// Refused datagrams of one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RefusedCount {
-    /// The reason.
+    /// Reason of the refusal.
     pub reason: String,
-    /// How many.
+    /// Datagrams that were refused for it.
     pub datagrams: u64,
 }
 

@@ -1,61 +1,65 @@
-//! Compact replication in a status.
+//! The status of compact replication.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A node's filter, and its recovery of connections in peers' filters.
+/// This node's peer filter, and the recovery of connections from the filters of other nodes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FilterStatus {
-    /// How connections become entries: `replication.representation`.
+    /// The filter: `replication.representation`.
     pub representation: String,
-    /// Connections, or pairs of hosts, that are in the filter.
+    /// Entries of the filter: connections, or pairs of hosts.
     pub entries: u64,
-    /// Those that there is room for.
+    /// Largest number of entries.
     pub entries_max: u64,
-    /// Insertions that found no room.
+    /// Entries that the filter had no room for.
     pub refused: u64,
-    /// Insertions into a Bloom filter that had as many entries as it was made for.
+    /// Entries of a Bloom filter that exceeded its planned size.
     pub beyond: u64,
-    /// Bytes of its updates to peers, without headers and encryption.
+    /// Bytes of datagrams that replicated the filter, without headers and encryption.
     pub bytes: u64,
-    /// How many of these a second, lately.
+    /// Rate of these bytes per second.
     #[serde(default)]
     pub bytes_per_s: f64,
-    /// Datagrams of its updates.
+    /// Datagrams that replicated the filter.
     pub datagrams: u64,
-    /// Updates with the whole filter.
+    /// Updates that contained the whole filter.
     pub whole_updates: u64,
-    /// Updates with what had changed.
+    /// Updates that contained its changes.
     pub incremental_updates: u64,
-    /// Sections that a peer found to be different, and that were sent again.
+    /// Sections that differed at a peer and were sent again.
     pub drifts: u64,
-    /// What it takes in memory, in bytes, with inherited filters.
+    /// Memory of the filter and of inherited filters, in bytes.
     pub memory_bytes: u64,
-    /// Inherited filters, which this node re-advertises.
+    /// Inherited filters: those of dead nodes, which this node re-advertises.
     #[serde(default)]
     pub inherited: u64,
-    /// Their entries that have not been recovered.
+    /// Entries of inherited filters whose connections are not restored yet.
     #[serde(default)]
     pub inherited_entries: u64,
-    /// Connections replicated as records because they have lived long.
+    /// Connections that were replicated precisely because of their age.
     pub precise_long_lived: u64,
-    /// Connections replicated as records because a failover would lose them: the filter has no room for them, or the
-    /// functions cannot restore them.
+    /// Connections that were replicated precisely because a failover would lose them otherwise: the filter has no room for them, or an
+    /// entry cannot restore them.
     pub precise_urgent: u64,
-    /// The recovery of peers' connections.
+    /// Recovery of connections of nodes that this one took over from.
     pub recovery: RecoveryStatus,
 }
 
-/// The recovery of connections in the filters of a failed peer.
+/// Recovery of connections from peer filters after a take-over.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RecoveryStatus {
-    /// Recoveries begun.
+    /// Recoveries that began.
     pub begun: u64,
-    /// For how long filters are still asked, in seconds, while they are.
+    /// Seconds for which peer filters are still asked, during a recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_in_s: Option<f64>,
-    /// What came of it: the counts of the pipeline's `RecoveryCounters`, by their names.
+    /// Counters by name. Recoveries that ended because all entries were restored: `used_up`. Connections: `restored` by a filter,
+    /// `cold_started`, `unblocked`. Restored connections that their other end reset at once, which are false positives: `disowned`.
+    /// Packets: `missed` (no filter matched), `denied` by the rules, `conflicts` with another translation, `ambiguous` replies. Probes to
+    /// the candidates of ambiguous replies and the resets of these: `asked`, `denials`. Packets over the limit of their source or of all
+    /// sources: `unasked`, `over_budget`. Packets under cold start and `block`: `probed`, `blocked`.
     #[serde(flatten)]
     pub counts: BTreeMap<String, u64>,
 }
@@ -105,18 +109,18 @@ impl RecoveryStatus {
     }
 }
 
-/// A peer's filter.
+/// A peer's filter, as this node received it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerFilterStatus {
-    /// Connections, or pairs of hosts, in the filter, as the peer counts them.
+    /// Entries of the filter, as the peer reports them.
     pub entries: u64,
-    /// Filters of the peer that became whole; more than one if it was started again.
+    /// Filters of the peer that arrived completely. The peer sends a new one after each restart.
     pub filters: u64,
-    /// Sections found to be different from the peer's, and asked for.
+    /// Sections that differed from the peer's and were requested.
     pub drifts: u64,
-    /// Datagrams that could not be used.
+    /// Datagrams that were malformed or belonged to no known filter.
     pub bad_datagrams: u64,
-    /// The filter is here whole, and so are those that the peer re-advertises.
+    /// Whether the filter is complete, with the filters that the peer re-advertises.
     #[serde(default)]
     pub is_complete: bool,
 }

@@ -1,12 +1,12 @@
-//! Where a packet comes from and where it goes.
+//! The addresses and ports of one direction.
 
 use serde::{Deserialize, Serialize};
 
-/// Source and destination, `address:port`, or the address alone for protocols without ports.
+/// Source and destination of one direction: `address:port`, or the address alone for protocols without ports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ends {
-    /// Who sends.
+    /// Source address and port.
     pub source: String,
-    /// Who receives.
+    /// Destination address and port.
     pub destination: String,
 }

@@ -1,28 +1,28 @@
-//! What happened to a node, in the words of the control API.
+//! Events of a node.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that happened.
+/// Something that happened to the node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Event {
-    /// Counts events from the start of the gateway, from 0; a gap means that older ones were forgotten.
+    /// Number of the event, from 0 at the start of the process. A gap means that older events were forgotten.
     pub number: u64,
-    /// When, in nanoseconds of the monotonic clock (the same on all nodes of one machine).
+    /// Time of the event by the monotonic clock.
     pub monotonic_ns: u64,
-    /// When, by the machine's wall clock as it stood then: RFC 3339, UTC, to the microsecond. Empty from older gateways.
+    /// Time of the event by the wall clock: RFC 3339, UTC, to the microsecond. Older releases leave it empty.
     #[serde(default)]
     pub time: String,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Particulars, for people.
+    /// Details for people.
     pub detail: String,
 }
 
-/// What can happen.
+/// Kinds of events.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// The gateway started.
+    /// The process started.
     Started,
     /// The failure detector receives a peer.
     PeerUp,
@@ -30,79 +30,79 @@ pub enum EventKind {
     PeerDown,
     /// A port's interface was switched off or lost carrier.
     PortDown,
-    /// It has both again.
+    /// A port's interface is switched on and has carrier again.
     PortUp,
     /// A tracked next hop no longer answers.
     NextHopLost,
-    /// It answers again.
+    /// A tracked next hop answers again.
     NextHopReached,
     /// A path to a peer is up.
     PathUp,
     /// A path to a peer is down; others may be up.
     PathDown,
-    /// A peer is reachable over service ports alone.
+    /// A peer is reachable over service ports only, so nothing is replicated.
     Degraded,
     /// The node became active.
     BecameActive,
     /// The node became standby.
     BecameStandby,
-    /// The node said on its ports that the shared addresses are here.
+    /// The node announced the shared addresses on its ports.
     Announced,
-    /// The first packet was forwarded after a take-over.
+    /// The node forwarded the first packet after a take-over.
     FirstPacketForwarded,
-    /// Replication with a peer runs.
+    /// The replication session with a peer is open.
     ReplicationUp,
-    /// The traffic to a peer is encrypted from now on.
+    /// Datagrams to a peer are encrypted from now on.
     ChannelSecured,
-    /// It is encrypted under new session keys.
+    /// The secure channel to a peer has new session keys.
     SessionKeysExchanged,
-    /// A peer's replication is silent.
+    /// The replication session with a peer is silent.
     ReplicationDown,
-    /// A peer was restarted and knows nothing.
+    /// A peer restarted and has no connections.
     PeerRestarted,
-    /// This node and a peer are synchronised.
+    /// This node and a peer have replicated everything to each other.
     Synchronised,
-    /// A peer's connections are being fetched.
+    /// A resynchronisation with a peer began.
     ResyncStarted,
-    /// They are all here.
+    /// A resynchronisation with a peer is complete.
     ResyncEnded,
-    /// Replicas of a peer's connections differ from what the peer sent; they are being repaired.
+    /// Replicas of a peer's connections differ from what the peer sent. They are being repaired.
     ReplicasDiffer,
-    /// After that: they are what the peer sent.
+    /// Replicas of a peer's connections equal what the peer sent again.
     ReplicasAgree,
-    /// A node that has taken over asks the filters of those that had the connections.
+    /// A recovery began: peer filters are asked after a take-over.
     RecoveryBegan,
-    /// It no longer does.
+    /// A recovery ended.
     RecoveryEnded,
-    /// The configuration file was read again and is in force.
+    /// A reload applied the configuration file.
     Reloaded,
-    /// The configuration file was read again and could not be used.
+    /// A reload refused the configuration file.
     ReloadRefused,
-    /// All connections were held against the rules in force.
+    /// The re-evaluation of all connections under the rules in force is complete.
     Reevaluated,
-    /// An operator wants the node to take no part any more.
+    /// An operator drains the node.
     Draining,
-    /// An operator wants it back.
+    /// An operator took the node back into service.
     Undrained,
-    /// The node's role was changed, by keepalived or an operator.
+    /// Keepalived or an operator changed the role of the node.
     RoleChanged,
-    /// The kernel found no room for events.
+    /// The kernel lost events because the buffer was full.
     EventsLost,
-    /// The changes in those events have been found by comparison.
+    /// The comparison with the whole table after lost events is complete.
     EventsRecovered,
-    /// The node takes no shared addresses: another host has them, or a peer's packets cannot be accepted.
+    /// The node takes no shared addresses: another host has them, or it rejects a peer's packets.
     Passive,
-    /// It may again.
+    /// The node may take shared addresses again.
     PassiveEnded,
     /// Another host claims an address that this node holds.
     AddressConflict,
-    /// Two nodes hold that they are primary.
+    /// Two nodes are active, or primary, at the same time.
     SplitBrain,
-    /// No longer.
+    /// The split brain ended.
     SplitBrainEnded,
-    /// Something that an operator should look at.
+    /// An operator should look at the detail.
     Warning,
-    /// The gateway is stopping.
+    /// The process is stopping.
     Stopping,
 }
 

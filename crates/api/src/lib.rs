@@ -282,44 +282,44 @@ pub struct FlowEvent {
     pub flow: Flow,
 }
 
-/// A connection.
+/// A connection, as `flows` and `follow` report it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Flow {
-    /// The protocol's name or number.
+    /// Protocol, by name or number.
     pub protocol: String,
-    /// Where its automaton stands.
+    /// State of the protocol, as connection tracking names it.
     pub state: String,
-    /// What this node is to it: `master` or `backup`.
+    /// `master` if this node is the owner of the connection, `backup` if it has a replica.
     pub role: String,
-    /// The node that is its master.
+    /// Number of the owner.
     pub owner: u8,
-    /// Ends of packets of the original direction as they come in.
+    /// Addresses and ports of packets in the original direction as they arrive.
     pub original: Ends,
-    /// Ends of the same packets as they go out, when they are translated.
+    /// Addresses and ports of the same packets as they leave, when they are translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub translated: Option<Ends>,
-    /// Packets, bytes and age are not known, and 0 here: the kernel forwards the connection.
+    /// Whether packets, bytes and age are unknown, and 0, because the kernel forwards the connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
-    /// Packets seen.
+    /// Packets of each direction.
     pub packets: BothWays,
-    /// Bytes seen, from the IP header on.
+    /// Bytes of each direction, from the IP header on.
     pub bytes: BothWays,
-    /// Packets have been seen both ways.
+    /// Whether packets were seen in both directions.
     pub replied: bool,
-    /// It will not be given up for a shortage of memory.
+    /// Whether the connection is past its handshake. It is then not evicted when the table is full.
     pub assured: bool,
-    /// Seconds until it ends unless a packet comes.
+    /// Seconds until the connection ends if no packet arrives.
     pub expires_s: f64,
-    /// Seconds since it began here, or since a peer replicated it.
+    /// Seconds since the connection began here, or since its first update from a peer.
     #[serde(default)]
     pub age_s: f64,
-    /// Port that packets of the original direction leave on, when known.
+    /// Egress port of packets in the original direction, when it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<String>,
-    /// Counts its changes.
+    /// Version of the connection's state.
     pub version: u32,
-    /// Ends of packets of the original direction, as they come in, of the connection that announced this one.
+    /// Addresses and ports of the connection that announced this one, as its original packets arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_to: Option<Box<Ends>>,
 }
@@ -327,8 +327,8 @@ pub struct Flow {
 /// A count for each direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BothWays {
-    /// As the first packet went.
+    /// Count of the original direction, that of the first packet.
     pub original: u64,
-    /// Against it.
+    /// Count of the reply direction.
     pub reply: u64,
 }

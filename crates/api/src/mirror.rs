@@ -1,44 +1,44 @@
-//! The mirrors of the tunnel's caches in a status.
+//! The status of the mirrors of the tunnel's caches.
 
 use serde::{Deserialize, Serialize};
 
-/// The mirrors of the tunnel's caches at the nodes of a site.
+/// Mirrors of the tunnel's caches at the nodes of a site.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RedundancyMirror {
-    /// Nodes that mirror this one's caches.
+    /// Nodes that mirror this node's caches.
     pub followers: u64,
-    /// The node whose caches this one mirrors.
+    /// Number of the node whose caches this one mirrors.
     pub follows: Option<u8>,
-    /// What this node holds of what that node sent.
+    /// Mirror of the cache of sent blocks.
     pub sent: MirroredCache,
-    /// What this node holds of what that node received.
+    /// Mirror of the cache of received blocks.
     pub received: MirroredCache,
-    /// Bytes sent to followers.
+    /// Bytes that were sent to mirrors.
     pub told_bytes: u64,
-    /// Blocks that passed while a node followed.
+    /// Blocks that the caches took while they were mirrored.
     pub blocks: u64,
-    /// Blocks that were not sent to a follower because of its rate limit.
+    /// Blocks that were not sent to a mirror because its rate was exceeded.
     pub blocks_left_out: u64,
-    /// Pieces of 64 bytes that followers lacked and were given.
+    /// Granules (64 bytes) that mirrors lacked and received.
     pub pieces_given: u64,
-    /// Bytes received from the node that is followed.
+    /// Bytes that were received from the mirrored node.
     pub heard_bytes: u64,
-    /// Blocks received.
+    /// Blocks that were received from the mirrored node.
     pub blocks_heard: u64,
-    /// Of those, the ones that could not be followed when they came.
+    /// Received blocks that could not be applied when they arrived.
     pub blocks_missed: u64,
-    /// Pieces of 64 bytes that were lacking here and were given.
+    /// Granules (64 bytes) that this mirror lacked and received.
     pub pieces_taken: u64,
-    /// Caches that this node went on with when it became the tunnel's end.
+    /// Caches that this node continued with when it became the tunnel's end.
     pub caches_taken_over: u64,
 }
 
-/// A cache that is mirrored.
+/// A mirrored cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MirroredCache {
-    /// Bytes held now that a take-over would keep.
+    /// Bytes of the mirror that a take-over now would keep.
     pub held_bytes: u64,
-    /// Bytes that there were to hold.
+    /// Bytes of the mirrored cache, as the mirrored node reported them last.
     pub bytes: u64,
 }
 

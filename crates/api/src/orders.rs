@@ -1,30 +1,30 @@
-//! What became of orders.
+//! The outcome of orders.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of a reload of the configuration.
+/// Outcome of a reload of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ReloadReport {
-    /// The file is in force.
+    /// Whether the file is in force now.
     pub applied: bool,
-    /// It was only to be said what would change.
+    /// Whether the request only asked what would change.
     pub check_only: bool,
-    /// What is otherwise in the file than in force, a phrase each.
+    /// Differences between the file and the configuration in force, a phrase each.
     pub changes: Vec<String>,
-    /// Changes that need a restart, a phrase each: with any of them nothing is applied.
+    /// Changes that need a restart, a phrase each. With any of them nothing is applied.
     pub needs_restart: Vec<String>,
-    /// What is wrong with the file, a line each: with any of them nothing is applied.
+    /// Mistakes in the file, a line each. With any of them nothing is applied.
     pub mistakes: Vec<String>,
-    /// What looks doubtful in the file, or has no effect.
+    /// Warnings about the file, a line each.
     pub warnings: Vec<String>,
-    /// Connections are being held against the new rules.
+    /// Whether the re-evaluation of connections under the new rules has begun.
     pub reevaluates: bool,
-    /// Fingerprint of the configuration in the file, as far as nodes must agree in it; empty when it cannot be read.
+    /// Fingerprint of the configuration in the file. It is empty when the file cannot be read.
     pub configuration: String,
 }
 
 impl ReloadReport {
-    /// Nothing stands in the way.
+    /// Whether the file can be applied.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         self.needs_restart.is_empty() && self.mistakes.is_empty()

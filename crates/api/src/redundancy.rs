@@ -1,4 +1,4 @@
-//! The tunnel to another site in a status.
+//! The status of the tunnel to another site.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,97 +7,97 @@ use crate::mirror::RedundancyMirror;
 /// The tunnel to another site.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RedundancyStatus {
-    /// Why packets go past the tunnel now, if they do.
+    /// Reason why packets bypass the tunnel now.
     pub bypass: Option<String>,
-    /// Where datagrams are encrypted: whether there are session keys.
+    /// Whether session keys are established. Without `[redundancy.security]` it is null.
     #[serde(default)]
     pub encrypted: Option<bool>,
-    /// How long a datagram and its acknowledgement take, in milliseconds.
+    /// Round-trip time of the path in milliseconds.
     pub round_trip_ms: Option<f64>,
-    /// Bytes of a datagram that the path takes.
+    /// Largest datagram that the path passes, in bytes.
     pub datagram_bytes: Option<u16>,
-    /// The sampling period, in bytes; longer than configured while the processor is short.
+    /// Sampling period in bytes. It grows while the processor is overloaded.
     pub period_bytes: u64,
-    /// Bytes of the caches and their indexes.
+    /// Memory of the caches and their indexes, in bytes.
     pub memory_bytes: u64,
-    /// Sessions begun with the other site.
+    /// Sessions that were opened with the other site.
     pub sessions: u64,
-    /// Towards the other site.
+    /// Traffic to the other site.
     pub sent: RedundancySent,
-    /// From the other site.
+    /// Traffic from the other site.
     pub received: RedundancyReceived,
-    /// Mirrors of the caches, so that they survive this node; none: they are not mirrored.
+    /// Mirrors of the caches. It is null where `redundancy.mirror` is `false`, or where the site has one node.
     pub mirror: Option<RedundancyMirror>,
 }
 
-/// What went to the other site.
+/// Traffic to the other site.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RedundancySent {
-    /// Packets that the tunnel took.
+    /// Packets that entered the tunnel.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub packet_bytes: u64,
     /// Bytes of all datagrams, with their IP and UDP headers.
     pub datagram_bytes: u64,
-    /// The difference; negative when nothing was redundant.
+    /// `packet_bytes` less `datagram_bytes`. It is negative when nothing was redundant.
     pub saved_bytes: i64,
-    /// Bytes of payload for which pointers stand.
+    /// Bytes of payload that were sent as references.
     pub matched_bytes: u64,
-    /// Datagrams.
+    /// Datagrams that were sent.
     pub datagrams: u64,
-    /// Of those, the ones sent again.
+    /// Datagrams that were retransmitted.
     pub datagrams_again: u64,
-    /// Copies of datagrams, in case that the first is lost.
+    /// Redundant datagram copies.
     #[serde(default)]
     pub datagrams_copied: u64,
-    /// Datagrams lost for good.
+    /// Lost datagrams that were not retransmitted any more.
     pub datagrams_given_up: u64,
-    /// Bytes of headers that were not sent, for they follow from earlier ones.
+    /// Bytes of headers that encoding saved.
     #[serde(default)]
     pub header_bytes_saved: u64,
-    /// Bytes that the second stage took away.
+    /// Bytes that the second stage saved.
     #[serde(default)]
     pub second_stage_bytes_saved: u64,
-    /// Pieces of 64 bytes that the other site lacked and was given.
+    /// Granules (64 bytes) that the other site lacked and this one sent.
     pub repaired: u64,
-    /// Packets dropped because too much waited for the path.
+    /// Packets that were dropped because too many waited for the path.
     pub backlog_drops: u64,
-    /// Packets that went past the tunnel, by reason; reasons that never occurred are left out.
+    /// Packets that bypassed the tunnel, by reason. Reasons without packets are left out.
     pub bypassed: Vec<BypassCount>,
 }
 
-/// What came from the other site.
+/// Traffic from the other site.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RedundancyReceived {
-    /// Packets that came out of the tunnel.
+    /// Packets that left the tunnel.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub packet_bytes: u64,
     /// Bytes of all datagrams, with their IP and UDP headers.
     pub datagram_bytes: u64,
-    /// Datagrams.
+    /// Datagrams that were received.
     pub datagrams: u64,
-    /// Datagrams that came after later ones: sent again, or overtaken.
+    /// Datagrams that arrived after later ones: retransmitted, or overtaken.
     pub datagrams_recovered: u64,
-    /// Datagrams that were waited for in vain.
+    /// Datagrams that never arrived.
     pub datagrams_lost: u64,
-    /// Datagrams that were none, or of no present session.
+    /// Datagrams that were malformed, or of no present session.
     pub datagrams_refused: u64,
-    /// Packets that pointed to bytes that were not here when they came.
+    /// Packets with references to bytes that were not in the cache when they arrived.
     pub misses: u64,
-    /// Pieces of 64 bytes that were asked for and came.
+    /// Granules (64 bytes) that were requested and received.
     pub repaired: u64,
-    /// Packets that could not be restored or found no room once they were, and are as good as lost.
+    /// Packets that could not be restored, or found no room afterwards.
     pub abandoned: u64,
-    /// Packets that made no sense, or had a wrong checksum.
+    /// Packets that were malformed or had a wrong checksum.
     pub broken: u64,
 }
 
-/// Packets that went past the tunnel for a reason.
+/// Packets that bypassed the tunnel for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BypassCount {
-    /// The reason.
+    /// Reason: `peer_away`, `path_too_small`, `processor` or `too_long`.
     pub reason: String,
-    /// How many.
+    /// Packets that bypassed the tunnel for it.
     pub packets: u64,
 }

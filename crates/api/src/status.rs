@@ -1,89 +1,90 @@
-//! How a node is, in the words of the control API.
+//! The status of a node.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SyncStatus};
 
-/// How a node is.
+/// The status of a node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
-    /// The program's version.
+    /// Version of the program.
     pub program_version: String,
-    /// This node.
+    /// Name and role of this node.
     pub node: NodeStatus,
-    /// When this was said, in nanoseconds of the monotonic clock.
+    /// Time of the answer.
     pub monotonic_now_ns: u64,
-    /// Seconds since the gateway started.
+    /// Seconds since the process started.
     pub uptime_s: f64,
-    /// Fingerprint of the configuration, as far as nodes must agree in it.
+    /// Fingerprint of the configuration. It covers the keys in which nodes must agree.
     #[serde(default)]
     pub configuration: String,
-    /// Whether a peer could take over without losing connections.
+    /// Readiness for a take-over by a peer.
     pub takeover: TakeoverStatus,
-    /// The connection table.
+    /// Use of the connection table.
     pub connections: ConnectionsStatus,
-    /// Deferred replication, if it is configured.
+    /// Deferral of replication, with `[replication.lazy]`. Of several workers, threshold, level and utilisation are the greatest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazy: Option<LazyStatus>,
-    /// What goes through, over the last second or so.
+    /// Rates over about the last second.
     pub rates: Rates,
-    /// The other nodes.
+    /// Other nodes, as this one knows them. With several workers, a peer is synchronised when it is so for all of them.
     pub peers: Vec<PeerStatus>,
-    /// The ports.
+    /// Ports of the gateway.
     pub ports: Vec<PortStatus>,
-    /// The next hops that are tracked.
+    /// Tracked next hops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next_hops: Vec<NextHopStatus>,
-    /// Dropped packets, by reason; reasons that never occurred are left out.
+    /// Dropped packets by reason. Reasons without packets are left out.
     pub drops: Vec<DropCount>,
-    /// The threads that move packets, where there are several.
+    /// Workers, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
-    /// The tunnel to another site, where there is one.
+    /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
-    /// This node's filter, with compact replication.
+    /// This node's peer filter, with compact replication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Box<FilterStatus>>,
-    /// The kernel's connections, where this node replicates those.
+    /// Replication of the kernel's connections. Only `mainstay sync` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
 }
 
-/// A thread that moves packets.
+/// A worker: a thread that moves packets.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerStatus {
-    /// Its number; 0 leads.
+    /// Number of the worker. Worker 0 leads.
     pub number: u8,
-    /// Connections that it holds.
+    /// Connections of the worker.
     pub connections: u64,
-    /// Share of its time that it worked, 0 to 1, over the last second or so.
+    /// Share of its time that the worker was busy, from 0 to 1, over about the last second.
     pub load: f64,
-    /// Packets that it forwarded.
+    /// Packets that the worker forwarded.
     pub forwarded: u64,
-    /// Packets that came to it and belong to another worker.
+    /// Packets that the worker received and that belong to another worker.
     pub handed_over: u64,
-    /// Packets that other workers handed to it.
+    /// Packets that other workers handed to this one.
     pub taken: u64,
-    /// Connections of other workers whose replies come to it.
+    /// Connections of other workers whose replies arrive at this one.
     pub redirects: u64,
 }
 
 /// A node and its role.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its number.
+    /// Number of the node.
     pub id: u8,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// `init`, `standby`, `taking_over`, `active`, `leaving` or, when it is drained, `left`.
+    /// Role: `init`, `standby`, `taking_over`, `active`, `leaving` or `left` (drained). With several groups it is `active` if the node is active for any
+    /// of them.
     pub role: String,
-    /// Since when it has the role, in nanoseconds of the monotonic clock.
+    /// Time of the last change of the role.
     pub role_since_ns: u64,
-    /// Why it takes no shared addresses over, if it is so.
+    /// Reason and remedy, while the node takes no shared addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive: Option<String>,
-    /// Its role in each group of shared addresses, where there are several; `role` is then active if one of them is.
+    /// Role of the node in each group of shared addresses, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupStatus>,
 }
@@ -91,126 +92,126 @@ pub struct NodeStatus {
 /// A node's role in a group of shared addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GroupStatus {
-    /// The group's name.
+    /// Name of the group.
     pub name: String,
-    /// As the node's role.
+    /// Role of the node in the group.
     pub role: String,
-    /// Since when it has the role, in nanoseconds of the monotonic clock.
+    /// Time of the last change of the role.
     pub role_since_ns: u64,
-    /// Its priority for the group: the highest wins.
+    /// Priority of the node for the group: the highest wins.
     pub priority: u8,
-    /// The number of the group's latest take-over that it knows of.
+    /// Term of the group's latest take-over that the node knows.
     pub term: u64,
 }
 
-/// Whether a peer could take over.
+/// Readiness for a take-over by a peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TakeoverStatus {
-    /// Every connection worth keeping is on another node that is up.
+    /// Whether a take-over would keep every replicated connection.
     pub ready: bool,
-    /// What is in the way, a clause each; empty when ready.
+    /// Reasons why not, a clause each.
     pub why_not: Vec<String>,
 }
 
-/// The connection table.
+/// Use of the connection table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectionsStatus {
-    /// Connections held.
+    /// Connections in the table, replicas included.
     pub count: u64,
-    /// Connections held at most.
+    /// Largest number of connections (`limits.connections_max`).
     pub max: u64,
-    /// Connections that this node is master of, when it counts them.
+    /// Connections that this node owns, where it counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<u64>,
 }
 
-/// What goes through.
+/// Rates over about the last second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Rates {
-    /// Packets forwarded a second.
+    /// Packets that the node forwarded per second.
     pub packets_per_s: f64,
-    /// Bits forwarded a second.
+    /// Bits that the node forwarded per second.
     pub bits_per_s: f64,
-    /// Connections begun a second.
+    /// Connections that began per second.
     pub connections_per_s: f64,
 }
 
-/// How a node's replicas of a peer's connections compare with what the peer sent.
+/// Comparison of this node's replicas with what the peer sent. Of several workers, `agreed_ns` and `rounds` are those of the last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AntiEntropy {
-    /// When they were last found to be the same, in nanoseconds of the monotonic clock; `None`: never, or the peer is of a
-    /// release that does not compare.
+    /// Time when the replicas were last found equal. It is absent if they never were, or if the peer's release does not compare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agreed_ns: Option<u64>,
-    /// Connections known to differ now.
+    /// Replicas that are known to differ now.
     pub divergent: u64,
-    /// Comparisons that the peer answered.
+    /// Comparisons that the peer answered, since the start.
     pub rounds: u64,
-    /// Connections found to differ.
+    /// Replicas that were found to differ.
     pub found: u64,
-    /// Missing and wrong replicas that were sent again.
+    /// Missing and wrong replicas that the peer sent again.
     pub repaired: u64,
-    /// Replicas removed because the peer had no such connection.
+    /// Replicas that were removed because the peer had no such connection.
     pub extra_removed: u64,
-    /// Replicas that were not in the table as they had been entered.
+    /// Replicas that changed in memory without an update.
     pub unnoted_changes: u64,
 }
 
-/// Another node, as this one sees it.
+/// Another node, as this one knows it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its number.
+    /// Number of the peer.
     pub id: u8,
-    /// Its replication address.
+    /// Replication address of the peer.
     pub address: String,
-    /// The failure detector's state: `up`, `down`, `init` or `admin_down`.
+    /// State of the failure detector: `up` while any path is up, else `down`, `init` or `admin_down`. For `mainstay sync` it states whether
+    /// packets of the peer arrive.
     pub detector: String,
-    /// How each path to it stands: the replication path, and the ports that failure detection uses. Empty where nothing but the
-    /// replication path is used.
+    /// Paths to the peer, where failures are also detected over service ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathStatus>,
-    /// Whether it may hold the same addresses as this node: `none`, `suspected` or `confirmed`.
+    /// Split brain with the peer: `none`; `suspected` while this node is active and the peer is silent on all paths without a hand-over;
+    /// `confirmed` once the peer reports that it is active, too.
     #[serde(default)]
     pub split_brain: String,
-    /// How the traffic to it is secured.
+    /// Secure channel to the peer.
     #[serde(default)]
     pub channel: ChannelStatus,
-    /// The replication session's state.
+    /// State of the replication session.
     pub session: String,
-    /// The role in its heartbeat; with several groups, active if one of them is.
+    /// Role that the peer reports; for `mainstay sync` `primary`, `backup`, `fault` or `unknown`.
     pub role: String,
-    /// The groups whose addresses it holds by its heartbeat, by name, where there are several groups.
+    /// Names of the groups that the peer reports to hold, where there are several groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
-    /// The fingerprint of its configuration, if it sends one.
+    /// Fingerprint of the peer's configuration, if the peer reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,
-    /// It has every connection that this node has replicated to it.
+    /// Whether the peer has acknowledged every replicated connection.
     pub synchronised: bool,
-    /// Age of the oldest change that it has not acknowledged, in milliseconds.
+    /// Age of the oldest change that the peer has not acknowledged, in milliseconds. Of several workers it is the longest.
     pub lag_ms: f64,
-    /// Round-trip time, in milliseconds; `None` while not measured.
+    /// Round-trip time in milliseconds, once it is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
-    /// Changes waiting to be sent.
+    /// Changes that wait to be sent.
     pub queued: u64,
-    /// Messages sent and not acknowledged.
+    /// Messages that are sent and not acknowledged.
     pub in_flight: u64,
-    /// Messages sent.
+    /// Messages that were sent to the peer.
     pub sent: u64,
-    /// Messages received.
+    /// Messages that were received from the peer.
     pub received: u64,
-    /// Changes sent again under a new number.
+    /// Changes that were retransmitted under a new message number.
     pub resent: u64,
-    /// Messages that this node has missed.
+    /// Messages of the peer that were lost.
     pub lost: u64,
-    /// How this node's replicas of its connections compare with what it sent.
+    /// Comparison of this node's replicas with what the peer sent.
     #[serde(default)]
     pub anti_entropy: AntiEntropy,
-    /// Its filter, with compact replication.
+    /// The peer's filter, with compact replication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<PeerFilterStatus>,
-    /// When a datagram of it was last received, in nanoseconds of the monotonic clock; `None`: never.
+    /// Time when a packet of the peer was last received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_received_ns: Option<u64>,
 }
@@ -218,11 +219,11 @@ pub struct PeerStatus {
 /// A path to another node, over which failures are detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// `replication`, or the port's name.
+    /// `replication`, or the name of the port.
     pub path: String,
-    /// `up`, `down`, or `never` while it has not been up yet.
+    /// State: `up`, `down`, or `never` while the path has not been up.
     pub state: String,
-    /// Since when, in nanoseconds of the monotonic clock.
+    /// Time of the last change of the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<u64>,
 }
@@ -230,49 +231,49 @@ pub struct PathStatus {
 /// A port.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PortStatus {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// The system's interface.
+    /// Interface of the system.
     pub interface: String,
-    /// Packets received.
+    /// Packets that the port received.
     pub received_packets: u64,
-    /// Bytes received.
+    /// Bytes that the port received.
     pub received_bytes: u64,
-    /// Packets sent.
+    /// Packets that the port sent.
     pub sent_packets: u64,
-    /// Bytes sent.
+    /// Bytes that the port sent.
     pub sent_bytes: u64,
-    /// Packets that the system dropped before the gateway saw them.
+    /// Packets that the kernel dropped before the gateway received them.
     pub missed_packets: u64,
-    /// Its interface is switched on and has carrier; `None` where that is not known.
+    /// Whether the interface is switched on and has carrier, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<bool>,
-    /// Since when it is up, or down, in nanoseconds of the monotonic clock.
+    /// Time of the last change of `up`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<u64>,
-    /// The link's speed in Mbit/s, where the driver gives it.
+    /// Speed of the link in Mbit/s, where the driver reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_mbps: Option<u32>,
 }
 
-/// A next hop that is tracked.
+/// A tracked next hop.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NextHopStatus {
-    /// The port on whose link it is.
+    /// Port on whose link the next hop is.
     pub port: String,
-    /// Its address.
+    /// Address of the next hop.
     pub address: String,
-    /// `reached`, `lost`, or `unknown` while its port is down or it has been probed too seldom.
+    /// State: `reached`, `lost`, or `unknown` while its port is down or too few probes were sent.
     pub state: String,
-    /// Since when, in nanoseconds of the monotonic clock.
+    /// Time of the last change of the state.
     pub since_ns: u64,
 }
 
 /// Dropped packets of one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DropCount {
-    /// The reason, as in metrics.
+    /// Reason, as in metrics.
     pub reason: String,
-    /// Packets.
+    /// Packets that were dropped for it.
     pub packets: u64,
 }

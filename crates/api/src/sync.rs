@@ -1,4 +1,4 @@
-//! A node that replicates the kernel's connections, in the control API.
+//! The status of a node that replicates the kernel's connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,98 +32,98 @@ impl SyncOrder {
     }
 }
 
-/// How ready a node is.
+/// Readiness of a `mainstay sync` node.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SyncReadiness {
-    /// `primary`, `backup` or `fault`.
+    /// Role: `primary`, `backup` or `fault`.
     pub role: String,
-    /// All that is known of connections that this node is to carry is in its kernel.
+    /// Whether all known connections that this node carries are in its kernel.
     pub usable: bool,
-    /// What is in the way of that, a clause each.
+    /// Reasons why not, a clause each.
     #[serde(default)]
     pub not_usable_because: Vec<String>,
-    /// This node could take over now.
+    /// Whether this node could take over now.
     pub may_take_over: bool,
-    /// What is in the way of that, a clause each.
+    /// Reasons why not, a clause each.
     #[serde(default)]
     pub may_not_because: Vec<String>,
-    /// A failover now, from whichever node carries connections, would lose none.
+    /// Whether a failover now would keep every connection, whichever node is primary.
     pub failover_safe: bool,
-    /// What is in the way of that, a clause each.
+    /// Reasons why not, a clause each.
     #[serde(default)]
     pub not_safe_because: Vec<String>,
 }
 
-/// The status of a node that replicates the kernel's connections, beside what every node has.
+/// Replication of the kernel's connections. Only `mainstay sync` has it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SyncStatus {
-    /// `primary-backup` or `multi-primary`.
+    /// `cluster.mode`: `primary-backup` or `multi-primary`.
     pub mode: String,
-    /// `direct` or `external-cache`.
+    /// `kernel.injection`: `direct` or `external-cache`.
     pub injection: String,
-    /// How ready it is.
+    /// Readiness of the node.
     pub readiness: SyncReadiness,
-    /// One sentence: a failover now would be safe, or would not, because ….
+    /// Sentence that states whether a failover now would be safe, and if not, why.
     pub failover: String,
-    /// The kernel's table and what is known of it.
+    /// The kernel's connection table and its mirror.
     pub kernel: KernelStatus,
-    /// Another node holds that it is primary, too, where one at a time is.
+    /// Whether another node is primary, too, although `mode` is `primary-backup`.
     pub split_brain: bool,
-    /// What is wrong now, a sentence each, with what to do about it.
+    /// Present troubles, each a sentence with its remedy.
     #[serde(default)]
     pub troubles: Vec<String>,
 }
 
-/// The kernel's table, and the way to and from it.
+/// The kernel's connection table and its mirror.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelStatus {
     /// Connections that the kernel tracks.
     pub connections: u64,
-    /// Connections that it tracks at most (`net.netfilter.nf_conntrack_max`).
+    /// Largest number of connections that the kernel tracks (`net.netfilter.nf_conntrack_max`).
     pub connections_max: u64,
-    /// Connections whose packets this node's kernel sees.
+    /// Connections whose packets this kernel receives.
     pub own: u64,
-    /// Peers' connections.
+    /// Replicas of peers' connections.
     pub copies: u64,
-    /// Of those, how many are in this kernel.
+    /// Replicas that are in this kernel.
     pub injected: u64,
-    /// Changes that wait to be made in the kernel.
+    /// Changes that wait for injection into the kernel.
     pub waiting: u64,
-    /// Requests made about connections that others have announced.
+    /// Requests to the kernel about expectations.
     pub expectation_requests: u64,
-    /// Which events the kernel makes of TCP connections: `lean` or `all`.
+    /// Events that the kernel makes of TCP connections: `lean` or `all`.
     #[serde(default)]
     pub events_made: String,
-    /// Times that the rules for `lean` were found gone, and were put back.
+    /// Times that the rules for `lean` were missing and were restored.
     #[serde(default)]
     pub event_rules_put_back: u64,
-    /// Events read.
+    /// Events that were read from the kernel.
     pub events: u64,
-    /// Events that could not be understood.
+    /// Events that were malformed.
     pub events_malformed: u64,
-    /// Times that the kernel found no room for an event.
+    /// Times that the kernel lost events because the buffer was full.
     pub overruns: u64,
-    /// Connections found changed, new or gone after that.
+    /// Connections that were found new, changed or gone after events were lost.
     pub repaired: u64,
-    /// Buffer of the event socket now, in bytes.
+    /// Size of the buffer for the kernel's events, in bytes.
     pub receive_buffer_bytes: u64,
-    /// Times that the whole table was read.
+    /// Times that the kernel's whole table was read.
     pub dumps: u64,
-    /// Requests made to the kernel.
+    /// Requests to the kernel.
     pub requests: u64,
-    /// Requests that it refused, by why.
+    /// Requests that the kernel refused, by reason.
     pub refused: Vec<RefusedRequests>,
-    /// Copies that the kernel ended before their master did, and that were injected again.
+    /// Replicas that the kernel removed before their owner did, and that were injected again.
     pub injected_again: u64,
-    /// Connections of this kernel not remembered for want of room (`kernel.connections_max`).
+    /// Connections of this kernel that were not mirrored because of `kernel.connections_max`.
     pub table_full: u64,
 }
 
 /// Requests that the kernel refused for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RefusedRequests {
-    /// Why.
+    /// Reason of the refusal.
     pub reason: String,
-    /// How many.
+    /// Requests that were refused for it.
     pub requests: u64,
 }

@@ -8,43 +8,51 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::Text;
+use super::value::DurationText;
 
-/// `[replication.filter]` as written.
+/// The section configures the peer filter of compact replication.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFilter {
-    /// Entries that there is room for. Default: `limits.connections_max`.
+    /// Largest number of entries: connections, or pairs of hosts. Where `precise_after` is set, connections beyond it are replicated
+    /// precisely; else a failover loses them, and `mainstay status` counts them. Default: `limits.connections_max`.
     pub entries_max: Option<Spanned<u64>>,
-    /// Bits of a fingerprint.
+    /// Bits of a fingerprint, where the filter has fingerprints.
     pub fingerprint_bits: Option<Spanned<u8>>,
-    /// Counters of a Bloom filter for each entry.
+    /// Counters per entry of a Bloom filter.
     pub counters_per_entry: Option<Spanned<u8>>,
     /// Hash functions of a Bloom filter.
     pub hashes: Option<Spanned<u8>>,
-    /// When updates are sent.
+    /// Time at which changes are sent: at once (`"immediate"`), at every `interval` (`"periodic"`), or once enough have accumulated
+    /// (`"threshold"`). An update is the whole filter or its changes, whichever is smaller.
     pub update: Option<Text>,
-    /// Time that goes with `update`. Default: `"10ms"`, or `"5s"` where it is `"periodic"`.
-    pub interval: Option<Text>,
-    /// Changes that have to come together, in thousandths of the entries.
+    /// Time between updates. With `"immediate"`, a change waits so long for others, unless it is an establishment. With `"periodic"`, it is
+    /// the period. With `"threshold"`, it is the shortest time between two updates. Default: `"10ms"`, or `"5s"` with `"periodic"`.
+    pub interval: Option<DurationText>,
+    /// Accumulated changes, in thousandths of the entries, after which `"threshold"` sends an update.
     pub threshold_per_mille: Option<Spanned<u16>>,
-    /// What the peer has already is left out of messages.
+    /// Whether messages leave out what the peer can derive by itself.
     pub symbols: Option<bool>,
-    /// How long connections live before they are replicated as records as well.
-    pub precise_after: Option<Text>,
+    /// Age from which connections are also replicated precisely, the oldest first. Half of `budget_bytes_per_second` is then reserved for
+    /// them; either half may use what the other leaves. Default: only connections that an entry cannot restore are.
+    pub precise_after: Option<DurationText>,
 }
 
-/// `[replication.recovery]` as written.
+/// The section configures the recovery after a take-over, while the node has the filter of the node that failed. A connection is restored
+/// by its first packet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRecovery {
-    /// How long filters are asked after a take-over.
-    pub lasts: Option<Text>,
-    /// Ports behind which hosts are trusted.
+    /// Time after a take-over in which peer filters are asked. Connections that are silent for longer are lost.
+    pub lasts: Option<DurationText>,
+    /// Names of ports behind which hosts are trusted. A trusted host's segment that matches no filter is accepted as established. A segment
+    /// from elsewhere passes as a keep-alive without payload, which shows whether the trusted host knows the connection.
     #[serde(default)]
     pub cold_start: Vec<Text>,
-    /// A segment that no filter names is dropped, and passes when it comes again.
+    /// Whether a segment that matches no filter is dropped the first time and passes when it is retransmitted.
     pub block: Option<bool>,
-    /// Tuples that no filter names, a second and source, at most.
+    /// Segments per second of one source that may match no filter. Beyond it, the source's segments are dropped without a lookup. Each
+    /// also allows 160 lookups per second for replies of the source. All sources together have 65 536 lookups per second.
     pub misses_per_source_max: Option<Spanned<u32>>,
 }
 

@@ -125,6 +125,8 @@ pub struct Setting {
     pub default: Option<String>,
     /// The values that are accepted.
     pub range: String,
+    /// The key exists in files of the other kind only.
+    pub is_refused: bool,
 }
 
 /// Collects diagnostics, so that one run reports all of them.
@@ -142,12 +144,21 @@ impl<'a> Diagnostics<'a> {
 
     /// Notes what a key may be, for the reference. The first note of a key counts.
     pub(super) fn describe(&mut self, key: &str, default: Option<String>, range: String) {
-        if self.settings.iter().all(|setting| setting.key != key) {
-            self.settings.push(Setting { key: key.to_owned(), default, range });
+        self.note(Setting { key: key.to_owned(), default, range, is_refused: false });
+    }
+
+    /// Notes for the reference that this kind of file does not have a key or a section.
+    pub(super) fn describe_refused(&mut self, key: &str) {
+        self.note(Setting { key: key.to_owned(), default: None, range: String::new(), is_refused: true });
+    }
+
+    fn note(&mut self, setting: Setting) {
+        if self.settings.iter().all(|noted| noted.key != setting.key) {
+            self.settings.push(setting);
         }
     }
 
-    /// What was noted of keys.
+    /// The settings that were noted.
     pub(super) fn into_settings(self) -> Vec<Setting> {
         self.settings
     }

@@ -1,32 +1,35 @@
-//! `[replication.lazy]`: how long the replication of connections is deferred.
+//! `[replication.lazy]`: the age from which connections are replicated.
 
 use replication::deferral::{Config, Dynamic};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::Text;
+use super::value::DurationText;
 
-/// `[replication.lazy]` as written.
+/// The section defers the replication of young connections: a connection is replicated once it is older than a threshold. A failover loses
+/// the connections that are younger, and `mainstay status` counts them. Without the section, every connection is replicated at once. All
+/// keys but `threshold` need `threshold = "dynamic"`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawLazy {
-    /// A duration, or `"dynamic"`.
+    /// Age from which connections are replicated: a duration, or `"dynamic"` for an age that depends on the load.
     pub threshold: Text,
-    /// Share of its time that a worker may be busy before it puts more off.
+    /// Share of its time that a worker may be busy. Above it, each decision defers more connections; below it, fewer.
     pub utilisation_max: Option<Spanned<f64>>,
     /// Time between two decisions.
-    pub interval: Option<Text>,
-    /// Levels of degradation.
+    pub interval: Option<DurationText>,
+    /// Number of levels. Level *p* of *n* defers *p*/*n* of the connections for their whole life.
     pub levels: Option<Spanned<u8>>,
-    /// Weight of the latest interval against all that was before.
+    /// Weight of the lifetimes in the last interval against all earlier ones.
     pub responsiveness: Option<Spanned<f64>>,
-    /// The least deferral threshold while replication is degraded.
-    pub threshold_min: Option<Text>,
-    /// The most.
-    pub threshold_max: Option<Text>,
-    /// Lifetimes count as this at most.
-    pub lifetime_max: Option<Text>,
-    /// Whether a level spares no more than its share.
+    /// Shortest threshold once the load requires one.
+    pub threshold_min: Option<DurationText>,
+    /// Longest threshold. Older connections survive at any load.
+    pub threshold_max: Option<DurationText>,
+    /// Longest lifetime that is counted; longer ones count as this one.
+    pub lifetime_max: Option<DurationText>,
+    /// Whether a level defers no more than its share of connections, even where all lifetimes are about equal.
     pub bounded: Option<bool>,
 }
 

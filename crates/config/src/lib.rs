@@ -1,6 +1,6 @@
 //! The configuration file: from text ([`raw`]) to what the daemon runs with ([`validated`]).
 //!
-//! All mistakes of a file are reported at once, each with its place and its remedy. `docs/configuration.md` lists
+//! All mistakes of a file are reported at once, each with its place and its remedy. `docs/reference/configuration.md` lists
 //! every key.
 
 pub mod compact;

@@ -1,4 +1,7 @@
 //! The configuration file as it is written: shape only. What the values mean is checked afterwards.
+//!
+//! The comments of types and fields are the text of `docs/reference`: a type describes its section, a field its key. What follows
+//! `Default:` stands in the column of defaults.
 
 mod limits;
 mod reachability;
@@ -15,13 +18,17 @@ pub use super::compact::{RawFilter, RawRecovery};
 pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
-use super::value::{MssText, PortText, ProtocolText};
+use super::value::{
+    AddressText, DurationText, MssText, PathText, PortText, PrefixText, ProtocolText, SocketAddressText,
+};
 
-/// A whole file.
+/// Keys above the first section.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Functions, in the order in which packets of the original direction meet them. Default: those whose sections are there.
+    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"nat"`, `"ftp"`. Replies
+    /// pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
+    /// that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
     pub node: Option<Spanned<RawNode>>,
@@ -65,94 +72,109 @@ pub struct RawConfig {
     pub control: Option<Spanned<RawControl>>,
 }
 
-/// `[node]`.
+/// The section identifies this node and names its control socket, metrics page and log. It is required.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNode {
-    /// Number of the node in its cluster.
+    /// Number of this node in its cluster. A gateway's is below `nodes`.
     pub id: Spanned<u8>,
-    /// Name for people. Default: `node-` and `id`.
+    /// Name of this node for people. Default: `node-` and the `id`.
     pub name: Option<Text>,
-    /// Nodes of the cluster. Default: the peers and this node.
+    /// Number of nodes in the cluster. The nodes divide the NAT ports among them, so all nodes must have the same value. Default: the
+    /// number of peers plus 1.
     pub nodes: Option<Spanned<u8>>,
-    /// Which node is preferred as the active one.
+    /// Preference of this node: of two nodes that start together, the one with the higher priority becomes active. Groups without a
+    /// priority of their own have this one.
     pub priority: Option<u8>,
-    /// How often the shared addresses that the node holds are announced again.
-    pub announce_refresh: Option<Text>,
-    /// Path of the control socket.
-    pub control_socket: Option<Text>,
-    /// Where metrics are served.
-    pub metrics: Option<Text>,
-    /// How much is logged.
+    /// Interval, ±10 %, at which the active node announces its shared addresses (gratuitous ARP, unsolicited neighbour advertisements).
+    /// The value is `"0s"` (no periodic announcements) or at least `"1s"`. After the loss of a peer, the node announces every second for
+    /// a minute, then every 10 s until the peer returns.
+    pub announce_refresh: Option<DurationText>,
+    /// Unix socket of the control API. Its mode is 0600.
+    pub control_socket: Option<PathText>,
+    /// Address on which `/metrics` is served in the Prometheus text format. The page asks for no password, so any address but a
+    /// loopback address needs a packet filter. Default: no metrics are served.
+    pub metrics: Option<SocketAddressText>,
+    /// Least severe level that is logged to standard error. The environment variable `MAINSTAY_LOG` overrides it. At `info` and above,
+    /// libraries log warnings only.
     pub log: Option<Text>,
-    /// How log entries are written.
+    /// Format of log entries: lines for people, or one JSON object per line.
     pub log_format: Option<Text>,
-    /// Entries that each place in the program may log in a second.
+    /// Log entries per second of each place in the program. A burst may have five times as many. One second later, the log states how
+    /// many entries were suppressed.
     pub log_per_s: Option<Spanned<u32>>,
 }
 
-/// `[[port]]`.
+/// Each section is a port: an interface that the gateway forwards on. A gateway has 2 to 64 ports.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawPort {
-    /// What other sections call it.
+    /// Name of the port in other sections and in metrics. It is unique.
     pub name: Text,
-    /// The system's interface.
+    /// Interface of the system, as `ip link` shows it: up to 15 bytes. No other port has it.
     pub interface: Text,
-    /// How packets are taken from it and given to it.
+    /// Method by which the port receives and sends frames.
     pub backend: Option<Text>,
-    /// Shared addresses with their prefix lengths, where there is one group.
+    /// Shared addresses with the prefix lengths of their networks. The active node answers for them, and the interface itself must not
+    /// have them. Networks of different ports must not overlap. Where there are several groups, `[[port.group]]` replaces the key.
     #[serde(default)]
-    pub addresses: Vec<Text>,
+    pub addresses: Vec<PrefixText>,
     /// `[[port.group]]`.
     #[serde(default)]
     pub group: Vec<Spanned<RawPortGroup>>,
-    /// To what the maximum segment size of TCP connections is lowered.
+    /// Largest TCP segment, in bytes, that connections through the port may agree on, for paths where path MTU discovery fails. `"mtu"`
+    /// is what fits the port's MTU: 40 bytes less for IPv4, 60 for IPv6. A number from 536 to 65495 applies to both families. Of a
+    /// connection's two ports, the smaller value applies. SYN and SYN/ACK are lowered, never raised. Default: segments are not clamped.
     pub mss_clamp: Option<Spanned<MssText>>,
 }
 
-/// `[[group]]`.
+/// Each section is a group of shared addresses that move together. With several groups, several nodes carry connections and back each
+/// other up. Without the section, all addresses are one group. A gateway has at most 8 groups.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawGroup {
-    /// Name, the same on all nodes.
+    /// Name of the group. It is unique in the file and the same on all nodes.
     pub name: Text,
-    /// Which node is preferred as the one that holds it. Default: `node.priority`.
+    /// Preference of this node for the group: the node with the highest priority holds it. It is the only key of the section in which
+    /// the nodes' files may differ. Default: `node.priority`.
     pub priority: Option<u8>,
-    /// Whether a node of higher priority takes it from a healthy one. Default: `failure_detection.preempt`.
+    /// Whether this node takes the group from a healthy node of lower priority once it has all connections. Default:
+    /// `failure_detection.preempt` if that is given, else `true` where there are several groups.
     pub preempt: Option<bool>,
-    /// What is tracked for it. Default: `reachability.track`.
+    /// Ports and next hops that are tracked for this group. Default: `reachability.track`.
     pub track: Option<Vec<Spanned<RawTrack>>>,
 }
 
-/// `[[port.group]]`.
+/// Each section gives the port its shared addresses of one group. It replaces `addresses` where there are several groups.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawPortGroup {
-    /// Which group.
+    /// Name of the group.
     pub name: Text,
-    /// Its shared addresses on the port, with their prefix lengths.
+    /// Shared addresses of the group on this port, with the prefix lengths of their networks. Different groups may have addresses of the
+    /// same network.
     #[serde(default)]
-    pub addresses: Vec<Text>,
+    pub addresses: Vec<PrefixText>,
 }
 
-/// `[[route]]`.
+/// Each section is a route to a network that no port is on. The longest prefix wins.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRoute {
-    /// Destination prefix.
-    pub to: Text,
-    /// The next hop.
-    pub via: Text,
+    /// Destination of the route. It is unique.
+    pub to: PrefixText,
+    /// Next hop, of the same family as `to` and on the network of a port.
+    pub via: AddressText,
 }
 
-/// `[workers]`.
+/// Workers are the threads that move packets. Each has a share of the connections and its own sockets. All nodes of a cluster must have
+/// the same number of workers, and several workers need Linux 5.17. A change needs a restart.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawWorkers {
-    /// Threads that move packets.
+    /// Number of workers. `"auto"` is the number of processors that the process may use.
     pub count: Option<Spanned<WorkersText>>,
-    /// Each stays on a processor of its own.
+    /// Whether each worker is bound to a processor of its own.
     pub pin: Option<bool>,
 }
 
@@ -175,70 +197,78 @@ impl std::fmt::Display for WorkersText {
     }
 }
 
-/// `[tracking]`.
+/// The section relaxes connection tracking.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTracking {
-    /// TCP connections are picked up in the middle.
+    /// Whether TCP connections and SCTP associations are picked up in the middle when the node has not seen their beginning.
     pub loose: Option<Spanned<bool>>,
-    /// Only resets are held to the window.
+    /// Whether TCP segments outside the window pass. Resets are checked against the window in any case.
     pub liberal: Option<bool>,
 }
 
-/// `[firewall]`.
+/// The section configures the stateful packet filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFirewall {
-    /// What becomes of connections that another one announced.
+    /// Treatment of related connections, which another connection announced. `"accept"` lets them pass without a rule, and new rules do
+    /// not apply to them. `"rules"` checks them as any other connection.
     pub related: Option<Text>,
-    /// What becomes of connections when the rules change.
+    /// Treatment of established connections when the rules change. `"keep"` keeps all of them. `"reevaluate"` ends those that the new rules
+    /// do not accept. After a failover, connections that only a peer filter contains are restored under the rules in force.
     pub on_reload: Option<Text>,
-    /// Matches that each rule may log in a second.
+    /// Matches per second that each rule with `log` logs. A burst may have as many at once. One second later, the log states how many
+    /// matches were suppressed.
     pub log_per_s: Option<Spanned<u32>>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,
 }
 
-/// `[[firewall.rule]]`.
+/// Each section is a rule. The first rule that matches a connection's first packet decides for the whole connection. A connection that no
+/// rule accepts is dropped. A rule matches if all its conditions hold; a condition that is left out holds for every packet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRule {
-    /// Name, for counters and logs.
+    /// Name of the rule in counters and in the log. It is unique.
     pub name: Text,
-    /// Port that the connection's first packet comes in on.
+    /// Name of the port that the packet arrives on. Default: any port.
     pub from: Option<Text>,
-    /// Source prefixes, any of which.
+    /// Prefixes, one of which contains the source address. The address is the one before translation where `firewall` precedes `nat`.
+    /// Default: any address.
     #[serde(default)]
-    pub source: Vec<Text>,
-    /// Destination prefixes, any of which.
+    pub source: Vec<PrefixText>,
+    /// Prefixes, one of which contains the destination address. The address is the one before translation where `firewall` precedes
+    /// `nat`. Default: any address.
     #[serde(default)]
-    pub destination: Vec<Text>,
-    /// IP protocol.
+    pub destination: Vec<PrefixText>,
+    /// IP protocol of the packet. Default: any protocol.
     pub protocol: Option<Spanned<ProtocolText>>,
-    /// Source ports, any of which.
+    /// Ports and ranges, one of which contains the source port. The key needs `protocol` `"tcp"`, `"udp"` or `"sctp"`. Default: any port.
     #[serde(default)]
     pub source_ports: Vec<Spanned<PortText>>,
-    /// Destination ports, any of which.
+    /// Ports and ranges, one of which contains the destination port. The key needs `protocol` `"tcp"`, `"udp"` or `"sctp"`. Default: any
+    /// port.
     #[serde(default)]
     pub destination_ports: Vec<Spanned<PortText>>,
-    /// ICMP type of the query.
+    /// ICMP type of the query; echo is 8 for ICMP and 128 for ICMPv6. The key needs `protocol` `"icmp"` or `"icmpv6"`. Default: any type.
     pub icmp_type: Option<Spanned<u8>>,
-    /// What happens to the connection.
+    /// Verdict for connections that the rule matches.
     pub action: Text,
-    /// Whether a match is logged.
+    /// Whether each match is logged, up to `firewall.log_per_s`.
     #[serde(default)]
     pub log: bool,
 }
 
-/// `[nat]`.
+/// The section configures address translation.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNat {
-    /// Ports that source NAT translates to.
+    /// Ports that source NAT translates to. Node *k* of *n* uses the *k*-th part, so that two nodes never choose the same port. Computed
+    /// mappings are equal on all nodes and divide the ports among inside addresses instead.
     pub ports: Option<Spanned<PortText>>,
-    /// File of the secret that keyed mappings are computed under.
-    pub mapping_key: Option<Text>,
+    /// File with the secret of keyed mappings, which `mainstay key` makes. Its mode is 0600 and its content is the same on all nodes.
+    pub mapping_key: Option<PathText>,
     /// `[[nat.source]]`.
     #[serde(default)]
     pub source: Vec<Spanned<RawSourceNat>>,
@@ -247,82 +277,91 @@ pub struct RawNat {
     pub destination: Vec<Spanned<RawDestinationNat>>,
 }
 
-/// `[[nat.source]]`.
+/// Each section is a rule that translates source addresses. The first rule that matches a connection applies.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSourceNat {
-    /// Source prefixes, any of which.
-    pub source: Spanned<Vec<Text>>,
-    /// Destination prefixes, any of which.
+    /// Prefixes of one family, one of which contains the source address.
+    pub source: Spanned<Vec<PrefixText>>,
+    /// Prefixes, one of which contains the destination address. Default: any address.
     #[serde(default)]
-    pub destination: Vec<Text>,
-    /// IP protocol.
+    pub destination: Vec<PrefixText>,
+    /// IP protocol of the packet. Default: any protocol.
     pub protocol: Option<Spanned<ProtocolText>>,
-    /// Addresses to translate to.
-    pub to: Spanned<Vec<Text>>,
-    /// How address and port outside come about.
+    /// Shared addresses to translate to: 1 to 256 of the same family as `source`.
+    pub to: Spanned<Vec<AddressText>>,
+    /// Choice of the outside address and port. `"dynamic"` takes a free port. `"deterministic"` computes both from the inside address and
+    /// port (RFC 7422). `"deterministic-keyed"` computes them under the secret of `nat.mapping_key`, so that ports do not identify hosts.
     pub mapping: Option<Text>,
-    /// Ports of an inside address, where they are computed. Default: an equal part of all.
+    /// Ports of an inside address where the mapping is computed; at least 128. Default: the hosts of an outside address have equal
+    /// parts of all ports.
     pub block_ports: Option<Spanned<u16>>,
 }
 
-/// `[[nat.destination]]`.
+/// Each section is a rule that forwards connections to a server. No two rules may match the same packet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawDestinationNat {
     /// Address that clients connect to.
-    pub destination: Text,
-    /// IP protocol.
+    pub destination: AddressText,
+    /// IP protocol of the packet. Default: any protocol.
     pub protocol: Option<Spanned<ProtocolText>>,
-    /// Port or ports that clients connect to.
+    /// Port or range that clients connect to. The key needs `protocol` `"tcp"`, `"udp"` or `"sctp"`. Source NAT does not use the ports
+    /// of a rule for the same address. Default: any port.
     pub port: Option<Spanned<PortText>>,
-    /// Address of the server, with a port if it differs.
+    /// Address of the server, with a port if it differs. For a range it is the server's port for the first port of the range.
     pub to: Text,
 }
 
-/// `[ftp]`.
+/// The section configures the FTP helper, even if it is empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFtp {
-    /// Ports of control connections. Default: `[21]`.
+    /// Ports of control connections, as clients or as servers know them. Default: `[21]`.
     pub ports: Option<Spanned<Vec<Spanned<PortText>>>>,
-    /// Addresses other than the announcer's are believed.
+    /// Whether the helper accepts announcements of addresses that are not the announcer's. Transfers between two servers (FXP) need it,
+    /// and others can abuse it (RFC 2577).
     pub loose: Option<bool>,
-    /// Ports below 1024 are believed.
+    /// Whether the helper accepts announcements of ports below 1024.
     pub privileged_ports: Option<bool>,
-    /// How long an announced connection is waited for.
-    pub timeout: Option<Text>,
+    /// Time for which an announced connection is expected.
+    pub timeout: Option<DurationText>,
 }
 
-/// `[replication]`.
+/// The section connects this node to its peers. Without it, a gateway runs alone.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawReplication {
-    /// Own address and UDP port.
-    pub local: Text,
-    /// Which changes are told.
+    /// Address and UDP port of this node on the replication link. It is not a shared address.
+    pub local: SocketAddressText,
+    /// Choice of what is replicated. `"precise-selective"` replicates changes of a connection's state, `"precise-eager"` every change, and
+    /// `"none"` nothing. The others are filters of compact replication.
     pub representation: Option<Text>,
-    /// The representation may break established connections, and the operator knows. Default: `false`.
+    /// Confirmation that established connections may break. `representation = "flow-digest"` needs it, and any other refuses it. Default:
+    /// `false`.
     pub experimental: Option<Spanned<bool>>,
-    /// How long at most first replies wait for a peer's confirmation.
-    pub hold_first_reply: Option<Text>,
-    /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.
-    pub wait_for_peer: Option<Text>,
-    /// Largest datagram.
+    /// Longest time that the first reply of a connection (the SYN/ACK) waits until a peer has acknowledged the connection. An
+    /// established connection then survives a failure a moment later. Each handshake takes a round trip to the peer longer. `"0ms"`
+    /// disables it.
+    pub hold_first_reply: Option<DurationText>,
+    /// Longest time that a packet waits for an update of a peer, where several nodes forward at the same time. `"0ms"` disables it.
+    pub wait_for_peer: Option<DurationText>,
+    /// Largest datagram in bytes, without IP and UDP headers. With encryption it is at least 1057.
     pub datagram_bytes_max: Option<Spanned<u16>>,
-    /// Messages sent and not yet acknowledged, at most.
+    /// Largest number of messages that are sent and not yet acknowledged.
     pub in_flight_messages_max: Option<Spanned<u16>>,
-    /// Messages received until an acknowledgement is sent.
+    /// Number of received messages after which an acknowledgement is sent.
     pub ack_every_messages: Option<Spanned<u16>>,
-    /// Longest time until an acknowledgement is sent.
-    pub ack_delay: Option<Text>,
-    /// Time between signs of life on an idle link.
-    pub alive_interval: Option<Text>,
-    /// Silence after which a peer counts as away.
-    pub peer_timeout: Option<Text>,
-    /// How long a change waits for others to go with it, where the kernel's connections are told.
-    pub batch_delay: Option<Text>,
-    /// What may be told to all peers together, where connections are entries of a filter.
+    /// Longest time from a received message to its acknowledgement.
+    pub ack_delay: Option<DurationText>,
+    /// Interval of Alive datagrams on an idle link.
+    pub alive_interval: Option<DurationText>,
+    /// Silence after which a peer counts as away. It is at least twice `alive_interval`.
+    pub peer_timeout: Option<DurationText>,
+    /// Time that a change waits for other changes to share a datagram.
+    pub batch_delay: Option<DurationText>,
+    /// Bytes per second that the filter and the precise replication beside it may send to all peers together. It is at least
+    /// `datagram_bytes_max`. A change that waits is sent with its state at the time of sending. Default: no limit.
     pub budget_bytes_per_second: Option<Spanned<u64>>,
     /// `[replication.filter]`.
     pub filter: Option<Spanned<RawFilter>>,
@@ -337,67 +376,74 @@ pub struct RawReplication {
     pub peer: Vec<Spanned<RawPeer>>,
 }
 
-/// `[[replication.peer]]`.
+/// Each section is a peer. There is one for every other node of the cluster.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawPeer {
-    /// The peer's node number.
+    /// The peer's `node.id`.
     pub id: Spanned<u8>,
-    /// Its address and UDP port.
-    pub address: Text,
-    /// Its address for failure detection, when that is another.
-    pub failure_detection_address: Option<Text>,
-    /// The name that its certificate was issued for.
+    /// The peer's `replication.local`, of the same family as this node's.
+    pub address: SocketAddressText,
+    /// The peer's `failure_detection.local`. Default: `address` with port 3784.
+    pub failure_detection_address: Option<SocketAddressText>,
+    /// DNS name or IP address in the peer's certificate. Authentication by certificates needs it.
     pub certificate_name: Option<Text>,
 }
 
-/// `[control]`.
+/// The section offers the control API over TCP, beside the control socket. Without it, only the control socket is offered.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawControl {
-    /// Where to listen.
-    pub listen: Text,
-    /// File of tokens.
-    pub tokens: Option<Text>,
-    /// The gateway's certificate.
-    pub certificate: Option<Text>,
-    /// Its private key.
-    pub key: Option<Text>,
-    /// Certificates of the authority that vouches for clients.
-    pub client_authority: Option<Text>,
-    /// Without TLS, although others can reach it. Default: `false`.
+    /// Address and TCP port of the control API.
+    pub listen: SocketAddressText,
+    /// File with one line `NAME ROLE TOKEN` per client, mode 0600. The role is `read` or `operate`. A token has at least 32 characters. `#`
+    /// begins a comment.
+    pub tokens: Option<PathText>,
+    /// PEM file with the gateway's certificate, followed by those that lead to its authority. Default: no TLS.
+    pub certificate: Option<PathText>,
+    /// PEM file with the certificate's private key, mode 0600.
+    pub key: Option<PathText>,
+    /// PEM file with the certificates of the authority that issues clients' certificates. It needs `[[control.client]]`.
+    pub client_authority: Option<PathText>,
+    /// Whether the API is offered without TLS on an address that other hosts can reach, which is refused otherwise. Default: `false`.
     pub plain: Option<bool>,
     /// `[[control.client]]`.
     #[serde(default)]
     pub client: Vec<Spanned<RawControlClient>>,
 }
 
-/// `[[control.client]]`.
+/// Each section authorises a client that authenticates by a certificate.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawControlClient {
-    /// The name in its certificate.
+    /// DNS name in the client's certificate.
     pub name: Text,
-    /// What it may do.
+    /// Role of the client: `"read"` may look, `"operate"` may also change the node.
     pub role: Text,
 }
 
-/// `[failure_detection]`.
+/// The section configures failure detection by BFD (RFC 5880, asynchronous mode). A path is down after `interval` × `multiplier` without
+/// a packet. A peer is down once all its paths are.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFailureDetection {
-    /// Own address and UDP port. Default: the address of `replication.local` and port 3784.
-    pub local: Option<Text>,
-    /// Time between control packets.
-    pub interval: Option<Text>,
-    /// Intervals without a packet until a peer counts as down.
+    /// Address and UDP port of this node for failure detection. Default: the address of `replication.local`, with port 3784.
+    pub local: Option<SocketAddressText>,
+    /// Interval of control packets.
+    pub interval: Option<DurationText>,
+    /// Number of intervals without a packet after which a path is down.
     pub multiplier: Option<Spanned<u8>>,
-    /// Time between control packets while a peer is down.
-    pub interval_while_down: Option<Text>,
-    /// How long a starting node listens before it becomes active without having heard a peer. Default: three detection times.
-    pub startup_hold: Option<Text>,
-    /// Whether a node of higher priority takes over from a healthy active one. Default: `true` where there are several groups.
+    /// Interval of control packets while a peer is down.
+    pub interval_while_down: Option<DurationText>,
+    /// Time that a starting node listens before it becomes active without a peer's heartbeat. It probes for its shared addresses
+    /// meanwhile. Default: three detection times.
+    pub startup_hold: Option<DurationText>,
+    /// Whether a node of higher priority takes over from a healthy active node. `[[group]]` may decide otherwise for a group. With
+    /// `redundancy.mirror`, the node first waits for the tunnel's caches, a minute at most. Default: `true` where there are several
+    /// groups, else `false`.
     pub preempt: Option<bool>,
-    /// Whether failures are detected over the links of the ports as well.
+    /// Whether failures are also detected over the link of every port with an Ethernet backend. A failure of the replication link then
+    /// causes no take-over. The names of ports must be the same on all nodes. With `mode = "plain"` these frames are not authenticated.
+    /// A change needs a restart.
     pub service_paths: Option<bool>,
 }

@@ -9,25 +9,28 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::Text;
+use super::value::{DurationText, PathText};
 
-/// `[replication.security]` as written.
+/// The section configures the secure channel between nodes. It is required where a peer's address is not a loopback address. All nodes
+/// authenticate in the same way: by pre-shared keys, by certificates, or by both.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSecurity {
-    /// `"encrypted"`, or `"plain"` where an operator wants no encryption.
+    /// Protection of datagrams between nodes. `"plain"` is for links that no other host can reach.
     pub mode: Option<Text>,
-    /// Files that hold a key each; the first is begun with, all are accepted.
+    /// Paths of up to 4 files with a pre-shared key each (`mainstay key`), mode 0600. This node begins handshakes with the first key and
+    /// accepts all.
     #[serde(default)]
-    pub pre_shared_keys: Vec<Text>,
-    /// File with this node's certificate, and those between it and the authority's.
-    pub certificate: Option<Text>,
-    /// File with the certificate's key.
-    pub key: Option<Text>,
-    /// File with the certificates of the authorities that issue peers' certificates.
-    pub authority: Option<Text>,
+    pub pre_shared_keys: Vec<PathText>,
+    /// PEM file with this node's certificate, followed by intermediate certificates.
+    pub certificate: Option<PathText>,
+    /// PEM file (PKCS #8) with the certificate's private key, Ed25519 or P-256, mode 0600.
+    pub key: Option<PathText>,
+    /// PEM file with the certificates of the authorities that issue peers' certificates.
+    pub authority: Option<PathText>,
     /// Time after which session keys are exchanged.
-    pub rotate_interval: Option<Text>,
-    /// Datagrams after which session keys are exchanged.
+    pub rotate_interval: Option<DurationText>,
+    /// Number of sent datagrams after which session keys are exchanged, if that is earlier.
     pub rotate_datagrams: Option<Spanned<u64>>,
 }
 

@@ -281,15 +281,6 @@ fn a_file_that_cannot_be_read_is_named() {
     assert!(error.to_string().starts_with("cannot read /nonexistent/mainstay.toml: No such file"), "{error}");
 }
 
-#[test]
-fn the_documentation_lists_every_timeout() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let documentation = std::fs::read_to_string(path).expect("the documentation is there");
-    for (key, _) in super::timeouts::Timeouts::default().entries() {
-        assert!(documentation.contains(&format!("`{key}`")), "docs/configuration.md does not list {key}");
-    }
-}
-
 proptest! {
     /// A damaged configuration gets diagnostics and nothing panics; positions lie within the text.
     #[test]

@@ -9,11 +9,11 @@ use super::diagnostic::{Diagnostics, Mistake};
 use super::value;
 
 macro_rules! timeouts {
-    ($($(#[$doc:meta])* $name:ident = $seconds:literal,)*) => {
-        /// The `[timeouts]` section as written.
+    ($(#![$section:meta])* $($(#[$doc:meta])* $name:ident = $seconds:literal,)*) => {
+        $(#[$section])*
         #[derive(Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub struct RawTimeouts { $($(#[$doc])* pub $name: Option<Spanned<String>>,)* }
+        pub struct RawTimeouts { $($(#[$doc])* pub $name: Option<value::DurationText>,)* }
 
         /// How long a connection lives without a packet. The defaults are those of Linux's connection tracking.
         #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,51 +48,54 @@ macro_rules! timeouts {
 }
 
 timeouts! {
-    /// TCP: SYN seen.
+    //! Each key is the time after which a connection without packets ends, by its protocol and state. The defaults are those of Linux's
+    //! connection tracking.
+
+    /// A TCP connection with a SYN.
     tcp_syn_sent = 120,
-    /// TCP: SYN and SYN/ACK seen.
+    /// A TCP connection with a SYN and a SYN/ACK.
     tcp_syn_recv = 60,
-    /// TCP: established.
+    /// An established TCP connection.
     tcp_established = 432_000,
-    /// TCP: the first FIN seen.
+    /// A TCP connection with one FIN.
     tcp_fin_wait = 120,
-    /// TCP: the first FIN acknowledged.
+    /// A TCP connection whose first FIN is acknowledged.
     tcp_close_wait = 60,
-    /// TCP: both FINs seen.
+    /// A TCP connection with both FINs.
     tcp_last_ack = 30,
-    /// TCP: both FINs acknowledged.
+    /// A TCP connection whose FINs are both acknowledged.
     tcp_time_wait = 120,
-    /// TCP: reset.
+    /// A TCP connection that was reset.
     tcp_close = 10,
-    /// TCP: SYNs from both sides (simultaneous open).
+    /// A TCP connection with SYNs of both sides (simultaneous open).
     tcp_syn_sent2 = 120,
-    /// TCP: the same segment retransmitted too often.
+    /// A TCP connection whose sender retransmits the same segment again and again.
     tcp_retransmission = 300,
-    /// TCP: data that is not acknowledged.
+    /// A TCP connection with unacknowledged data.
     tcp_unacknowledged = 300,
-    /// UDP: packets in one direction only.
+    /// A UDP connection with packets in one direction.
     udp = 30,
-    /// UDP: packets in both directions.
+    /// A UDP connection with packets in both directions.
     udp_stream = 120,
-    /// SCTP: INIT seen.
+    /// An SCTP association with an INIT.
     sctp_cookie_wait = 3,
-    /// SCTP: COOKIE ECHO seen.
+    /// An SCTP association with a COOKIE ECHO.
     sctp_cookie_echoed = 3,
-    /// SCTP: the association stands.
+    /// An established SCTP association.
     sctp_established = 210,
-    /// SCTP: the initiator asked for the end.
+    /// An SCTP association with a SHUTDOWN of its initiator.
     sctp_shutdown_sent = 3,
-    /// SCTP: the other side asked for the end.
+    /// An SCTP association with a SHUTDOWN of the other side.
     sctp_shutdown_recd = 3,
-    /// SCTP: SHUTDOWN ACK seen.
+    /// An SCTP association with a SHUTDOWN ACK.
     sctp_shutdown_ack_sent = 3,
-    /// SCTP: the association is over.
+    /// An SCTP association with a SHUTDOWN COMPLETE or an ABORT.
     sctp_closed = 10,
-    /// SCTP: a HEARTBEAT on a further path seen.
+    /// A further path of an SCTP association with a HEARTBEAT and no answer.
     sctp_heartbeat_sent = 30,
-    /// ICMP and ICMPv6 queries.
+    /// An ICMP or ICMPv6 query.
     icmp = 30,
-    /// All other protocols.
+    /// A connection of any other protocol.
     generic = 600,
 }
 

@@ -8,7 +8,7 @@ use cluster::forwarding::MssClamp;
 pub use network_functions::address::Prefix;
 use serde::Deserialize;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::{Mistake, Text};
 
 /// IP protocol numbers that have names in configurations and in output (IANA).
 pub const PROTOCOLS: [(&str, u8); 8] =
@@ -21,6 +21,17 @@ pub const DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 pub fn parse_prefix(text: &str) -> Result<Prefix, String> {
     prefix(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
 }
+
+/// A duration as written: a whole number and a unit, `"10ms"`.
+pub type DurationText = Text;
+/// An IP address as written: `"192.0.2.1"`.
+pub type AddressText = Text;
+/// An IP address with a port as written: `"192.0.2.1:3781"`.
+pub type SocketAddressText = Text;
+/// An address with a prefix length as written: `"10.0.0.0/8"`.
+pub type PrefixText = Text;
+/// The path of a file as written.
+pub type PathText = Text;
 
 /// A port or a range of ports as written: `443` or `"1024-65535"`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -150,6 +161,14 @@ pub(super) fn size(size: &SizeText) -> Result<u64, Mistake> {
         _ => return Err(mistake()),
     };
     number.checked_mul(unit_bytes).ok_or_else(mistake)
+}
+
+/// Bytes as they are written in a file: in the largest binary unit that they are a whole number of.
+pub(super) fn written_size(bytes: usize) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.into_iter().find(|(_, unit_bytes)| bytes > 0 && bytes.is_multiple_of(*unit_bytes));
+    let (unit, unit_bytes) = whole.unwrap_or(("B", 1));
+    format!("\"{}{unit}\"", bytes / unit_bytes)
 }
 
 pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {

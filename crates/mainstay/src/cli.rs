@@ -18,6 +18,7 @@ mod target;
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 
 pub use flows::FlowsArgs;
@@ -53,7 +54,14 @@ impl Cli {
         let arguments = arguments::current(arguments);
         let mut command = Self::grouped_command().color(arguments::color(&arguments));
         let matches = command.try_get_matches_from_mut(arguments)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        let cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        match &cli.command {
+            Command::Run(RunCommand::Sync(sync)) if sync.is_contradictory() => {
+                let mut command = command.find_subcommand("sync").cloned().unwrap_or(command);
+                Err(command.error(ErrorKind::ArgumentConflict, "options of the daemon cannot be used with a command"))
+            }
+            _ => Ok(cli),
+        }
     }
 }
 

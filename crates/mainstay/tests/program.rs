@@ -1,5 +1,6 @@
 //! The program as an operator runs it: what it prints, where, and with which status it ends.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -159,6 +160,32 @@ fn completions_and_manual_pages_know_every_command() {
     let page = mainstay(&["man", "sync", "ready"]);
     let page = text(&page.stdout);
     assert!(page.contains("mainstay\\-sync\\-ready") && page.contains(".SH \"EXIT STATUS\""), "{page}");
+}
+
+#[test]
+fn a_package_has_the_program_its_units_completions_and_manual_pages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::env::temp_dir().join(format!("mainstay-package-{}", std::process::id()));
+    let mut install = Command::new("sh");
+    install.arg(root.join("packaging/install.sh")).arg(env!("CARGO_BIN_EXE_mainstay")).env("DESTDIR", &folder);
+    let output = install.output().expect("there is a shell");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = [
+        "bin/mainstay",
+        "lib/systemd/system/mainstay.service",
+        "lib/systemd/system/mainstay-sync.service",
+        "share/bash-completion/completions/mainstay",
+        "share/zsh/site-functions/_mainstay",
+        "share/fish/vendor_completions.d/mainstay.fish",
+        "share/man/man1/mainstay.1",
+        "share/man/man1/mainstay-sync-ready.1",
+        "share/doc/mainstay/examples/active.toml",
+    ];
+    for file in files {
+        let size = fs::metadata(folder.join("usr").join(file)).unwrap_or_else(|error| panic!("{file}: {error}")).len();
+        assert!(size > 0, "{file} is empty");
+    }
+    fs::remove_dir_all(folder).expect("it is ours");
 }
 
 /// Of commands that need neither privileges nor a gateway, those that take `--json`.

@@ -3,37 +3,42 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::value::{ProtocolText, SizeText};
+use crate::value::{DurationText, PathText, PrefixText, ProtocolText, SizeText, SocketAddressText};
 
-/// The `[redundancy]` section as written.
+/// The section configures the tunnel to another site's gateway. Both sites have it, with `local` and `peer` exchanged. All nodes of a site
+/// have the same section; the one that holds the address of `local` is the tunnel's end. It needs `workers.count = 1`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRedundancy {
-    /// The shared address and UDP port that the tunnel ends at.
-    pub local: Spanned<String>,
-    /// The same of the other site.
-    pub peer: Spanned<String>,
-    /// The size of each cache.
+    /// Shared address towards the other site, with a UDP port that is used for nothing else.
+    pub local: SocketAddressText,
+    /// The other site's `redundancy.local`, of the same family.
+    pub peer: SocketAddressText,
+    /// Size of each of the two caches, one per direction. The sites use the smaller of their two values.
     pub cache: Option<Spanned<SizeText>>,
-    /// How long packets wait for company.
-    pub gather: Option<Spanned<String>>,
-    /// Bits that the path takes in a second.
+    /// Time that packets wait for others to share a datagram. They do not wait if nothing was sent for that long.
+    pub gather: Option<DurationText>,
+    /// Rate of the path in bits per second. Datagrams leave at this rate, and packets that would wait longer than 100 ms are dropped, so
+    /// that TCP slows down. The value should be a little below the path's rate. Default: no limit, and nothing waits.
     pub rate_bits_per_second: Option<Spanned<u64>>,
-    /// How long what was lost is sent again.
-    pub recover_within: Option<Spanned<String>>,
-    /// Bytes that may be sent again for each thousand.
+    /// Longest time in which lost datagrams are retransmitted, so that end points do not notice the loss. `"0ms"` disables it.
+    pub recover_within: Option<DurationText>,
+    /// Bytes that may be retransmitted per thousand bytes sent. Losses beyond that are congestion and are not repaired.
     pub recovery_per_mille: Option<Spanned<u16>>,
-    /// Bytes of copies for each thousand that encoding saved.
+    /// Bytes of redundant datagram copies per thousand bytes that encoding saved. On a path that lost a datagram in the last minute, a
+    /// copy of each datagram follows after 2 ms. Copies have the lowest priority. `0` disables them.
     pub copies_per_mille: Option<Spanned<u16>>,
-    /// `"none"`, `"lz4"` or `"zstd"`.
+    /// Compression of the remaining bytes, of everything that `gather` collects together. The sites may differ in it.
     pub second_stage: Option<Spanned<String>>,
-    /// The largest datagram. Default: `1472`, over IPv6 `1452`.
+    /// Largest datagram in bytes, without IP and UDP headers. Probes find the path's limit, so the value need not be exact. Default: `1472`,
+    /// or `1452` over IPv6.
     pub datagram_bytes_max: Option<Spanned<u16>>,
-    /// After how long in silence the other site is held to be away.
-    pub peer_timeout: Option<Spanned<String>>,
-    /// Whether nodes that stand by mirror the caches.
+    /// Silence after which the other site counts as away.
+    pub peer_timeout: Option<DurationText>,
+    /// Whether standby nodes mirror the caches of the tunnel's end, so that savings survive it. A mirror takes the memory of two caches.
+    /// On the replication link it takes as many bytes as the tunnel between the sites.
     pub mirror: Option<bool>,
-    /// Bits that each mirror is told a second, at most.
+    /// Largest rate to each mirror in bits per second. Granules that a mirror lacks may take a quarter of it.
     pub mirror_bits_per_second: Option<Spanned<u64>>,
     /// `[redundancy.security]`.
     pub security: Option<Spanned<RawRedundancySecurity>>,
@@ -42,25 +47,27 @@ pub struct RawRedundancy {
     pub rule: Vec<Spanned<RawRedundancyRule>>,
 }
 
-/// `[redundancy.security]`.
+/// The section encrypts and authenticates the tunnel's datagrams, which become 33 bytes longer. Both sites have it, or neither has.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRedundancySecurity {
-    /// Files that hold a key each; the first is begun with, all are accepted.
+    /// Paths of 1 to 4 files with a pre-shared key each, mode 0600, the same at both sites. Handshakes begin with the first key, and all
+    /// keys are accepted.
     #[serde(default)]
-    pub pre_shared_keys: Vec<Spanned<String>>,
+    pub pre_shared_keys: Vec<PathText>,
 }
 
-/// `[[redundancy.rule]]`.
+/// Each section is a rule that selects packets for the tunnel. Rules match packets as they leave the chain, and there are at most 64.
+/// Without a rule, the tunnel carries all packets that leave by the port that leads to `peer`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRedundancyRule {
-    /// Where the source lies.
-    pub source: Option<Spanned<String>>,
-    /// Where the destination lies.
-    pub destination: Option<Spanned<String>>,
-    /// The protocol.
+    /// Prefix that contains the source address. Default: any address.
+    pub source: Option<PrefixText>,
+    /// Prefix that contains the destination address. Default: any address.
+    pub destination: Option<PrefixText>,
+    /// IP protocol of the packet. Default: any protocol.
     pub protocol: Option<Spanned<ProtocolText>>,
-    /// The port of either end.
+    /// Source or destination port. Default: any port.
     pub port: Option<Spanned<u16>>,
 }

@@ -1,5 +1,5 @@
 //! The configuration of `mainstay sync`: a file of its own, of which `[node]`, `[replication]` and `[control]` are written as
-//! a gateway's. `docs/sync.md` lists every key.
+//! a gateway's. `docs/reference/sync-configuration.md` lists every key.
 
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,10 @@ peer_id = 0
 #[test]
 fn what_belongs_to_gateways_alone_is_refused_with_a_reason() {
     let with = |more: &str| LEAST.replace("local = ", &format!("{more}\nlocal = "));
-    assert_refused(&with("representation = \"none\""), "[filter] selects the connections that are replicated");
+    assert_refused(&with("representation = \"none\""), "[filter] selects the connections");
+    assert_refused(&with("experimental = true"), "replicated precisely");
+    let deferred = format!("{LEAST}[replication.lazy]\nthreshold = \"1s\"\n");
+    assert_refused(&deferred, "replication.lazy: it is about packets");
     assert_refused(&with("hold_first_reply = \"1ms\""), "the kernel forwards");
     assert_refused(&LEAST.replace("id = 0", "id = 0\nnodes = 2"), "no meaning here");
     assert_refused("chain = []", "unknown field");

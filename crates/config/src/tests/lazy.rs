@@ -67,12 +67,3 @@ fn what_contradicts_it_or_has_no_effect_is_refused_with_what_to_do_instead() {
     let off = with(dynamic).replace(local, &format!("{local}\nrepresentation = \"none\""));
     assert!(said(&off).contains("nothing is replicated that could be deferred"), "{}", said(&off));
 }
-
-#[test]
-fn the_documentation_lists_every_setting() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let documentation = std::fs::read_to_string(path).expect("the documentation is there");
-    for (key, _) in crate::lazy::entries(None) {
-        assert!(documentation.contains(&format!("| `{key}` |")), "docs/configuration.md does not list {key}");
-    }
-}

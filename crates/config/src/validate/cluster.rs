@@ -44,6 +44,7 @@ pub(super) fn cluster(
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
         diagnostics.error(section.span(), "[replication]", mistake);
     }
+    diagnostics.describe_refused("replication.batch_delay");
     if let Some(text) = &section.get_ref().batch_delay {
         let mistake = Mistake::new("a gateway sends updates before the packets leave", "remove it: nothing waits");
         diagnostics.error(text.span(), "replication.batch_delay", mistake);

@@ -69,6 +69,7 @@ pub(super) fn quoted<T>(choices: &[(&str, T)]) -> String {
 
 /// A name that can stand in metrics and tables.
 pub(super) fn named(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
+    diagnostics.describe(subject, None, format!("1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` or `.`"));
     let name = text.get_ref();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {

@@ -89,6 +89,7 @@ fn tracked(
     ports: &[Port],
     diagnostics: &mut Diagnostics<'_>,
 ) -> Vec<Tracked> {
+    diagnostics.describe(&format!("{subject}.weight"), None, format!("1 to {TRACKED_WEIGHT_MAX}"));
     let mut tracked: Vec<Tracked> = Vec::new();
     for written in list {
         let raw = written.get_ref();

@@ -109,7 +109,7 @@ fn check_ends(
 fn cache(raw: &RawRedundancy, default: usize, diagnostics: &mut Diagnostics<'_>) -> usize {
     let subject = "redundancy.cache";
     let range = "\"64KiB\" to \"256MiB\"";
-    diagnostics.describe(subject, Some(default.to_string()), range.to_owned());
+    diagnostics.describe(subject, Some(value::written_size(default)), range.to_owned());
     let Some(written) = &raw.cache else { return default };
     let bytes = match value::size(written.get_ref()) {
         Ok(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),

@@ -16,7 +16,7 @@ pub struct GatewayArgs {
 }
 
 /// Checks of a configuration and of the host.
-#[derive(Debug, Args)]
+#[derive(PartialEq, Eq, Debug, Default, Args)]
 pub struct CheckArgs {
     /// Report all that would keep the program from starting on this host, and start nothing
     #[arg(long)]

@@ -1,5 +1,7 @@
 //! Arguments of `mainstay completions` and `mainstay man`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap_complete::Shell;
 
@@ -16,9 +18,14 @@ pub struct CompletionsArgs {
 
 /// `mainstay man`.
 #[derive(Debug, Args)]
-#[command(after_help = "mainstay man flows | man -l - shows one; mainstay man > mainstay.1 keeps it in a file.")]
+#[command(after_help = "\
+mainstay man flows | man -l -         shows a page
+mainstay man -o /usr/share/man/man1   installs all of them")]
 pub struct ManArgs {
     /// The command, `flows` or `sync ready` [default: the whole program]
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
+    /// Write the pages of all commands to this folder
+    #[arg(long, short, value_name = "FOLDER", conflicts_with = "command")]
+    pub output: Option<PathBuf>,
 }

@@ -13,7 +13,6 @@ use config::value::parse_duration;
 #[derive(Debug, Args)]
 #[command(
     subcommand_negates_reqs = true,
-    args_conflicts_with_subcommands = true,
     after_help = "\
 keepalived runs `mainstay sync primary`, `backup` and `fault` when it changes state (notify_master and its like), and may run
 `mainstay sync ready` to ask whether this node may take over (vrrp_script). See docs/sync.md."
@@ -28,6 +27,14 @@ pub struct SyncArgs {
     /// An order to a running daemon, a question to it, or an import.
     #[command(subcommand)]
     pub command: Option<SyncCommand>,
+}
+
+impl SyncArgs {
+    /// Whether there are options of the daemon beside a command, which would have no effect. `--color`, which every command takes, is
+    /// none of them: so clap's `args_conflicts_with_subcommands` refuses too much.
+    pub(super) fn is_contradictory(&self) -> bool {
+        self.command.is_some() && (self.config.is_some() || self.check != CheckArgs::default())
+    }
 }
 
 /// Orders to a running daemon, questions to it, and the import.
@@ -120,6 +127,18 @@ mod tests {
             assert_eq!(asked(&format!("mainstay sync {command} --socket /run/s")), PathBuf::from("/run/s"));
             // A default is no conflict with an address.
             assert!(parse(&format!("mainstay sync {command} --connect 192.0.2.1:3782")).is_ok());
+        }
+    }
+
+    #[test]
+    fn color_is_accepted_before_a_command_and_options_of_the_daemon_are_not() {
+        for line in ["mainstay sync --color never status", "mainstay sync status --color never"] {
+            assert_eq!(read(line).expect("it is right").color, clap::ColorChoice::Never, "{line}");
+        }
+        for option in ["--config f", "--check", "--json", "--config-only", "--user u"] {
+            let error = parse(&format!("mainstay sync {option} status")).expect_err(option);
+            assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{option}");
+            assert!(error.to_string().contains("mainstay sync [OPTIONS] <COMMAND>"), "{error}");
         }
     }
 

@@ -76,9 +76,22 @@ pub enum CommandError {
     /// A manual page is asked for that there is none of.
     #[error("there is no command {0:?}: mainstay --help lists all commands")]
     UnknownCommand(String),
+    /// Manual pages were not written.
+    #[error(transparent)]
+    Pages(#[from] PagesNotWritten),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
+}
+
+/// A manual page was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub struct PagesNotWritten {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason of the operating system.
+    pub source: io::Error,
 }
 
 /// Why the file is not in force. Its mistakes have been printed.

@@ -1,11 +1,14 @@
 //! `mainstay completions` and `mainstay man`: made of the command line's definition.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use super::CommandError;
+use super::error::PagesNotWritten;
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
 use crate::exit::Exit;
 
@@ -19,7 +22,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), CommandError> {
     Ok(console::print(&String::from_utf8_lossy(&text))?)
 }
 
-/// Prints a manual page.
+/// Prints a manual page, or writes all of them to a folder.
 ///
 /// # Errors
 /// There is no such command, or the output cannot be written.
@@ -27,11 +30,24 @@ pub fn man(args: &ManArgs) -> Result<(), CommandError> {
     let mut command = Cli::grouped_command();
     // Gives each command its full name.
     command.build();
+    if let Some(folder) = &args.output {
+        return Ok(write_pages(&command, folder)?);
+    }
     for name in &args.command {
         let found = command.find_subcommand(name).filter(|found| !found.is_hide_set()).cloned();
         command = found.ok_or_else(|| CommandError::UnknownCommand(args.command.join(" ")))?;
     }
     Ok(console::print(&String::from_utf8_lossy(&page(command)?))?)
+}
+
+/// Writes the manual pages of a command and of those below it, each under its full name: `mainstay-sync-ready.1`.
+fn write_pages(command: &clap::Command, folder: &Path) -> Result<(), PagesNotWritten> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    let path = folder.join(format!("{name}.1"));
+    let written = page(command.clone()).and_then(|text| fs::write(&path, text));
+    written.map_err(|source| PagesNotWritten { path, source })?;
+    let mut below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+    below.try_for_each(|below| write_pages(below, folder))
 }
 
 /// A manual page, with the exit codes at its end, whichever command it is of.

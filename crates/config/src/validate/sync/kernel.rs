@@ -56,7 +56,7 @@ fn size(
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<usize> {
     const SPAN: &str = "\"4KiB\" to \"1GiB\"";
-    diagnostics.describe(subject, Some(default.to_string()), SPAN.to_owned());
+    diagnostics.describe(subject, Some(value::written_size(default)), SPAN.to_owned());
     let written = written?;
     let checked = value::size(written.get_ref()).and_then(|bytes| {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -4,6 +4,7 @@ mod conntrackd;
 mod filter;
 mod kernel;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use flow::NodeId;
@@ -91,6 +92,9 @@ fn node(raw: Option<&Spanned<RawNode>>, diagnostics: &mut Diagnostics<'_>) -> No
         },
         Spanned::get_ref,
     );
+    ["node.nodes", "node.priority", "node.announce_refresh"]
+        .into_iter()
+        .for_each(|key| diagnostics.describe_refused(key));
     if let Some(nodes) = &raw.nodes {
         let mistake = Mistake::new("the number of nodes has no meaning here", "remove it: peers are named one by one");
         diagnostics.error(nodes.span(), "node.nodes", mistake);
@@ -133,33 +137,34 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
         diagnostics.error(section.span(), "[replication]", mistake);
     }
     let of_gateways = [
-        ("representation", &raw.representation),
-        ("hold_first_reply", &raw.hold_first_reply),
-        ("wait_for_peer", &raw.wait_for_peer),
+        ("representation", raw.representation.as_ref().map(Spanned::span)),
+        ("hold_first_reply", raw.hold_first_reply.as_ref().map(Spanned::span)),
+        ("wait_for_peer", raw.wait_for_peer.as_ref().map(Spanned::span)),
+        ("lazy", raw.lazy.as_ref().map(Spanned::span)),
     ];
-    let sections = [
+    let of_filters = [
+        ("experimental", raw.experimental.as_ref().map(Spanned::span)),
         ("budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span)),
         ("filter", raw.filter.as_ref().map(Spanned::span)),
         ("recovery", raw.recovery.as_ref().map(Spanned::span)),
     ];
-    for (key, span) in sections {
-        if let Some(span) = span {
-            let mistake = Mistake::new(
-                "the kernel's connections are replicated as records: they cannot be restored from a filter's entries",
-                "remove it",
-            );
-            diagnostics.error(span, &format!("replication.{key}"), mistake);
-        }
-    }
-    for (key, text) in of_gateways {
-        if let Some(text) = text {
-            let mistake = Mistake::new(
-                "it is about packets, which the kernel forwards here",
-                "remove it; [filter] selects the connections that are replicated",
-            );
-            diagnostics.error(text.span(), &format!("replication.{key}"), mistake);
-        }
-    }
+    refuse(
+        &of_filters,
+        &Mistake::new(
+            "the kernel's connections are replicated precisely: they could not be restored from a filter's entries",
+            "remove it",
+        ),
+        diagnostics,
+    );
+    refuse(
+        &of_gateways,
+        &Mistake::new(
+            "it is about packets, which the kernel forwards here",
+            "remove it; [filter] selects the connections that are replicated",
+        ),
+        diagnostics,
+    );
+    diagnostics.describe_refused("replication.peer.failure_detection_address");
     for peer in &raw.peer {
         if let Some(text) = &peer.get_ref().failure_detection_address {
             let mistake = Mistake::new("keepalived finds out who is dead, not this node", "remove it");
@@ -173,4 +178,15 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
     let batch_delay =
         ranged("replication.batch_delay", raw.batch_delay.as_ref(), BATCH_DELAY_DEFAULT, BATCH_DELAY, diagnostics);
     Some(validated::Native { replication, batch_delay })
+}
+
+/// Refuses keys and sections of `[replication]` that only a gateway's file has.
+fn refuse(keys: &[(&str, Option<Range<usize>>)], mistake: &Mistake, diagnostics: &mut Diagnostics<'_>) {
+    for (key, span) in keys {
+        let subject = format!("replication.{key}");
+        diagnostics.describe_refused(&subject);
+        if let Some(span) = span {
+            diagnostics.error(span.clone(), &subject, mistake.clone());
+        }
+    }
 }

@@ -14,7 +14,7 @@ pub(super) fn toml(translation: &Translation, file: &str) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "# Translated from {} by mainstay sync import. Every key: docs/sync.md\n# Check it: mainstay sync --config FILE --check",
+        "# Translated from {} by mainstay sync import. Every key: docs/reference/sync-configuration.md\n# Check it: mainstay sync --config FILE --check",
         file.escape_debug()
     );
     if !translation.remarks.is_empty() {
