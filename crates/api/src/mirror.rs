@@ -14,7 +14,7 @@ pub struct RedundancyMirror {
     /// Mirror of the cache of received blocks.
     pub received: MirroredCache,
     /// Bytes that were sent to mirrors.
-    pub told_bytes: u64,
+    pub sent_bytes: u64,
     /// Blocks that the caches took while they were mirrored.
     pub blocks: u64,
     /// Blocks that were not sent to a mirror because its rate was exceeded.
@@ -22,9 +22,9 @@ pub struct RedundancyMirror {
     /// Granules (64 bytes) that mirrors lacked and received.
     pub pieces_given: u64,
     /// Bytes that were received from the mirrored node.
-    pub heard_bytes: u64,
+    pub received_bytes: u64,
     /// Blocks that were received from the mirrored node.
-    pub blocks_heard: u64,
+    pub blocks_received: u64,
     /// Received blocks that could not be applied when they arrived.
     pub blocks_missed: u64,
     /// Granules (64 bytes) that this mirror lacked and received.

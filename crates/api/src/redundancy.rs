@@ -46,7 +46,7 @@ pub struct RedundancySent {
     /// Datagrams that were sent.
     pub datagrams: u64,
     /// Datagrams that were retransmitted.
-    pub datagrams_again: u64,
+    pub datagrams_retransmitted: u64,
     /// Redundant datagram copies.
     #[serde(default)]
     pub datagrams_copied: u64,

@@ -110,7 +110,7 @@ pub struct TakeoverStatus {
     /// Whether a take-over would keep every replicated connection.
     pub ready: bool,
     /// Reasons why not, a clause each.
-    pub why_not: Vec<String>,
+    pub obstacles: Vec<String>,
 }
 
 /// Use of the connection table.

@@ -41,17 +41,17 @@ pub struct SyncReadiness {
     pub usable: bool,
     /// Reasons why not, a clause each.
     #[serde(default)]
-    pub not_usable_because: Vec<String>,
+    pub not_usable_reasons: Vec<String>,
     /// Whether this node could take over now.
     pub may_take_over: bool,
     /// Reasons why not, a clause each.
     #[serde(default)]
-    pub may_not_because: Vec<String>,
+    pub may_not_reasons: Vec<String>,
     /// Whether a failover now would keep every connection, whichever node is primary.
     pub failover_safe: bool,
     /// Reasons why not, a clause each.
     #[serde(default)]
-    pub not_safe_because: Vec<String>,
+    pub not_safe_reasons: Vec<String>,
 }
 
 /// Replication of the kernel's connections. Only `mainstay sync` has it.
@@ -114,7 +114,7 @@ pub struct KernelStatus {
     /// Requests that the kernel refused, by reason.
     pub refused: Vec<RefusedRequests>,
     /// Replicas that the kernel removed before their owner did, and that were injected again.
-    pub injected_again: u64,
+    pub reinjected: u64,
     /// Connections of this kernel that were not mirrored because of `kernel.connections_max`.
     pub table_full: u64,
 }

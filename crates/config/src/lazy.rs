@@ -19,7 +19,7 @@ pub struct RawLazy {
     pub utilisation_max: Option<Spanned<f64>>,
     /// Time between two decisions.
     pub interval: Option<DurationText>,
-    /// Number of levels. Level *p* of *n* defers *p*/*n* of the connections for their whole life.
+    /// Number of levels. Level *p* of *n* defers *p*/*n* of the connections until they end.
     pub levels: Option<Spanned<u8>>,
     /// Weight of the lifetimes in the last interval against all earlier ones.
     pub responsiveness: Option<Spanned<f64>>,

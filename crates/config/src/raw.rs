@@ -115,7 +115,7 @@ pub struct RawPort {
     pub interface: Text,
     /// Method by which the port receives and sends frames.
     pub backend: Option<Text>,
-    /// Shared addresses with the prefix lengths of their networks. The active node answers for them, and the interface itself must not
+    /// Shared addresses with the prefix lengths of their networks. The active node answers requests for them, and the interface itself must not
     /// have them. Networks of different ports must not overlap. Where there are several groups, `[[port.group]]` replaces the key.
     #[serde(default)]
     pub addresses: Vec<PrefixText>,

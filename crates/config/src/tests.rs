@@ -194,7 +194,7 @@ fn examples_are_right_and_fit_together() {
 fn examples_of_lazy_insertion_and_of_two_sites_are_right() {
     let lazy = example("lazy.toml").cluster.expect("it has a peer").replication.lazy;
     assert!(matches!(lazy, Some(replication::deferral::Config::Dynamic(_))), "{lazy:?}");
-    let [left, right] = ["wan-left.toml", "wan-right.toml"].map(example);
+    let [left, right] = ["tunnel-left.toml", "tunnel-right.toml"].map(example);
     assert_eq!(left.firewall, right.firewall);
     let [left, right] = [left, right].map(|site| site.redundancy.expect("it has a tunnel"));
     assert_eq!((left.local, left.peer), (right.peer, right.local), "each is the other's end");

@@ -11,7 +11,7 @@ const DRAWN_EVERY: Duration = Duration::from_millis(100);
 /// A rate is shown once the work has lasted for so long.
 const RATED_AFTER: Duration = Duration::from_secs(1);
 
-/// A line on standard error that tells how far long work has come; silent unless standard error is a terminal.
+/// A line on standard error that shows how far long work has come; silent unless standard error is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     is_terminal: bool,

@@ -28,7 +28,7 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     if whole.takeover.ready && !other.takeover.ready {
         // The lead's reasons hold for all workers; where it has none, the worker has one of its own.
         let of_worker = |reason: String| format!("worker {number}: {reason}");
-        whole.takeover.why_not = other.takeover.why_not.into_iter().map(of_worker).collect();
+        whole.takeover.obstacles = other.takeover.obstacles.into_iter().map(of_worker).collect();
         whole.takeover.ready = false;
     }
     for (peer, others) in whole.peers.iter_mut().zip(&other.peers) {
@@ -158,7 +158,7 @@ mod tests {
     fn worker(number: u8) -> Status {
         Status {
             connections: ConnectionsStatus { count: 10, max: 100, master: None },
-            takeover: TakeoverStatus { ready: true, why_not: Vec::new() },
+            takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
             peers: vec![PeerStatus { session: "open".into(), synchronised: true, sent: 5, ..PeerStatus::default() }],
             ports: vec![PortStatus { received_packets: 7, ..PortStatus::default() }],
             drops: vec![DropCount { reason: format!("reason_{number}"), packets: 1 }],
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn one_worker_that_is_not_ready_makes_the_node_not_ready() {
         let mut late = worker(1);
-        late.takeover = TakeoverStatus { ready: false, why_not: vec!["node 1 is still synchronising".into()] };
+        late.takeover = TakeoverStatus { ready: false, obstacles: vec!["node 1 is still synchronising".into()] };
         late.peers[0] = PeerStatus { session: "seeking".into(), ..PeerStatus::default() };
         let whole = status(vec![worker(0), late]);
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
-        assert_eq!(whole.takeover.why_not, ["worker 1: node 1 is still synchronising"]);
+        assert_eq!(whole.takeover.obstacles, ["worker 1: node 1 is still synchronising"]);
         assert_eq!(whole.peers[0].session, "seeking");
     }
 

@@ -20,7 +20,7 @@ fn refusal(host: &Host, text: &str) -> String {
     assert!(!text.status.success() && said(&text.stderr).contains(first), "{}", said(&text.stderr));
     assert!(!json.status.success());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
-    let problems = json["findings"].as_array().expect("a list");
+    let problems = json["problems"].as_array().expect("a list");
     let is_it = |problem: &&serde_json::Value| {
         problem["severity"] == "error" && problem["text"].as_str().is_some_and(|text| refusal.contains(text))
     };
@@ -193,10 +193,10 @@ fn a_wrong_file_is_one_json_object_with_all_its_problems() {
     let json: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one JSON object");
     assert!(!checked.status.success() && json["usable"] == false);
     let place = |problem: &serde_json::Value| (problem["line"].as_u64(), problem["key"].as_str().map(str::to_owned));
-    let places: Vec<_> = json["findings"].as_array().expect("a list").iter().map(place).collect();
+    let places: Vec<_> = json["problems"].as_array().expect("a list").iter().map(place).collect();
     let place = |line: u64, key: &str| (Some(line), Some(key.to_owned()));
     for expected in [place(4, "node.id"), place(5, "syntax"), place(20, "syntax")] {
         assert!(places.contains(&expected), "{places:?}");
     }
-    assert_eq!(json["findings"][1]["remedy"], "did you mean `metrics`? If not, remove it", "{json:#}");
+    assert_eq!(json["problems"][1]["remedy"], "did you mean `metrics`? If not, remove it", "{json:#}");
 }

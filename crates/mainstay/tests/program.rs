@@ -70,7 +70,7 @@ fn what_the_host_can_do_is_listed_port_by_port() {
     for port in host["ports"].as_array().expect("an array") {
         assert_eq!(port["backend"], "af_packet");
         // An interface that this machine does not have is named as such.
-        let is_named = host["findings"].as_array().expect("an array").iter().any(|problem| {
+        let is_named = host["problems"].as_array().expect("an array").iter().any(|problem| {
             problem["text"].as_str().is_some_and(|text| text.contains(port["interface"].as_str().expect("a name")))
         });
         assert!(port["exists"] == true || is_named, "{host}");

@@ -96,8 +96,8 @@ fn nodes_with_different_numbers_of_workers_report_it_and_end_in_good_order() {
     let Some((_topology, [active, standby], _folder)) = start([2, 1]) else { return };
     let reasons = until("the nodes refuse each other", || {
         let [first, second] = [active.status()?, standby.status()?];
-        let is_reported = first.takeover.why_not.iter().any(|reason| reason.contains("workers.count"));
-        (first.node.role == "active" && is_reported && !second.takeover.ready).then_some(first.takeover.why_not)
+        let is_reported = first.takeover.obstacles.iter().any(|reason| reason.contains("workers.count"));
+        (first.node.role == "active" && is_reported && !second.takeover.ready).then_some(first.takeover.obstacles)
     });
     assert!(!reasons.is_empty());
     let events = active.client().events().unwrap();

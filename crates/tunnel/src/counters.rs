@@ -119,7 +119,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
         blocks_cautious,
         granules_filled,
         granules_gone,
-        openings,
+        hellos_sent,
         blocks_plain_cached,
     } = of;
     to.blocks_plain += blocks_plain;
@@ -132,7 +132,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
     to.blocks_cautious += blocks_cautious;
     to.granules_filled += granules_filled;
     to.granules_gone += granules_gone;
-    to.openings += openings;
+    to.hellos_sent += hellos_sent;
     to.blocks_plain_cached += blocks_plain_cached;
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use flow::wire::checksum::complete_partial;
 use flow::wire::ipv4::Ipv4View;
-use flow::wire::{Headers, Packet, cut_ipv4};
+use flow::wire::{Headers, Packet, fragment_ipv4};
 use flow::{Checksum, DropReason, Segmentation, SegmentationKind};
 
 /// Fragments of the node's own cutting that wait to be sent, with other frames that do. When there are more, packets that
@@ -50,5 +50,5 @@ pub(super) fn fragment_packet(
     {
         return Err(DropReason::Malformed);
     }
-    cut_ipv4(bytes, l3_offset, mtu_bytes as usize).ok_or(DropReason::PacketTooBig)
+    fragment_ipv4(bytes, l3_offset, mtu_bytes as usize).ok_or(DropReason::PacketTooBig)
 }

@@ -112,7 +112,7 @@ pub struct RawConntrackd {
     pub multicast: Option<SocketAddressText>,
     /// Interface of the replication link: 1 to 15 characters.
     pub interface: Option<Text>,
-    /// Number by which this node identifies the other one. It differs from `node.id` and from the ids of `[[replication.peer]]`.
+    /// Number by which this node identifies the peer. It differs from `node.id` and from the ids of `[[replication.peer]]`.
     pub peer_id: Spanned<u8>,
     /// Whether window scales are replicated (`TCPWindowTracking` of conntrackd.conf).
     pub window_tracking: Option<bool>,

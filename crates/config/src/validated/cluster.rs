@@ -89,7 +89,7 @@ pub struct Replication {
     pub alive_interval: Duration,
     /// Silence after which a peer counts as away.
     pub peer_timeout: Duration,
-    /// How long connections are put off before they are told; `None`: not at all.
+    /// The deferral of replication; `None`: none is deferred.
     pub lazy: Option<replication::deferral::Config>,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,

@@ -24,9 +24,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
         samples.add_count(Metric::LazyLevel, &[], lazy.level.into());
         samples.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
-        samples.add_count(Metric::ConnectionsPutOff, &[], lazy.deferred);
-        samples.add_count(Metric::ConnectionsSpared, &[], lazy.never_replicated);
-        samples.add_count(Metric::ConnectionsToldLate, &[], lazy.replicated_late);
+        samples.add_count(Metric::ConnectionsDeferred, &[], lazy.deferred);
+        samples.add_count(Metric::ConnectionsNeverReplicated, &[], lazy.never_replicated);
+        samples.add_count(Metric::ConnectionsReplicatedLate, &[], lazy.replicated_late);
     }
     for port in &status.ports {
         let labels = [port.name.as_str()];
@@ -102,7 +102,7 @@ fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
         (Metric::FilterMemory, &[], filter.memory_bytes),
         (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
         (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
-        (Metric::FilterToldOn, &[], filter.inherited_entries),
+        (Metric::FilterInheritedEntries, &[], filter.inherited_entries),
     ];
     for (metric, labels, count) in counts {
         samples.add_count(metric, labels, count);
@@ -136,7 +136,7 @@ fn add_sync(samples: &mut Samples, sync: &SyncStatus) {
         (Metric::SyncReceiveBuffer, kernel.receive_buffer_bytes),
         (Metric::SyncDumps, kernel.dumps),
         (Metric::SyncRequests, kernel.requests),
-        (Metric::SyncInjectedAgain, kernel.injected_again),
+        (Metric::SyncReinjected, kernel.reinjected),
         (Metric::SyncTableFull, kernel.table_full),
         (Metric::SyncTroubles, sync.troubles.len() as u64),
     ];
@@ -165,11 +165,11 @@ fn add_anti_entropy(samples: &mut Samples, labels: &[&str], anti_entropy: &AntiE
     samples.add_count(Metric::ReplicaDivergent, labels, anti_entropy.divergent);
     samples.add_count(Metric::ReplicaDivergentFound, labels, anti_entropy.found);
     samples.add_count(Metric::ReplicaRepaired, labels, anti_entropy.repaired);
-    samples.add_count(Metric::ReplicaGhosts, labels, anti_entropy.extra_removed);
-    samples.add_count(Metric::ReplicaChangedSilently, labels, anti_entropy.unnoted_changes);
+    samples.add_count(Metric::ReplicaExtraRemoved, labels, anti_entropy.extra_removed);
+    samples.add_count(Metric::ReplicaUnnotedChanges, labels, anti_entropy.unnoted_changes);
     if let Some(agreed_ns) = anti_entropy.agreed_ns {
         let age = std::time::Duration::from_nanos(now_ns.saturating_sub(agreed_ns));
-        samples.add(Metric::ReplicaAgreementAge, labels, age.as_secs_f64());
+        samples.add(Metric::ReplicaAgreedAge, labels, age.as_secs_f64());
     }
 }
 
@@ -197,9 +197,9 @@ fn add_redundancy(samples: &mut Samples, status: &RedundancyStatus) {
     samples.add_count(Metric::RedundancyDatagramBytes, &["sent"], sent.datagram_bytes);
     samples.add_count(Metric::RedundancyDatagramBytes, &["received"], received.datagram_bytes);
     samples.add_count(Metric::RedundancyMatchedBytes, &[], sent.matched_bytes);
-    for (fate, count) in [
+    for (outcome, count) in [
         ("sent", sent.datagrams),
-        ("sent_again", sent.datagrams_again),
+        ("retransmitted", sent.datagrams_retransmitted),
         ("copied", sent.datagrams_copied),
         ("given_up", sent.datagrams_given_up),
         ("received", received.datagrams),
@@ -207,7 +207,7 @@ fn add_redundancy(samples: &mut Samples, status: &RedundancyStatus) {
         ("lost", received.datagrams_lost),
         ("refused", received.datagrams_refused),
     ] {
-        samples.add_count(Metric::RedundancyDatagrams, &[fate], count);
+        samples.add_count(Metric::RedundancyDatagrams, &[outcome], count);
     }
     samples.add_count(Metric::RedundancySavedBytes, &["headers"], sent.header_bytes_saved);
     samples.add_count(Metric::RedundancySavedBytes, &["second_stage"], sent.second_stage_bytes_saved);
@@ -229,19 +229,19 @@ fn add_redundancy(samples: &mut Samples, status: &RedundancyStatus) {
 /// Adds what the mirrors of the caches count.
 fn add_mirror(samples: &mut Samples, mirror: &RedundancyMirror) {
     samples.add_count(Metric::RedundancyMirrors, &[], mirror.followers);
-    samples.add_count(Metric::RedundancyMirrorBytes, &["told"], mirror.told_bytes);
-    samples.add_count(Metric::RedundancyMirrorBytes, &["heard"], mirror.heard_bytes);
+    samples.add_count(Metric::RedundancyMirrorBytes, &["sent"], mirror.sent_bytes);
+    samples.add_count(Metric::RedundancyMirrorBytes, &["received"], mirror.received_bytes);
     for (cache, of) in [("sent", &mirror.sent), ("received", &mirror.received)] {
         samples.add_count(Metric::RedundancyMirrorHeld, &[cache], of.held_bytes);
         samples.add_count(Metric::RedundancyMirrorToHold, &[cache], of.bytes);
     }
-    for (fate, count) in [
+    for (outcome, count) in [
         ("passed", mirror.blocks),
         ("left_out", mirror.blocks_left_out),
-        ("heard", mirror.blocks_heard),
+        ("received", mirror.blocks_received),
         ("missed", mirror.blocks_missed),
     ] {
-        samples.add_count(Metric::RedundancyMirrorBlocks, &[fate], count);
+        samples.add_count(Metric::RedundancyMirrorBlocks, &[outcome], count);
     }
     samples.add_count(Metric::RedundancyMirrorPieces, &["given"], mirror.pieces_given);
     samples.add_count(Metric::RedundancyMirrorPieces, &["taken"], mirror.pieces_taken);

@@ -205,7 +205,7 @@ impl Answers<'_> {
             refused: refused
                 .map(|(reason, requests)| RefusedRequests { reason: (*reason).to_owned(), requests })
                 .collect(),
-            injected_again: counters.replicas_ended_early,
+            reinjected: counters.replicas_ended_early,
             table_full: counters.no_room,
         }
     }
@@ -239,7 +239,7 @@ impl ControlHandler for Answers<'_> {
             uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
             takeover: TakeoverStatus {
                 ready: sync.readiness.failover_safe,
-                why_not: sync.readiness.not_safe_because.clone(),
+                obstacles: sync.readiness.not_safe_reasons.clone(),
             },
             connections: ConnectionsStatus {
                 count: status.connections.into(),

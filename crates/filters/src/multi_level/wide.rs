@@ -315,7 +315,7 @@ fn ask() -> bool {
     const BMI1_AVX2_AND_BMI2: u32 = 1 << 3 | 1 << 5 | 1 << 8;
     /// The 128-bit and the 256-bit registers.
     const REGISTERS: u64 = 0b110;
-    // SAFETY: every x86_64 has CPUID, and XGETBV where CPUID says that the operating system uses XSAVE.
+    // SAFETY: every x86_64 has CPUID, and XGETBV where CPUID shows that the operating system uses XSAVE.
     unsafe {
         if __cpuid(0).eax < 7 || __cpuid(1).ecx & POPCNT_OSXSAVE_AND_AVX != POPCNT_OSXSAVE_AND_AVX {
             return false;

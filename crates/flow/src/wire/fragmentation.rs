@@ -18,7 +18,7 @@ const OPTION_COPIED: u8 = 0x80;
 /// packet may be a fragment itself. Its transport checksum must be complete. `None`: it is no IPv4 packet, it must not
 /// be fragmented, or the MTU has no room for data.
 #[must_use]
-pub fn cut_ipv4(frame: &[u8], l3_offset: usize, mtu_bytes: usize) -> Option<Vec<Vec<u8>>> {
+pub fn fragment_ipv4(frame: &[u8], l3_offset: usize, mtu_bytes: usize) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at_checked(l3_offset)?;
     let ip = Ipv4View::new_checked(packet).ok()?;
     let header = packet.get(..ip.header_bytes())?;
@@ -103,15 +103,19 @@ mod tests {
     fn a_packet_with_dont_fragment_is_not_fragmented() {
         let tuple = Tuple::v4(ip_protocol::UDP, (Ipv4Addr::new(10, 0, 0, 1), 1), (Ipv4Addr::new(192, 0, 2, 1), 2));
         let frame = build::udp(&tuple, &[0; 1000]);
-        assert_eq!(cut_ipv4(&frame, ETHERNET_HEADER_BYTES, 500), None);
-        assert_eq!(cut_ipv4(&packet(&[0; 100], &[], 0, false), ETHERNET_HEADER_BYTES, 27), None, "no room for data");
+        assert_eq!(fragment_ipv4(&frame, ETHERNET_HEADER_BYTES, 500), None);
+        assert_eq!(
+            fragment_ipv4(&packet(&[0; 100], &[], 0, false), ETHERNET_HEADER_BYTES, 27),
+            None,
+            "no room for data"
+        );
     }
 
     #[test]
     fn copied_options_are_in_every_fragment_and_others_in_the_first() {
         // Record route (7) is for the first fragment only, router alert (148) for all.
         let options = [7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0, 0];
-        let frames = cut_ipv4(&packet(&[0; 200], &options, 0, false), ETHERNET_HEADER_BYTES, 120).unwrap();
+        let frames = fragment_ipv4(&packet(&[0; 200], &options, 0, false), ETHERNET_HEADER_BYTES, 120).unwrap();
         let options: Vec<Vec<u8>> =
             frames.iter().map(|f| Ipv4View::new_checked(&f[14..]).unwrap().options().to_vec()).collect();
         assert_eq!(options[0], [7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0, 0]);
@@ -129,7 +133,7 @@ mod tests {
         ) {
             let payload: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
             let frame = packet(&payload, &options, offset * 8, more);
-            let frames = cut_ipv4(&frame, ETHERNET_HEADER_BYTES, mtu_bytes).unwrap();
+            let frames = fragment_ipv4(&frame, ETHERNET_HEADER_BYTES, mtu_bytes).unwrap();
             let mut put_together = Vec::new();
             for (index, fragment) in frames.iter().enumerate() {
                 let ip = Ipv4View::new_checked(&fragment[ETHERNET_HEADER_BYTES..]).unwrap();

@@ -29,7 +29,7 @@ use crate::Tuple;
 pub use crate::ip_protocol;
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
-pub use fragmentation::cut_ipv4;
+pub use fragmentation::fragment_ipv4;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 pub use sctp::SctpPacket;

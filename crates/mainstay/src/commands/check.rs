@@ -21,7 +21,6 @@ use console::counted;
 struct Checked {
     /// Whether a start on this host would succeed, as far as can be known without one.
     usable: bool,
-    #[serde(rename = "findings")]
     problems: Vec<Problem>,
     #[serde(flatten)]
     host: Option<Host>,

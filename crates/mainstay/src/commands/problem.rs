@@ -114,7 +114,6 @@ pub(crate) fn refuse(error: ConfigError, path: &Path, json: bool) -> Result<(), 
     #[derive(Serialize)]
     struct Refused {
         usable: bool,
-        #[serde(rename = "findings")]
         problems: Vec<Problem>,
     }
     if json {

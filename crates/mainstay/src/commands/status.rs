@@ -62,7 +62,8 @@ pub fn describe(status: &Status) -> String {
     let mut text = String::new();
     let share = connections.count.saturating_mul(100).checked_div(connections.max).unwrap_or_default();
     let master = connections.master.map_or_else(String::new, |master| format!(", master of {}", count(master)));
-    let ready = if takeover.ready { "ready".to_owned() } else { format!("not ready: {}", takeover.why_not.join("; ")) };
+    let ready =
+        if takeover.ready { "ready".to_owned() } else { format!("not ready: {}", takeover.obstacles.join("; ")) };
     // Writing to a string cannot fail.
     let _ = write!(
         text,

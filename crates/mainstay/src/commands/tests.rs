@@ -22,7 +22,7 @@ fn node_status() -> Status {
         monotonic_now_ns: 202_000_000_000,
         uptime_s: 3725.0,
         configuration: "0123456789abcdef".to_owned(),
-        takeover: TakeoverStatus { ready: true, why_not: Vec::new() },
+        takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
         connections: ConnectionsStatus { count: 12_345, max: 1_000_000, master: Some(12_000) },
         lazy: None,
         rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
@@ -170,7 +170,7 @@ fn a_status_has_what_the_tunnel_saves_and_what_was_lost_in_it() {
     let mut node = node_status();
     let mut tunnel = RedundancyStatus::default();
     (tunnel.sent.packet_bytes, tunnel.sent.datagram_bytes, tunnel.sent.saved_bytes) = (4_000_000, 1_000_000, 3_000_000);
-    (tunnel.sent.datagrams_again, tunnel.sent.datagrams_given_up) = (70, 2);
+    (tunnel.sent.datagrams_retransmitted, tunnel.sent.datagrams_given_up) = (70, 2);
     (tunnel.received.datagrams_lost, tunnel.received.misses, tunnel.received.abandoned) = (9, 4, 1);
     node.redundancy = Some(Box::new(tunnel));
     let expected = "\
@@ -214,7 +214,7 @@ spare  init     3 min 12 s         7  no known node
 fn the_status_of_a_node_without_peers_has_the_reason_for_no_take_over() {
     let mut alone = node_status();
     alone.peers.clear();
-    alone.takeover = TakeoverStatus { ready: false, why_not: vec!["no peer is configured".to_owned()] };
+    alone.takeover = TakeoverStatus { ready: false, obstacles: vec!["no peer is configured".to_owned()] };
     let text = status::describe(&alone);
     assert!(text.contains("Take-over    not ready: no peer is configured\n"), "{text}");
     assert!(!text.contains("PEER"), "{text}");

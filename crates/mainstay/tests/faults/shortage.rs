@@ -42,7 +42,7 @@ fn a_standby_with_too_small_a_table_is_reported_and_what_it_has_survives() {
     let traffic = Traffic::silent(&cluster, CONNECTIONS);
     let full = || cluster.connections(1) == SMALL_TABLE as u64;
     wait_for("node b's table to be full", full, || cluster.story());
-    let hindrance = || cluster.status(0).map(|status| status.takeover.why_not.join("; ")).unwrap_or_default();
+    let hindrance = || cluster.status(0).map(|status| status.takeover.obstacles.join("; ")).unwrap_or_default();
     wait_for("node a to know that its peer lacks some", || hindrance().contains("lacks connections"), hindrance);
 
     cluster.kill(0);

@@ -346,7 +346,7 @@ fn interop_conntrackd_is_not_overrun_by_all_connections_at_once() {
         world.peer.table.put(v4(number));
     }
     world.peer.session.resync();
-    world.until("all are told", |world| world.peer.session.status().sent_all);
+    world.until("all are replicated", |world| world.peer.session.status().sent_all);
     let status = world.peer.session.status();
     assert_eq!((status.resent, status.timed_out), (0, 0), "nothing was lost: {status:?}");
     let statistics = world.ask("-s cache");

@@ -100,7 +100,7 @@ fn changes_during_a_partition_are_replicated_when_it_heals() {
     let traffic = Traffic::with_churn(&routers, CHURN, CHURN_PER_S);
     routers.set_dedicated_link(LEFT, false).unwrap();
     wait_for("it to be seen that a failover would not be safe", &routers, || {
-        !routers.readiness(LEFT).failover_safe && !routers.readiness(LEFT).not_safe_because.is_empty()
+        !routers.readiness(LEFT).failover_safe && !routers.readiness(LEFT).not_safe_reasons.is_empty()
     });
     traffic.await_churn(&routers, CHURN);
     traffic.all_go_on(&routers);

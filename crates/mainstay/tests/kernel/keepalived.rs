@@ -109,7 +109,7 @@ fn a_node_that_loses_an_interface_gives_the_addresses_away_and_is_at_fault_until
     wait_for("the fault to be known", &routers, || role(&routers, LEFT) == "fault");
     assert!(!routers.holds_addresses(LEFT));
     let right = routers.readiness(RIGHT);
-    assert!(right.not_safe_because.iter().any(|why| why.contains("fault")), "{right:?}");
+    assert!(right.not_safe_reasons.iter().any(|why| why.contains("fault")), "{right:?}");
     traffic.all_go_on(&routers);
 
     routers.set_interface(LEFT, "outside", true).unwrap();

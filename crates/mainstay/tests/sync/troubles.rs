@@ -92,7 +92,7 @@ fn what_the_host_lacks_is_named_by_the_check() {
     let output = child.wait_with_output().expect("it is a child");
     assert!(output.status.success(), "the file itself is right");
     let host: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
-    let problems = host["findings"].as_array().expect("a list");
+    let problems = host["problems"].as_array().expect("a list");
     let is_it =
         |problem: &&serde_json::Value| problem.to_string().contains("sysctl -w net.netfilter.nf_conntrack_events=1");
     assert!(host["is_fatal"] == true && problems.iter().any(|problem| is_it(&problem)), "{host}");

@@ -71,7 +71,7 @@ impl Encoder {
         {
             self.link = Link::Open { decoder };
             self.view.forget();
-            self.counters.openings += 1;
+            self.counters.hellos_sent += 1;
         }
     }
 

@@ -140,7 +140,7 @@ pub struct EncoderCounters {
     /// Granules that the decoder lacked and the encoder no longer had.
     pub granules_gone: u64,
     /// The number of handshakes with a decoder.
-    pub openings: u64,
+    pub hellos_sent: u64,
     /// Plain blocks that were cached.
     pub blocks_plain_cached: u64,
 }

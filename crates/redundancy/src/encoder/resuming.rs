@@ -17,7 +17,7 @@ impl Encoder {
         self.view.forget();
         self.requests.clear();
         self.is_to_open = true;
-        self.counters.openings += 1;
+        self.counters.hellos_sent += 1;
     }
 
     /// Whether the last blocks were cached without a number: the decoder has not confirmed their positions.

@@ -207,7 +207,7 @@ fn an_encoder_that_takes_over_continues_with_data_held_by_the_decoder() {
     // Known to both, and old.
     let (_, known) = world.blocks.iter().rev().find(|(_, block)| block.len() == 1460).cloned().expect("there are many");
     world.set_weather(FAIR);
-    let opened = world.encoder.counters().openings;
+    let opened = world.encoder.counters().hellos_sent;
     world.fail_over_encoder();
     let (_, encoding) = world.send(known.clone());
     assert_eq!(encoding, Encoding::Plain, "the decoder has not answered yet");

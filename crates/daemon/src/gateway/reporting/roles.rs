@@ -11,7 +11,7 @@ use api::{PeerStatus, TakeoverStatus};
 
 /// Whether a failover now would keep every connection, and if not, why.
 pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
-    TakeoverStatus { ready: status.readiness.is_ready(), why_not: hindrances(status) }
+    TakeoverStatus { ready: status.readiness.is_ready(), obstacles: hindrances(status) }
 }
 
 /// What keeps nodes from taking over, a clause each.

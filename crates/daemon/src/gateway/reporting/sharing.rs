@@ -8,7 +8,7 @@ use api::metrics::{Metric, Samples};
 pub(super) fn add(samples: &mut Samples, counters: SharingCounters) {
     let SharingCounters { peer_owned_packets, shared, renewed, ends_refused, held: _, helped, overdue, no_room } =
         counters;
-    samples.add_count(Metric::GuestPackets, &[], peer_owned_packets);
+    samples.add_count(Metric::PeerOwnedPackets, &[], peer_owned_packets);
     samples.add_count(Metric::ConnectionsShared, &[], shared);
     for (because, count) in [("in_time", renewed), ("end_refused", ends_refused)] {
         samples.add_count(Metric::ConnectionsRenewed, &[because], count);

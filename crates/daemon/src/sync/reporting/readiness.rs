@@ -12,17 +12,17 @@ pub(super) fn readiness(status: &conntrack_sync::SyncStatus, host: &Support) -> 
     let clauses = |is_one: fn(&Obstacle) -> bool| -> Vec<String> {
         obstacles.iter().filter(|obstacle| is_one(obstacle)).map(ToString::to_string).collect()
     };
-    let mut may_not_because = clauses(keeps_from_taking_over);
-    may_not_because.extend(host.lacks.iter().filter(|lack| lack.is_fatal()).map(ToString::to_string));
+    let mut may_not_reasons = clauses(keeps_from_taking_over);
+    may_not_reasons.extend(host.lacks.iter().filter(|lack| lack.is_fatal()).map(ToString::to_string));
     SyncReadiness {
         role: status.role.name().to_owned(),
         usable: *is_usable,
-        not_usable_because: if *is_usable { Vec::new() } else { clauses(keeps_from_use) },
+        not_usable_reasons: if *is_usable { Vec::new() } else { clauses(keeps_from_use) },
         // Who carries connections already does not lose them by going on.
-        may_take_over: may_not_because.is_empty() || status.role == SyncRole::Primary,
-        may_not_because,
+        may_take_over: may_not_reasons.is_empty() || status.role == SyncRole::Primary,
+        may_not_reasons,
         failover_safe: status.readiness.is_safe(),
-        not_safe_because: clauses(|_| true),
+        not_safe_reasons: clauses(|_| true),
     }
 }
 
@@ -96,19 +96,19 @@ mod tests {
         let now = clock::now();
         let before = readiness(&node.status(now), &host);
         assert!(!before.may_take_over && !before.usable, "{before:?}");
-        assert!(before.not_usable_because[0].contains("has not been read yet"), "{before:?}");
+        assert!(before.not_usable_reasons[0].contains("has not been read yet"), "{before:?}");
 
         assert!(node.poll_dump(now));
         node.handle_dump_ended(now, DumpResult::Complete);
         let alone = readiness(&node.status(now), &host);
         assert!(alone.may_take_over && alone.usable && !alone.failover_safe, "{alone:?}");
-        assert_eq!(alone.not_safe_because, ["node 1 is unreachable"]);
+        assert_eq!(alone.not_safe_reasons, ["node 1 is unreachable"]);
         assert!(troubles(&node.status(now), &host)[0].contains("is it running"));
 
         node.set_role(now, SyncRole::Fault);
         assert!(readiness(&node.status(now), &host).may_take_over, "keepalived's fault could never end");
         let deaf = Support { lacks: vec![Lack::Events], ..Support::default() };
-        let obstacles = readiness(&node.status(now), &deaf).may_not_because;
+        let obstacles = readiness(&node.status(now), &deaf).may_not_reasons;
         assert!(obstacles[0].contains("nf_conntrack_events=1"), "{obstacles:?}");
     }
 }

@@ -116,8 +116,8 @@ impl Replicator for SyncDaemon {
         let status = status.map_err(|error| said(error.to_string()))?;
         let sync = status.sync.ok_or_else(|| said("its status has no replication".into()))?;
         let (ready, hindrances) = match self.number == ACTIVE {
-            true => (sync.readiness.failover_safe, sync.readiness.not_safe_because),
-            false => (sync.readiness.may_take_over, sync.readiness.may_not_because),
+            true => (sync.readiness.failover_safe, sync.readiness.not_safe_reasons),
+            false => (sync.readiness.may_take_over, sync.readiness.may_not_reasons),
         };
         if ready { Ok(()) } else { Err(said(hindrances.join("; "))) }
     }

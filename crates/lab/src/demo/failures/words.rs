@@ -55,7 +55,7 @@ impl NodeStatus {
 
     /// What is in the way of that.
     pub(super) fn not_ready(&self) -> Vec<String> {
-        self.at("/takeover/why_not").as_array().into_iter().flatten().map(plain).collect()
+        self.at("/takeover/obstacles").as_array().into_iter().flatten().map(plain).collect()
     }
 
     /// Whether every peer is up and has acknowledged all that was replicated to it.
@@ -189,7 +189,7 @@ mod tests {
     fn a_node_that_lacks_the_newer_fields_is_read_by_the_older_ones() {
         let status = NodeStatus(Some(json!({
             "node": {"role": "active", "role_since_ns": 7},
-            "takeover": {"ready": false, "why_not": ["node 1 is down"]},
+            "takeover": {"ready": false, "obstacles": ["node 1 is down"]},
             "ports": [{"name": "inside"}],
             "peers": [{"detector": "down", "synchronised": false}],
         })));
@@ -205,7 +205,7 @@ mod tests {
     fn the_newer_fields_are_shown_where_they_are_set() {
         let status = NodeStatus(Some(json!({
             "node": {"role": "standby", "passive": "its key is another"},
-            "takeover": {"ready": false, "why_not": ["port inside is down"]},
+            "takeover": {"ready": false, "obstacles": ["port inside is down"]},
             "ports": [{"name": "inside", "up": false}, {"name": "outside", "up": true}],
             "peers": [{
                 "paths": [{"path": "replication", "state": "down"}, {"path": "inside", "state": "up"}],

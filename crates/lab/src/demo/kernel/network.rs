@@ -93,7 +93,7 @@ pub fn definitions() -> String {
         |name: &str, both: Both<IpAddr>| format!("define {name}_v4 = {}\ndefine {name}_v6 = {}\n", both[0], both[1]);
     names
         + &of_both("shared", OUTSIDE)
-        + &of_both("partners", ROUTED_HOST)
+        + &of_both("branches", ROUTED_HOST)
         + &of_both("published", INSIDE)
         + &of_both("server", SERVER)
         + &format!("define published_port = {PUBLISHED_PORT}\ndefine server_port = {}\n", SERVER_PORTS[0])

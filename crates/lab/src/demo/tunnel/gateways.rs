@@ -111,7 +111,7 @@ impl Gateways {
                 return Some(format!("no node of site {} is active", plan.name));
             };
             if !active.takeover.ready {
-                return Some(format!("site {} has no standby: {}", plan.name, active.takeover.why_not.join("; ")));
+                return Some(format!("site {} has no standby: {}", plan.name, active.takeover.obstacles.join("; ")));
             }
             let is_open = active.redundancy.as_ref().is_some_and(|tunnel| tunnel.bypass.is_none());
             if self.tunnels != Tunnels::None && !is_open {

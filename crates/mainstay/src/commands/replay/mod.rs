@@ -174,7 +174,7 @@ fn next<R: Read>(
 ) -> Result<Option<CaptureRecord>, ReplayError> {
     match capture.read(frame) {
         Err(PcapError::Truncated) if report.packets > 0 => {
-            report.is_cut_off = true;
+            report.is_truncated = true;
             Ok(None)
         }
         result => result.map_err(|source| ReplayError::Capture { path: path.to_owned(), source }),

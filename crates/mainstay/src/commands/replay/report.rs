@@ -42,7 +42,7 @@ pub struct Report {
     /// Packets of which neither interface nor source said on which port they came in.
     pub ingress_guessed: u64,
     /// The capture ends within a packet.
-    pub is_cut_off: bool,
+    pub is_truncated: bool,
     #[serde(skip)]
     began_at: Option<Instant>,
 }
@@ -204,7 +204,7 @@ impl Report {
             dropped_as(DropReason::OutOfWindow),
             "outside the window, as they are when the capture misses segments (tracking.liberal lets them pass)",
         );
-        if self.is_cut_off {
+        if self.is_truncated {
             text.push_str("the capture ends within a packet: it was cut off, or is still being written\n");
         }
         text

@@ -252,9 +252,9 @@ fn a_capture_that_ends_within_a_packet_is_played_as_far_as_it_goes() {
     let config = config();
     let capture = pcap(&exchange(CLIENT, SERVER)[..3]);
     let (report, _) = replayed(&plain(&config), &capture[..capture.len() - 1]);
-    assert_eq!((report.packets, report.is_cut_off), (2, true));
+    assert_eq!((report.packets, report.is_truncated), (2, true));
     let (report, _) = replayed(&Replay { limit: 1, ..plain(&config) }, &capture);
-    assert_eq!((report.packets, report.is_cut_off), (1, false));
+    assert_eq!((report.packets, report.is_truncated), (1, false));
 }
 
 #[test]

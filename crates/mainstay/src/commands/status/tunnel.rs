@@ -19,7 +19,7 @@ pub(super) fn describe(status: &RedundancyStatus) -> String {
          from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n{mirror}",
         bytes(sent.packet_bytes),
         bytes(sent.datagram_bytes),
-        count(sent.datagrams_again),
+        count(sent.datagrams_retransmitted),
         count(sent.datagrams_given_up),
         count(received.datagrams_lost),
         count(received.misses),
@@ -40,7 +40,7 @@ fn describe_mirror(mirror: &RedundancyMirror) -> String {
         None if mirror.followers > 0 => format!(
             "             caches mirrored by {}, {} sent, {} left out\n",
             counted(mirror.followers as usize, "node"),
-            bytes(mirror.told_bytes),
+            bytes(mirror.sent_bytes),
             counted(mirror.blocks_left_out as usize, "block")
         ),
         None => "             caches mirrored by no other node\n".to_owned(),

@@ -34,7 +34,6 @@ struct Host {
 struct Checked {
     /// Whether the daemon would start on this host, as far as can be known without a start.
     usable: bool,
-    #[serde(rename = "findings")]
     problems: Vec<Problem>,
     #[serde(flatten)]
     host: Option<Host>,

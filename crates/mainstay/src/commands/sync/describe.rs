@@ -9,7 +9,7 @@ use console::{Table, count, scaled};
 #[must_use]
 pub fn describe(status: &Status, sync: &SyncStatus) -> String {
     let SyncStatus { readiness, kernel, .. } = sync;
-    let usable = if readiness.usable { "usable".to_owned() } else { readiness.not_usable_because.join("; ") };
+    let usable = if readiness.usable { "usable".to_owned() } else { readiness.not_usable_reasons.join("; ") };
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write!(
@@ -39,7 +39,7 @@ pub fn describe(status: &Status, sync: &SyncStatus) -> String {
         count(kernel.requests),
         count(kernel.expectation_requests),
         count(kernel.refused.iter().map(|refused| refused.requests).sum()),
-        count(kernel.injected_again),
+        count(kernel.reinjected),
         count(kernel.dumps),
     );
     for trouble in &sync.troubles {

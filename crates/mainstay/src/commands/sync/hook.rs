@@ -42,7 +42,7 @@ pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
             return Ok(());
         }
         if !wait() {
-            let reasons = readiness.not_usable_because;
+            let reasons = readiness.not_usable_reasons;
             return Err(HookFailed::NotUsable { order: order.name(), waited: begun.elapsed(), reasons });
         }
         readiness = client.sync(SyncOrder::Nothing)?;
@@ -68,5 +68,5 @@ pub(super) fn ready(args: &ReadyArgs) -> Result<(), CommandError> {
     } else if readiness.may_take_over {
         console::print("this node may take over\n")?;
     }
-    if readiness.may_take_over { Ok(()) } else { Err(HookFailed::NotReady(readiness.may_not_because).into()) }
+    if readiness.may_take_over { Ok(()) } else { Err(HookFailed::NotReady(readiness.may_not_reasons).into()) }
 }
