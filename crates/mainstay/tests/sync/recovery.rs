@@ -60,8 +60,8 @@ fn a_restarted_node_receives_what_happened_meanwhile() {
     right.terminate();
     wait_until("the close of the session is received", || {
         let events = left.client().events().expect("it answers");
-        let is_goodbye = |event: &&api::Event| event.detail.contains("goodbye");
-        events.iter().find(is_goodbye).map(drop).ok_or_else(|| format!("{events:?}"))
+        let is_close = |event: &&api::Event| event.detail.contains("closed its session");
+        events.iter().find(is_close).map(drop).ok_or_else(|| format!("{events:?}"))
     });
     pair.table(0).create(&entries[50..]);
     pair.table(0).delete(&entries[..10]);
