@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -19,10 +21,15 @@ const NOBODY: &str = "65534";
 /// The most that `systemd-analyze security` may find exposed, of 100.
 const EXPOSURE_MAX: u32 = 30;
 
+/// What the watchdog is fed with.
+const WATCHDOG: &str = "WATCHDOG=1";
+
 /// The service manager of one gateway.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
+    /// The messages that came while the watchdog was waited for.
+    states: RefCell<VecDeque<String>>,
 }
 
 impl Manager {
@@ -32,23 +39,46 @@ impl Manager {
         socket.set_read_timeout(Some(PATIENCE)).expect("it can be set");
         // Whoever the gateway runs as is to reach it.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
-        Self { socket, path }
+        Self { socket, path, states: RefCell::default() }
     }
 
-    /// Waits for a message that contains all of `parts`.
+    /// Waits for a message that contains all of `parts`. Messages before it are taken as read, but those of the watchdog,
+    /// which come between the others at any time.
     fn wait_for(&self, parts: &[&str]) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut received = Vec::new();
-        let mut bytes = [0; 1024];
-        while Instant::now() < deadline {
-            let Ok(length) = self.socket.recv(&mut bytes) else { break };
-            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            if parts.iter().all(|part| text.contains(part)) {
+        let is_it = |text: &str| parts.iter().all(|part| text.contains(part));
+        let mut passed = Vec::new();
+        while let Some(text) = self.states.borrow_mut().pop_front().or_else(|| self.receive(|text| text != WATCHDOG)) {
+            if is_it(&text) {
                 return;
             }
-            received.push(text);
+            passed.push(text);
         }
-        panic!("waited for {parts:?} and received {received:?}");
+        panic!("waited for {parts:?} and received {passed:?}");
+    }
+
+    /// Waits for the next message of the watchdog. The others stay to be waited for.
+    fn wait_for_watchdog(&self) {
+        let fed = self.receive(|text| {
+            if text != WATCHDOG {
+                self.states.borrow_mut().push_back(text.to_owned());
+            }
+            text == WATCHDOG
+        });
+        assert!(fed.is_some(), "waited for the watchdog and received {:?}", self.states.borrow());
+    }
+
+    /// The next message from the socket that `is_awaited`; none if it does not come in time.
+    fn receive(&self, is_awaited: impl Fn(&str) -> bool) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut bytes = [0; 1024];
+        while Instant::now() < deadline {
+            let length = self.socket.recv(&mut bytes).ok()?;
+            let text = String::from_utf8_lossy(&bytes[..length]);
+            if is_awaited(&text) {
+                return Some(text.into_owned());
+            }
+        }
+        None
     }
 
     /// Starts `command` under this manager in the host's namespace.
@@ -90,12 +120,12 @@ fn a_service_manager_is_notified_from_start_to_stop() {
     let path = host.file(&SOUND.replace("nodes = 2", "nodes = 2\nlog_format = \"json\""));
     let gateway = manager.start(&host, gateway(&path));
     manager.wait_for(&["READY=1", "STATUS=init; 0 of 1 peers up"]);
-    manager.wait_for(&["WATCHDOG=1"]);
+    manager.wait_for_watchdog();
     manager.wait_for(&["STATUS=active; 0 of 1 peers up"]);
     signal::send(gateway.id(), Signal::Reload).expect("it runs");
     manager.wait_for(&["RELOADING=1", "MONOTONIC_USEC="]);
     manager.wait_for(&["READY=1", "STATUS=active"]);
-    manager.wait_for(&["WATCHDOG=1"]);
+    manager.wait_for_watchdog();
     signal::send(gateway.id(), Signal::Terminate).expect("it runs");
     manager.wait_for(&["STOPPING=1"]);
     let log = ended(gateway);
@@ -170,7 +200,7 @@ fn an_ordinary_user_replicates_the_kernels_connections_with_the_capability_of_th
     command.arg(&program).args(["sync", "--config"]).arg(path);
     let daemon = manager.start(&host, command);
     manager.wait_for(&["READY=1", "STATUS=backup; 0 of 1 peers up; a failover now would not be safe: "]);
-    manager.wait_for(&["WATCHDOG=1"]);
+    manager.wait_for_watchdog();
     signal::send(daemon.id(), Signal::Terminate).expect("it runs");
     manager.wait_for(&["STOPPING=1"]);
     let log = ended(daemon);
