@@ -67,6 +67,9 @@ pub enum Error {
     /// An argument that is always invalid; the caller is at fault.
     #[error("{0}")]
     Misuse(String),
+    /// A plan contradicts itself. The caller's fault.
+    #[error(transparent)]
+    Plan(#[from] flow::fast_path::PlanError),
     /// Something else than the fast path's maps and program is pinned in the directory, or those of another version.
     #[error("{} holds other maps or another program ({detail}): remove it, or choose another directory", path.display())]
     Pins {

@@ -13,13 +13,12 @@ use aya::programs::links::{FdLink, LinkOrder, PinnedLink};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact};
 use aya::util::KernelVersion;
 use flow::Instant;
+use flow::fast_path::{Activity, NextHop, Plan, Side, Windows};
 
 use crate::Error;
-use crate::activity::{Activity, Side, Windows};
 use crate::mapping::Mapping;
 use crate::outcome::{Counters, Outcome};
 use crate::pins::{self, Pins, Program, Sizes};
-use crate::plan::{NextHop, Plan};
 use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry};
 use crate::system::{interface_index, now};
 use crate::test_run::{self, TestContext, TestRun};
@@ -61,7 +60,7 @@ impl Default for Config {
 
 /// An installed connection, until its removal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnectionIndex(u32);
+pub struct ConnectionIndex(pub u32);
 
 /// What user space keeps of an installed connection.
 #[derive(Clone, Copy, Debug)]
@@ -308,7 +307,7 @@ impl FastPath {
         Ok(indices)
     }
 
-    /// Removes a connection. Returns what was seen of it; `None` if it is not installed.
+    /// Removes a connection. Returns what was seen of it, as [`FastPath::take`] does; `None` if it is not installed.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -322,7 +321,7 @@ impl FastPath {
                 _ => {}
             }
         }
-        let activity = self.read(connection);
+        let activity = self.take(connection);
         self.installed[connection.0 as usize] = None;
         self.released.push_back((connection.0, now()));
         Ok(activity)
@@ -341,6 +340,17 @@ impl FastPath {
             bytes: [0, 1].map(|direction: usize| cell.bytes[direction].load(Relaxed)),
             windows: installed.keys[0].is_tcp().then(|| cell.windows(&installed.windows)),
         })
+    }
+
+    /// As [`FastPath::read`]; packets and bytes are those since the last call of this method.
+    #[must_use]
+    pub fn take(&self, connection: ConnectionIndex) -> Option<Activity> {
+        let activity = self.read(connection)?;
+        let cell = &self.connections[connection.0 as usize];
+        // The program adds to these by single instructions: no packet is lost in between, nor counted twice.
+        let packets = [0, 1].map(|direction: usize| cell.packets[direction].swap(0, Relaxed));
+        let bytes = [0, 1].map(|direction: usize| cell.bytes[direction].swap(0, Relaxed));
+        Some(Activity { packets, bytes, ..activity })
     }
 
     /// The activity of all installed connections, without a system call.

@@ -43,21 +43,18 @@
 //! The crate decides nothing: which connections are installed, when they expire and what becomes of their other packets is
 //! its caller's.
 
-mod activity;
 mod error;
 mod fast_path;
 mod mapping;
 mod outcome;
 mod pins;
-mod plan;
 mod shapes;
 mod system;
 mod test_run;
 
-pub use activity::{Activity, Side, Windows};
 pub use error::Error;
 pub use fast_path::{Config, ConnectionIndex, FastPath};
+pub use flow::fast_path::{Activity, DirectionPlan, NextHop, Plan, Side, Windows};
 pub use outcome::{Counters, Outcome};
-pub use plan::{DirectionPlan, NextHop, Plan};
 pub use system::{interface_index, now};
 pub use test_run::{TestContext, TestRun};

@@ -3,12 +3,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flow::Tuple;
+use flow::fast_path::{DirectionPlan, NextHop, Plan, Side, Windows};
 use flow::wire::checksum::Sum;
 use flow::wire::ip_protocol;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use crate::activity::{Side, Windows};
-use crate::plan::{DirectionPlan, NextHop, Plan};
 
 /// A tuple of one direction, as packets come in; a key of `flows`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromBytes, IntoBytes, Immutable)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fast_path::{Config, ConnectionIndex, FastPath, NextHop, Outcome, Plan, TestContext};
 use flow::connection::flags::{ASSURED, REPLIED};
 use flow::conntrack::{ProtocolState, TcpPeer, TcpState, Tracker, UdpState, peer_flags};
-use flow::serial::is_after;
+use flow::serial::{is_after, later};
 use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{self, Headers, MacAddress, Packet, Parsed, Transport, build, ip_protocol, tcp_flags};
 use flow::{Checksum, Connection, Direction, Frame, Instant, NodeId, PortId, Tuple};
@@ -104,6 +104,12 @@ impl World {
             peer.acknowledged_max = ends[1 - side].wrapping_sub(behind);
         }
         for side in 0..2 {
+            if self.one_in(4) {
+                // As after a take-over.
+                let limit = peers[side].end_max.wrapping_add(windows[1 - side].max(66_000));
+                peers[side].relearnt_at = ((limit >> 16) as u16).wrapping_add(1);
+                peers[side].flags |= peer_flags::RELEARNING;
+            }
             if peers[1 - side].acknowledged_max != ends[side] {
                 peers[side].flags |= peer_flags::UNACKNOWLEDGED;
             }
@@ -389,18 +395,24 @@ impl World {
 fn passes(tracker: &Tracker, connection: &mut Connection, direction: Direction, headers: &Headers) -> bool {
     let Transport::Tcp(segment) = &headers.transport else { return false };
     let (state, mut flags) = (&mut connection.protocol, connection.flags);
-    if segment.sack_end == segment.acknowledgement {
+    let is_relearning = state.peers.iter().any(|peer| peer.flags & peer_flags::RELEARNING != 0);
+    if segment.sack_end == segment.acknowledgement && !is_relearning {
         return tracker.advance_plain(state, flags, direction, headers).is_some();
     }
     // The general way also passes segments that it does not use; those that it uses it records. The program leaves those that go beyond
-    // the window, or acknowledge unsent data beside a selective acknowledgement of sent data.
-    let [limit, sent] = [state.peers[direction.index()].end_max, state.peers[direction.reverse().index()].end];
+    // the window, or acknowledge unsent data, beside a selective acknowledgement of sent data or after a take-over.
+    let receiver = &state.peers[direction.reverse().index()];
+    let [limit, sent] = [state.peers[direction.index()].end_max, receiver.end];
+    let permits_sack = receiver.flags & peer_flags::SACK_PERMITTED != 0;
+    let selective =
+        if permits_sack { later(segment.acknowledgement, segment.sack_end) } else { segment.acknowledgement };
     let mut after = ProtocolState { last_end: !segment.end(), ..*state };
     let advance = tracker.advance(Instant::ZERO, &mut after, &mut flags, direction, headers);
     let is_used = advance.verdict.is_ok()
         && after.last_end == segment.end()
         && !is_after(segment.end(), limit)
-        && !is_after(segment.acknowledgement, sent);
+        && !is_after(segment.acknowledgement, sent)
+        && !is_after(selective, sent);
     if is_used {
         *state = after;
     }

@@ -161,6 +161,15 @@ impl Connection {
         self.egress[direction.index()] = port.0.wrapping_add(1);
     }
 
+    /// The port that the last packet of `direction` left by; `None` while none has left from this node.
+    #[must_use]
+    pub const fn egress_port(&self, direction: Direction) -> Option<PortId> {
+        match self.egress[direction.index()] {
+            0 => None,
+            number => Some(PortId(number - 1)),
+        }
+    }
+
     /// The tuple that packets of `direction` go out with.
     #[must_use]
     pub const fn translated(&self, direction: Direction) -> Tuple {

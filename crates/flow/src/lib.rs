@@ -5,7 +5,8 @@
 //! [`steering`] assigns packets to workers.
 //!
 //! Fragments find their connection through [`fragments`]; [`source_counts`] counts resources per source. [`netfilter`]
-//! describes connections as the Linux kernel's tracking does. [`serial`] compares wrapping numbers, and [`random`]
+//! describes connections as the Linux kernel's tracking does. [`fast_path`] describes those that something below the node
+//! forwards. [`serial`] compares wrapping numbers, and [`random`]
 //! derives jitter from a seed.
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
@@ -19,6 +20,7 @@ extern crate std;
 pub mod connection;
 pub mod conntrack;
 pub mod drop_reason;
+pub mod fast_path;
 pub mod fragments;
 pub mod frame;
 pub mod ip_protocol;

@@ -27,6 +27,7 @@ pub use self::advance::{Advance, Change, Next};
 pub use crate::protocol_state::{ProtocolState, TcpPeer, last_flags, peer_flags};
 pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
 pub use sctp::SctpState;
+pub(crate) use tcp::note_acknowledgement;
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub use timeouts::{Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};

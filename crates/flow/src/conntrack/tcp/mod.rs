@@ -31,6 +31,7 @@ pub use self::state::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
 pub(super) use self::shared::merge;
+pub(crate) use self::take_over::note_acknowledgement;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 

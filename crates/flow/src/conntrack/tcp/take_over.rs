@@ -60,7 +60,7 @@ pub(super) fn set_end_of_relearning(peer: &mut TcpPeer, receiver: &TcpPeer) {
 }
 
 /// Records that `peer` was acknowledged up to `acknowledgement`.
-pub(super) const fn note_acknowledgement(peer: &mut TcpPeer, acknowledgement: u32) {
+pub(crate) const fn note_acknowledgement(peer: &mut TcpPeer, acknowledgement: u32) {
     if is_relearning(peer) && peer.window_max != 0 && !is_before(acknowledgement, (peer.relearnt_at as u32) << 16) {
         peer.flags &= !peer_flags::RELEARNING;
     }

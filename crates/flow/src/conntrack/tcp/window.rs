@@ -238,6 +238,13 @@ impl Numbers {
     }
 }
 
+/// Whether a number lies beyond both limits. What is not beyond the nearer one may be more than half the circle before the
+/// farther one, where it would count as after it.
+#[inline(always)]
+fn is_after_both(number: u32, nearer: u32, farther: u32) -> bool {
+    is_after(number, nearer) && is_after(number, farther)
+}
+
 /// Bound I: the sequence number of the last byte that the sender may send, plus one.
 #[inline(always)]
 fn sequence_limit(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
@@ -258,7 +265,8 @@ fn acknowledges_sent_data(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPee
     if !is_relearning(receiver) {
         return !is_after(numbers.sack, receiver.end);
     }
-    !has_acknowledged(sender) || !is_after(numbers.sack, later(receiver.end, sequence_limit(receiver, sender)))
+    let limit = later(receiver.end, sequence_limit(receiver, sender));
+    !has_acknowledged(sender) || !is_after_both(numbers.sack, receiver.end, limit)
 }
 
 /// Bound IV.
@@ -294,7 +302,7 @@ fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Bounds {
     if !acknowledges_sent_data(numbers, sender, receiver) {
         return Bounds::Outside;
     }
-    if !limit_is_unknown && is_after(numbers.sequence, sequence_limit(sender, receiver)) {
+    if !limit_is_unknown && is_after_both(numbers.sequence, sender.end_max, sequence_limit(sender, receiver)) {
         let over = numbers.end.wrapping_sub(sender.end_max).wrapping_add(1);
         return if is_recent && over <= receiver.window_max { Bounds::SlightlyOver } else { Bounds::Outside };
     }

@@ -1,7 +1,7 @@
-//! What the program has seen of a connection.
+//! What was seen of a connection.
 
-use flow::conntrack::{ProtocolState, TcpPeer, TcpState, peer_flags};
-use flow::serial::later;
+use crate::conntrack::{ProtocolState, TcpPeer, TcpState, note_acknowledgement, peer_flags};
+use crate::serial::later;
 
 /// One side of a TCP connection as a sender: the numbers of [`TcpPeer`] that the program checks and raises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,12 +29,12 @@ pub struct Windows {
 
 impl Windows {
     /// The windows of an established connection of which both sides are known. `None` for others, which need the tracker.
+    ///
+    /// After a take-over the tracker goes on to allow for data that a side has sent before. These windows do not: what it alone
+    /// allows is not within them.
     #[must_use]
     pub fn of(state: &ProtocolState) -> Option<Self> {
-        let is_known = |peer: &TcpPeer| {
-            peer.window_max != 0
-                && peer.flags & (peer_flags::ACKNOWLEDGED | peer_flags::RELEARNING) == peer_flags::ACKNOWLEDGED
-        };
+        let is_known = |peer: &TcpPeer| peer.window_max != 0 && peer.flags & peer_flags::ACKNOWLEDGED != 0;
         let side = |peer: &TcpPeer| Side {
             end: peer.end,
             end_max: peer.end_max,
@@ -59,20 +59,21 @@ impl Windows {
         }
         let [original, reply] = state.peers.map(|peer| peer.acknowledged_max);
         for (sender, acknowledged) in state.peers.iter_mut().zip([reply, original]) {
+            note_acknowledgement(sender, acknowledged);
             let flag = if sender.end == acknowledged { 0 } else { peer_flags::UNACKNOWLEDGED };
             sender.flags = sender.flags & !peer_flags::UNACKNOWLEDGED | flag;
         }
     }
 }
 
-/// What the program has seen of a connection since it was installed.
+/// What was forwarded of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Activity {
     /// The time of the last packet in nanoseconds of the monotonic clock; before the first, of the installation.
     pub last_packet_ns: u64,
-    /// Packets forwarded, by direction, modulo 2^32. A frame that stands for many segments is one.
+    /// Packets, by direction. A frame that stands for many segments is one.
     pub packets: [u32; 2],
-    /// Bytes forwarded (from the IP header on), by direction.
+    /// Bytes (from the IP header on), by direction.
     pub bytes: [u64; 2],
     /// The windows of a TCP connection.
     pub windows: Option<Windows>,

@@ -1,12 +1,10 @@
 //! What is installed: a connection with both directions, and next hops.
 
-use flow::connection::flags::{ASSURED, REPLICA, REPLIED, SHARED};
-use flow::conntrack::{UdpState, is_established};
-use flow::wire::ip_protocol;
-use flow::{Connection, Direction, Tuple};
-
-use crate::Error;
-use crate::activity::Windows;
+use super::activity::Windows;
+use crate::connection::flags::{ASSURED, REPLICA, REPLIED, SHARED};
+use crate::conntrack::{UdpState, is_established};
+use crate::wire::ip_protocol;
+use crate::{Connection, Direction, Tuple};
 
 /// The largest shift of a window (RFC 7323 section 2.3).
 const WINDOW_SCALE_MAX: u8 = 14;
@@ -20,7 +18,7 @@ pub struct DirectionPlan {
     pub translated: Tuple,
     /// The index of the interface on which packets come in.
     pub ingress: u32,
-    /// The next hop, an index for [`FastPath::set_next_hop`](crate::FastPath::set_next_hop).
+    /// The next hop, by its index.
     pub next_hop: u32,
 }
 
@@ -47,8 +45,6 @@ impl Plan {
             ip_protocol::UDP if connection.protocol.state == UdpState::Replied as u8 => None,
             _ => return None,
         };
-        let is_settled = is_established(protocol, &connection.protocol)
-            && connection.flags & (REPLIED | REPLICA | SHARED) == REPLIED;
         let plan = |direction: Direction| DirectionPlan {
             tuple: *connection.tuple(direction),
             translated: connection.translated(direction),
@@ -56,36 +52,69 @@ impl Plan {
             next_hop: next_hops[direction.index()],
         };
         let directions = [plan(Direction::Original), plan(Direction::Reply)];
-        is_settled.then_some(Self { directions, windows, is_liberal: false })
+        is_settled(connection).then_some(Self { directions, windows, is_liberal: false })
     }
 
-    /// Checks what the program relies on.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let misuse = |message: String| Err(Error::Misuse(message));
+    /// Checks that the plan can be carried out.
+    ///
+    /// # Errors
+    /// What contradicts itself.
+    pub fn check(&self) -> Result<(), PlanError> {
         let [original, reply] = &self.directions;
         for DirectionPlan { tuple, translated, .. } in &self.directions {
             let kind = |tuple: &Tuple| (tuple.version, tuple.protocol);
             if kind(tuple) != kind(translated) || kind(tuple) != kind(&original.tuple) {
-                return misuse(format!(
-                    "{tuple} cannot go out as {translated}: families and protocols must be the same"
-                ));
+                return Err(PlanError::KindsDiffer { tuple: *tuple, translated: *translated });
             }
             if !matches!(tuple.protocol, ip_protocol::TCP | ip_protocol::UDP) {
-                return misuse(format!("{tuple} is neither TCP nor UDP"));
+                return Err(PlanError::Protocol(*tuple));
             }
         }
         if (original.tuple, original.ingress) == (reply.tuple, reply.ingress) {
-            return misuse(format!("both directions come in as {} on one interface", original.tuple));
+            return Err(PlanError::SameDirections(original.tuple));
         }
         if self.windows.is_some() != (original.tuple.protocol == ip_protocol::TCP) {
-            return misuse(format!("{}: TCP connections have windows, others have none", original.tuple));
+            return Err(PlanError::Windows(original.tuple));
         }
         let scales = self.windows.iter().flat_map(|windows| windows.sides).map(|side| side.window_scale);
         if scales.into_iter().any(|scale| scale > WINDOW_SCALE_MAX) {
-            return misuse(format!("{}: a window's shift is at most {WINDOW_SCALE_MAX}", original.tuple));
+            return Err(PlanError::WindowScale(original.tuple));
         }
         Ok(())
     }
+}
+
+/// Whether all packets of a connection are plain now: it is established and answered, and neither a replica nor shared with
+/// another node.
+#[must_use]
+pub fn is_settled(connection: &Connection) -> bool {
+    is_established(connection.original.protocol, &connection.protocol)
+        && connection.flags & (REPLIED | REPLICA | SHARED) == REPLIED
+}
+
+/// Why a plan cannot be carried out. The fault of whoever made it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Translation changes the family or the protocol, or the directions differ in them.
+    #[error("{tuple} cannot go out as {translated}: families and protocols must be the same")]
+    KindsDiffer {
+        /// As packets come in.
+        tuple: Tuple,
+        /// As they go out.
+        translated: Tuple,
+    },
+    /// Only TCP and UDP can be planned.
+    #[error("{0} is neither TCP nor UDP")]
+    Protocol(Tuple),
+    /// Packets of both directions look alike.
+    #[error("both directions come in as {0} on one interface")]
+    SameDirections(Tuple),
+    /// Windows are missing, or a protocol without them has some.
+    #[error("{0}: TCP connections have windows, others have none")]
+    Windows(Tuple),
+    /// A shift that TCP does not know (RFC 7323 section 2.3).
+    #[error("{0}: a window's shift is at most 14")]
+    WindowScale(Tuple),
 }
 
 /// Where packets go out.
@@ -114,10 +143,11 @@ impl NextHop {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use std::string::ToString;
 
-    use flow::conntrack::{ProtocolState, TcpPeer, TcpState, peer_flags};
-    use flow::{Instant, NodeId};
+    use crate::conntrack::{ProtocolState, TcpPeer, TcpState, peer_flags};
+    use crate::{Instant, NodeId};
 
     use super::*;
 
@@ -155,7 +185,9 @@ mod tests {
         assert!(plan(&|connection| connection.flags |= REPLICA).is_none());
         assert!(plan(&|connection| connection.protocol.state = TcpState::FinWait as u8).is_none());
         assert!(plan(&|connection| connection.protocol.peers[1].window_max = 0).is_none());
-        assert!(plan(&|connection| connection.protocol.peers[0].flags |= peer_flags::RELEARNING).is_none());
+        // After a take-over the windows of a side that sends nothing are relearnt for ever.
+        assert!(plan(&|connection| connection.protocol.peers[0].flags |= peer_flags::RELEARNING).is_some());
+        assert!(plan(&|connection| connection.protocol.peers[0].flags &= !peer_flags::ACKNOWLEDGED).is_none());
     }
 
     #[test]

@@ -1,0 +1,10 @@
+//! Established connections as something below the node forwards them: what it needs, and what it has seen.
+//!
+//! A [`Plan`] describes a connection whose packets need nothing but translation and the check of their windows. Whoever
+//! forwards them returns the [`Activity`] of the connection.
+
+mod activity;
+mod plan;
+
+pub use activity::{Activity, Side, Windows};
+pub use plan::{DirectionPlan, NextHop, Plan, PlanError, is_settled};
