@@ -348,6 +348,12 @@ impl Chain {
         self.renumbers
     }
 
+    /// Whether a function must see further packets of the connection. Packets of others only are translated.
+    #[must_use]
+    pub fn needs_packets(&self, connection: &Connection) -> bool {
+        self.links.iter().any(|link| link.function.needs_packets(&connection.functions[link.state.clone()]))
+    }
+
     /// The headers of an incoming segment with acknowledgements in the other side's numbering, before any renumbering
     /// function. `None` when they are equal to the original ones.
     #[must_use]

@@ -226,6 +226,10 @@ impl NetworkFunction for Ftp {
         }
     }
 
+    fn needs_packets(&self, state: &FtpState) -> bool {
+        state.has(flags::CONTROL)
+    }
+
     /// Except for control connections, for which it keeps the read position.
     fn restorable(&self) -> Result<(), Unrestorable> {
         Ok(())

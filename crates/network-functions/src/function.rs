@@ -212,6 +212,13 @@ pub trait NetworkFunction {
         direction: Direction,
     ) -> Verdict;
 
+    /// Whether it must see further packets of the connection with this state. Where no function must, a fast path may forward
+    /// them; it translates by the connection's tuples. The answer may change with the state.
+    fn needs_packets(&self, state: &Self::State) -> bool {
+        let _ = state;
+        Self::HANDLES_PACKETS && !Self::ONLY_TRANSLATES
+    }
+
     /// Prepares an incoming segment for connection tracking: converts its acknowledgements (also selective ones) to the
     /// numbers that the other side used. Sequence numbers stay as sent.
     fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {

@@ -37,6 +37,7 @@ mod holding;
 mod learning;
 mod mss_clamp;
 mod neighbour;
+mod next_hop_link;
 mod next_hop_probe;
 mod out_frame;
 mod oversize;

@@ -144,6 +144,8 @@ pub(super) struct Neighbours {
     /// How much is in the queue.
     queued: Queued,
     evicted_packets: u64,
+    /// Changes whenever a link address becomes known, changes, or is known no more. The first is 1.
+    pub(super) revision: u64,
 }
 
 impl Neighbours {
@@ -155,6 +157,7 @@ impl Neighbours {
             queue: VecDeque::new(),
             queued: Queued::default(),
             evicted_packets: 0,
+            revision: 1,
         }
     }
 
@@ -281,6 +284,7 @@ impl Neighbours {
         let Some(entry) = self.entries[usize::from(slot)].as_mut() else { return Vec::new() };
         let is_news = entry.mac != mac || matches!(entry.state, NeighbourState::Idle | NeighbourState::Incomplete);
         entry.mac = mac;
+        self.revision += u64::from(is_news);
         if how == Learnt::Confirmed {
             (entry.state, entry.deadline) = (NeighbourState::Reachable, now + REACHABLE_TIME);
             entry.confirmed_at = Some(now);
@@ -304,6 +308,7 @@ impl Neighbours {
             return Some(Due::Solicit(*entry));
         }
         entry.state = NeighbourState::Idle;
+        self.revision += 1;
         self.soliciting.swap_remove(index);
         Some(Due::Unreachable(self.take_queue(slot)))
     }
@@ -346,6 +351,7 @@ impl Neighbours {
         self.soliciting.retain(|soliciting| *soliciting != slot);
         self.evicted_packets += self.take_queue(slot).len() as u64;
         self.entries[usize::from(slot)] = None;
+        self.revision += 1;
     }
 
     /// Orders the entries of a set by how little would be missed. `None`: it must stay.

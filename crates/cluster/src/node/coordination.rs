@@ -52,6 +52,7 @@ impl Node {
         self.reinject_waiting(now);
         let (peers, roles) = (&self.replication.peers, &self.roles);
         let copies = |owner| peers.copy_expiry(owner, roles);
+        self.pipeline.sweep_fast_path(now, &mut self.forwarder);
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
         self.reevaluation.step(now, &mut self.pipeline, &mut self.events);
         self.replication.replicate_changes(now, &mut self.pipeline);
@@ -153,6 +154,7 @@ impl Node {
     /// The roles decide for which groups this node forwards now: it re-evaluates connections, or is standby.
     fn follow_roles(&mut self, now: Instant) {
         self.reevaluation.follow_roles(&self.roles, &mut self.pipeline);
+        self.pipeline.set_fast_path_enabled(self.roles.forwards_any());
         if !self.roles.forwards_any() {
             self.replication.stand_by(now, &mut self.pipeline);
         }
@@ -238,6 +240,7 @@ impl Node {
         new.apply_to_peers(now, &mut self.replication.peers)?;
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
+        self.pipeline.invalidate_fast_path();
         self.replication.selection = new.selection;
         self.replication.hold_first_reply = new.hold_first_reply;
         self.pipeline.set_wait_for_peer(new.wait_for_peer);
@@ -262,6 +265,7 @@ impl Node {
 
     /// A port's link is in this state from now on. What follows is in the datagrams that are to be polled.
     pub fn handle_link(&mut self, now: Instant, port: PortId, link: LinkState) {
+        self.pipeline.invalidate_fast_path();
         let change = self.tracking.handle_link(now, port, link);
         self.tracking.update(now, &mut self.roles, &mut self.forwarder, &mut self.events);
         if let Some(change) = change {

@@ -1,5 +1,6 @@
 //! A packet's way through the node: in from a port, another worker, the tunnel, or a place where it was held, and out.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -10,7 +11,7 @@ use super::event::NodeEvent;
 use super::outbox::Transmit;
 use super::peer;
 use super::ports::Ports;
-use crate::pipeline::{HandedFrame, Origin, Released};
+use crate::pipeline::{FastPathProgram, HandedFrame, Origin, Released};
 use crate::role::Division;
 
 impl Node {
@@ -77,10 +78,18 @@ impl Node {
 
     fn finish_batch(&mut self, now: Instant) {
         self.replication.replicate_changes(now, &mut self.pipeline);
+        self.install_in_fast_path(now);
         if self.awaiting_first_packet.is_some_and(|before| self.pipeline.counters().taken_over > before) {
             self.awaiting_first_packet = None;
             self.events.push(now, NodeEvent::FirstPacketAfterTakeOver);
         }
+    }
+
+    /// Installs connections in the fast path whose backups have them. Filters' entries are not acknowledged one by one.
+    fn install_in_fast_path(&mut self, now: Instant) {
+        let Self { pipeline, replication, forwarder, .. } = self;
+        let (peers, is_compact) = (&replication.peers, replication.compact.is_some());
+        pipeline.install_in_fast_path(now, forwarder, |slot| is_compact || peer::is_backed_up_by_living(peers, slot));
     }
 
     /// Hands frames that were held to the pipeline once more, with the fragments that they set free; they leave by the outbox.
@@ -111,6 +120,19 @@ impl Node {
         for Released { origin, frame } in self.pipeline.take_released(now) {
             self.reinject(now, vec![frame], origin);
         }
+    }
+
+    /// Something below the node forwards packets of established connections from now on, while the node is alive and active:
+    /// see [`Node::beat_fast_path`].
+    pub fn set_fast_path(&mut self, program: Box<dyn FastPathProgram + Send>) {
+        self.pipeline.set_fast_path(program);
+    }
+
+    /// The node is alive and has looked at what it received: to be called in each turn of the loop that drives it. The fast path
+    /// stops when this was not called for long.
+    pub fn beat_fast_path(&mut self, now: Instant) {
+        self.pipeline.set_fast_path_enabled(self.roles.forwards_any());
+        self.pipeline.beat_fast_path(now);
     }
 
     /// Does what the tunnel has to do: what came out of it is handled, and its datagrams are sent.

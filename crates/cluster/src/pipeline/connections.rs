@@ -16,6 +16,7 @@ use replication::representation::precise::Ended;
 use super::change::TableChange;
 use super::counters::PipelineCounters;
 use super::elsewhere::ForwardedElsewhere;
+use super::fast_path::FastPath;
 use super::functions::Functions;
 use super::limits::Sources;
 use super::relations::Relations;
@@ -37,6 +38,8 @@ pub(super) struct Connections {
     /// Other nodes forward beside this one.
     pub(super) sharing: Option<Box<Sharing>>,
     pub(super) forwarded_elsewhere: ForwardedElsewhere,
+    /// Something below forwards packets of established connections.
+    pub(super) fast_path: Option<Box<FastPath>>,
     pub(super) observation: Observation,
     pub(super) changes: Vec<TableChange>,
     pub(super) counters: PipelineCounters,
@@ -55,6 +58,7 @@ impl Connections {
             shard: Shard::default(),
             sharing: None,
             forwarded_elsewhere: ForwardedElsewhere::Never,
+            fast_path: None,
             observation: Observation::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             counters: PipelineCounters::default(),
@@ -121,6 +125,9 @@ impl Connections {
         }
         self.sources.subtract(&removed.original);
         self.shard.note_removed(&removed);
+        if let Some(fast_path) = &mut self.fast_path {
+            fast_path.forget(slot);
+        }
         self.relations.forget(&removed);
         Some(removed)
     }
@@ -177,6 +184,24 @@ impl Connections {
             connection.expires_at_nanos = expires_at.as_nanos();
         } else {
             self.table.expire_sooner(slot, expires_at);
+        }
+    }
+
+    /// Takes over what the fast path saw of a connection, before one of its packets is tracked.
+    #[inline(always)]
+    pub(super) fn take_seen(&mut self, slot: Slot) {
+        if let Some(fast_path) = &mut self.fast_path {
+            let _ = fast_path.take_seen(slot, record_mut(&mut self.table, slot), &self.tracker);
+        }
+    }
+
+    /// A packet of the connection was sent on, if it is still there: the fast path follows.
+    #[inline(always)]
+    pub(super) fn follow_in_fast_path(&mut self, slot: Slot) {
+        if let Some(fast_path) = &mut self.fast_path
+            && let Some(connection) = self.table.get_mut(slot)
+        {
+            fast_path.follow(slot, connection, &self.tracker);
         }
     }
 

@@ -7,6 +7,7 @@ use flow::{Instant, NodeId};
 use network_functions::function::CloseReason;
 
 use super::connections::{Connections, record_mut};
+use super::fast_path::expiry_after;
 
 /// The expiry of replicas whose own timer runs out. A replica sees no packets, so its timer means nothing while its owner
 /// lives: the owner ends the connection and sends the end.
@@ -27,8 +28,17 @@ pub(super) fn expire(
 ) -> bool {
     for _ in 0..connections_max {
         let Some(slot) = connections.table.poll_expired(now) else { return false };
-        let Connections { node, table, tracker, .. } = &mut *connections;
+        let Connections { node, table, tracker, fast_path, .. } = &mut *connections;
         let connection = record_mut(table, slot);
+        if let Some(fast_path) = fast_path
+            && let Some(activity) = fast_path.take_seen(slot, connection, tracker)
+        {
+            // Whether data is unacknowledged may have changed below.
+            connection.expires_at_nanos = expiry_after(&activity, connection, tracker).as_nanos();
+            if connection.expires_at() > now {
+                continue;
+            }
+        }
         // A replica that this node has come to own ends like a connection of its own: no other node would end it.
         if connection.flags & flags::REPLICA != 0 && connection.owner != *node {
             let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);

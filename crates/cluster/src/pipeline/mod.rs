@@ -10,7 +10,8 @@
 //!
 //! In files, a packet visits `batch`, `fragments` if it is one, and `packet`. From there it goes on to `recovery` if no
 //! connection has it and filters of other nodes may name one, to `tracking` (`peer_owned`, `waiting` where other nodes forward
-//! as well), to the chain in `connections`, and to `egress`. None of these calls one before it.
+//! as well), to the chain in `connections`, and to `egress`. None of these calls one before it. Where a fast path forwards
+//! packets of established connections, `fast_path` brings what it saw into the record before, and the other way afterwards.
 //!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
 //! What changes is left in [`Pipeline::take_changes`] for those who replicate it.
@@ -24,6 +25,7 @@ mod edge;
 mod egress;
 mod elsewhere;
 mod expiry;
+mod fast_path;
 mod fragments;
 mod functions;
 mod limits;
@@ -41,6 +43,7 @@ mod tombstones;
 mod tracking;
 mod waiting;
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -61,9 +64,11 @@ use network_functions::log::Log;
 use replication::deferral::Age;
 use replication::representation::precise::{Ended, Relations};
 
+use crate::forwarding::Forwarder;
 use crate::observation::Observation;
 use batch::Pending;
 use connections::{Connections, record_mut};
+use fast_path::FastPath;
 use limits::Sources;
 use reevaluation::Reevaluation;
 use shard::Shard;
@@ -76,6 +81,7 @@ pub use counters::PipelineCounters;
 pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
+pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, FastPathStatus, InstallError};
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
@@ -136,6 +142,14 @@ impl Pipeline {
         self.connections.sharing = Some(Sharing::new(self.connections.table.capacity()).into());
         self.waiting.wait_max = config.wait_for_peer;
         self
+    }
+
+    /// The same pipeline, with something below it that forwards packets of established connections. Not for a node beside which
+    /// others forward.
+    pub(crate) fn set_fast_path(&mut self, program: Box<dyn FastPathProgram + Send>) {
+        debug_assert!(!self.is_sharing(), "packets of shared connections are not seen by one node alone");
+        let connections_max = self.connections.table.capacity();
+        self.connections.fast_path = Some(Box::new(FastPath::new(program, connections_max)));
     }
 
     /// Gives the pipeline its place among a node's workers. Before the first packet.
@@ -397,10 +411,11 @@ impl Pipeline {
         expiry::expire(&mut self.connections, now, connections_max, copies)
     }
 
-    /// When [`Pipeline::expire`] has something to do next, at the earliest.
+    /// When [`Pipeline::expire`] or [`Pipeline::sweep_fast_path`] has something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
-        [self.connections.table.next_expiry(), self.fragments.poll_timeout()].into_iter().flatten().min()
+        let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());
+        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep].into_iter().flatten().min()
     }
 
     /// Re-evaluates up to `connections_max` more connections, those of other owners only if `is_of_all`, and ends those that
@@ -518,5 +533,66 @@ impl Pipeline {
             connection.flags = connection.flags & !(flags::EXPECTS | flags::RELATED) | set;
         }
         Ok(())
+    }
+}
+
+/// The fast path, if there is one.
+impl Pipeline {
+    /// Has it forward, or not.
+    pub(crate) fn set_fast_path_enabled(&mut self, is_enabled: bool) {
+        // Who watches packets wants to see all of them.
+        let is_enabled = is_enabled && !self.connections.observation.looks_at_packets();
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(is_enabled));
+    }
+
+    /// Rules, routes or links have changed: each connection goes through the pipeline once more before it is on the fast path.
+    pub(crate) fn invalidate_fast_path(&mut self) {
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.invalidate());
+    }
+
+    /// The node is alive.
+    pub(crate) fn beat_fast_path(&mut self, now: Instant) {
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.beat(now));
+    }
+
+    /// Installs the connections of the last batch that need no more than the fast path does, and that `is_backed_up`.
+    pub(crate) fn install_in_fast_path(
+        &mut self,
+        now: Instant,
+        forwarder: &mut Forwarder,
+        is_backed_up: impl Fn(Slot) -> bool,
+    ) {
+        let Connections { node, table, tracker, functions, forwarded_elsewhere, fast_path, .. } = &mut self.connections;
+        let Some(fast_path) = fast_path else { return };
+        fast_path.refresh_next_hops(forwarder);
+        let candidates = fast_path.take_candidates();
+        for slot in &candidates {
+            let Some(connection) = table.get(*slot).filter(|connection| connection.owner == *node) else { continue };
+            let is_free = !functions.chain.needs_packets(connection)
+                && !forwarded_elsewhere.concerns(now, tracker, connection)
+                && is_backed_up(*slot);
+            if is_free {
+                fast_path.install(now, *slot, connection, forwarder);
+            }
+        }
+        fast_path.return_candidates(candidates);
+    }
+
+    /// Enters what the fast path saw into the records of some of its connections, and keeps its next hops up to date.
+    pub(crate) fn sweep_fast_path(&mut self, now: Instant, forwarder: &mut Forwarder) {
+        let Connections { table, tracker, fast_path, .. } = &mut self.connections;
+        fast_path.iter_mut().for_each(|fast_path| fast_path.sweep(now, table, tracker, forwarder));
+    }
+
+    /// Packets and bytes that the fast path has forwarded, as far as they have been entered into records.
+    #[must_use]
+    pub fn fast_path_forwarded(&self) -> (u64, u64) {
+        self.connections.fast_path.as_ref().map_or((0, 0), |fast_path| fast_path.forwarded())
+    }
+
+    /// How the fast path stands; `None`: there is none.
+    #[must_use]
+    pub fn fast_path_status(&self) -> Option<FastPathStatus> {
+        self.connections.fast_path.as_ref().map(|fast_path| fast_path.status())
     }
 }

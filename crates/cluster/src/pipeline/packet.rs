@@ -78,6 +78,7 @@ impl Pipeline {
             connections.observe(Step::Disallowed);
             return Err(DropReason::FirewallDenied);
         }
+        connections.take_seen(slot);
         if !advance_plain(connections, now, packet, slot, direction) {
             return self.handle_any_known(arrival, packet, slot, direction, edge);
         }
@@ -88,7 +89,9 @@ impl Pipeline {
         if states_changed {
             connections.changes.push(TableChange::FunctionsChanged { slot });
         }
-        send_known(connections, arrival, packet, (slot, direction), verdict, edge)
+        let sent = send_known(connections, arrival, packet, (slot, direction), verdict, edge);
+        connections.follow_in_fast_path(slot);
+        sent
     }
 
     /// Handles what is not a plain segment of a connection that this node owns.
@@ -149,6 +152,7 @@ impl Pipeline {
         } else if advance.change != Change::None {
             connections.note_change(slot, advance.change, previous_state);
         }
+        connections.follow_in_fast_path(slot);
         sent
     }
 

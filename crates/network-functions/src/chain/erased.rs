@@ -41,6 +41,7 @@ pub(super) trait ErasedFunction: Send + Sync {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed;
+    fn needs_packets(&self, state: &[u8]) -> bool;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome;
@@ -125,6 +126,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
         Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
+    }
+
+    fn needs_packets(&self, state: &[u8]) -> bool {
+        self.0.needs_packets(&read(state))
     }
 
     fn renumbers(&self) -> bool {

@@ -45,8 +45,12 @@ pub struct PortConfig {
     pub bypass_queueing: bool,
     /// Size of the socket's receive and send buffers, in bytes. Frames beyond it are dropped and counted.
     pub socket_buffer_bytes: i32,
-    /// Share the interface's frames with other sockets; `None`: receive all of them.
+    /// Share the interface's frames with other sockets; `None`: receive all of them. Not together with `ether_types`.
     pub fanout: Option<Fanout>,
+    /// Receive only frames of these EtherTypes, the most frequent first, and only those that programs at the interface's ingress
+    /// (tcx, clsact) have let pass. The kernel takes off VLAN tags before; frames with a VLAN's number and frames for other link
+    /// addresses are not received. Empty: receive every frame as it is on the wire, before those programs.
+    pub ether_types: Vec<u16>,
 }
 
 impl PortConfig {
@@ -60,6 +64,7 @@ impl PortConfig {
             bypass_queueing: false,
             socket_buffer_bytes: SOCKET_BUFFER_BYTES,
             fanout: None,
+            ether_types: Vec::new(),
         }
     }
 }
@@ -106,12 +111,11 @@ impl AfPacketIo {
         sent
     }
 
-    /// Receives on a port, skipping unusable frames. 0 when no frame is pending.
-    fn receive_on(&mut self, number: usize) -> usize {
+    /// Receives on a socket of a port, skipping unusable frames. 0 when no frame is pending.
+    fn receive_on(&mut self, number: usize, socket: usize) -> usize {
         let port = &mut self.ports[number];
-        port.recover();
         for _ in 0..RECEIVE_RETRIES_MAX {
-            match self.receive.receive(port.socket()) {
+            match self.receive.receive(port.receiving_socket(socket)) {
                 Ok(received) => return received,
                 Err(error) if port.note_receive_error(&error) => {}
                 Err(_) => return 0,
@@ -148,15 +152,22 @@ impl PacketIo for AfPacketIo {
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError> {
         let mut total = 0;
         for number in 0..self.ports.len() {
-            let received = self.receive_on(number);
-            if received == 0 {
-                continue;
+            self.ports[number].recover();
+            for socket in 0..self.ports[number].sockets() {
+                if !self.ports[number].is_due(socket) {
+                    continue;
+                }
+                let received = self.receive_on(number, socket);
+                self.ports[number].note_received(socket, received);
+                if received == 0 {
+                    continue;
+                }
+                total += received;
+                let ingress = PortId(u8::try_from(number).expect("at most PORTS_MAX ports are opened"));
+                let mut batch = self.receive.lend(received, ingress, &mut self.ports[number].counters);
+                process(&mut batch);
+                settle(&mut self.ports, &mut self.transmit, number, &mut batch);
             }
-            total += received;
-            let ingress = PortId(u8::try_from(number).expect("at most PORTS_MAX ports are opened"));
-            let mut batch = self.receive.lend(received, ingress, &mut self.ports[number].counters);
-            process(&mut batch);
-            settle(&mut self.ports, &mut self.transmit, number, &mut batch);
         }
         Ok(total)
     }

@@ -1,4 +1,4 @@
-//! One interface's packet socket: opening, binding, and detection of a lost and restored interface.
+//! One interface's packet sockets: opening, binding, and detection of a lost and restored interface.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -9,11 +9,20 @@ use flow::Instant;
 use super::{Fanout, PortConfig};
 use crate::packet_io::PortCounters;
 use crate::poller::{Poller, Token};
-use crate::system::{check, own, set_buffers, set_option, zeroed};
+use crate::system::{attach_filter, check, own, set_buffers, set_option, zeroed};
 use crate::{IoError, clock};
 
 /// The interval of checks of a port that is down.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The sockets of a port, which receive nothing yet.
+fn open_sockets(config: &PortConfig) -> Result<Vec<Socket>, IoError> {
+    let open = |protocol: u16| Ok(Socket { descriptor: open_socket(&config.interface)?, protocol, is_busy: false });
+    match &config.ether_types[..] {
+        [] => Ok(vec![open(libc::ETH_P_ALL as u16)?]),
+        ether_types => ether_types.iter().map(|ether_type| open(*ether_type)).collect(),
+    }
+}
 
 fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -27,9 +36,31 @@ fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
     })
 }
 
+/// Frames that are for this host, by their kind (`SKF_AD_PKTTYPE`): not `PACKET_OTHERHOST`, which also marks frames with the
+/// number of a VLAN whose tag the kernel has taken off.
+const FOR_THIS_HOST: [libc::sock_filter; 4] = [
+    libc::sock_filter { code: (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0xffff_f004 },
+    libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf: 1, k: PACKET_OTHERHOST },
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 },
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: u32::MAX },
+];
+/// The kind of a frame for another link address.
+const PACKET_OTHERHOST: u32 = libc::PACKET_OTHERHOST as u32;
+
 /// A packet socket bound to an interface.
+struct Socket {
+    descriptor: OwnedFd,
+    /// What it receives: an EtherType, or `ETH_P_ALL`.
+    protocol: u16,
+    /// Frames were pending when it was looked at last.
+    is_busy: bool,
+}
+
+/// The packet sockets of an interface. The first one also sends.
 pub(super) struct Port {
-    socket: OwnedFd,
+    sockets: Vec<Socket>,
+    /// How often the sockets were looked at.
+    turns: usize,
     config: PortConfig,
     index: libc::c_int,
     /// The time of the next check whether the interface is back; `None` while it is up.
@@ -42,9 +73,13 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn open(config: &PortConfig) -> Result<Self, IoError> {
         let interface = &config.interface;
-        let poller = config.fanout.is_some().then(Poller::new).transpose()?;
+        if config.fanout.is_some() && !config.ether_types.is_empty() {
+            return Err(IoError::Misuse(format!("{interface}: a group of sockets receives all EtherTypes or none")));
+        }
+        let poller = (config.fanout.is_some() || !config.ether_types.is_empty()).then(Poller::new).transpose()?;
         let mut port = Self {
-            socket: open_socket(interface)?,
+            sockets: open_sockets(config)?,
+            turns: 0,
             config: config.clone(),
             index: 0,
             recovery_at: None,
@@ -64,9 +99,10 @@ impl Port {
     fn attach(&mut self) -> Result<(), IoError> {
         let interface = &self.config.interface;
         let Some(fanout) = &self.config.fanout else {
-            return self
-                .bind()
-                .map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")));
+            self.bind().map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")))?;
+            return self.poller.iter().try_for_each(|poller| {
+                self.sockets.iter().try_for_each(|socket| poller.add(&socket.descriptor, Token(0)))
+            });
         };
         let joined = Fanout::hold_back(self.socket())
             .and_then(|()| self.bind())
@@ -89,7 +125,7 @@ impl Port {
     /// A member of a group cannot be bound again: a new socket replaces it. It is opened in the namespace of the
     /// calling thread.
     fn replace_socket(&mut self, index: libc::c_int) -> Result<(), IoError> {
-        self.socket = open_socket(&self.config.interface)?;
+        self.sockets = open_sockets(&self.config)?;
         self.set_options().map_err(|error| IoError::from_io(error, "setting the options of a packet socket"))?;
         self.index = index;
         self.attach()
@@ -97,20 +133,46 @@ impl Port {
 
     /// The descriptor that becomes readable when frames are pending.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.poller.as_ref().map_or(self.socket.as_fd(), Poller::as_fd)
+        self.poller.as_ref().map_or(self.socket(), Poller::as_fd)
     }
 
+    /// The socket that sends.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.receiving_socket(0)
+    }
+
+    pub(super) fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    pub(super) fn receiving_socket(&self, number: usize) -> BorrowedFd<'_> {
+        self.sockets[number].descriptor.as_fd()
+    }
+
+    /// Whether a socket is to be looked at. The first, and those with frames of late, are each time; one of the others is.
+    pub(super) fn is_due(&self, number: usize) -> bool {
+        number == 0 || self.sockets[number].is_busy || self.turns % self.sockets.len() == number
+    }
+
+    /// So many frames were pending on a socket.
+    pub(super) fn note_received(&mut self, number: usize, frames: usize) {
+        self.sockets[number].is_busy = frames > 0;
+        self.turns = self.turns.wrapping_add(usize::from(number == 0));
     }
 
     fn set_options(&self) -> io::Result<()> {
-        let socket = self.socket();
-        for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
-            set_option(socket, libc::SOL_PACKET, option, &1_i32)?;
+        for Socket { descriptor, .. } in &self.sockets {
+            let socket = descriptor.as_fd();
+            for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
+                set_option(socket, libc::SOL_PACKET, option, &1_i32)?;
+            }
+            set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(self.config.bypass_queueing))?;
+            set_buffers(socket, self.config.socket_buffer_bytes)?;
+            if !self.config.ether_types.is_empty() {
+                attach_filter(socket, &mut FOR_THIS_HOST.clone())?;
+            }
         }
-        set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(self.config.bypass_queueing))?;
-        set_buffers(socket, self.config.socket_buffer_bytes)
+        Ok(())
     }
 
     /// Queries the kernel about the interface by name, in the socket's namespace.
@@ -125,7 +187,7 @@ impl Port {
             *to = *from as libc::c_char;
         }
         // SAFETY: the requests used here read and write one ifreq, which stays valid.
-        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), request as _, &raw mut answer) })?;
+        check(unsafe { libc::ioctl(self.socket().as_raw_fd(), request as _, &raw mut answer) })?;
         Ok(answer)
     }
 
@@ -158,14 +220,16 @@ impl Port {
 
     /// Binds to the interface `index`, and makes it promiscuous where configured.
     fn bind(&self) -> io::Result<()> {
-        // SAFETY: all-zero bytes are a valid sockaddr_ll.
-        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-        address.sll_family = libc::AF_PACKET as _;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        address.sll_ifindex = self.index;
-        let length = mem::size_of_val(&address) as libc::socklen_t;
-        // SAFETY: `address` is a sockaddr_ll of the stated length.
-        check(unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+        for Socket { descriptor, protocol, .. } in &self.sockets {
+            // SAFETY: all-zero bytes are a valid sockaddr_ll.
+            let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+            address.sll_family = libc::AF_PACKET as _;
+            address.sll_protocol = protocol.to_be();
+            address.sll_ifindex = self.index;
+            let length = mem::size_of_val(&address) as libc::socklen_t;
+            // SAFETY: `address` is a sockaddr_ll of the stated length.
+            check(unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), length) })?;
+        }
         if self.config.promiscuous {
             // SAFETY: all-zero bytes are a valid packet_mreq.
             let mut membership: libc::packet_mreq = unsafe { zeroed() };
@@ -225,14 +289,20 @@ impl Port {
         }
     }
 
-    /// The number of frames that the kernel dropped since the last call because the receive buffer was full.
+    /// The number of frames that the kernel dropped since the last call because a receive buffer was full.
     pub(super) fn take_kernel_drops(&self) -> u64 {
+        self.sockets.iter().map(Socket::take_kernel_drops).sum()
+    }
+}
+
+impl Socket {
+    fn take_kernel_drops(&self) -> u64 {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
         // SAFETY: `statistics` is writable and as long as stated.
         let result = unsafe {
             libc::getsockopt(
-                self.socket.as_raw_fd(),
+                self.descriptor.as_raw_fd(),
                 libc::SOL_PACKET,
                 libc::PACKET_STATISTICS,
                 (&raw mut statistics).cast(),

@@ -383,6 +383,10 @@ impl Cluster {
         self.nodes[usize::from(id)].as_mut().expect("the node lives")
     }
 
+    pub(super) fn living(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.nodes.iter_mut().flatten()
+    }
+
     pub(super) const fn options(&self) -> Options {
         self.options
     }

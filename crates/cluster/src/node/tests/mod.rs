@@ -7,6 +7,7 @@ mod compact;
 mod compact_failovers;
 mod control_first;
 mod deferral;
+mod fast_path;
 mod ftp;
 mod ftp_workers;
 mod groups;

@@ -1,0 +1,313 @@
+//! Scenarios with something below the nodes that forwards packets of established connections.
+
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::fast_path::{Activity, NextHop, Plan, Windows};
+use flow::table::Slot;
+use flow::wire::tcp_flags;
+use flow::{DropReason, Instant, PortId};
+
+use super::cluster::{CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER_MAC, port_mac, rules, segment};
+use super::operations::with_rules;
+use super::{ACK, FIN_ACK, exchange};
+use crate::node::LinkState;
+use crate::observation::{PacketFilter, Subject, WatchId};
+use crate::pipeline::{FastPathProgram, InstallError};
+
+/// The interface of the first port; that of the second is one more.
+const FIRST_INTERFACE: u32 = 10;
+/// Connections that the program has room for.
+const PLACES: usize = 8;
+
+/// What a node did with the program below it.
+#[derive(Default)]
+struct Below {
+    installed: BTreeMap<u32, (Plan, Activity)>,
+    hops: BTreeMap<u32, NextHop>,
+    generation: u32,
+    is_enabled: bool,
+    beaten_at: Option<Instant>,
+    installations: u32,
+}
+
+impl Below {
+    /// How many connections were installed, and how many are.
+    fn counts(&self) -> (u32, usize) {
+        (self.installations, self.installed.len())
+    }
+
+    /// The only connection.
+    fn only(&mut self) -> &mut (Plan, Activity) {
+        assert_eq!(self.installed.len(), 1);
+        self.installed.values_mut().next().expect("there is one")
+    }
+}
+
+/// A program of which the test plays the kernel.
+#[derive(Clone, Default)]
+struct Program(Arc<Mutex<Below>>);
+
+impl Program {
+    fn below(&self) -> MutexGuard<'_, Below> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl FastPathProgram for Program {
+    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError> {
+        plan.check().map_err(|_| InstallError::Refused)?;
+        let mut below = self.below();
+        if below.installed.len() == PLACES {
+            return Err(InstallError::Full);
+        }
+        let index = below.installations;
+        below.installations += 1;
+        let activity = Activity { last_packet_ns: 0, packets: [0; 2], bytes: [0; 2], windows: plan.windows };
+        below.installed.insert(index, (*plan, activity));
+        Ok(index)
+    }
+
+    fn remove(&mut self, connection: u32) -> Option<Activity> {
+        self.below().installed.remove(&connection).map(|(_, activity)| activity)
+    }
+
+    fn take_activity(&mut self, connection: u32) -> Option<Activity> {
+        let mut below = self.below();
+        let (_, activity) = below.installed.get_mut(&connection)?;
+        let taken = *activity;
+        (activity.packets, activity.bytes) = ([0; 2], [0; 2]);
+        Some(taken)
+    }
+
+    fn raise(&mut self, connection: u32, windows: &Windows) {
+        self.below().installed.get_mut(&connection).expect("it is installed").1.windows = Some(*windows);
+    }
+
+    fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) {
+        match hop {
+            Some(hop) => self.below().hops.insert(index, *hop),
+            None => self.below().hops.remove(&index),
+        };
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.below().generation = generation;
+    }
+
+    fn set_enabled(&mut self, is_enabled: bool) {
+        self.below().is_enabled = is_enabled;
+    }
+
+    fn beat(&mut self, now: Instant) {
+        self.below().beaten_at = Some(now);
+    }
+
+    fn interfaces(&mut self) -> Vec<Option<u32>> {
+        std::vec![Some(FIRST_INTERFACE), Some(FIRST_INTERFACE + 1)]
+    }
+
+    fn outcomes(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// Two nodes, each with a program below it, of which the first is active.
+fn start(options: Options) -> (Cluster, [Program; 2]) {
+    let mut cluster = Cluster::start(options);
+    let programs = [0, 1].map(|id| {
+        let program = Program::default();
+        cluster.node_mut(id).set_fast_path(Box::new(program.clone()));
+        program
+    });
+    beat(&mut cluster);
+    (cluster, programs)
+}
+
+/// As the loop does that drives the nodes.
+fn beat(cluster: &mut Cluster) {
+    let now = cluster.now;
+    cluster.living().for_each(|node| node.beat_fast_path(now));
+}
+
+/// A connection that is installed below node 0. Returns the port that the server sees.
+fn installed(cluster: &mut Cluster, program: &Program) -> u16 {
+    let seen_port = cluster.connect(40_000);
+    cluster.run(Duration::from_millis(5));
+    exchange(cluster, 40_000, seen_port, 1001, 5001);
+    assert_eq!(program.below().installed.len(), 1);
+    seen_port
+}
+
+/// Where node 0 keeps its only connection.
+fn only_slot(cluster: &Cluster) -> Slot {
+    cluster.node(0).pipeline().table().next_occupied(Slot(0)).expect("there is one")
+}
+
+#[test]
+fn an_established_connection_is_installed_as_its_packets_go_out() {
+    let (mut cluster, [program, other]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    let mut below = program.below();
+    let plan = below.only().0;
+    let [out, back] = plan.directions;
+    assert_eq!((out.ingress, back.ingress), (FIRST_INTERFACE, FIRST_INTERFACE + 1));
+    assert_eq!((out.tuple.source_port, out.translated.source_port), (40_000, seen_port));
+    assert_eq!(back.translated, out.tuple.inverse());
+    let hop = |index: u32| below.hops[&index];
+    let own = |port: PortId| port_mac(0, port).0;
+    let link = |hop: NextHop| (hop.ifindex, hop.source, hop.destination, hop.mtu_bytes);
+    assert_eq!(link(hop(out.next_hop)), (FIRST_INTERFACE + 1, own(OUTSIDE), SERVER_MAC.0, 1500));
+    assert_eq!(link(hop(back.next_hop)), (FIRST_INTERFACE, own(INSIDE), CLIENT_MAC.0, 1500));
+    assert_eq!((below.is_enabled, below.beaten_at.is_some()), (true, true));
+    assert!(!other.below().is_enabled, "the standby's forwards nothing");
+}
+
+#[test]
+fn a_connection_is_installed_once_its_backup_has_it() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    cluster.is_replication_down = true;
+    let seen_port = cluster.connect(40_000);
+    exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
+    assert!(program.below().installed.is_empty());
+    cluster.is_replication_down = false;
+    cluster.run_until("the backup to have it", |cluster| cluster.connections(1) == 1 && cluster.is_settled());
+    exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
+    assert_eq!(program.below().installed.len(), 1);
+}
+
+#[test]
+fn packets_that_were_seen_below_count_and_move_the_windows() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    let slot = only_slot(&cluster);
+    let before = *cluster.node(0).pipeline().connection(slot).expect("it is there");
+    {
+        let mut below = program.below();
+        let activity = &mut below.only().1;
+        (activity.packets, activity.bytes) = ([3, 2], [300, 200]);
+        let windows = activity.windows.as_mut().expect("it is TCP");
+        // The server has sent 600 bytes that the node has not seen.
+        windows.sides[1].end += 600;
+        windows.sides[0].acknowledged_max = windows.sides[1].end;
+    }
+    // It acknowledges what the node has not seen, out of order, so that it comes to the node.
+    cluster.client_sends(40_000, segment(ACK, 1009, 5007 + 600), b"more");
+    assert!(cluster.server_receives().is_some());
+    assert_eq!(cluster.dropped(0, DropReason::OutOfWindow), 0);
+    let after = *cluster.node(0).pipeline().connection(slot).expect("it is there");
+    assert_eq!(after.packets[0], before.packets[0] + 4, "three below, and one through the node");
+    assert_eq!(after.packets[1], before.packets[1] + 2);
+    assert_eq!(after.bytes[1], before.bytes[1] + 200);
+    assert_eq!(program.below().only().1.windows.expect("it is TCP").sides[0].end, 1009 + 4, "the node has raised it");
+    let status = cluster.node(0).pipeline().fast_path_status().expect("there is one");
+    assert_eq!((status.connections, status.packets, status.bytes), (1, 5, 500));
+    exchange(&mut cluster, 40_000, seen_port, 1013, 5607);
+}
+
+#[test]
+fn a_connection_that_ends_is_removed() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    cluster.client_sends(40_000, segment(FIN_ACK, 1009, 5007), b"");
+    assert!(cluster.server_receives().is_some());
+    assert!(program.below().installed.is_empty(), "what follows a FIN is the tracker's");
+    cluster.server_sends(seen_port, segment(ACK, 5007, 1010), b"");
+    assert!(cluster.client_receives().is_some());
+    assert!(program.below().installed.is_empty());
+}
+
+#[test]
+fn a_connection_with_packets_below_does_not_expire() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = installed(&mut cluster, &program);
+    let slot = only_slot(&cluster);
+    let expires_at = |cluster: &Cluster| cluster.node(0).pipeline().connection(slot).expect("it is there").expires_at();
+    let before = expires_at(&cluster);
+    cluster.run(Duration::from_secs(2));
+    assert_eq!(expires_at(&cluster), before, "nothing was seen");
+    {
+        let mut below = program.below();
+        let activity = &mut below.only().1;
+        activity.packets = [1, 0];
+        activity.last_packet_ns = cluster.now.as_nanos();
+    }
+    cluster.run(Duration::from_millis(200));
+    let gained = expires_at(&cluster).saturating_since(before);
+    assert!(gained > Duration::from_millis(1500), "{gained:?}");
+}
+
+#[test]
+fn after_a_reload_or_a_change_of_a_link_each_connection_goes_through_the_node_once_more() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    let before = program.below().generation;
+    let now = cluster.now;
+    let new = with_rules(&cluster, 0, rules(None));
+    cluster.node_mut(0).reload(now, new).expect("it is sound");
+    let reloaded = program.below().generation;
+    assert_ne!(reloaded, before);
+    exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
+    assert_eq!(program.below().counts(), (2, 1));
+
+    cluster.node_mut(0).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
+    assert_ne!(program.below().generation, reloaded);
+    // One that is idle leaves its place.
+    cluster.run(Duration::from_millis(300));
+    assert!(program.below().installed.is_empty());
+}
+
+#[test]
+fn nothing_is_forwarded_below_while_packets_are_watched_or_another_node_is_active() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = installed(&mut cluster, &program);
+    let now = cluster.now;
+    let watch = WatchId(1);
+    let packets = Subject::Packets(PacketFilter::default());
+    cluster.node_mut(0).pipeline_mut().observation_mut().begin(watch, packets, 10).expect("it is the first");
+    beat(&mut cluster);
+    assert!(!program.below().is_enabled);
+    cluster.node_mut(0).pipeline_mut().observation_mut().end(watch);
+    beat(&mut cluster);
+    assert!(program.below().is_enabled);
+    cluster.node_mut(0).drain(now, false).expect("the other node is ready");
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    assert!(!program.below().is_enabled, "without waiting for the next turn");
+}
+
+#[test]
+fn the_survivor_installs_connections_of_which_both_sides_were_seen() {
+    let (mut cluster, [_, program]) = start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    cluster.run_until("the backup to have it", |cluster| cluster.connections(1) == 1 && cluster.is_settled());
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    beat(&mut cluster);
+    // The session with the dead node is still open, and the server sends nothing that could be acknowledged.
+    for sequence in [1_000_000, 1_000_004, 1_000_008] {
+        cluster.client_sends(40_000, segment(ACK, sequence, 2_000_000), b"data");
+        assert!(cluster.server_receives().is_some());
+        cluster.server_sends(seen_port, segment(ACK, 2_000_000, sequence + 4), b"");
+        assert!(cluster.client_receives().is_some());
+    }
+    assert_eq!(program.below().installed.len(), 1);
+    cluster.client_sends(40_000, segment(tcp_flags::RST | ACK, 1_000_012, 2_000_000), b"");
+    assert!(program.below().installed.is_empty());
+}
+
+#[test]
+fn next_hops_follow_their_neighbours() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = installed(&mut cluster, &program);
+    let hops = program.below().hops.len();
+    assert_eq!(hops, 2);
+    // Neither answers when it is asked to confirm its link address.
+    cluster.isolated_ports = std::vec![(0, INSIDE), (0, OUTSIDE)];
+    cluster.run(Duration::from_secs(30));
+    program.below().only().1.packets = [1, 1];
+    cluster.run(Duration::from_secs(5));
+    assert!(program.below().hops.is_empty(), "their packets come to the node, which asks everybody");
+}

@@ -1,0 +1,405 @@
+//! The fast path: something below the node forwards packets of established connections by itself.
+//!
+//! ```text
+//!   packet that reaches the node ─► take what was seen below ─► tracker ─► ┬ installed: raise the windows, or remove it
+//!                                                                          └ plain, not installed: a candidate
+//!   changes replicated ─► candidates that the backups have, and that no function needs, are installed
+//!   the connection ends, or is not plain any more ─► it is removed
+//!   a new generation (reload, change of role, of a link) ─► nothing is forwarded below until it is installed again
+//! ```
+//! Packets on the fast path change nothing that is replicated. What was seen of them comes back when the next packet reaches the
+//! node, when the connection's time is over, and by a sweep from time to time.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use flow::conntrack::Tracker;
+use flow::fast_path::{Activity, NextHop, Plan, Windows, is_settled};
+use flow::table::{Slot, Table};
+use flow::wire::ip_protocol;
+use flow::{Connection, Direction, Instant, PortId};
+
+use super::connections::record_mut;
+use crate::forwarding::Forwarder;
+
+/// Next hops that are known below at a time. When there are more, all are entered anew.
+pub const FAST_PATH_NEXT_HOPS_MAX: u32 = 4096;
+/// The time between sweeps …
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// … the most connections of which one takes what was seen …
+const SWEPT_MAX: usize = 4096;
+/// … and the most of an earlier generation that it removes, which takes system calls.
+const SWEEP_REMOVALS_MAX: usize = 256;
+
+/// Whatever forwards packets below the node. Connections and next hops have indices.
+pub trait FastPathProgram {
+    /// Installs a connection, and returns its index.
+    ///
+    /// # Errors
+    /// There is no room, or the system refuses.
+    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError>;
+    /// Removes a connection. Returns what was seen of it since it was taken last.
+    fn remove(&mut self, connection: u32) -> Option<Activity>;
+    /// What was seen of a connection; its packets and bytes are those since the last call.
+    fn take_activity(&mut self, connection: u32) -> Option<Activity>;
+    /// Raises the windows of a connection.
+    fn raise(&mut self, connection: u32, windows: &Windows);
+    /// Sets a next hop, below [`FAST_PATH_NEXT_HOPS_MAX`]; `None`: packets to it reach the node.
+    fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>);
+    /// From now on only connections are forwarded that are installed from now on.
+    fn set_generation(&mut self, generation: u32);
+    /// Switches the forwarding on or off.
+    fn set_enabled(&mut self, is_enabled: bool);
+    /// The node is alive.
+    fn beat(&mut self, now: Instant);
+    /// The interfaces of the ports, as the system numbers them now; `None` for a port without a fast path.
+    fn interfaces(&mut self) -> Vec<Option<u32>>;
+    /// Packets by what became of them, with names.
+    fn outcomes(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Why a connection was not installed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InstallError {
+    /// All places are taken.
+    Full,
+    /// Anything else.
+    Refused,
+}
+
+/// How the fast path stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FastPathStatus {
+    /// It forwards.
+    pub is_enabled: bool,
+    /// Connections that are installed.
+    pub connections: u32,
+    /// Packets that it has forwarded; a frame of many segments is one. The latest may be missing.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Installations that were refused for want of room.
+    pub full: u64,
+    /// Installations that were refused otherwise.
+    pub refused: u64,
+    /// Packets by what became of them.
+    pub outcomes: Vec<(&'static str, u64)>,
+}
+
+/// Where a connection is installed.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Its index below, plus one; 0 if it is not installed.
+    connection: u32,
+    generation: u32,
+}
+
+/// An installed connection.
+#[derive(Clone, Copy)]
+struct Installed {
+    slot: Slot,
+    next_hops: [u32; 2],
+}
+
+/// A next hop that is known below.
+struct KnownHop {
+    port: PortId,
+    neighbour: IpAddr,
+    /// As it was set last.
+    set: Option<NextHop>,
+    /// Packets went there since the last sweep.
+    is_used: bool,
+}
+
+/// See the [module](self).
+pub(super) struct FastPath {
+    program: Box<dyn FastPathProgram + Send>,
+    /// By port.
+    interfaces: Vec<Option<u32>>,
+    /// By slot.
+    places: Vec<Place>,
+    /// By index.
+    installed: Vec<Option<Installed>>,
+    candidates: Vec<Slot>,
+    hops: Vec<KnownHop>,
+    hops_by_name: BTreeMap<(PortId, IpAddr), u32>,
+    /// The forwarder's neighbours as they were when the hops were compared with them.
+    neighbours_revision: u64,
+    generation: u32,
+    sweep_at: Instant,
+    sweep_from: usize,
+    status: FastPathStatus,
+}
+
+impl FastPath {
+    /// For a table of `connections_max` connections.
+    pub(super) fn new(mut program: Box<dyn FastPathProgram + Send>, connections_max: u32) -> Self {
+        Self {
+            interfaces: program.interfaces(),
+            program,
+            places: vec![Place::default(); connections_max as usize],
+            installed: Vec::new(),
+            candidates: Vec::new(),
+            hops: Vec::new(),
+            hops_by_name: BTreeMap::new(),
+            neighbours_revision: 0,
+            generation: 0,
+            sweep_at: Instant::ZERO,
+            sweep_from: 0,
+            status: FastPathStatus::default(),
+        }
+    }
+
+    /// Takes over what was seen of a connection, before one of its packets is tracked.
+    #[inline]
+    pub(super) fn take_seen(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) -> Option<Activity> {
+        let index = self.places[slot.0 as usize].connection.checked_sub(1)?;
+        let activity = self.program.take_activity(index)?;
+        self.fold(connection, &activity, tracker);
+        Some(activity)
+    }
+
+    /// A packet of the connection was tracked and sent on. Below, the windows are raised, or the connection is removed; one that
+    /// could be installed is noted.
+    #[inline]
+    pub(super) fn follow(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) {
+        let place = self.places[slot.0 as usize];
+        let is_installed = place.connection != 0 && place.generation == self.generation;
+        if !is_installed {
+            if self.status.is_enabled && is_settled(connection) && connection.egress.iter().all(|port| *port != 0) {
+                self.candidates.push(slot);
+            }
+            return;
+        }
+        match Windows::of(&connection.protocol) {
+            _ if !is_settled(connection) => self.remove_and_fold(slot, connection, tracker),
+            Some(windows) => self.program.raise(place.connection - 1, &windows),
+            None if connection.original.protocol == ip_protocol::TCP => self.remove_and_fold(slot, connection, tracker),
+            None => {}
+        }
+    }
+
+    /// The connection has left its slot.
+    #[inline]
+    pub(super) fn forget(&mut self, slot: Slot) {
+        self.remove(slot);
+    }
+
+    /// From now on nothing is forwarded below until it is installed again.
+    pub(super) fn invalidate(&mut self) {
+        self.interfaces = self.program.interfaces();
+        self.generation = self.generation.wrapping_add(1);
+        self.program.set_generation(self.generation);
+        self.neighbours_revision = 0;
+    }
+
+    pub(super) fn set_enabled(&mut self, is_enabled: bool) {
+        if self.status.is_enabled == is_enabled {
+            return;
+        }
+        if is_enabled {
+            // What was installed before may have gone on elsewhere meanwhile.
+            self.invalidate();
+        }
+        self.status.is_enabled = is_enabled;
+        self.program.set_enabled(is_enabled);
+    }
+
+    pub(super) fn beat(&mut self, now: Instant) {
+        self.program.beat(now);
+    }
+
+    /// The connections that could be installed. The vector is given back by [`FastPath::return_candidates`].
+    pub(super) fn take_candidates(&mut self) -> Vec<Slot> {
+        core::mem::take(&mut self.candidates)
+    }
+
+    pub(super) fn return_candidates(&mut self, mut candidates: Vec<Slot>) {
+        candidates.clear();
+        self.candidates = candidates;
+    }
+
+    /// Installs a connection, if its ways out are known.
+    pub(super) fn install(&mut self, now: Instant, slot: Slot, connection: &Connection, forwarder: &mut Forwarder) {
+        let place = self.places[slot.0 as usize];
+        if place.connection != 0 && place.generation == self.generation {
+            return;
+        }
+        let Some((plan, next_hops)) = self.plan(now, connection, forwarder) else { return };
+        self.remove(slot);
+        match self.program.install(&plan) {
+            Ok(index) => {
+                self.places[slot.0 as usize] = Place { connection: index + 1, generation: self.generation };
+                let number = index as usize;
+                if number >= self.installed.len() {
+                    self.installed.resize(number + 1, None);
+                }
+                self.installed[number] = Some(Installed { slot, next_hops });
+                self.status.connections += 1;
+            }
+            Err(InstallError::Full) => self.status.full += 1,
+            Err(InstallError::Refused) => self.status.refused += 1,
+        }
+    }
+
+    /// Packets come in where those of the other direction go out, as long as routes are symmetric; others reach the node.
+    fn plan(&mut self, now: Instant, connection: &Connection, forwarder: &mut Forwarder) -> Option<(Plan, [u32; 2])> {
+        let [out, back] = [Direction::Original, Direction::Reply].map(|direction| connection.egress_port(direction));
+        let (out, back) = (out?, back?);
+        let interface = |port: PortId| self.interfaces.get(usize::from(port.0)).copied().flatten();
+        let ingress = [interface(back)?, interface(out)?];
+        let destination = |direction| connection.translated(direction).destination_ip();
+        let next_hops = [
+            self.next_hop(now, out, destination(Direction::Original), forwarder)?,
+            self.next_hop(now, back, destination(Direction::Reply), forwarder)?,
+        ];
+        Some((Plan::of(connection, ingress, next_hops)?, next_hops))
+    }
+
+    /// The index of the next hop to `destination`, if its route leads out of `port`.
+    fn next_hop(&mut self, now: Instant, port: PortId, destination: IpAddr, forwarder: &mut Forwarder) -> Option<u32> {
+        let route = forwarder.route(destination).filter(|route| route.port == port)?;
+        let neighbour = route.gateway.unwrap_or(destination);
+        if let Some(index) = self.hops_by_name.get(&(port, neighbour)) {
+            return Some(*index);
+        }
+        forwarder.use_neighbour(now, port, neighbour)?;
+        let index = u32::try_from(self.hops.len()).ok()?;
+        if index >= FAST_PATH_NEXT_HOPS_MAX {
+            self.invalidate();
+            self.hops.clear();
+            self.hops_by_name.clear();
+            return None;
+        }
+        self.hops.push(KnownHop { port, neighbour, set: None, is_used: true });
+        self.hops_by_name.insert((port, neighbour), index);
+        self.set_next_hop(index, forwarder);
+        Some(index)
+    }
+
+    /// Sets the next hops whose neighbour has another link address than when they were set, or none any more.
+    pub(super) fn refresh_next_hops(&mut self, forwarder: &Forwarder) {
+        if self.neighbours_revision == forwarder.neighbours_revision() {
+            return;
+        }
+        self.neighbours_revision = forwarder.neighbours_revision();
+        for index in 0..self.hops.len() as u32 {
+            self.set_next_hop(index, forwarder);
+        }
+    }
+
+    fn set_next_hop(&mut self, index: u32, forwarder: &Forwarder) {
+        let hop = &mut self.hops[index as usize];
+        let interface = self.interfaces.get(usize::from(hop.port.0)).copied().flatten();
+        let link = forwarder.link_to(hop.port, hop.neighbour);
+        let new = interface
+            .zip(link)
+            .map(|(ifindex, link)| NextHop::new(ifindex, link.source.0, link.destination.0, link.mtu_bytes));
+        if hop.set != new {
+            hop.set = new;
+            self.program.set_next_hop(index, new.as_ref());
+        }
+    }
+
+    /// When [`FastPath::sweep`] is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (self.status.connections > 0).then_some(self.sweep_at)
+    }
+
+    /// Takes over what was seen of some of the connections, and removes those of earlier generations.
+    pub(super) fn sweep(&mut self, now: Instant, table: &mut Table, tracker: &Tracker, forwarder: &mut Forwarder) {
+        if now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = now + SWEEP_INTERVAL;
+        let mut removals_left = SWEEP_REMOVALS_MAX;
+        for _ in 0..SWEPT_MAX.min(self.installed.len()) {
+            self.sweep_from = (self.sweep_from + 1) % self.installed.len();
+            let Some(Installed { slot, next_hops }) = self.installed[self.sweep_from] else { continue };
+            let connection = record_mut(table, slot);
+            let is_stale = self.places[slot.0 as usize].generation != self.generation || !is_settled(connection);
+            if is_stale && removals_left > 0 {
+                removals_left -= 1;
+                self.remove_and_fold(slot, connection, tracker);
+            } else if let Some(activity) = self.take_seen(slot, connection, tracker) {
+                if activity.packets != [0; 2] {
+                    let expires_at = expiry_after(&activity, connection, tracker);
+                    table.expire_sooner(slot, expires_at);
+                }
+                for (hop, packets) in next_hops.iter().zip(activity.packets) {
+                    let hop = self.hops.get_mut(*hop as usize).filter(|_| packets > 0);
+                    hop.into_iter().for_each(|hop| hop.is_used = true);
+                }
+            }
+        }
+        // Their link addresses are confirmed as if the packets had come through the node.
+        for hop in self.hops.iter_mut().filter(|hop| hop.is_used) {
+            hop.is_used = false;
+            let _ = forwarder.use_neighbour(now, hop.port, hop.neighbour);
+        }
+        self.refresh_next_hops(forwarder);
+    }
+
+    /// Packets and bytes.
+    pub(super) const fn forwarded(&self) -> (u64, u64) {
+        (self.status.packets, self.status.bytes)
+    }
+
+    pub(super) fn status(&self) -> FastPathStatus {
+        FastPathStatus { outcomes: self.program.outcomes(), ..self.status.clone() }
+    }
+
+    fn remove_and_fold(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) {
+        if let Some(activity) = self.remove(slot) {
+            self.fold_seen(connection, &activity, tracker);
+        }
+    }
+
+    /// Removes the connection in a slot, if it is installed. Its packets are counted.
+    fn remove(&mut self, slot: Slot) -> Option<Activity> {
+        let place = core::mem::take(&mut self.places[slot.0 as usize]);
+        let index = place.connection.checked_sub(1)?;
+        self.installed[index as usize] = None;
+        self.status.connections -= 1;
+        let activity = self.program.remove(index)?;
+        self.count(&activity);
+        Some(activity)
+    }
+
+    fn fold(&mut self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
+        self.count(activity);
+        self.fold_seen(connection, activity, tracker);
+    }
+
+    fn count(&mut self, activity: &Activity) {
+        self.status.packets += activity.packets.map(u64::from).iter().sum::<u64>();
+        self.status.bytes += activity.bytes.iter().sum::<u64>();
+    }
+
+    /// Enters what was seen into the record: as if the packets had come through the node.
+    fn fold_seen(&self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
+        for direction in 0..2 {
+            connection.packets[direction] += u64::from(activity.packets[direction]);
+            connection.bytes[direction] += activity.bytes[direction];
+        }
+        if let Some(windows) = &activity.windows {
+            windows.raise_state(&mut connection.protocol);
+        }
+        if activity.packets != [0; 2] {
+            let expires_at = expiry_after(activity, connection, tracker);
+            connection.expires_at_nanos = connection.expires_at_nanos.max(expires_at.as_nanos());
+        }
+    }
+}
+
+/// When a connection ends without further packets than those that were seen.
+pub(super) fn expiry_after(activity: &Activity, connection: &Connection, tracker: &Tracker) -> Instant {
+    let (protocol, state, flags) = (connection.original.protocol, &connection.protocol, connection.flags);
+    let timeout = tracker.timeout_after_last(protocol, state, flags);
+    let timeout = timeout.unwrap_or_else(|| tracker.timeout(protocol, state, flags));
+    Instant::from_nanos(activity.last_packet_ns) + timeout
+}
