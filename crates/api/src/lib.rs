@@ -34,8 +34,8 @@ pub use orders::ReloadReport;
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use status::{
-    AntiEntropy, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus,
-    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+    AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
+    PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};

@@ -39,6 +39,9 @@ pub struct Status {
     /// Workers, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// The fast path in the kernel, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_path: Option<Box<FastPathStatus>>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
@@ -48,6 +51,34 @@ pub struct Status {
     /// Replication of the kernel's connections. Only `mainstay sync` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
+}
+
+/// The fast path: established connections whose packets the kernel forwards.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FastPathStatus {
+    /// Whether it forwards. It does not on a standby node, nor while packets are traced or captured.
+    pub forwarding: bool,
+    /// Connections that are installed.
+    pub connections: u64,
+    /// Packets that it has forwarded. A frame of many segments is one. Those of the last moments may be missing.
+    pub packets: u64,
+    /// Bytes of these packets, from the IP header on.
+    pub bytes: u64,
+    /// Installations that were refused because all places were taken.
+    pub full: u64,
+    /// Installations that were refused otherwise.
+    pub refused: u64,
+    /// Packets that reached the kernel's program, by what became of them: `forwarded`, or why they went to the gateway.
+    pub outcomes: Vec<OutcomeCount>,
+}
+
+/// Packets with one outcome.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OutcomeCount {
+    /// The outcome.
+    pub outcome: String,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// A worker: a thread that moves packets.

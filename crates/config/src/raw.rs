@@ -56,6 +56,9 @@ pub struct RawConfig {
     /// `[workers]`.
     #[serde(default)]
     pub workers: RawWorkers,
+    /// `[fast_path]`.
+    #[serde(default)]
+    pub fast_path: RawFastPath,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[nat]`.
@@ -176,6 +179,19 @@ pub struct RawWorkers {
     pub count: Option<Spanned<WorkersText>>,
     /// Whether each worker is bound to a processor of its own.
     pub pin: Option<bool>,
+}
+
+/// The kernel forwards the packets of established TCP and UDP connections by itself, translated and with their windows checked, where
+/// the host can do so. Other packets reach the gateway as without. Needs Linux 5.15, ports of the backend `af_packet`, one worker
+/// and at most one group. A change needs a restart.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawFastPath {
+    /// Whether the kernel forwards established connections. Where the host cannot do so, the gateway logs why and forwards all packets.
+    pub enabled: Option<bool>,
+    /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
+    /// the kernel's memory from the start. Default: 65536, at most `limits.connections_max`.
+    pub connections_max: Option<Spanned<u32>>,
 }
 
 /// A number of workers as written.

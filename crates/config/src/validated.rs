@@ -1,6 +1,7 @@
 //! What the daemon runs with: every value checked, every reference resolved, every default filled in.
 
 mod cluster;
+mod fast_path;
 mod functions;
 mod limits;
 mod port;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use flow::{NodeId, PortId};
 
 pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
+pub use self::fast_path::FastPath;
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
 pub use self::limits::Limits;
 pub use self::port::{Backend, Port, SharedAddress};
@@ -52,6 +54,8 @@ pub struct Config {
     pub reachability: Reachability,
     /// The threads that move packets.
     pub workers: Workers,
+    /// The connections that the kernel forwards.
+    pub fast_path: FastPath,
     /// Functions, in the order in which packets of the original direction meet them.
     pub chain: Vec<Function>,
     /// Rules of the firewall, first match wins; what none accepts is dropped.

@@ -3,7 +3,8 @@
 use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
-use api::{AntiEntropy, LazyStatus, PeerStatus, RedundancyStatus};
+use api::{AntiEntropy, FastPathStatus, LazyStatus, OutcomeCount, PeerStatus, RedundancyStatus};
+use cluster::pipeline;
 use cluster::role::State;
 use flow::Instant;
 use replication::secure::Refusal;
@@ -59,6 +60,22 @@ pub(crate) fn lazy(status: &replication::deferral::DeferralStatus) -> LazyStatus
         never_replicated: status.never_replicated,
         replicated_late: status.replicated_late,
         replicated_at_once: status.replicated_at_once,
+    }
+}
+
+/// The fast path. Outcomes without packets are left out.
+pub(crate) fn fast_path(status: &pipeline::FastPathStatus) -> FastPathStatus {
+    let occurred = status.outcomes.iter().filter(|(_, packets)| *packets > 0);
+    let outcomes =
+        occurred.map(|(outcome, packets)| OutcomeCount { outcome: (*outcome).to_owned(), packets: *packets });
+    FastPathStatus {
+        forwarding: status.is_enabled,
+        connections: status.connections.into(),
+        packets: status.packets,
+        bytes: status.bytes,
+        full: status.full,
+        refused: status.refused,
+        outcomes: outcomes.collect(),
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use config::validated::{
-    Cluster, Compact, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication,
-    Representation, Security, SharedAddress, Tracking, Workers,
+    Cluster, Compact, Config, FailureDetection, FastPath, Ftp, Function, Group, Node, OnReload, Peer, Port,
+    Replication, Representation, Security, SharedAddress, Tracking, Workers,
 };
 use control::remote::RemoteAccess;
 
@@ -50,6 +50,7 @@ impl Changes {
             related,
             ftp,
             workers: Workers { count, pin },
+            fast_path: FastPath { enabled, connections_max: fast_path_connections_max },
             cluster,
             redundancy,
             control,
@@ -68,6 +69,9 @@ impl Changes {
         changes.ports((ports, groups), (&new.ports, &new.groups));
         changes.restart("workers.count", count, &new.workers.count);
         changes.restart("workers.pin", pin, &new.workers.pin);
+        changes.restart("fast_path.enabled", enabled, &new.fast_path.enabled);
+        let connections = (fast_path_connections_max, &new.fast_path.connections_max);
+        changes.restart("fast_path.connections_max", connections.0, connections.1);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {

@@ -203,6 +203,7 @@ impl DataPath {
             self.poller.wait(&mut ready, Some(wait))?;
             self.receive(&ready)?;
             let now = clock::now();
+            self.node.beat_fast_path(now);
             self.utilisation.measure(now, &mut self.node);
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(now);

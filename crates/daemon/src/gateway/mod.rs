@@ -9,6 +9,7 @@ mod changes;
 pub mod credentials;
 mod data_path;
 mod error;
+mod fast_path;
 mod links;
 mod mailbox;
 mod outgoing;

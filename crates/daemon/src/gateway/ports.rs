@@ -83,7 +83,8 @@ impl Sharing {
 
 impl Ports {
     /// Opens a worker's part of the ports as configured.
-    pub(super) fn open(ports: &[Port], sharing: &Sharing, worker: u8) -> Result<Self, IoError> {
+    /// `ether_types` is what is received of ports by `AF_PACKET`; empty: everything.
+    pub(super) fn open(ports: &[Port], sharing: &Sharing, worker: u8, ether_types: &[u16]) -> Result<Self, IoError> {
         let mut opened = Self { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); ports.len()] };
         for (_, backend) in Backend::ALL {
             let chosen: Vec<&Port> = ports.iter().filter(|port| port.backend == backend).collect();
@@ -91,7 +92,7 @@ impl Ports {
                 continue;
             }
             let io: Box<dyn PacketIo + Send> = match backend {
-                Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker)?),
+                Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker, ether_types)?),
                 Backend::AfXdp => Box::new(open_af_xdp(&chosen, sharing, worker)?),
                 Backend::Tun => Box::new(open_tun(&chosen, ports)?),
             };
@@ -113,10 +114,11 @@ impl Ports {
 }
 
 /// The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
-fn open_af_packet(ports: &[&Port], sharing: &Sharing, worker: u8) -> Result<AfPacketIo, IoError> {
+fn open_af_packet(ports: &[&Port], sharing: &Sharing, worker: u8, ether_types: &[u16]) -> Result<AfPacketIo, IoError> {
     let config = |port: &&Port| af_packet::PortConfig {
         promiscuous: true,
         fanout: sharing.fanout(port.id, worker),
+        ether_types: ether_types.to_vec(),
         ..af_packet::PortConfig::new(port.interface.as_str())
     };
     AfPacketIo::open(&ports.iter().map(config).collect::<Vec<_>>())

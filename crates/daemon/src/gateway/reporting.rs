@@ -308,8 +308,9 @@ impl Reporting {
 
     fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
         let counters = (0..self.ports.len()).map(|port| ports.counters(port_id(port)));
-        let (packets, bytes) =
-            counters.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
+        let (packets, bytes) = counters.fold(node.pipeline().fast_path_forwarded(), |(packets, bytes), port| {
+            (packets + port.sent_frames, bytes + port.sent_bytes)
+        });
         Totals { packets, bytes, begun: node.pipeline().counters().begun }
     }
 }

@@ -14,6 +14,7 @@ use packet_io::{affinity, clock};
 use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
 use super::error::GatewayError;
+use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
 use super::ports::{Ports, Sharing};
 use config::validated::Config;
@@ -128,7 +129,10 @@ fn open(
     }
     let place = place(number, config.workers.count);
     // Before the node is made, which looks at interfaces that may be made here.
-    let ports = Ports::open(&config.ports, sharing, number)?;
+    let fast_path = KernelFastPath::open(config);
+    // Programs at the ingress come before sockets of an EtherType only.
+    let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
+    let ports = Ports::open(&config.ports, sharing, number, ether_types)?;
     let node_config = build::node_config(config, &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
@@ -139,6 +143,9 @@ fn open(
     }
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
     build::set_service_paths(&mut node, config)?;
+    if let Some(fast_path) = fast_path {
+        node.set_fast_path(Box::new(fast_path));
+    }
     let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)
 }

@@ -88,13 +88,14 @@ pub fn describe(status: &Status) -> String {
         "{}Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}{}",
+         {}{}{}",
         node.passive.as_ref().map_or_else(String::new, |reason| format!("Passive      {reason}\n")),
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
+        fast_path(status),
         lazy(status),
         configuration(status),
     );
@@ -118,6 +119,14 @@ pub fn describe(status: &Status) -> String {
     ];
     add_tables(&mut text, tables);
     text
+}
+
+/// What the kernel forwards by itself, where it does so.
+fn fast_path(status: &Status) -> String {
+    let Some(path) = &status.fast_path else { return String::new() };
+    let state = if path.forwarding { "on" } else { "off" };
+    let full = if path.full == 0 { String::new() } else { format!(" · {} found no place", count(path.full)) };
+    format!("Fast path    {state} · {} connections · {} packets{full}\n", count(path.connections), count(path.packets))
 }
 
 /// The tables that have rows, each after an empty line.

@@ -3,9 +3,9 @@
 use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
-    AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
-    GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates,
-    RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FastPathStatus,
+    FilterStatus, Flow, GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus,
+    Rates, RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 
 fn node_status() -> Status {
@@ -65,6 +65,13 @@ fn node_status() -> Status {
             since_ns: Some(142_000_000_000),
             speed_mbps: None,
         }],
+        fast_path: Some(Box::new(FastPathStatus {
+            forwarding: true,
+            connections: 12_000,
+            packets: 3_456_789,
+            full: 4,
+            ..FastPathStatus::default()
+        })),
         next_hops: vec![NextHopStatus {
             port: "outside".to_owned(),
             address: "192.0.2.254".to_owned(),
@@ -90,6 +97,7 @@ left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
 Take-over    ready
 Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
+Fast path    on · 12 000 connections · 3 456 789 packets · 4 found no place
 Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED

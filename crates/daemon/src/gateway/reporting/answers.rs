@@ -115,6 +115,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             next_hops: reporting.next_hops(&status),
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
+            fast_path: self.node.pipeline().fast_path_status().map(|path| Box::new(describe::fast_path(&path))),
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
@@ -153,6 +154,15 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_flag(Metric::Passive, &[], status.passive.is_some());
         samples.add_count(Metric::ConnectionsRelearnt, &[], pipeline.counters().relearnt);
         add_latencies(&mut samples, self.node.pipeline().observation().latencies());
+        if let Some(fast_path) = pipeline.fast_path_status() {
+            samples.add_count(Metric::FastPathConnections, &[], fast_path.connections.into());
+            samples.add_count(Metric::FastPathBytes, &[], fast_path.bytes);
+            samples.add_count(Metric::FastPathInstallationsRefused, &["full"], fast_path.full);
+            samples.add_count(Metric::FastPathInstallationsRefused, &["other"], fast_path.refused);
+            for (outcome, packets) in fast_path.outcomes {
+                samples.add_count(Metric::FastPathPackets, &[outcome], packets);
+            }
+        }
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         sharing::add(&mut samples, pipeline.sharing_counters());

@@ -1,0 +1,154 @@
+//! The fast path of a node's ports: the program in the kernel, as the node installs connections in it.
+
+use std::time::Duration;
+
+use cluster::forwarding::PATH_ETHER_TYPE;
+use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError};
+use fast_path::{ConnectionIndex, Error, FastPath, Outcome, interface_index};
+use flow::Instant;
+use flow::fast_path::{Activity, NextHop, Plan, Windows};
+
+use config::validated::{Backend, Config};
+
+/// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
+pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
+
+/// Without a peer that would take over, the kernel forwards so long after the node was last alive.
+const HEARTBEAT_AGE_MAX_ALONE: Duration = Duration::from_secs(1);
+/// A node is not more often alive than this, whatever the failure detection is configured to.
+const HEARTBEAT_AGE_MAX_LEAST: Duration = Duration::from_millis(150);
+
+/// The program, attached to the ports.
+pub(super) struct KernelFastPath {
+    program: FastPath,
+    /// Of each port the interface, and its number as the program is attached; `None` for a port without a fast path.
+    ports: Vec<Option<(String, u32)>>,
+}
+
+impl KernelFastPath {
+    /// Loads the program and attaches it to the ports, switched off. `None`: there is no fast path, and the log has why.
+    pub(super) fn open(config: &Config) -> Option<Self> {
+        if !config.fast_path.enabled {
+            return None;
+        }
+        let opened = match obstacle(config) {
+            Some(obstacle) => Err(obstacle.to_owned()),
+            None => Self::attach(config).map_err(|error| error.to_string()),
+        };
+        match opened {
+            Ok(opened) => {
+                tracing::info!(
+                    connections_max = config.fast_path.connections_max,
+                    "the kernel forwards established connections"
+                );
+                Some(opened)
+            }
+            Err(reason) => {
+                tracing::info!("all packets go through the gateway, none by the fast path: {reason}");
+                None
+            }
+        }
+    }
+
+    fn attach(config: &Config) -> Result<Self, Error> {
+        let heartbeat_age_max = config.cluster.as_ref().map_or(HEARTBEAT_AGE_MAX_ALONE, |cluster| {
+            let detection = &cluster.failure_detection;
+            (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
+        });
+        let mut program = FastPath::load(&fast_path::Config {
+            connections_max: config.fast_path.connections_max,
+            next_hops_max: FAST_PATH_NEXT_HOPS_MAX,
+            heartbeat_age_max,
+            ..fast_path::Config::default()
+        })?;
+        let mut ports = Vec::new();
+        for port in &config.ports {
+            let is_served = port.backend == Backend::AfPacket;
+            if is_served {
+                program.attach(&port.interface)?;
+            }
+            let index = is_served.then(|| interface_index(&port.interface)).transpose()?;
+            ports.push(index.map(|index| (port.interface.clone(), index)));
+        }
+        Ok(Self { program, ports })
+    }
+
+    /// Attaches the program to interfaces that were made anew.
+    fn follow_interfaces(&mut self) {
+        for (interface, attached) in self.ports.iter_mut().flatten() {
+            let Some(index) = interface_index(interface).ok().filter(|index| index != attached) else { continue };
+            let result = self.program.detach(*attached).and_then(|_| self.program.attach(interface));
+            match result {
+                Ok(()) => *attached = index,
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+    }
+}
+
+/// Why the node as configured has no fast path.
+fn obstacle(config: &Config) -> Option<&'static str> {
+    let served = config.ports.iter().filter(|port| port.backend == Backend::AfPacket).count();
+    let obstacles = [
+        (config.workers.count > 1, "there are several workers ([workers] count = 1 has one)"),
+        (config.groups.len() > 1, "other nodes forward beside this one (several groups)"),
+        (served < 2, "fewer than two ports have the backend \"af_packet\""),
+    ];
+    obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))
+}
+
+/// What the kernel refuses is logged; the node goes on without.
+fn warned<T>(result: Result<T, Error>) -> Option<T> {
+    result.inspect_err(|error| tracing::warn!("{error}")).ok()
+}
+
+impl FastPathProgram for KernelFastPath {
+    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError> {
+        match self.program.install(plan) {
+            Ok(ConnectionIndex(index)) => Ok(index),
+            Err(Error::Full { .. }) => Err(InstallError::Full),
+            Err(error) => {
+                tracing::debug!("{error}");
+                Err(InstallError::Refused)
+            }
+        }
+    }
+
+    fn remove(&mut self, connection: u32) -> Option<Activity> {
+        warned(self.program.remove(ConnectionIndex(connection))).flatten()
+    }
+
+    fn take_activity(&mut self, connection: u32) -> Option<Activity> {
+        self.program.take(ConnectionIndex(connection))
+    }
+
+    fn raise(&mut self, connection: u32, windows: &Windows) {
+        self.program.raise(ConnectionIndex(connection), windows);
+    }
+
+    fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) {
+        warned(self.program.set_next_hop(index, hop));
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.program.set_generation(generation);
+    }
+
+    fn set_enabled(&mut self, is_enabled: bool) {
+        self.program.set_enabled(is_enabled);
+    }
+
+    fn beat(&mut self, now: Instant) {
+        self.program.beat(now);
+    }
+
+    fn interfaces(&mut self) -> Vec<Option<u32>> {
+        self.follow_interfaces();
+        self.ports.iter().map(|port| port.as_ref().map(|(_, index)| *index)).collect()
+    }
+
+    fn outcomes(&self) -> Vec<(&'static str, u64)> {
+        let counters = warned(self.program.counters()).unwrap_or_default();
+        Outcome::ALL.iter().map(|outcome| (outcome.name(), counters.of(*outcome))).collect()
+    }
+}
