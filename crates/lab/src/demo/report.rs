@@ -10,7 +10,7 @@ use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::outcome::{Outcome, Timeline};
-use api::{Event, EventKind};
+use api::{Event, EventKind, Status};
 use config::validated::Representation;
 
 /// What is drawn of the time before the kill, in milliseconds.
@@ -117,6 +117,9 @@ pub struct RunReport {
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
     pub broken_by_reason: BTreeMap<String, usize>,
+    /// How the nodes forwarded, where they are gateways.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterReport>,
     /// What replication cost, and how exact it was, if it was measured.
     #[serde(flatten)]
     pub replication: Option<ReplicationReport>,
@@ -125,6 +128,27 @@ pub struct RunReport {
     /// Progress around the kill, for the charts.
     #[serde(skip)]
     pub slices: Vec<Slice>,
+}
+
+/// How the nodes forwarded.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ClusterReport {
+    /// Share of the packets that the active node's kernel forwarded before the kill; a frame of many segments is one.
+    pub fast_path_share: f64,
+}
+
+impl ClusterReport {
+    /// Of the node that forwarded most. `None`: no node answered, or none forwarded.
+    #[must_use]
+    pub fn of(statuses: &[Status]) -> Option<Self> {
+        let forwarded = |status: &Status| {
+            let by_kernel = status.fast_path.as_ref().map_or(0, |path| path.packets);
+            (by_kernel, by_kernel + status.ports.iter().map(|port| port.sent_packets).sum::<u64>())
+        };
+        let (by_kernel, all) =
+            statuses.iter().map(forwarded).max_by_key(|(_, all)| *all).filter(|(_, all)| *all > 0)?;
+        Some(Self { fast_path_share: by_kernel as f64 / all as f64 })
+    }
 }
 
 /// What became of the connections of one kind.
@@ -195,6 +219,7 @@ impl RunReport {
             repeated: 0,
             link_lateness_p99_us: None,
             broken_by_reason: reasons(&counted, taken_over_at),
+            cluster: None,
             replication: None,
             by_kind,
             events,

@@ -10,7 +10,7 @@ use packet_io::IoError;
 use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
 use super::replication::ReplicationReport;
-use super::report::{RunReport, Settings};
+use super::report::{ClusterReport, RunReport, Settings};
 use crate::emulator::LinkError;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning};
@@ -136,6 +136,7 @@ impl Stage<'_> {
         self.warm_up(&session, &show)?;
         distances.reset()?;
         let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
+        let cluster_report = ClusterReport::of(&cluster.statuses());
         let killed_at = cluster.kill_active()?;
         show("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
@@ -148,7 +149,7 @@ impl Stage<'_> {
         let link_lateness_p99_us = distances.lateness_p99_us()?;
         let traffic = session.finish()?;
         let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
-        Ok(RunReport { link_lateness_p99_us, replication, ..report })
+        Ok(RunReport { link_lateness_p99_us, replication, cluster: cluster_report, ..report })
     }
 
     /// Holds what the other node has, and lets pass, against what the killed one had.

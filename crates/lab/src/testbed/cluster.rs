@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use packet_io::namespace::Namespace;
+use packet_io::netlink::Netlink;
 use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
 
@@ -206,6 +208,9 @@ impl Cluster {
     pub fn kill_active_unchecked(&mut self) -> Result<Epoch, ClusterError> {
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
+        // As when its machine dies: the kernel must not go on with what the process has installed in it.
+        let namespace = Namespace::open(Path::new(&format!("/proc/{}/ns/net", child.id())))?;
+        namespace.run(set_ports_down)??;
         let ended = child.kill().and_then(|()| child.wait());
         ended.map_err(|source| self.directory.error(source))?;
         Ok(killed_at)
@@ -384,6 +389,12 @@ fn start_configured(
     die_with_parent(&mut command);
     let child = topology.nodes[number].spawn_command(command)?;
     Ok(Node { name: NAMES[number], child, control_socket, log })
+}
+
+/// Nothing passes the ports of the calling thread's namespace any more.
+fn set_ports_down() -> Result<(), IoError> {
+    let mut netlink = Netlink::open()?;
+    INTERFACES.iter().try_for_each(|interface| netlink.set_up(interface, false))
 }
 
 /// A node's configuration file.

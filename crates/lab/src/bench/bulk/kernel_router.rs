@@ -33,6 +33,11 @@ impl KernelRules {
     }
 }
 
+/// Makes the kernel of the namespace a router without rules.
+pub(in crate::bench) fn forward_only(node: &Namespace) -> Result<(), IoError> {
+    node.run(forward)?
+}
+
 fn forward() -> Result<(), IoError> {
     let mut netlink = Netlink::open()?;
     for (interface, addresses) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use packet_io::namespace::Namespace;
 
 pub(crate) use self::kernel_router::load_rules;
-pub(super) use self::kernel_router::{KernelRules, rules};
+pub(super) use self::kernel_router::{KernelRules, forward_only, rules};
 use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;

@@ -100,7 +100,13 @@ impl Generator {
         Sent { cpu: thread_cpu_time() - cpu_before, ..sent }
     }
 
-    fn send_batch(&mut self) -> u64 {
+    /// How many connections there are.
+    pub(super) fn flows(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Sends the next packets of as many connections as fit in a batch. Returns how many the kernel took.
+    pub(super) fn send_batch(&mut self) -> u64 {
         let Self { io, frames, next } = self;
         let mut batch = PacketBatch::new();
         let count = frames.len();

@@ -18,16 +18,26 @@ const DISTURBED_SHARE_MAX: f64 = 0.25;
 pub(super) struct Sides<T> {
     /// A node with `AF_XDP`.
     pub(super) af_xdp: T,
-    /// A node with `AF_PACKET`.
+    /// A node with `AF_PACKET` whose packets all go through the process.
     pub(super) af_packet: T,
+    /// A node with `AF_PACKET` and the fast path in the kernel.
+    pub(super) fast_path: T,
     /// The kernel with nftables in the node's place.
     pub(super) kernel_nft: T,
+    /// The kernel, which forwards without tracking, rules and translation.
+    pub(super) kernel_plain: T,
 }
 
 impl<T> Sides<T> {
     fn of(figures: &AllFigures, figure: impl Fn(&Figures) -> T) -> Self {
         let of = |way: Way| figure(&figures[way as usize]);
-        Self { af_xdp: of(Way::AfXdp), af_packet: of(Way::AfPacket), kernel_nft: of(Way::Kernel) }
+        Self {
+            af_xdp: of(Way::AfXdp),
+            af_packet: of(Way::AfPacket),
+            fast_path: of(Way::FastPath),
+            kernel_nft: of(Way::Kernel),
+            kernel_plain: of(Way::PlainKernel),
+        }
     }
 }
 
@@ -49,6 +59,7 @@ pub(super) struct Report {
     /// Of a node over the kernel's: the median of the rounds' ratios.
     pub(super) ratio_af_xdp: f64,
     pub(super) ratio_af_packet: f64,
+    pub(super) ratio_fast_path: f64,
     /// What a packet costs with a cable in between, taken off the figures above.
     pub(super) cable_ns_per_packet: f64,
     /// The same figures from the time that the machine's processors were not idle.
@@ -72,6 +83,7 @@ impl Report {
             spans_ns_per_packet: Sides::of(figures, |side| side.ns_per_packet.span().map(|figure| rounded(figure, 0))),
             ratio_af_xdp: ratio(Way::AfXdp),
             ratio_af_packet: ratio(Way::AfPacket),
+            ratio_fast_path: ratio(Way::FastPath),
             cable_ns_per_packet: rounded(figures[Way::Cable as usize].ns_per_packet.median(), 0),
             machine_ns_per_packet: Sides::of(figures, |side| rounded(side.machine_ns_per_packet.median(), 0)),
             arrived: Sides::of(figures, |side| rounded(side.arrived.span()[0], 4)),
@@ -98,17 +110,20 @@ impl Report {
         let spans = &self.spans_ns_per_packet;
         row("mainstay, AF_XDP".into(), |sides| sides.af_xdp, spans.af_xdp);
         row("mainstay, AF_PACKET".into(), |sides| sides.af_packet, spans.af_packet);
+        row("mainstay, fast path".into(), |sides| sides.fast_path, spans.fast_path);
         row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
+        row("kernel, plain forwarding".into(), |sides| sides.kernel_plain, spans.kernel_plain);
         let mut text = format!(
             "{}-byte UDP packets of {} connections through one gateway, {}, {} rounds of {} s each; firewall and \
-             source NAT\n\n{}\nOf the kernel's processor time, Mainstay takes {:.3} with AF_XDP and {:.3} with \
-             AF_PACKET.\nTaken off is what a packet costs with only a cable between the hosts: {:.0} ns.\n",
+             source NAT\n\n{}\nOf the kernel's processor time, Mainstay takes {:.3} with the fast path, {:.3} with \
+             AF_XDP and {:.3} with AF_PACKET.\nTaken off is what a packet costs with only a cable between the hosts: {:.0} ns.\n",
             self.frame_bytes,
             self.flows,
             self.packets_per_second.map_or("as many as arrive".into(), |rate| format!("{rate} a second")),
             self.rounds,
             self.seconds_per_round,
             table.render(),
+            self.ratio_fast_path,
             self.ratio_af_xdp,
             self.ratio_af_packet,
             self.cable_ns_per_packet,
@@ -121,7 +136,8 @@ impl Report {
 
     /// What the reader should know before believing the figures.
     fn warnings(&self) -> Vec<String> {
-        let list = |sides: &Sides<f64>| [sides.af_xdp, sides.af_packet, sides.kernel_nft];
+        let list =
+            |sides: &Sides<f64>| [sides.af_xdp, sides.af_packet, sides.fast_path, sides.kernel_nft, sides.kernel_plain];
         let mut warnings = Vec::new();
         if list(&self.arrived).into_iter().any(|arrived| arrived < 1.0 - LOST_SHARE_MAX) {
             warnings.push(

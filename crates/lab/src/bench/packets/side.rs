@@ -1,9 +1,11 @@
 //! The networks that are measured: each a sender, something in between, and a receiver that throws away what comes.
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flow::BATCH_FRAMES_MAX;
 use flow::wire::MacAddress;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::Netlink;
@@ -11,7 +13,7 @@ use packet_io::{IoError, interface, usage};
 
 use super::generator::{Generator, Path};
 use super::{Backend, BenchError, KernelRules};
-use crate::bench::bulk::load_rules;
+use crate::bench::bulk::{forward_only, load_rules};
 use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
 use crate::testbed::watch::Watch;
@@ -29,6 +31,10 @@ const TO_NODE: &str = "to-a";
 /// woken up for each packet in the midst of sending, for virtual cables have no batches of their own.
 const SENDER_PROCESSOR: usize = 0;
 const NODE_PROCESSOR: usize = 1;
+/// An answer to a packet of the last batch comes within this time.
+const ANSWER_WITHIN: Duration = Duration::from_millis(5);
+/// So often each connection is given a packet until all have been answered: first packets may wait for link addresses.
+const ANSWER_ROUNDS_MAX: usize = 20;
 /// What is underway has arrived when nothing more does for so long.
 const SETTLED_FOR: Duration = Duration::from_millis(100);
 
@@ -39,14 +45,19 @@ pub(super) enum Way {
     Cable,
     /// A node with `AF_XDP`.
     AfXdp,
-    /// A node with `AF_PACKET`.
+    /// A node with `AF_PACKET`, all of whose packets go through the process.
     AfPacket,
+    /// A node with `AF_PACKET` and the fast path in the kernel.
+    FastPath,
     /// The kernel with nftables.
     Kernel,
+    /// The kernel, which only forwards.
+    PlainKernel,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 4] = [Self::Cable, Self::AfXdp, Self::AfPacket, Self::Kernel];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Cable, Self::AfXdp, Self::AfPacket, Self::FastPath, Self::Kernel, Self::PlainKernel];
 }
 
 /// What a packet cost in one turn.
@@ -85,22 +96,30 @@ impl Network {
         if way == Way::Cable {
             lay_cable(&topology)?;
         }
-        // Else what comes goes to a socket that nobody reads, which costs more on all sides alike.
-        let _ = load_rules(&topology.server, &throw_away_on(last_interface(way)));
         let mut rules = None;
         let mut cluster = None;
         match way {
             Way::Cable => {}
-            Way::AfXdp => cluster = Some(start_node(&topology, Backend::AfXdp, watch)?),
-            Way::AfPacket => cluster = Some(start_node(&topology, Backend::AfPacket, watch)?),
+            Way::AfXdp => cluster = Some(start_node(&topology, Backend::AfXdp, 0, watch)?),
+            Way::AfPacket => cluster = Some(start_node(&topology, Backend::AfPacket, 0, watch)?),
+            Way::FastPath => {
+                cluster = Some(start_node(&topology, Backend::AfPacket, CONNECTIONS_MAX as u32, watch)?);
+            }
             Way::Kernel => rules = Some(KernelRules::install(&topology.nodes[0])?),
+            Way::PlainKernel => forward_only(&topology.nodes[0])?,
         }
         let (next_hop, source) = match way {
             Way::Cable => (mac(&topology.server, BRIDGE)?, OUTSIDE[0]),
             _ => (mac(&topology.nodes[0], INTERFACES[0])?, CLIENT[0]),
         };
         let path = Path { link: [mac(&topology.client, BRIDGE)?, next_hop], source, destination: receiver };
-        let generator = Generator::open(&topology.client, first_interface(way), &path, flows)?;
+        let mut generator = Generator::open(&topology.client, first_interface(way), &path, flows)?;
+        // Nothing is tracked on the others.
+        if !matches!(way, Way::Cable | Way::PlainKernel) {
+            answer_each_flow(&socket, &mut generator)?;
+        }
+        // Else what comes goes to a socket that nobody reads, which costs more on all sides alike.
+        let _ = load_rules(&topology.server, &throw_away_on(last_interface(way)));
         Ok(Self { way, generator, cluster, rules, _receiver: socket, topology })
     }
 
@@ -207,14 +226,39 @@ fn lay_cable(topology: &Topology) -> Result<(), IoError> {
     })?
 }
 
-fn start_node(topology: &Topology, backend: Backend, watch: &Watch) -> Result<Cluster, BenchError> {
+/// Sends a packet of each connection and has it answered: trackers then hold the connections to be established.
+fn answer_each_flow(receiver: &UdpSocket, generator: &mut Generator) -> Result<(), BenchError> {
+    receiver.set_read_timeout(Some(ANSWER_WITHIN)).map_err(BenchError::Socket)?;
+    let mut answered = HashSet::new();
+    for _ in 0..ANSWER_ROUNDS_MAX {
+        for _ in 0..generator.flows().div_ceil(BATCH_FRAMES_MAX) {
+            generator.send_batch();
+            let mut bytes = [0; 64];
+            while let Ok((length, from)) = receiver.recv_from(&mut bytes) {
+                receiver.send_to(&bytes[..length], from).map_err(BenchError::Socket)?;
+                answered.insert(from);
+            }
+        }
+        if answered.len() >= generator.flows() {
+            return Ok(());
+        }
+    }
+    Err(BenchError::NothingPassed)
+}
+
+fn start_node(
+    topology: &Topology,
+    backend: Backend,
+    fast_path_connections_max: u32,
+    watch: &Watch,
+) -> Result<Cluster, BenchError> {
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend,
-        tuning: Tuning::default(),
+        tuning: Tuning { fast_path_connections_max, ..Tuning::default() },
     };
     let mut cluster = Cluster::start(topology, plan)?;
     cluster.wait_until_ready(watch)?;

@@ -10,7 +10,7 @@ fn args() -> BenchPacketsArgs {
 fn packets_pass_by_the_cable_and_through_the_kernel() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let watch = Watch::new().unwrap();
-    for way in [Way::Cable, Way::Kernel] {
+    for way in [Way::Cable, Way::Kernel, Way::PlainKernel] {
         let mut network = Network::build(way, 100, &watch).unwrap();
         for packets_per_second in [Some(20_000), None] {
             let cost = network.pass(Duration::from_millis(100), packets_per_second, &watch).unwrap();
@@ -25,12 +25,16 @@ fn what_the_cable_costs_is_taken_off_all_sides_and_ratios_are_of_rounds() {
     let mut figures = AllFigures::default();
     for disturbance in [0.0, 1000.0, 20.0] {
         let cost = |ns: f64| Cost { ns_per_packet: ns + disturbance, machine_ns_per_packet: ns, arrived: 1.0 };
-        note(&mut figures, &[cost(500.0), cost(1000.0), cost(3500.0), cost(1500.0)]);
+        note(&mut figures, &[500.0, 1000.0, 3500.0, 800.0, 1500.0, 900.0].map(cost));
     }
     let report = Report::new(&args(), &figures, KernelRules::Nftables);
     let json = serde_json::to_value(&report).unwrap();
-    assert_eq!(json["ns_per_packet"], serde_json::json!({"af_xdp": 500.0, "af_packet": 3000.0, "kernel_nft": 1000.0}));
-    assert_eq!((report.ratio_af_xdp, report.ratio_af_packet, report.cable_ns_per_packet), (0.5, 3.0, 520.0));
+    let sides = serde_json::json!({
+        "af_xdp": 500.0, "af_packet": 3000.0, "fast_path": 300.0, "kernel_nft": 1000.0, "kernel_plain": 400.0
+    });
+    assert_eq!(json["ns_per_packet"], sides);
+    assert_eq!((report.ratio_af_xdp, report.ratio_af_packet, report.ratio_fast_path), (0.5, 3.0, 0.3));
+    assert_eq!(report.cable_ns_per_packet, 520.0);
     assert_eq!(json["kernel_rules"], "nftables");
     assert!(!report.describe().contains("lost packets"), "{}", report.describe());
 }
@@ -39,7 +43,8 @@ fn what_the_cable_costs_is_taken_off_all_sides_and_ratios_are_of_rounds() {
 fn losses_and_disturbances_are_reported() {
     let mut figures = AllFigures::default();
     let cost = |ns: f64, arrived| Cost { ns_per_packet: ns, machine_ns_per_packet: 2.0 * ns, arrived };
-    note(&mut figures, &[cost(500.0, 1.0), cost(1000.0, 1.0), cost(3500.0, 0.9), cost(1500.0, 1.0)]);
+    let sides = [(500.0, 1.0), (1000.0, 1.0), (3500.0, 0.9), (800.0, 1.0), (1500.0, 1.0), (900.0, 1.0)];
+    note(&mut figures, &sides.map(|(ns, arrived)| cost(ns, arrived)));
     let text = Report::new(&args(), &figures, KernelRules::None { reason: "nft is not installed".into() }).describe();
     for told in ["lost packets", "By idle time", "nft is not installed", "90.0 %"] {
         assert!(text.contains(told), "{told}: {text}");

@@ -38,6 +38,7 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         link_lateness_p99_us: Some(2400),
         by_kind: kinds.map(report).to_vec(),
         broken_by_reason: BTreeMap::new(),
+        cluster: None,
         replication: None,
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],
         slices: (-30..90).flat_map(|index| kinds.map(|kind| slice(index, kind))).collect(),

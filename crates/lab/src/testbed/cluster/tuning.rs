@@ -30,7 +30,12 @@ pub struct Tuning {
     pub announce_refresh: Option<Duration>,
     /// What a connection of UDP without an answer stays for.
     pub udp_timeout: Option<Duration>,
+    /// Established connections are forwarded in the kernel, so many at most; 0: none.
+    pub fast_path_connections_max: u32,
 }
+
+/// Connections that the kernel forwards in a node, if nothing else is asked for.
+const FAST_PATH_CONNECTIONS_MAX: u32 = 65_536;
 
 impl Default for Tuning {
     fn default() -> Self {
@@ -42,6 +47,7 @@ impl Default for Tuning {
             lazy: None,
             announce_refresh: None,
             udp_timeout: None,
+            fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
         }
     }
 }
@@ -83,7 +89,11 @@ impl Tuning {
         let route = self.route.map(|(to, via)| format!("[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n\n"));
         let timeout = self.udp_timeout.map(|timeout| format!("[timeouts]\nudp = \"{}ms\"\n\n", timeout.as_millis()));
         let lazy = self.lazy.as_ref().map(lazy_section);
-        route.into_iter().chain(timeout).chain(lazy).collect()
+        let fast_path = match self.fast_path_connections_max {
+            0 => "[fast_path]\nenabled = false\n\n".to_owned(),
+            most => format!("[fast_path]\nconnections_max = {most}\n\n"),
+        };
+        route.into_iter().chain(timeout).chain(lazy).chain([fast_path]).collect()
     }
 }
 
