@@ -190,7 +190,7 @@ pub struct RawFastPath {
     /// Whether the kernel forwards established connections. Where the host cannot do so, the gateway logs why and forwards all packets.
     pub enabled: Option<bool>,
     /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
-    /// the kernel's memory from the start. Default: 65536, at most `limits.connections_max`.
+    /// the kernel's memory from the start. More than `limits.connections_max` is not used.
     pub connections_max: Option<Spanned<u32>>,
 }
 

@@ -20,7 +20,7 @@ use crate::mapping::Mapping;
 use crate::outcome::{Counters, Outcome};
 use crate::pins::{self, Pins, Program, Sizes};
 use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry};
-use crate::system::{interface_index, now};
+use crate::system::{clock_offset_ns, interface_index, now};
 use crate::test_run::{self, TestContext, TestRun};
 
 /// An index is not reused for so long after its removal: a processor may be about to write to its entry.
@@ -87,6 +87,8 @@ pub struct FastPath {
     counters: PerCpuArray<MapData, u64>,
     connections: Mapping<ConnectionCell>,
     control: Mapping<ControlCell>,
+    /// By how much this process's clock is ahead of the program's, in two's complement.
+    clock_offset_ns: u64,
     pins: Option<Pins>,
     allow_tcx: bool,
     attachments: BTreeMap<u32, Attachment>,
@@ -139,6 +141,7 @@ impl FastPath {
             program,
             connections: Mapping::new(maps.connections.fd().as_fd(), connections_max).map_err(mapped)?,
             control: Mapping::new(maps.control.fd().as_fd(), 1).map_err(mapped)?,
+            clock_offset_ns: clock_offset_ns(),
             flows: Map::HashMap(maps.flows).try_into().map_err(map)?,
             next_hops: Map::Array(maps.next_hops).try_into().map_err(map)?,
             counters: Map::PerCpuArray(maps.counters).try_into().map_err(map)?,
@@ -228,12 +231,12 @@ impl FastPath {
 
     /// Gives the heartbeat; `now` is a time of [`crate::now`].
     pub fn beat(&self, now: Instant) {
-        self.control[0].heartbeat_ns.store(now.as_nanos(), Relaxed);
+        self.control[0].heartbeat_ns.store(self.in_kernel(now), Relaxed);
     }
 
     /// Until `until`, a time of [`crate::now`], the program forwards without heartbeats: for a planned restart of its loader.
     pub fn allow_without_heartbeat_until(&self, until: Instant) {
-        self.control[0].allow_without_heartbeat_until_ns.store(until.as_nanos(), Relaxed);
+        self.control[0].allow_without_heartbeat_until_ns.store(self.in_kernel(until), Relaxed);
     }
 
     /// Changes the generation: connections installed in another one are not forwarded. The first is 0.
@@ -269,7 +272,7 @@ impl FastPath {
         plan.check()?;
         let now = now();
         let index = self.free_index(now)?;
-        self.connections[index as usize].reset(plan.windows.as_ref(), now.as_nanos());
+        self.connections[index as usize].reset(plan.windows.as_ref(), self.in_kernel(now));
         let generation = self.generation();
         let [original, reply] = [0, 1].map(|direction| FlowValue::new(plan, direction, index, generation));
         let inserted = self.insert(plan, 0, original).and_then(|()| {
@@ -335,7 +338,7 @@ impl FastPath {
         let installed = self.installed(connection)?;
         let cell = &self.connections[connection.0 as usize];
         Some(Activity {
-            last_packet_ns: cell.last_packet_ns.load(Relaxed),
+            last_packet_ns: cell.last_packet_ns.load(Relaxed).wrapping_add(self.clock_offset_ns),
             packets: [0, 1].map(|direction: usize| cell.packets[direction].load(Relaxed)),
             bytes: [0, 1].map(|direction: usize| cell.bytes[direction].load(Relaxed)),
             windows: installed.keys[0].is_tcp().then(|| cell.windows(&installed.windows)),
@@ -406,6 +409,11 @@ impl FastPath {
             Err(error) if error.errno() == Some(libc::ENOLINK) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// A time of this process as the program's clock has it, in nanoseconds. Both differ in another time namespace.
+    const fn in_kernel(&self, time: Instant) -> u64 {
+        time.as_nanos().wrapping_sub(self.clock_offset_ns)
     }
 
     fn installed(&self, connection: ConnectionIndex) -> Option<&Installed> {

@@ -1,18 +1,35 @@
 //! System calls that the standard library lacks.
 
 use std::ffi::CString;
+use std::fs;
 
 use flow::Instant;
 
 use crate::Error;
 
-/// Now, by the clock that the program reads (`CLOCK_MONOTONIC`), in nanoseconds.
+/// Now, by `CLOCK_MONOTONIC` of the calling process, in nanoseconds.
 #[must_use]
 pub fn now() -> Instant {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable for the duration of the call, and the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}
+
+/// By how much the clock of the calling process is ahead of the clock that the program reads, in nanoseconds: the offset of its time
+/// namespace (time_namespaces(7)), in two's complement. 0 where the kernel does not state it.
+pub(crate) fn clock_offset_ns() -> u64 {
+    offset_in(&fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default()).unwrap_or(0)
+}
+
+/// The offset of the monotonic clock: a line has the clock's name, seconds and nanoseconds.
+fn offset_in(offsets: &str) -> Option<u64> {
+    let mut words = offsets
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut words| (words.next() == Some("monotonic")).then_some(words))?;
+    let (seconds, nanoseconds): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds).cast_unsigned())
 }
 
 /// The index of the interface `name` in the namespace of the calling thread.
@@ -38,6 +55,16 @@ mod tests {
         assert!(interface_index("lo").unwrap() > 0);
         assert!(matches!(interface_index("none\0"), Err(Error::NoSuchInterface(_))));
         assert!(interface_index("no-such-one").unwrap_err().to_string().contains("no-such-one"));
+    }
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read() {
+        assert_eq!(
+            offset_in("monotonic        1000         5\nboottime            0         0\n"),
+            Some(1_000_000_000_005)
+        );
+        assert_eq!(offset_in("boottime 0 0\nmonotonic -1 0\n"), Some(1_000_000_000_u64.wrapping_neg()));
+        assert_eq!(offset_in(""), None);
     }
 
     #[test]

@@ -110,6 +110,12 @@ fn connections_outlive_their_node_with_replication_and_only_with_it() {
     assert!(number("/bytes_verified") > 10e6, "{result:#}");
     assert!(number("/detection_ms") < DETECTION_MS_MAX, "{result:#}");
     assert!(number("/takeover_ms") >= number("/detection_ms"), "{result:#}");
+    // Where the kernel takes no programs, the gateway forwards all packets.
+    match number("/cluster/fast_path_share") {
+        share if share > 0.9 => {}
+        0.0 => packet_io::namespace::skip("the kernel does not forward established connections here"),
+        _ => panic!("{result:#}"),
+    }
     // Without their state TCP connections are lost, but for some of those that were just beginning; datagrams need none.
     assert!(number("/without_replication/broken") >= 64.0, "{result:#}");
     assert!(number("/without_replication/survived") < number("/without_replication/broken") / 4.0, "{result:#}");

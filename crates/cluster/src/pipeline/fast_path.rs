@@ -28,6 +28,9 @@ use crate::forwarding::Forwarder;
 
 /// Next hops that are known below at a time. When there are more, all are entered anew.
 pub const FAST_PATH_NEXT_HOPS_MAX: u32 = 4096;
+/// Packets of a connection, in both directions, from which on it is installed. Installing and removing takes as long as forwarding
+/// two or three packets in the node; a connection with one request and one answer is over by then.
+pub const FAST_PATH_PACKETS_MIN: u64 = 10;
 /// The time between sweeps …
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// … the most connections of which one takes what was seen …
@@ -170,7 +173,9 @@ impl FastPath {
         let place = self.places[slot.0 as usize];
         let is_installed = place.connection != 0 && place.generation == self.generation;
         if !is_installed {
-            if self.status.is_enabled && is_settled(connection) && connection.egress.iter().all(|port| *port != 0) {
+            let is_long = connection.packets[0] + connection.packets[1] >= FAST_PATH_PACKETS_MIN;
+            let is_candidate = self.status.is_enabled && is_long && is_settled(connection);
+            if is_candidate && connection.egress.iter().all(|port| *port != 0) {
                 self.candidates.push(slot);
             }
             return;

@@ -81,7 +81,7 @@ pub use counters::PipelineCounters;
 pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
-pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, FastPathStatus, InstallError};
+pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError};
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};

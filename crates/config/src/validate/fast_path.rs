@@ -10,10 +10,10 @@ const CONNECTIONS_MAX_DEFAULT: u32 = 65_536;
 /// Connections that can be configured at most: they take 7 GB.
 const CONNECTIONS_LIMIT: u32 = 1 << 24;
 
-pub(super) fn fast_path(raw: &RawFastPath, connections_max: u32, diagnostics: &mut Diagnostics<'_>) -> FastPath {
+pub(super) fn fast_path(raw: &RawFastPath, diagnostics: &mut Diagnostics<'_>) -> FastPath {
     let enabled = flag("fast_path.enabled", raw.enabled, true, diagnostics);
     let written = raw.connections_max.as_ref();
     let default = CONNECTIONS_MAX_DEFAULT;
-    let most = within("fast_path.connections_max", written, default, 1..=CONNECTIONS_LIMIT, diagnostics);
-    FastPath { enabled, connections_max: most.min(connections_max) }
+    let connections_max = within("fast_path.connections_max", written, default, 1..=CONNECTIONS_LIMIT, diagnostics);
+    FastPath { enabled, connections_max }
 }

@@ -56,7 +56,7 @@ impl KernelFastPath {
             (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
         });
         let mut program = FastPath::load(&fast_path::Config {
-            connections_max: config.fast_path.connections_max,
+            connections_max: config.fast_path.connections_max.min(config.connections_max),
             next_hops_max: FAST_PATH_NEXT_HOPS_MAX,
             heartbeat_age_max,
             ..fast_path::Config::default()

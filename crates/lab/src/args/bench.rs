@@ -46,9 +46,6 @@ pub struct BenchBulkArgs {
     /// Rounds, in each of which either side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Streams at once
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub streams: u16,
     /// Over IPv6
     #[arg(long)]
     pub ipv6: bool,

@@ -1,6 +1,7 @@
 //! Why a measurement has no result.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use packet_io::IoError;
@@ -33,6 +34,17 @@ pub enum BenchError {
         /// How many it was to hold.
         expected: u32,
     },
+    /// The receiver could not be reached through the gateway.
+    #[error("no stream to {address} could be opened through the gateway, twice: {source}")]
+    Unreachable {
+        /// Who was to be reached.
+        address: SocketAddr,
+        /// What the system said.
+        source: Box<BenchError>,
+    },
+    /// The kernel cannot be compared with.
+    #[error("the kernel cannot take the gateway's place: {0}; install nftables")]
+    NoRules(String),
     /// The two ends of replication did not come together.
     #[error("the replication session did not synchronise; this is a defect")]
     NotSynchronised,

@@ -133,9 +133,18 @@ fn beat(cluster: &mut Cluster) {
     cluster.living().for_each(|node| node.beat_fast_path(now));
 }
 
+/// A connection of so many packets that it could be installed with the next one. Returns the port that the server sees.
+fn connected(cluster: &mut Cluster) -> u16 {
+    let seen_port = cluster.connect(40_000);
+    for exchanged in 0..3 {
+        exchange(cluster, 40_000, seen_port, 1001 - 8 * 3 + 8 * exchanged, 5001 - 6 * 3 + 6 * exchanged);
+    }
+    seen_port
+}
+
 /// A connection that is installed below node 0. Returns the port that the server sees.
 fn installed(cluster: &mut Cluster, program: &Program) -> u16 {
-    let seen_port = cluster.connect(40_000);
+    let seen_port = connected(cluster);
     cluster.run(Duration::from_millis(5));
     exchange(cluster, 40_000, seen_port, 1001, 5001);
     assert_eq!(program.below().installed.len(), 1);
@@ -167,10 +176,20 @@ fn an_established_connection_is_installed_as_its_packets_go_out() {
 }
 
 #[test]
+fn a_short_connection_is_not_installed() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    cluster.run(Duration::from_millis(5));
+    exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
+    cluster.client_sends(40_000, segment(FIN_ACK, 1009, 5007), b"");
+    assert_eq!(program.below().installations, 0);
+}
+
+#[test]
 fn a_connection_is_installed_once_its_backup_has_it() {
     let (mut cluster, [program, _]) = start(Options::default());
     cluster.is_replication_down = true;
-    let seen_port = cluster.connect(40_000);
+    let seen_port = connected(&mut cluster);
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
     assert!(program.below().installed.is_empty());
     cluster.is_replication_down = false;
@@ -287,14 +306,14 @@ fn the_survivor_installs_connections_of_which_both_sides_were_seen() {
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     beat(&mut cluster);
     // The session with the dead node is still open, and the server sends nothing that could be acknowledged.
-    for sequence in [1_000_000, 1_000_004, 1_000_008] {
+    for sequence in (1_000_000..1_000_020).step_by(4) {
         cluster.client_sends(40_000, segment(ACK, sequence, 2_000_000), b"data");
         assert!(cluster.server_receives().is_some());
         cluster.server_sends(seen_port, segment(ACK, 2_000_000, sequence + 4), b"");
         assert!(cluster.client_receives().is_some());
     }
     assert_eq!(program.below().installed.len(), 1);
-    cluster.client_sends(40_000, segment(tcp_flags::RST | ACK, 1_000_012, 2_000_000), b"");
+    cluster.client_sends(40_000, segment(tcp_flags::RST | ACK, 1_000_020, 2_000_000), b"");
     assert!(program.below().installed.is_empty());
 }
 

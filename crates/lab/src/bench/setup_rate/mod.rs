@@ -8,6 +8,8 @@
 //! takes time from the active node and from the traffic, which on machines of their own it does not.
 //!
 //! With `--multi-primary` both nodes carry connections, half each, and back each other up.
+//!
+//! A third network has the kernel in the active node's place, with stateful rules and masquerading of nftables.
 
 pub(super) mod client;
 mod report;
@@ -24,6 +26,7 @@ use self::client::{Client, Tally};
 use self::report::{Report, Sides};
 use self::server::Server;
 use super::BenchError;
+use super::bulk::KernelRules;
 use super::rounds::{self, Rounds};
 use crate::args::BenchSetupRateArgs;
 use crate::testbed;
@@ -64,8 +67,8 @@ struct Figures {
 
 fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
     testbed::gain_namespaces()?;
-    let (on, off) = compare(args, &Watch::new()?, &Progress::new())?;
-    Ok(Report::new(args, &on, &off))
+    let [on, off, kernel] = compare(args, &Watch::new()?, &Progress::new(), true)?;
+    Ok(Report::new(args, [&on, &off, &kernel]))
 }
 
 /// Sessions a second, with replication and without.
@@ -83,34 +86,40 @@ pub struct Rates {
 /// # Errors
 /// The networks cannot be built, or connections fail.
 pub fn ratio(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(f64, Rates), BenchError> {
-    let (on, off) = compare(args, watch, progress)?;
-    let report = Report::new(args, &on, &off);
-    let Sides { replication_on, replication_off } = report.per_s;
+    let [on, off, kernel] = compare(args, watch, progress, false)?;
+    let report = Report::new(args, [&on, &off, &kernel]);
+    let Sides { replication_on, replication_off } = report.per_s.nodes;
     Ok((report.ratio, Rates { replication_on, replication_off }))
 }
 
-/// The figures of a pair with replication and of one without.
-fn compare(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(Figures, Figures), BenchError> {
+/// The figures of a pair with replication, of one without, and, if wanted, of the kernel in its place.
+fn compare(
+    args: &BenchSetupRateArgs,
+    watch: &Watch,
+    progress: &Progress,
+    has_kernel: bool,
+) -> Result<[Figures; 3], BenchError> {
     // Each connection has a socket at either end, both in this process.
     limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
     progress.show("building the networks");
     let shape = if args.multi_primary { Shape::BothActive } else { Shape::OneActive };
     let mut replicated = Pair::start(watch, shape, true)?;
     let mut unreplicated = Pair::start(watch, shape, false)?;
-    let (mut on, mut off) = (Figures::default(), Figures::default());
+    let mut router = has_kernel.then(Pair::of_kernel).transpose()?;
+    let (mut on, mut off, mut kernel) = (Figures::default(), Figures::default(), Figures::default());
     rounds::repeat(progress, "connections", args.rounds, |round| {
         for (pair, figures) in rounds::turns(round, [(&mut replicated, &mut on), (&mut unreplicated, &mut off)]) {
             pair.measure(watch, args, figures)?;
         }
-        Ok::<_, BenchError>(())
+        router.as_mut().map_or(Ok(()), |router| router.measure(watch, args, &mut kernel))
     })?;
-    Ok((on, off))
+    Ok([on, off, kernel])
 }
 
-/// A pair of nodes between a client and a server.
+/// A pair of nodes between a client and a server, or the kernel in their place.
 struct Pair {
     topology: Arc<Topology>,
-    cluster: Cluster,
+    cluster: Option<Cluster>,
     servers: Vec<SocketAddr>,
     /// Kept for as long as the pair is.
     _server: Server,
@@ -146,7 +155,18 @@ impl Pair {
         let mut cluster = Cluster::start_as(shape, &topology, plan)?;
         cluster.wait_until_ready(watch)?;
         let server = Server::start(&topology.server, &servers)?;
-        Ok(Self { topology, cluster, servers, _server: server })
+        Ok(Self { topology, cluster: Some(cluster), servers, _server: server })
+    }
+
+    fn of_kernel() -> Result<Self, BenchError> {
+        let topology = Arc::new(Topology::build()?);
+        topology.client.run(allow_reuse_of_ports)??;
+        if let KernelRules::None { reason } = KernelRules::install(&topology.nodes[0])? {
+            return Err(BenchError::NoRules(reason));
+        }
+        let servers = server_addresses();
+        let server = Server::start(&topology.server, &servers)?;
+        Ok(Self { topology, cluster: None, servers, _server: server })
     }
 
     /// Makes connections for the time asked for and adds a figure of each kind.
@@ -157,24 +177,26 @@ impl Pair {
         watch.pass_until(before.at + Duration::from_secs_f64(args.seconds))?;
         let after = self.read(&client);
         client.finish()?;
-        self.cluster.check_roles()?;
+        self.cluster.as_mut().map_or(Ok(()), Cluster::check_roles)?;
 
         let connections = after.tally.completed - before.tally.completed;
         if connections == 0 {
             return Err(BenchError::NothingPassed);
         }
         into.connections_per_s.push(connections as f64 / (after.at - before.at).as_secs_f64());
-        let spent_us = |node: usize| {
-            let spent = after.cpu_times[node].saturating_sub(before.cpu_times[node]);
-            spent.as_secs_f64() * 1e6 / connections as f64
-        };
-        into.active_cpu_us.push(spent_us(0));
-        into.standby_cpu_us.push(spent_us(1));
+        let nodes = [&mut into.active_cpu_us, &mut into.standby_cpu_us].into_iter();
+        for (rounds, (after, before)) in nodes.zip(after.cpu_times.iter().zip(&before.cpu_times)) {
+            rounds.push(after.saturating_sub(*before).as_secs_f64() * 1e6 / connections as f64);
+        }
         Ok(())
     }
 
     fn read(&self, client: &Client) -> Reading {
-        Reading { at: Instant::now(), tally: client.tally(), cpu_times: self.cluster.cpu_times() }
+        Reading {
+            at: Instant::now(),
+            tally: client.tally(),
+            cpu_times: self.cluster.as_ref().map(Cluster::cpu_times).unwrap_or_default(),
+        }
     }
 }
 
