@@ -36,6 +36,9 @@ fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
     })
 }
 
+/// While the first socket of a port is busy, each of the others is looked at once in so many turns.
+const BUSY_PERIOD_TURNS: usize = 16;
+
 /// Frames that are for this host, by their kind (`SKF_AD_PKTTYPE`): not `PACKET_OTHERHOST`, which also marks frames with the
 /// number of a VLAN whose tag the kernel has taken off.
 const FOR_THIS_HOST: [libc::sock_filter; 4] = [
@@ -149,9 +152,12 @@ impl Port {
         self.sockets[number].descriptor.as_fd()
     }
 
-    /// Whether a socket is to be looked at. The first, and those with frames of late, are each time; one of the others is.
+    /// Whether a socket is to be looked at. The first, and those with frames of late, are each time. The others are in turns, so that
+    /// a frame wakes a quiet port a few times at most, and each look at a busy one is not four.
     pub(super) fn is_due(&self, number: usize) -> bool {
-        number == 0 || self.sockets[number].is_busy || self.turns % self.sockets.len() == number
+        let quiet_period = self.sockets.len();
+        let period = if self.sockets[0].is_busy { quiet_period.max(BUSY_PERIOD_TURNS) } else { quiet_period };
+        number == 0 || self.sockets[number].is_busy || self.turns % period == number
     }
 
     /// So many frames were pending on a socket.
