@@ -411,7 +411,7 @@ impl Pipeline {
         expiry::expire(&mut self.connections, now, connections_max, copies)
     }
 
-    /// When [`Pipeline::expire`] or [`Pipeline::sweep_fast_path`] has something to do next, at the earliest.
+    /// When [`Pipeline::expire`] or the sweep of the fast path has something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());
