@@ -237,9 +237,12 @@ fn measured(arguments: &[&str]) -> Option<serde_json::Value> {
 #[test]
 fn bulk_data_is_measured_through_a_node_and_through_the_kernel() {
     let Some(report) = measured(&["bench", "bulk", "--seconds", "0.2", "--rounds", "1", "--json"]) else { return };
-    let [mainstay, kernel] = ["mainstay", "kernel"].map(|side| report["gbit_per_s"][side].as_f64().expect("a figure"));
-    assert!(mainstay > 0.0 && kernel > 0.0, "{report}");
-    assert!((report["ratio"].as_f64().expect("a figure") - mainstay / kernel).abs() < 0.1, "{report}");
+    for case in ["offload_1", "offload_4", "no_offload_1"] {
+        let figures = &report["gbit_per_s"][case];
+        let [mainstay, kernel] = ["mainstay", "kernel"].map(|side| figures[side].as_f64().expect("a figure"));
+        assert!(mainstay > 0.0 && kernel > 0.0, "{report}");
+        assert!((report["ratio"][case].as_f64().expect("a figure") - mainstay / kernel).abs() < 0.1, "{report}");
+    }
 }
 
 #[test]
@@ -250,6 +253,8 @@ fn connections_a_second_are_measured_with_replication_and_without() {
         assert!(report["per_s"][side].as_f64().expect("a figure") > 0.0, "{report}");
         assert!(report["cpu_us_per_connection"][side]["active"].as_f64().expect("a figure") > 0.0, "{report}");
     }
+    assert!(report["per_s"]["kernel_nft"].as_f64().expect("a figure") > 0.0, "{report}");
+    assert!(report["ratio_kernel"].as_f64().expect("a figure") > 0.0, "{report}");
 }
 
 #[test]
@@ -306,7 +311,7 @@ fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
     }
     let arguments = ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--json"];
     let Some(report) = measured(&arguments) else { return };
-    for side in ["af_xdp", "af_packet", "kernel_nft"] {
+    for side in ["af_xdp", "af_packet", "fast_path", "kernel_nft", "kernel_plain"] {
         assert!(report["ns_per_packet"][side].as_f64().is_some(), "{report}");
         assert!(report["arrived"][side].as_f64().expect("a share") > 0.5, "{report}");
     }

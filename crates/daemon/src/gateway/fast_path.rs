@@ -86,6 +86,19 @@ impl KernelFastPath {
     }
 }
 
+/// Why a gateway as configured would have no fast path on this host. It loads the program to find out, and attaches it to nothing.
+#[must_use]
+pub fn fast_path_obstacle(config: &Config) -> Option<String> {
+    if !config.fast_path.enabled {
+        return Some("[fast_path] enabled = false".to_owned());
+    }
+    let load = || {
+        let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, ..fast_path::Config::default() };
+        FastPath::load(&smallest).err().map(|error| error.to_string())
+    };
+    obstacle(config).map(str::to_owned).or_else(load)
+}
+
 /// Why the node as configured has no fast path.
 fn obstacle(config: &Config) -> Option<&'static str> {
     let served = config.ports.iter().filter(|port| port.backend == Backend::AfPacket).count();

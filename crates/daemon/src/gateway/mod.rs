@@ -37,6 +37,7 @@ use reload::Operator;
 use workers::Workers;
 
 pub use error::GatewayError;
+pub use fast_path::fast_path_obstacle;
 
 /// Runs the gateway that the file describes, until a signal ends it.
 ///

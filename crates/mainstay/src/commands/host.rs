@@ -12,6 +12,7 @@ use super::probe;
 use super::problem::Problem;
 use config::validated::{Backend, Config, Port};
 use console::{Align, Table, yes_no};
+use daemon::gateway::fast_path_obstacle;
 
 /// The device that tunnel devices are opened through.
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -22,6 +23,8 @@ pub(super) struct Host {
     ports: Vec<PortOnHost>,
     /// Whether tunnel devices can be opened.
     tun_available: bool,
+    /// Why the kernel would forward no established connections; nothing where it would.
+    fast_path_obstacle: Option<String>,
 }
 
 /// What the host offers to a port.
@@ -61,7 +64,7 @@ impl Host {
         problems.extend(problem_of_replication(config, &interfaces));
         problems.extend(addresses_of_kernel(config, &interfaces));
         problems.extend(sockets(config));
-        (Self { ports, tun_available }, problems)
+        (Self { ports, tun_available, fast_path_obstacle: fast_path_obstacle(config) }, problems)
     }
 
     /// A table for people.
@@ -95,7 +98,11 @@ impl Host {
             }
             table.row(cells);
         }
-        format!("\n{}", table.render())
+        let fast_path = match &self.fast_path_obstacle {
+            None => "The kernel can forward established connections (fast path).\n".to_owned(),
+            Some(obstacle) => format!("All packets would go through the gateway, none by the fast path: {obstacle}.\n"),
+        };
+        format!("\n{}\n{fast_path}", table.render())
     }
 }
 
