@@ -6,7 +6,7 @@ mod transfer;
 use std::net::TcpListener;
 use std::time::Instant;
 
-use common::{Network, SERVER};
+use common::{Forwarder, Network, SERVER};
 use flow::PortId;
 use packet_io::PacketIo;
 use packet_io::af_packet::AfPacketIo;
@@ -19,8 +19,18 @@ const MTU_BYTES: usize = 1500;
 #[test]
 fn tcp_passes_unchanged_and_in_frames_of_many_segments() {
     let Some(network) = Network::new() else { return };
-    let (largest_bytes, counters) = while_forwarding(network.open_gateway(), || {
-        transfer_to(&network, SERVER);
+    check_transfer(&network, network.open_gateway());
+}
+
+#[test]
+fn tcp_passes_ports_of_one_socket_for_each_ether_type() {
+    let Some(network) = Network::new() else { return };
+    check_transfer(&network, network.open_gateway_for(&[0x0800, 0x86dd]));
+}
+
+fn check_transfer(network: &Network, gateway: (AfPacketIo, Forwarder)) {
+    let (largest_bytes, counters) = while_forwarding(gateway, || {
+        transfer_to(network, SERVER);
     });
     for (version, largest_bytes) in ["IPv4", "IPv6"].into_iter().zip(largest_bytes) {
         assert!(largest_bytes > 4 * MTU_BYTES, "{version} came in frames of at most {largest_bytes} bytes");

@@ -15,12 +15,15 @@ use crate::{IoError, clock};
 /// The interval of checks of a port that is down.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The sockets of a port, which receive nothing yet.
-fn open_sockets(config: &PortConfig) -> Result<Vec<Socket>, IoError> {
+/// The sockets of a port, which receive nothing yet: those that receive, and the one that sends if none of them does.
+fn open_sockets(config: &PortConfig) -> Result<(Vec<Socket>, Option<Socket>), IoError> {
     let open = |protocol: u16| Ok(Socket { descriptor: open_socket(&config.interface)?, protocol, is_busy: false });
     match &config.ether_types[..] {
-        [] => Ok(vec![open(libc::ETH_P_ALL as u16)?]),
-        ether_types => ether_types.iter().map(|ether_type| open(*ether_type)).collect(),
+        [] => Ok((vec![open(libc::ETH_P_ALL as u16)?], None)),
+        ether_types => {
+            let receiving = ether_types.iter().map(|ether_type| open(*ether_type)).collect::<Result<_, IoError>>()?;
+            Ok((receiving, Some(open(NOTHING_RECEIVED)?)))
+        }
     }
 }
 
@@ -35,6 +38,9 @@ fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
         }
     })
 }
+
+/// The protocol of a socket that only sends (packet(7)). The kernel reads the EtherType of what it sends from each frame.
+const NOTHING_RECEIVED: u16 = 0;
 
 /// While the first socket of a port is busy, each of the others is looked at once in so many turns.
 const BUSY_PERIOD_TURNS: usize = 16;
@@ -53,15 +59,19 @@ const PACKET_OTHERHOST: u32 = libc::PACKET_OTHERHOST as u32;
 /// A packet socket bound to an interface.
 struct Socket {
     descriptor: OwnedFd,
-    /// What it receives: an EtherType, or `ETH_P_ALL`.
+    /// What it receives: an EtherType, `ETH_P_ALL` or [`NOTHING_RECEIVED`].
     protocol: u16,
     /// Frames were pending when it was looked at last.
     is_busy: bool,
 }
 
-/// The packet sockets of an interface. The first one also sends.
+/// The packet sockets of an interface.
 pub(super) struct Port {
+    /// They receive.
     sockets: Vec<Socket>,
+    /// It sends, and receives nothing; `None`: the first socket sends. The kernel takes every frame for one of the EtherType to which the
+    /// sending socket is bound, and by it refuses segmented frames of another.
+    sender: Option<Socket>,
     /// How often the sockets were looked at.
     turns: usize,
     config: PortConfig,
@@ -80,8 +90,10 @@ impl Port {
             return Err(IoError::Misuse(format!("{interface}: a group of sockets receives all EtherTypes or none")));
         }
         let poller = (config.fanout.is_some() || !config.ether_types.is_empty()).then(Poller::new).transpose()?;
+        let (sockets, sender) = open_sockets(config)?;
         let mut port = Self {
-            sockets: open_sockets(config)?,
+            sockets,
+            sender,
             turns: 0,
             config: config.clone(),
             index: 0,
@@ -128,7 +140,7 @@ impl Port {
     /// A member of a group cannot be bound again: a new socket replaces it. It is opened in the namespace of the
     /// calling thread.
     fn replace_socket(&mut self, index: libc::c_int) -> Result<(), IoError> {
-        self.sockets = open_sockets(&self.config)?;
+        (self.sockets, self.sender) = open_sockets(&self.config)?;
         self.set_options().map_err(|error| IoError::from_io(error, "setting the options of a packet socket"))?;
         self.index = index;
         self.attach()
@@ -141,7 +153,7 @@ impl Port {
 
     /// The socket that sends.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.receiving_socket(0)
+        self.sender.as_ref().unwrap_or(&self.sockets[0]).descriptor.as_fd()
     }
 
     pub(super) fn sockets(&self) -> usize {
@@ -167,7 +179,7 @@ impl Port {
     }
 
     fn set_options(&self) -> io::Result<()> {
-        for Socket { descriptor, .. } in &self.sockets {
+        for Socket { descriptor, .. } in self.sockets.iter().chain(&self.sender) {
             let socket = descriptor.as_fd();
             for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
                 set_option(socket, libc::SOL_PACKET, option, &1_i32)?;
@@ -226,7 +238,7 @@ impl Port {
 
     /// Binds to the interface `index`, and makes it promiscuous where configured.
     fn bind(&self) -> io::Result<()> {
-        for Socket { descriptor, protocol, .. } in &self.sockets {
+        for Socket { descriptor, protocol, .. } in self.sockets.iter().chain(&self.sender) {
             // SAFETY: all-zero bytes are a valid sockaddr_ll.
             let mut address: libc::sockaddr_ll = unsafe { zeroed() };
             address.sll_family = libc::AF_PACKET as _;

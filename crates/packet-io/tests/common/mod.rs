@@ -89,7 +89,13 @@ impl Network {
     /// The gateway's two interfaces as ports through packet sockets, and the forwarder between them.
     #[allow(dead_code, reason = "not every test is about packet sockets")]
     pub(crate) fn open_gateway(&self) -> (AfPacketIo, Forwarder) {
-        let configs = [PortConfig::new("port0"), PortConfig::new("port1")];
+        self.open_gateway_for(&[])
+    }
+
+    /// As [`Network::open_gateway`], for frames of some EtherTypes alone.
+    pub(crate) fn open_gateway_for(&self, ether_types: &[u16]) -> (AfPacketIo, Forwarder) {
+        let configs =
+            ["port0", "port1"].map(|port| PortConfig { ether_types: ether_types.to_vec(), ..PortConfig::new(port) });
         let io = self.gateway.run(|| AfPacketIo::open(&configs).unwrap()).unwrap();
         (io, self.forwarder())
     }
