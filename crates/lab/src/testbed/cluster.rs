@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 use packet_io::netlink::Netlink;
-use packet_io::signal::die_with_parent;
+use packet_io::signal::{self, die_with_parent};
 use packet_io::{IoError, usage};
 
 pub use self::failures::Identity;
@@ -206,10 +206,20 @@ impl Cluster {
     /// # Errors
     /// The node ended before.
     pub fn kill_active_unchecked(&mut self) -> Result<Epoch, ClusterError> {
-        let killed_at = Epoch::now();
-        let child = &mut self.nodes[self.active].child;
-        // As when its machine dies: the kernel must not go on with what the process has installed in it.
+        self.kill(self.active)
+    }
+
+    /// Kills a node as a power cut would: from one moment on it sends and forwards nothing.
+    ///
+    /// # Errors
+    /// The system does not let its process be ended, or its ports be taken down.
+    pub fn kill(&mut self, number: usize) -> Result<Epoch, ClusterError> {
+        let child = &mut self.nodes[number].child;
         let namespace = Namespace::open(Path::new(&format!("/proc/{}/ns/net", child.id())))?;
+        let killed_at = Epoch::now();
+        // A process that runs would report to its peer that its ports go down; one that is killed leaves in the kernel, for
+        // some 100 ms, what forwards its connections.
+        signal::pause(child.id())?;
         namespace.run(set_ports_down)??;
         let ended = child.kill().and_then(|()| child.wait());
         ended.map_err(|source| self.directory.error(source))?;

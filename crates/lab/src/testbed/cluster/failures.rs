@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::clock::Epoch;
 use super::super::topology::Topology;
 use super::{Cluster, ClusterError, ClusterPlan, Directory, Shape, configuration, security_configuration};
 use super::{start_configured, start_node};
@@ -68,17 +67,6 @@ impl Cluster {
             key_file::write(&other, &key_file::draw())?;
         }
         Ok(other)
-    }
-
-    /// Kills a node as a power cut would: it sends nothing more.
-    ///
-    /// # Errors
-    /// The system does not let its process be ended.
-    pub fn kill(&mut self, number: usize) -> Result<Epoch, ClusterError> {
-        let killed_at = Epoch::now();
-        let child = &mut self.nodes[number].child;
-        child.kill().and_then(|()| child.wait()).map_err(|source| self.directory.error(source))?;
-        Ok(killed_at)
     }
 
     /// A node's status as JSON; nothing when it does not answer.
