@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant as Clock};
 
-use cluster::node::ChainStates;
+use cluster::pipeline::ChainStates;
 use cluster::pipeline::{Pipeline, TableChange};
 use flow::conntrack::{ProtocolState, Tracker};
 use flow::table::Slot;

@@ -192,6 +192,11 @@ pub struct RawFastPath {
     /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
     /// the kernel's memory from the start. More than `limits.connections_max` is not used.
     pub connections_max: Option<Spanned<u32>>,
+    /// How long the kernel goes on forwarding established connections while the gateway is not running and no peer is alive: after a crash,
+    /// or for an upgrade. The gateway that starts in this time takes them over. 0: not at all. Needs Linux 6.6 and a mounted bpffs.
+    pub restart_grace: Option<Text>,
+    /// Directory of the mounted bpffs in which program and connections are pinned for `restart_grace`; one for each gateway of a host.
+    pub pin_directory: Option<Text>,
 }
 
 /// A number of workers as written.

@@ -179,14 +179,21 @@ struct control {
     u32 enabled;
 };
 
+// The loader's own description of a connection, for a loader that takes over. The program does not read it.
+struct record {
+    u16 length_bytes; // 0: none
+    u8 bytes[254];
+};
+
 _Static_assert(sizeof(struct key) == 48, "FlowKey");
 _Static_assert(sizeof(struct flow) == 64, "FlowValue");
 _Static_assert(sizeof(struct connection) == 64, "ConnectionCell");
 _Static_assert(sizeof(struct next_hop) == 32, "NextHopEntry");
 _Static_assert(sizeof(struct control) == 32, "ControlCell");
+_Static_assert(sizeof(struct record) == 256, "RecordEntry");
 _Static_assert(OUTCOMES == 19, "Outcome");
 
-// The loader sets the numbers of entries of the first three.
+// The loader sets the numbers of entries of the first four.
 struct {
     UINT(type, MAP_HASH);
     UINT(max_entries, 1);
@@ -208,6 +215,13 @@ struct {
     TYPE(key, u32);
     TYPE(value, struct next_hop);
 } next_hops SEC(".maps");
+
+struct {
+    UINT(type, MAP_ARRAY);
+    UINT(max_entries, 1);
+    TYPE(key, u32);
+    TYPE(value, struct record);
+} records SEC(".maps");
 
 struct {
     UINT(type, MAP_ARRAY);

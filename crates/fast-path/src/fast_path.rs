@@ -19,7 +19,7 @@ use crate::Error;
 use crate::mapping::Mapping;
 use crate::outcome::{Counters, Outcome};
 use crate::pins::{self, Pins, Program, Sizes};
-use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry};
+use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, RECORD_BYTES_MAX, RecordEntry};
 use crate::system::{clock_offset_ns, interface_index, now};
 use crate::test_run::{self, TestContext, TestRun};
 
@@ -84,6 +84,8 @@ pub struct FastPath {
     program: Program,
     flows: HashMap<MapData, FlowKey, FlowValue>,
     next_hops: Array<MapData, NextHopEntry>,
+    /// By index, where they are pinned.
+    records: Array<MapData, RecordEntry>,
     counters: PerCpuArray<MapData, u64>,
     connections: Mapping<ConnectionCell>,
     control: Mapping<ControlCell>,
@@ -124,7 +126,8 @@ impl FastPath {
         if connections_max == 0 || connections_max > u32::MAX / 2 || next_hops_max == 0 {
             return Err(Error::Misuse("a fast path has at least one connection and one next hop, at most 2^31".into()));
         }
-        let sizes = Sizes { connections: connections_max, next_hops: next_hops_max };
+        let records = if config.pin_directory.is_some() { connections_max } else { 1 };
+        let sizes = Sizes { connections: connections_max, next_hops: next_hops_max, records };
         let pins = config.pin_directory.as_deref().map(Pins::new);
         let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes))?;
         let is_taken = taken.is_some();
@@ -144,6 +147,7 @@ impl FastPath {
             clock_offset_ns: clock_offset_ns(),
             flows: Map::HashMap(maps.flows).try_into().map_err(map)?,
             next_hops: Map::Array(maps.next_hops).try_into().map_err(map)?,
+            records: Map::Array(maps.records).try_into().map_err(map)?,
             counters: Map::PerCpuArray(maps.counters).try_into().map_err(map)?,
             pins,
             allow_tcx: config.allow_tcx,
@@ -216,12 +220,12 @@ impl FastPath {
         }
     }
 
-    /// Ends a pinned fast path: removes all pins, so that everything ends with this value.
+    /// Removes what an earlier process pinned in a directory, if there is such a directory: its program forwards nothing more.
     ///
     /// # Errors
     /// A pin cannot be removed.
-    pub fn unpin(self) -> Result<(), Error> {
-        self.pins.as_ref().map_or(Ok(()), Pins::remove)
+    pub fn remove_pins(directory: &Path) -> Result<(), Error> {
+        if directory.exists() { Pins::new(directory).remove() } else { Ok(()) }
     }
 
     /// Switches the program on or off; off, all packets go to user space.
@@ -269,9 +273,22 @@ impl FastPath {
     /// # Errors
     /// The plan is contradictory, a direction is installed already, or all places are taken.
     pub fn install(&mut self, plan: &Plan) -> Result<ConnectionIndex, Error> {
+        self.install_with_record(plan, &[])
+    }
+
+    /// As [`FastPath::install`]. Where it is pinned, `record` describes the connection to a loader that takes over.
+    ///
+    /// # Errors
+    /// As there; or the record is too long.
+    pub fn install_with_record(&mut self, plan: &Plan, record: &[u8]) -> Result<ConnectionIndex, Error> {
         plan.check()?;
         let now = now();
         let index = self.free_index(now)?;
+        // Before the flows: whoever finds them finds the record of the same connection.
+        if let Err(error) = self.keep_record(index, record) {
+            self.released.push_back((index, now));
+            return Err(error);
+        }
         self.connections[index as usize].reset(plan.windows.as_ref(), self.in_kernel(now));
         let generation = self.generation();
         let [original, reply] = [0, 1].map(|direction| FlowValue::new(plan, direction, index, generation));
@@ -362,6 +379,18 @@ impl FastPath {
         indices.filter_map(|index| Some((index, self.read(index)?)))
     }
 
+    /// The installed connections with their records, which are empty where none were given.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn records(&self) -> Result<Vec<(ConnectionIndex, Vec<u8>)>, Error> {
+        let installed = (0..).zip(&self.installed).filter(|(_, installed)| installed.is_some());
+        let record = |index: u32| self.records.get(&index, 0).map(|entry| entry.record().to_vec());
+        let records: Result<_, MapError> =
+            installed.map(|(index, _)| Ok((ConnectionIndex(index), record(index)?))).collect();
+        records.map_err(|error| Error::from_map(error, "reading the records of the fast path"))
+    }
+
     /// Raises the windows of a connection to those of `windows`, after user space has passed segments of it. The program needs
     /// this: it would find that their acknowledgements acknowledge unsent data. Scales stay. Returns false if the
     /// connection is not installed.
@@ -418,6 +447,17 @@ impl FastPath {
 
     fn installed(&self, connection: ConnectionIndex) -> Option<&Installed> {
         self.installed.get(connection.0 as usize)?.as_ref()
+    }
+
+    fn keep_record(&mut self, index: u32, record: &[u8]) -> Result<(), Error> {
+        if self.pins.is_none() {
+            return Ok(());
+        }
+        let entry = RecordEntry::new(record).ok_or_else(|| {
+            Error::Misuse(format!("a record has at most {RECORD_BYTES_MAX} bytes, not {}", record.len()))
+        })?;
+        let kept = self.records.set(index, entry, 0);
+        kept.map_err(|error| Error::from_map(error, "keeping a record of the fast path"))
     }
 
     /// An index that no connection has, and none had until a moment ago.

@@ -12,7 +12,7 @@ use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use crate::Error;
 use crate::outcome::Outcome;
-use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry};
+use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, RecordEntry};
 
 /// The compiled program, which `cargo run -p xtask -- bpf` makes of `bpf/fast_path.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../object/fast_path.o");
@@ -26,6 +26,7 @@ pub(crate) struct Maps {
     pub(crate) flows: MapData,
     pub(crate) connections: MapData,
     pub(crate) next_hops: MapData,
+    pub(crate) records: MapData,
     pub(crate) control: MapData,
     pub(crate) counters: MapData,
 }
@@ -44,18 +45,24 @@ pub(crate) enum Program {
 pub(crate) struct Sizes {
     pub(crate) connections: u32,
     pub(crate) next_hops: u32,
+    /// As many as connections where they are pinned.
+    pub(crate) records: u32,
 }
 
 /// A map: its name, and the bytes of keys and values and the number of entries that it must have.
 type Shape = (&'static str, usize, usize, u32);
 
 impl Sizes {
+    /// The smallest.
+    const ONE: Self = Self { connections: 1, next_hops: 1, records: 1 };
+
     /// The maps in the order of [`Maps::all`].
-    const fn shapes(self) -> [Shape; 5] {
+    const fn shapes(self) -> [Shape; 6] {
         [
             ("flows", size_of::<FlowKey>(), size_of::<FlowValue>(), self.connections * 2),
             ("connections", 4, size_of::<ConnectionCell>(), self.connections),
             ("next_hops", 4, size_of::<NextHopEntry>(), self.next_hops),
+            ("records", 4, size_of::<RecordEntry>(), self.records),
             ("control", 4, size_of::<ControlCell>(), 1),
             ("counters", 4, 8, Outcome::ALL.len() as u32),
         ]
@@ -94,7 +101,7 @@ pub(crate) fn load(sizes: Sizes) -> Result<(Maps, Program), Error> {
     let mut loader = EbpfLoader::new();
     // The log is written only if the verifier refuses, and then lists every step.
     loader.verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
-    for (name, _, _, entries) in &shapes[..3] {
+    for (name, _, _, entries) in &shapes[..4] {
         loader.set_max_entries(name, *entries);
     }
     let mut ebpf = loader.load(OBJECT).map_err(|error| Error::from_ebpf(error, "making the maps of the fast path"))?;
@@ -105,11 +112,12 @@ pub(crate) fn load(sizes: Sizes) -> Result<(Maps, Program), Error> {
             _ => Err(missing()),
         }
     };
-    let [flows, connections, next_hops, control, counters] = &shapes;
+    let [flows, connections, next_hops, records, control, counters] = &shapes;
     let maps = Maps {
         flows: take(flows)?,
         connections: take(connections)?,
         next_hops: take(next_hops)?,
+        records: take(records)?,
         control: take(control)?,
         counters: take(counters)?,
     };
@@ -120,8 +128,8 @@ pub(crate) fn load(sizes: Sizes) -> Result<(Maps, Program), Error> {
 }
 
 impl Maps {
-    const fn all(&self) -> [&MapData; 5] {
-        [&self.flows, &self.connections, &self.next_hops, &self.control, &self.counters]
+    const fn all(&self) -> [&MapData; 6] {
+        [&self.flows, &self.connections, &self.next_hops, &self.records, &self.control, &self.counters]
     }
 
     /// Checks that the maps have the shapes that this crate reads and writes.
@@ -170,11 +178,12 @@ impl Pins {
             let path = self.directory.join(name);
             MapData::from_pin(&path).map_err(|error| Error::from_map(error, operation(&path)))
         };
-        let [flows, connections, next_hops, control, counters] = sizes.shapes().map(|(name, ..)| open(name));
+        let [flows, connections, next_hops, records, control, counters] = sizes.shapes().map(|(name, ..)| open(name));
         let maps = Maps {
             flows: flows?,
             connections: connections?,
             next_hops: next_hops?,
+            records: records?,
             control: control?,
             counters: counters?,
         };
@@ -187,7 +196,7 @@ impl Pins {
         let tag = |program: &SchedClassifier| {
             program.info().map(|info| info.tag()).map_err(|error| Error::from_program(error, "asking about a program"))
         };
-        let (_maps, mut own) = load(Sizes { connections: 1, next_hops: 1 })?;
+        let (_maps, mut own) = load(Sizes::ONE)?;
         if tag(own.classifier()?)? != tag(pinned)? {
             let detail = "its program is of another version".to_owned();
             return Err(Error::Pins { path: self.directory.clone(), detail });
@@ -202,7 +211,7 @@ impl Pins {
         };
         fs::create_dir_all(&self.directory).map_err(|error| Error::from_io(error, operation(&self.directory)))?;
         self.remove()?;
-        let names = Sizes { connections: 1, next_hops: 1 }.shapes().map(|(name, ..)| name);
+        let names = Sizes::ONE.shapes().map(|(name, ..)| name);
         for (name, map) in names.into_iter().zip(maps.all()) {
             let path = self.directory.join(name);
             map.pin(&path).map_err(|error| Error::from_pin(error, operation(&path)))?;

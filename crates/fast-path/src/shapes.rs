@@ -55,6 +55,18 @@ pub(crate) struct NextHopEntry {
     flags: u32,
 }
 
+/// The most bytes of a [`RecordEntry`].
+pub(crate) const RECORD_BYTES_MAX: usize = 254;
+
+/// A value of `records`: how the loader describes a connection to one that takes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct RecordEntry {
+    /// 0: there is none.
+    length_bytes: u16,
+    bytes: [u8; RECORD_BYTES_MAX],
+}
+
 /// The value of `control`, in mapped memory.
 #[repr(C)]
 pub(crate) struct ControlCell {
@@ -87,6 +99,7 @@ pub(crate) struct ConnectionCell {
 const _: () = assert!(size_of::<FlowKey>() == 48);
 const _: () = assert!(size_of::<FlowValue>() == 64);
 const _: () = assert!(size_of::<NextHopEntry>() == 32);
+const _: () = assert!(size_of::<RecordEntry>() == 256);
 const _: () = assert!(size_of::<ControlCell>() == 32);
 const _: () = assert!(size_of::<ConnectionCell>() == 64);
 
@@ -118,6 +131,22 @@ unsafe impl aya::Pod for FlowKey {}
 unsafe impl aya::Pod for FlowValue {}
 // SAFETY: as above.
 unsafe impl aya::Pod for NextHopEntry {}
+// SAFETY: as above.
+unsafe impl aya::Pod for RecordEntry {}
+
+impl RecordEntry {
+    /// `None`: the record is too long.
+    pub(crate) fn new(record: &[u8]) -> Option<Self> {
+        let mut bytes = [0; RECORD_BYTES_MAX];
+        bytes.get_mut(..record.len())?.copy_from_slice(record);
+        Some(Self { length_bytes: record.len() as u16, bytes })
+    }
+
+    /// The record; empty if there is none.
+    pub(crate) fn record(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length_bytes)).unwrap_or_default()
+    }
+}
 
 impl FlowKey {
     /// The key of packets with this tuple that come in on the interface `ifindex`.

@@ -189,6 +189,8 @@ impl Drop for Bpffs {
 const PINS: &str = "MAINSTAY_TEST_FAST_PATH_PINS";
 /// The child's output when all is attached.
 const ATTACHED: &str = "the fast path is attached";
+/// What the child keeps of its first connection.
+const RECORD: &[u8] = b"a client and a server";
 const CLIENT_PORT: u16 = 4000;
 const SERVER_PORT: u16 = 5000;
 
@@ -227,7 +229,10 @@ fn attach_and_wait(directory: &Path) -> ! {
     let mut fast_path = FastPath::load(&pinned_config(directory)).unwrap();
     let ports = common::PORTS.map(|port| fast_path::interface_index(port).unwrap());
     common::PORTS.into_iter().for_each(|port| fast_path.attach(port).unwrap());
-    fast_path.install_many(&[translated_plan(ports), lopsided_plan()]).unwrap();
+    fast_path.install_with_record(&translated_plan(ports), RECORD).unwrap();
+    fast_path.install(&lopsided_plan()).unwrap();
+    let too_long = fast_path.install_with_record(&plan(ip_protocol::UDP, 9), &[0; 300]).unwrap_err().to_string();
+    assert!(too_long.contains("at most 254 bytes, not 300"), "{too_long}");
     fast_path.set_enabled(true);
     fast_path.allow_without_heartbeat_until(fast_path::now() + PATIENCE * 3);
     println!("{ATTACHED}");
@@ -301,6 +306,8 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
     network.attach(&mut fast_path);
     let (index, activity) = fast_path.activities().next().expect("the connection is still installed");
     assert_eq!(activity.packets, [1, 1]);
+    let records: Vec<_> = fast_path.records().unwrap().into_iter().map(|(_, record)| record).collect();
+    assert_eq!(records, [RECORD, &[]]);
     let windows = fast_path.activities().nth(1).and_then(|(_, activity)| activity.windows);
     assert_eq!(windows, lopsided_plan().windows);
     assert!(matches!(fast_path.install(&translated_plan(network.ports())), Err(Error::Installed(_))));
@@ -313,7 +320,9 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
     let other = Config { connections_max: 17, ..pinned_config(&directory) };
     let refused = FastPath::load(&other).unwrap_err().to_string();
     assert!(refused.contains("flows has 32 entries"), "{refused}");
-    fast_path.unpin().unwrap();
+    drop(fast_path);
+    assert!(hosts.exchange());
+    FastPath::remove_pins(&directory).unwrap();
     assert!(!hosts.exchange(), "all has ended");
 }
 

@@ -1,13 +1,16 @@
-//! The gateway as an operator runs it, on each kind of port, with real TCP through it.
+//! The gateway as an operator runs it, on each kind of port and alone, with real traffic through it.
 
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::program::{Folder, PATIENCE, Program};
+use common::program::{Folder, PATIENCE, Program, wait_for, wait_until};
 use lab::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
 use packet_io::IoError;
 use packet_io::af_xdp::{AfXdpIo, PortConfig};
@@ -133,4 +136,134 @@ fn the_kernel_routes_into_a_gateway_that_sends_on_by_a_packet_socket() {
     .unwrap();
     // The node's host is the client: what it sends is routed into the node and comes back translated.
     echo_through(&topology, node);
+}
+
+/// A bpffs, unmounted with the value.
+struct Bpffs<'a>(&'a Path);
+
+impl<'a> Bpffs<'a> {
+    /// `None`: this machine does not allow it.
+    fn mount(directory: &'a Path) -> Option<Self> {
+        let status = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(directory).status();
+        status.is_ok_and(|status| status.success()).then_some(Self(directory))
+    }
+}
+
+impl Drop for Bpffs<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// A datagram that has not arrived by then never does.
+const LOST_AFTER: Duration = Duration::from_millis(500);
+
+/// What hosts exchange while a test does something else.
+#[derive(Default)]
+struct Exchange {
+    is_over: AtomicBool,
+    /// Datagrams that the client has sent, and those that came back to it.
+    sent: AtomicU64,
+    returned: AtomicU64,
+    /// Messages that came back on the TCP connection.
+    echoed: AtomicU64,
+}
+
+impl Exchange {
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Waits until this many more datagrams and messages came back.
+    fn wait_for_more(&self, what: &str, more: u64) {
+        let counts = || [&self.returned, &self.echoed].map(|count| count.load(Ordering::Relaxed));
+        let before = counts();
+        wait_for(what, || counts().iter().zip(before).all(|(now, before)| *now >= before + more));
+    }
+
+    /// Numbered datagrams, one a millisecond, each sent back by the server. No two are on their way at a time.
+    fn datagrams(&self, topology: &Topology, server: SocketAddr) {
+        let bind = |address: IpAddr, port| UdpSocket::bind((address, port)).unwrap();
+        let far = topology.server.run(|| bind(SERVER[0], server.port())).unwrap();
+        let near = topology.client.run(|| bind(CLIENT[0], 0)).unwrap();
+        [&far, &near].into_iter().for_each(|socket| socket.set_read_timeout(Some(LOST_AFTER)).unwrap());
+        near.connect(server).unwrap();
+        let mut buffer = [0; 8];
+        while self.goes_on() {
+            let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+            near.send(&number.to_be_bytes()).unwrap();
+            if let Ok((_, from)) = far.recv_from(&mut buffer) {
+                far.send_to(&buffer, from).unwrap();
+                if near.recv(&mut buffer).is_ok() && u64::from_be_bytes(buffer) == number {
+                    self.returned.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Messages on one connection, each sent back by the server.
+    fn messages(&self, mut near: TcpStream, mut far: TcpStream) {
+        [&near, &far].into_iter().for_each(|stream| stream.set_read_timeout(Some(PATIENCE)).unwrap());
+        let mut bytes = [0; 1000];
+        while self.goes_on() {
+            let message = [self.echoed.load(Ordering::Relaxed) as u8; 1000];
+            near.write_all(&message).unwrap();
+            far.read_exact(&mut bytes).unwrap();
+            far.write_all(&bytes).unwrap();
+            near.read_exact(&mut bytes).unwrap();
+            assert_eq!(bytes, message);
+            self.echoed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn established_connections_lose_no_packet_while_a_gateway_without_peer_is_restarted() {
+    let Some(topology) = topology() else { return };
+    let node = &topology.nodes[0];
+    let (folder, mounted) = (Folder::new("grace"), Folder::new("bpffs"));
+    let Some(_bpffs) = Bpffs::mount(&mounted) else {
+        packet_io::namespace::skip("a bpffs cannot be mounted");
+        return;
+    };
+    let config = config((INTERFACES[0], "af_packet", "10.1.0.1/24"), "af_packet", CLIENT[0])
+        + &format!("[fast_path]\nrestart_grace = \"30s\"\npin_directory = {:?}\n", mounted.join("pins"));
+    let start = || Program::start(node, &folder, "gateway", "gateway", &config);
+    let mut gateway = start();
+    gateway.wait_for_role("active");
+    if gateway.status().is_some_and(|status| status.fast_path.is_none()) {
+        packet_io::namespace::skip("the kernel does not forward established connections here");
+        return;
+    }
+    let server = SocketAddr::new(SERVER[0], 7600);
+    let listener = topology.server.run(|| TcpListener::bind(server)).unwrap().unwrap();
+    let near = topology.client.run(|| TcpStream::connect_timeout(&server, PATIENCE)).unwrap().unwrap();
+    let (far, _) = listener.accept().unwrap();
+    let exchange = &Exchange::default();
+    let installed = |gateway: &Program| {
+        wait_until("both connections are installed", || {
+            let path = gateway.status().and_then(|status| status.fast_path);
+            let is_installed = path.as_ref().is_some_and(|path| path.forwarding && path.connections == 2);
+            if is_installed { Ok(()) } else { Err(format!("{path:?}\n{}", gateway.log())) }
+        });
+    };
+    let log = thread::scope(|scope| {
+        scope.spawn(|| exchange.datagrams(&topology, server));
+        scope.spawn(|| exchange.messages(near, far));
+        let ends: [fn(Program); 2] = [Program::kill, |gateway| drop(gateway.terminate())];
+        for end in ends {
+            installed(&gateway);
+            end(gateway);
+            exchange.wait_for_more("the kernel goes on", 200);
+            gateway = start();
+            gateway.wait_for_role("active");
+            exchange.wait_for_more("the gateway goes on", 200);
+        }
+        installed(&gateway);
+        exchange.is_over.store(true, Ordering::Relaxed);
+        format!("{:?}\n{}", gateway.status().map(|status| status.drops), gateway.log())
+    });
+    let [sent, returned] = [&exchange.sent, &exchange.returned].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(returned, sent, "datagrams were lost: {log}");
 }

@@ -70,7 +70,7 @@ pub use replication_set::compact::{
 pub use split_brain::SplitBrain;
 pub use stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
-pub use store::{ChainStates, ReplicaCounters};
+pub use store::ReplicaCounters;
 pub use tracking::{
     LinkState, NEXT_HOPS_TRACKED_MAX, NextHopState, NextHopTrack, PortTrack, TRACKED_WEIGHT_MAX, Tracked,
     TrackingConfig,

@@ -9,7 +9,7 @@ use flow::{BATCH_FRAMES_MAX, Instant, OwnedFrame, PacketBatch};
 use super::Node;
 use super::event::NodeEvent;
 use super::outbox::Transmit;
-use super::peer;
+use super::peer::{self, Peer};
 use super::ports::Ports;
 use crate::pipeline::{FastPathProgram, HandedFrame, Origin, Released};
 use crate::role::Division;
@@ -123,16 +123,28 @@ impl Node {
     }
 
     /// Something below the node forwards packets of established connections from now on, while the node is alive and active:
-    /// see [`Node::beat_fast_path`].
-    pub fn set_fast_path(&mut self, program: Box<dyn FastPathProgram + Send>) {
-        self.pipeline.set_fast_path(program);
+    /// see [`Node::beat_fast_path`]. What an earlier process left below goes on; its connections are taken over.
+    pub fn set_fast_path(&mut self, now: Instant, program: Box<dyn FastPathProgram + Send>) {
+        self.pipeline.set_fast_path(now, program);
     }
 
     /// The node is alive and has looked at what it received: to be called in each turn of the loop that drives it. The fast path
     /// stops when this was not called for long.
     pub fn beat_fast_path(&mut self, now: Instant) {
-        self.pipeline.set_fast_path_enabled(self.roles.forwards_any());
-        self.pipeline.beat_fast_path(now);
+        let is_alone = self.is_alone();
+        self.pipeline.set_fast_path_enabled(self.roles.forwards_any(), is_alone);
+        self.pipeline.beat_fast_path(now, is_alone);
+    }
+
+    /// Whether something below the node forwards established connections for a while after it has ended: no peer is there to.
+    #[must_use]
+    pub fn is_outlasted_by_fast_path(&self) -> bool {
+        self.is_alone() && self.pipeline.fast_path_outlasts_node()
+    }
+
+    /// No peer is alive.
+    pub(super) fn is_alone(&self) -> bool {
+        !self.replication.peers.iter().any(Peer::is_up)
     }
 
     /// Does what the tunnel has to do: what came out of it is handled, and its datagrams are sent.

@@ -4,15 +4,13 @@ use alloc::vec::Vec;
 
 use flow::connection::flags;
 use flow::table::Slot;
-use flow::wire::tlv::TlvError;
-use flow::{Connection, Direction, Instant, NodeId};
-use network_functions::chain::Chain;
-use replication::representation::precise::{self, Ended, FunctionStates};
+use flow::{Direction, Instant, NodeId};
+use replication::representation::precise::{self, Ended};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
 use super::replication_set::Deferral;
 use super::replication_set::compact::Cells;
-use crate::pipeline::{Applied, Pipeline};
+use crate::pipeline::{Applied, ChainStates, Pipeline};
 
 /// Counters of what peers replicated.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,19 +27,6 @@ pub struct ReplicaCounters {
     pub no_room: u64,
     /// Word of connections that have ended here.
     pub ended: u64,
-}
-
-/// The chain as the representation sees it.
-pub struct ChainStates<'a>(pub &'a Chain);
-
-impl FunctionStates for ChainStates<'_> {
-    fn encode(&self, connection: &Connection, out: &mut Vec<u8>) {
-        self.0.encode_states(connection, out);
-    }
-
-    fn decode(&self, connection: &mut Connection, attributes: &[u8]) -> Result<(), TlvError> {
-        self.0.decode_states(connection, attributes)
-    }
 }
 
 /// The table, seen by the session with one peer.

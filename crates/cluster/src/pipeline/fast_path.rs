@@ -40,11 +40,15 @@ const SWEEP_REMOVALS_MAX: usize = 256;
 
 /// Whatever forwards packets below the node. Connections and next hops have indices.
 pub trait FastPathProgram {
-    /// Installs a connection, and returns its index.
+    /// What an earlier process left below, still forwarding; `None`: nothing. To be called once, before anything else.
+    fn take_over(&mut self) -> Option<Left>;
+    /// Whether it keeps records for a later process.
+    fn keeps_records(&self) -> bool;
+    /// Installs a connection, and returns its index. `record` is the connection for a later process, if records are kept.
     ///
     /// # Errors
     /// There is no room, or the system refuses.
-    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError>;
+    fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError>;
     /// Removes a connection. Returns what was seen of it since it was taken last.
     fn remove(&mut self, connection: u32) -> Option<Activity>;
     /// What was seen of a connection; its packets and bytes are those since the last call.
@@ -57,12 +61,21 @@ pub trait FastPathProgram {
     fn set_generation(&mut self, generation: u32);
     /// Switches the forwarding on or off.
     fn set_enabled(&mut self, is_enabled: bool);
-    /// The node is alive.
-    fn beat(&mut self, now: Instant);
+    /// The node is alive. If no peer is, the forwarding may outlast the node for a while.
+    fn beat(&mut self, now: Instant, is_alone: bool);
     /// The interfaces of the ports, as the system numbers them now; `None` for a port without a fast path.
     fn interfaces(&mut self) -> Vec<Option<u32>>;
     /// Packets by what became of them, with names.
     fn outcomes(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// What an earlier process left below.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Left {
+    /// The generation in which connections are forwarded.
+    pub generation: u32,
+    /// Connections by their indices, with their records.
+    pub connections: Vec<(u32, Vec<u8>)>,
 }
 
 /// Why a connection was not installed.
@@ -133,6 +146,8 @@ pub(super) struct FastPath {
     /// The forwarder's neighbours as they were when the hops were compared with them.
     neighbours_revision: u64,
     generation: u32,
+    /// What an earlier process installed is forwarded until the node knows its role.
+    is_taken_over: bool,
     sweep_at: Instant,
     sweep_from: usize,
     status: FastPathStatus,
@@ -151,10 +166,38 @@ impl FastPath {
             hops_by_name: BTreeMap::new(),
             neighbours_revision: 0,
             generation: 0,
+            is_taken_over: false,
             sweep_at: Instant::ZERO,
             sweep_from: 0,
             status: FastPathStatus::default(),
         }
+    }
+
+    /// What an earlier process left below goes on until [`FastPath::set_enabled`] decides.
+    pub(super) fn take_over(&mut self) -> Vec<(u32, Vec<u8>)> {
+        let Some(left) = self.program.take_over() else { return Vec::new() };
+        self.generation = left.generation;
+        self.is_taken_over = true;
+        left.connections
+    }
+
+    /// A connection that an earlier process installed is in this slot now; `None`: it is in none, and is removed.
+    pub(super) fn enter(&mut self, index: u32, slot: Option<Slot>) {
+        let Some(slot) = slot else {
+            self.program.remove(index);
+            return;
+        };
+        self.remove(slot);
+        // Its next hops are the earlier process's.
+        self.note_installed(index, Installed { slot, next_hops: [u32::MAX; 2] });
+    }
+
+    pub(super) const fn is_enabled(&self) -> bool {
+        self.status.is_enabled
+    }
+
+    pub(super) fn keeps_records(&self) -> bool {
+        self.program.keeps_records()
     }
 
     /// Takes over what was seen of a connection, before one of its packets is tracked.
@@ -194,18 +237,25 @@ impl FastPath {
         self.remove(slot);
     }
 
-    /// From now on nothing is forwarded below until it is installed again.
+    /// From now on nothing is forwarded below until it is installed again. What was taken over goes on: a node whose role is open would
+    /// drop its packets.
     pub(super) fn invalidate(&mut self) {
+        if self.is_taken_over {
+            return;
+        }
         self.interfaces = self.program.interfaces();
         self.generation = self.generation.wrapping_add(1);
         self.program.set_generation(self.generation);
         self.neighbours_revision = 0;
     }
 
-    pub(super) fn set_enabled(&mut self, is_enabled: bool) {
-        if self.status.is_enabled == is_enabled {
+    /// Has it forward, or not. What was taken over goes on while the role `is_open`.
+    pub(super) fn set_enabled(&mut self, is_enabled: bool, is_open: bool) {
+        let stays = if self.is_taken_over { is_open } else { self.status.is_enabled == is_enabled };
+        if stays {
             return;
         }
+        self.is_taken_over = false;
         if is_enabled {
             // What was installed before may have gone on elsewhere meanwhile.
             self.invalidate();
@@ -214,8 +264,8 @@ impl FastPath {
         self.program.set_enabled(is_enabled);
     }
 
-    pub(super) fn beat(&mut self, now: Instant) {
-        self.program.beat(now);
+    pub(super) fn beat(&mut self, now: Instant, is_alone: bool) {
+        self.program.beat(now, is_alone);
     }
 
     /// The connections that could be installed. The vector is given back by [`FastPath::return_candidates`].
@@ -229,26 +279,34 @@ impl FastPath {
     }
 
     /// Installs a connection, if its ways out are known.
-    pub(super) fn install(&mut self, now: Instant, slot: Slot, connection: &Connection, forwarder: &mut Forwarder) {
+    pub(super) fn install(
+        &mut self,
+        now: Instant,
+        (slot, connection): (Slot, &Connection),
+        record: &[u8],
+        forwarder: &mut Forwarder,
+    ) {
         let place = self.places[slot.0 as usize];
         if place.connection != 0 && place.generation == self.generation {
             return;
         }
         let Some((plan, next_hops)) = self.plan(now, connection, forwarder) else { return };
         self.remove(slot);
-        match self.program.install(&plan) {
-            Ok(index) => {
-                self.places[slot.0 as usize] = Place { connection: index + 1, generation: self.generation };
-                let number = index as usize;
-                if number >= self.installed.len() {
-                    self.installed.resize(number + 1, None);
-                }
-                self.installed[number] = Some(Installed { slot, next_hops });
-                self.status.connections += 1;
-            }
+        match self.program.install(&plan, record) {
+            Ok(index) => self.note_installed(index, Installed { slot, next_hops }),
             Err(InstallError::Full) => self.status.full += 1,
             Err(InstallError::Refused) => self.status.refused += 1,
         }
+    }
+
+    fn note_installed(&mut self, index: u32, installed: Installed) {
+        self.places[installed.slot.0 as usize] = Place { connection: index + 1, generation: self.generation };
+        let number = index as usize;
+        if number >= self.installed.len() {
+            self.installed.resize(number + 1, None);
+        }
+        self.installed[number] = Some(installed);
+        self.status.connections += 1;
     }
 
     /// Packets come in where those of the other direction go out, as long as routes are symmetric; others reach the node.
@@ -312,12 +370,12 @@ impl FastPath {
 
     /// When [`FastPath::sweep`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.status.connections > 0).then_some(self.sweep_at)
+        (self.status.connections > 0 && !self.is_taken_over).then_some(self.sweep_at)
     }
 
     /// Takes over what was seen of some of the connections, and removes those of earlier generations.
     pub(super) fn sweep(&mut self, now: Instant, table: &mut Table, tracker: &Tracker, forwarder: &mut Forwarder) {
-        if now < self.sweep_at {
+        if now < self.sweep_at || self.is_taken_over {
             return;
         }
         self.sweep_at = now + SWEEP_INTERVAL;

@@ -1,9 +1,13 @@
 //! The chain of functions, and what its functions count and log.
 
-use flow::{Instant, NodeId};
+use alloc::vec::Vec;
+
+use flow::wire::tlv::TlvError;
+use flow::{Connection, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
 use network_functions::log::Log;
+use replication::representation::precise::FunctionStates;
 
 /// What functions count and log.
 pub(super) struct Output {
@@ -46,5 +50,18 @@ impl Functions {
         self.output.counters = chain.continue_counters(&self.chain, &self.output.counters);
         self.packets_use_states = chain.packets_use_states();
         self.chain = chain;
+    }
+}
+
+/// The chain as the representation sees it.
+pub struct ChainStates<'a>(pub &'a Chain);
+
+impl FunctionStates for ChainStates<'_> {
+    fn encode(&self, connection: &Connection, out: &mut Vec<u8>) {
+        self.0.encode_states(connection, out);
+    }
+
+    fn decode(&self, connection: &mut Connection, attributes: &[u8]) -> Result<(), TlvError> {
+        self.0.decode_states(connection, attributes)
     }
 }

@@ -62,7 +62,7 @@ use network_functions::expectation::Expectations;
 use network_functions::function::CloseReason;
 use network_functions::log::Log;
 use replication::deferral::Age;
-use replication::representation::precise::{Ended, Relations};
+use replication::representation::precise::{self, Ended, Relations};
 
 use crate::forwarding::Forwarder;
 use crate::observation::Observation;
@@ -81,7 +81,10 @@ pub use counters::PipelineCounters;
 pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
-pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError};
+pub use fast_path::{
+    FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError, Left,
+};
+pub use functions::ChainStates;
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
@@ -146,10 +149,25 @@ impl Pipeline {
 
     /// The same pipeline, with something below it that forwards packets of established connections. Not for a node beside which
     /// others forward.
-    pub(crate) fn set_fast_path(&mut self, program: Box<dyn FastPathProgram + Send>) {
+    pub(crate) fn set_fast_path(&mut self, now: Instant, program: Box<dyn FastPathProgram + Send>) {
         debug_assert!(!self.is_sharing(), "packets of shared connections are not seen by one node alone");
         let connections_max = self.connections.table.capacity();
-        self.connections.fast_path = Some(Box::new(FastPath::new(program, connections_max)));
+        let mut fast_path = Box::new(FastPath::new(program, connections_max));
+        for (index, record) in fast_path.take_over() {
+            fast_path.enter(index, self.enter_left(now, &record));
+        }
+        self.connections.fast_path = Some(fast_path);
+    }
+
+    /// Enters a connection of an earlier process of this node as a replica, with the whole time of its state from now on. `None`:
+    /// the record is of another version or configuration, or the table has no room.
+    fn enter_left(&mut self, now: Instant, record: &[u8]) -> Option<Slot> {
+        let mut copy = precise::decode(now, record, &ChainStates(self.chain())).ok()?;
+        copy.owner = self.connections.node;
+        let timeout = self.connections.tracker.timeout(copy.original.protocol, &copy.protocol, copy.flags);
+        copy.expires_at_nanos = (now + timeout).as_nanos();
+        let is_taken = self.replicas().apply(now, copy.owner, copy) == Applied::Taken;
+        self.lookup(&copy.original).filter(|_| is_taken).map(|(slot, _)| slot)
     }
 
     /// Gives the pipeline its place among a node's workers. Before the first packet.
@@ -538,11 +556,12 @@ impl Pipeline {
 
 /// The fast path, if there is one.
 impl Pipeline {
-    /// Has it forward, or not.
-    pub(crate) fn set_fast_path_enabled(&mut self, is_enabled: bool) {
+    /// Has it forward if the node `forwards`, or not. A node that `is_alone` and does not may begin to.
+    pub(crate) fn set_fast_path_enabled(&mut self, forwards: bool, is_alone: bool) {
         // Who watches packets wants to see all of them.
-        let is_enabled = is_enabled && !self.connections.observation.looks_at_packets();
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(is_enabled));
+        let is_enabled = forwards && !self.connections.observation.looks_at_packets();
+        let is_role_open = is_alone && !forwards;
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(is_enabled, is_role_open));
     }
 
     /// Rules, routes or links have changed: each connection goes through the pipeline once more before it is on the fast path.
@@ -550,9 +569,16 @@ impl Pipeline {
         self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.invalidate());
     }
 
-    /// The node is alive.
-    pub(crate) fn beat_fast_path(&mut self, now: Instant) {
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.beat(now));
+    /// The node is alive; if it `is_alone`, no peer is.
+    pub(crate) fn beat_fast_path(&mut self, now: Instant, is_alone: bool) {
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.beat(now, is_alone));
+    }
+
+    /// Whether established connections are forwarded for a while if the node ends while no peer is alive.
+    #[must_use]
+    pub(crate) fn fast_path_outlasts_node(&self) -> bool {
+        let fast_path = self.connections.fast_path.as_ref();
+        fast_path.is_some_and(|fast_path| fast_path.keeps_records() && fast_path.is_enabled())
     }
 
     /// Installs the connections of the last batch that need no more than the fast path does, and that `is_backed_up`.
@@ -566,13 +592,18 @@ impl Pipeline {
         let Some(fast_path) = fast_path else { return };
         fast_path.refresh_next_hops(forwarder);
         let candidates = fast_path.take_candidates();
+        let mut record = Vec::new();
         for slot in &candidates {
             let Some(connection) = table.get(*slot).filter(|connection| connection.owner == *node) else { continue };
             let is_free = !functions.chain.needs_packets(connection)
                 && !forwarded_elsewhere.concerns(now, tracker, connection)
                 && is_backed_up(*slot);
             if is_free {
-                fast_path.install(now, *slot, connection, forwarder);
+                if fast_path.keeps_records() {
+                    record.clear();
+                    precise::encode(now, connection, &ChainStates(&functions.chain), &mut record);
+                }
+                fast_path.install(now, (*slot, connection), &record, forwarder);
             }
         }
         fast_path.return_candidates(candidates);

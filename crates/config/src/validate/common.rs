@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::PortId;
@@ -170,4 +171,15 @@ pub(super) fn choice<T: Copy + Default + PartialEq>(
     let default = choices.iter().find(|(_, choice)| *choice == T::default()).map(|(name, _)| format!("\"{name}\""));
     diagnostics.describe(subject, default, quoted(choices));
     text.and_then(|text| one_of(subject, text, choices, diagnostics)).unwrap_or_default()
+}
+
+/// A path that does not depend on where the program was started.
+pub(super) fn absolute_path(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> Option<PathBuf> {
+    let path = PathBuf::from(text.get_ref());
+    if path.is_absolute() {
+        return Some(path);
+    }
+    let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
+    diagnostics.error(text.span(), subject, mistake);
+    None
 }

@@ -1,13 +1,11 @@
 //! The control API from afar.
 
-use std::path::PathBuf;
-
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::{RawControl, Text};
+use super::super::raw::RawControl;
 use super::super::value;
-use super::common::quoted;
+use super::common::{absolute_path, quoted};
 use super::{one_of, parsed};
 use crate::remote::{Identity, RemoteAccess};
 use api::Role;
@@ -17,9 +15,9 @@ pub(super) fn remote(raw: Option<&Spanned<RawControl>>, diagnostics: &mut Diagno
     let raw = section.get_ref();
     let listen = parsed("control.listen", &raw.listen, value::socket_address, diagnostics);
     let identity = identity(raw, diagnostics);
-    let tokens = raw.tokens.as_ref().and_then(|text| path("control.tokens", text, diagnostics));
+    let tokens = raw.tokens.as_ref().and_then(|text| absolute_path("control.tokens", text, diagnostics));
     let client_authority =
-        raw.client_authority.as_ref().and_then(|text| path("control.client_authority", text, diagnostics));
+        raw.client_authority.as_ref().and_then(|text| absolute_path("control.client_authority", text, diagnostics));
     if raw.tokens.is_none() && raw.client_authority.is_none() {
         let mistake = Mistake::new(
             "nobody could show who they are",
@@ -60,8 +58,8 @@ fn refuse_plain(is_loopback: bool, raw: &RawControl, diagnostics: &mut Diagnosti
 fn identity(raw: &RawControl, diagnostics: &mut Diagnostics<'_>) -> Option<Identity> {
     match (&raw.certificate, &raw.key) {
         (Some(certificate), Some(key)) => Some(Identity {
-            certificate: path("control.certificate", certificate, diagnostics)?,
-            key: path("control.key", key, diagnostics)?,
+            certificate: absolute_path("control.certificate", certificate, diagnostics)?,
+            key: absolute_path("control.key", key, diagnostics)?,
         }),
         (None, None) => None,
         (Some(text), None) | (None, Some(text)) => {
@@ -92,14 +90,4 @@ fn clients(raw: &RawControl, diagnostics: &mut Diagnostics<'_>) -> Vec<(String, 
         diagnostics.error(client.span(), "[[control.client]]", mistake);
     }
     clients
-}
-
-fn path(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> Option<PathBuf> {
-    let path = PathBuf::from(text.get_ref());
-    if path.is_absolute() {
-        return Some(path);
-    }
-    let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
-    diagnostics.error(text.span(), subject, mistake);
-    None
 }

@@ -1,19 +1,36 @@
 //! `[fast_path]`.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use super::super::diagnostic::Diagnostics;
-use super::super::raw::RawFastPath;
+use super::super::raw::{RawFastPath, Text};
 use super::super::validated::FastPath;
-use super::common::{flag, within};
+use super::common::{absolute_path, flag, ranged, within};
 
 /// Connections that the kernel forwards by default: they take 28 MB.
 const CONNECTIONS_MAX_DEFAULT: u32 = 65_536;
 /// Connections that can be configured at most: they take 7 GB.
 const CONNECTIONS_LIMIT: u32 = 1 << 24;
+/// The longest time that the kernel goes on without the gateway: who stops a gateway for good wants its forwarding to end.
+const RESTART_GRACE_MAX: Duration = Duration::from_secs(300);
+/// Where bpffs is mounted by systemd.
+const PIN_DIRECTORY_DEFAULT: &str = "/sys/fs/bpf/mainstay";
 
 pub(super) fn fast_path(raw: &RawFastPath, diagnostics: &mut Diagnostics<'_>) -> FastPath {
     let enabled = flag("fast_path.enabled", raw.enabled, true, diagnostics);
     let written = raw.connections_max.as_ref();
     let default = CONNECTIONS_MAX_DEFAULT;
     let connections_max = within("fast_path.connections_max", written, default, 1..=CONNECTIONS_LIMIT, diagnostics);
-    FastPath { enabled, connections_max }
+    let (none, max) = (Duration::ZERO, RESTART_GRACE_MAX);
+    let restart_grace = ranged("fast_path.restart_grace", raw.restart_grace.as_ref(), none, none..=max, diagnostics);
+    let pin_directory = pin_directory(raw.pin_directory.as_ref(), diagnostics);
+    FastPath { enabled, connections_max, restart_grace, pin_directory }
+}
+
+fn pin_directory(text: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> PathBuf {
+    let subject = "fast_path.pin_directory";
+    diagnostics.describe(subject, Some(format!("{PIN_DIRECTORY_DEFAULT:?}")), "an absolute path".to_owned());
+    text.map_or_else(|| Some(PIN_DIRECTORY_DEFAULT.into()), |text| absolute_path(subject, text, diagnostics))
+        .unwrap_or_default()
 }

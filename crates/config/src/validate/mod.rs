@@ -192,15 +192,12 @@ fn node_count(raw: &RawNode, peers: usize, diagnostics: &mut Diagnostics<'_>) ->
 fn control_socket(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> PathBuf {
     describe_socket(CONTROL_SOCKET_DEFAULT, diagnostics);
     let Some(text) = &raw.control_socket else { return PathBuf::from(CONTROL_SOCKET_DEFAULT) };
-    let path = PathBuf::from(text.get_ref());
-    if !path.is_absolute() {
-        let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
-        diagnostics.error(text.span(), "node.control_socket", mistake);
-    } else if text.get_ref().len() > SOCKET_PATH_BYTES_MAX {
+    let path = common::absolute_path("node.control_socket", text, diagnostics);
+    if path.is_some() && text.get_ref().len() > SOCKET_PATH_BYTES_MAX {
         let mistake = Mistake::new(format!("the path is longer than {SOCKET_PATH_BYTES_MAX} bytes"), "shorten it");
         diagnostics.error(text.span(), "node.control_socket", mistake);
     }
-    path
+    path.unwrap_or_default()
 }
 
 fn describe_socket(default: &str, diagnostics: &mut Diagnostics<'_>) {

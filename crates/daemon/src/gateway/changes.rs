@@ -50,7 +50,7 @@ impl Changes {
             related,
             ftp,
             workers: Workers { count, pin },
-            fast_path: FastPath { enabled, connections_max: fast_path_connections_max },
+            fast_path: FastPath { enabled, connections_max: fast_path_connections_max, restart_grace, pin_directory },
             cluster,
             redundancy,
             control,
@@ -72,6 +72,8 @@ impl Changes {
         changes.restart("fast_path.enabled", enabled, &new.fast_path.enabled);
         let connections = (fast_path_connections_max, &new.fast_path.connections_max);
         changes.restart("fast_path.connections_max", connections.0, connections.1);
+        changes.restart("fast_path.restart_grace", restart_grace, &new.fast_path.restart_grace);
+        changes.restart("fast_path.pin_directory", pin_directory, &new.fast_path.pin_directory);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {

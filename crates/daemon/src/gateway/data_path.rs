@@ -263,6 +263,10 @@ impl DataPath {
         {
             let now = clock::now();
             match signal {
+                Signal::Terminate | Signal::Interrupt if self.node.is_outlasted_by_fast_path() => {
+                    tracing::info!("ending: the kernel forwards established connections for fast_path.restart_grace");
+                    self.leaving_until = Some(now);
+                }
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
                     self.service.stopping("handing the addresses over");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::forwarding::PATH_ETHER_TYPE;
-use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError};
+use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError, Left};
 use fast_path::{ConnectionIndex, Error, FastPath, Outcome, interface_index};
 use flow::Instant;
 use flow::fast_path::{Activity, NextHop, Plan, Windows};
@@ -23,18 +23,21 @@ pub(super) struct KernelFastPath {
     program: FastPath,
     /// Of each port the interface, and its number as the program is attached; `None` for a port without a fast path.
     ports: Vec<Option<(String, u32)>>,
+    /// How long it forwards without the gateway while no peer is alive; `None`: it ends with the gateway.
+    restart_grace: Option<Duration>,
 }
 
 impl KernelFastPath {
     /// Loads the program and attaches it to the ports, switched off. `None`: there is no fast path, and the log has why.
     pub(super) fn open(config: &Config) -> Option<Self> {
-        if !config.fast_path.enabled {
-            return None;
-        }
         let opened = match obstacle(config) {
             Some(obstacle) => Err(obstacle.to_owned()),
             None => Self::attach(config).map_err(|error| error.to_string()),
         };
+        if opened.is_err() || config.fast_path.restart_grace.is_zero() {
+            // Of a gateway that was configured otherwise.
+            warned(FastPath::remove_pins(&config.fast_path.pin_directory));
+        }
         match opened {
             Ok(opened) => {
                 tracing::info!(
@@ -55,10 +58,12 @@ impl KernelFastPath {
             let detection = &cluster.failure_detection;
             (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
         });
-        let mut program = FastPath::load(&fast_path::Config {
+        let restart_grace = Some(config.fast_path.restart_grace).filter(|grace| !grace.is_zero());
+        let mut program = load(&fast_path::Config {
             connections_max: config.fast_path.connections_max.min(config.connections_max),
             next_hops_max: FAST_PATH_NEXT_HOPS_MAX,
             heartbeat_age_max,
+            pin_directory: restart_grace.map(|_| config.fast_path.pin_directory.clone()),
             ..fast_path::Config::default()
         })?;
         let mut ports = Vec::new();
@@ -70,7 +75,7 @@ impl KernelFastPath {
             let index = is_served.then(|| interface_index(&port.interface)).transpose()?;
             ports.push(index.map(|index| (port.interface.clone(), index)));
         }
-        Ok(Self { program, ports })
+        Ok(Self { program, ports, restart_grace })
     }
 
     /// Attaches the program to interfaces that were made anew.
@@ -89,9 +94,6 @@ impl KernelFastPath {
 /// Why a gateway as configured would have no fast path on this host. It loads the program to find out, and attaches it to nothing.
 #[must_use]
 pub fn fast_path_obstacle(config: &Config) -> Option<String> {
-    if !config.fast_path.enabled {
-        return Some("[fast_path] enabled = false".to_owned());
-    }
     let load = || {
         let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, ..fast_path::Config::default() };
         FastPath::load(&smallest).err().map(|error| error.to_string())
@@ -99,10 +101,24 @@ pub fn fast_path_obstacle(config: &Config) -> Option<String> {
     obstacle(config).map(str::to_owned).or_else(load)
 }
 
+/// Loads the program, or takes over what is pinned. What another version or configuration pinned is removed.
+fn load(config: &fast_path::Config) -> Result<FastPath, Error> {
+    let loaded = FastPath::load(config);
+    match (loaded, &config.pin_directory) {
+        (Err(error @ Error::Pins { .. }), Some(directory)) => {
+            tracing::warn!("established connections do not go on: {error}");
+            FastPath::remove_pins(directory)?;
+            FastPath::load(config)
+        }
+        (loaded, _) => loaded,
+    }
+}
+
 /// Why the node as configured has no fast path.
 fn obstacle(config: &Config) -> Option<&'static str> {
     let served = config.ports.iter().filter(|port| port.backend == Backend::AfPacket).count();
     let obstacles = [
+        (!config.fast_path.enabled, "[fast_path] enabled = false"),
         (config.workers.count > 1, "there are several workers ([workers] count = 1 has one)"),
         (config.groups.len() > 1, "other nodes forward beside this one (several groups)"),
         (served < 2, "fewer than two ports have the backend \"af_packet\""),
@@ -116,8 +132,25 @@ fn warned<T>(result: Result<T, Error>) -> Option<T> {
 }
 
 impl FastPathProgram for KernelFastPath {
-    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError> {
-        match self.program.install(plan) {
+    fn take_over(&mut self) -> Option<Left> {
+        self.restart_grace?;
+        let records = warned(self.program.records())?;
+        let connections: Vec<_> = records.into_iter().map(|(ConnectionIndex(index), record)| (index, record)).collect();
+        if !connections.is_empty() {
+            tracing::info!(
+                connections = connections.len(),
+                "the kernel has forwarded established connections meanwhile"
+            );
+        }
+        Some(Left { generation: self.program.generation(), connections })
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.restart_grace.is_some()
+    }
+
+    fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError> {
+        match self.program.install_with_record(plan, record) {
             Ok(ConnectionIndex(index)) => Ok(index),
             Err(Error::Full { .. }) => Err(InstallError::Full),
             Err(error) => {
@@ -151,8 +184,11 @@ impl FastPathProgram for KernelFastPath {
         self.program.set_enabled(is_enabled);
     }
 
-    fn beat(&mut self, now: Instant) {
+    fn beat(&mut self, now: Instant, is_alone: bool) {
         self.program.beat(now);
+        if let Some(grace) = self.restart_grace {
+            self.program.allow_without_heartbeat_until(if is_alone { now + grace } else { Instant::ZERO });
+        }
     }
 
     fn interfaces(&mut self) -> Vec<Option<u32>> {

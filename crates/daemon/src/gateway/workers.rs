@@ -144,7 +144,7 @@ fn open(
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
     build::set_service_paths(&mut node, config)?;
     if let Some(fast_path) = fast_path {
-        node.set_fast_path(Box::new(fast_path));
+        node.set_fast_path(clock::now(), Box::new(fast_path));
     }
     let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)

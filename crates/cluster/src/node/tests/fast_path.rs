@@ -16,7 +16,7 @@ use super::operations::with_rules;
 use super::{ACK, FIN_ACK, exchange};
 use crate::node::LinkState;
 use crate::observation::{PacketFilter, Subject, WatchId};
-use crate::pipeline::{FastPathProgram, InstallError};
+use crate::pipeline::{FastPathProgram, InstallError, Left};
 
 /// The interface of the first port; that of the second is one more.
 const FIRST_INTERFACE: u32 = 10;
@@ -27,6 +27,11 @@ const PLACES: usize = 8;
 #[derive(Default)]
 struct Below {
     installed: BTreeMap<u32, (Plan, Activity)>,
+    /// Of the installed connections, if they are kept.
+    records: BTreeMap<u32, Vec<u8>>,
+    keeps_records: bool,
+    /// It outlasts a node that ends now.
+    is_lasting: bool,
     hops: BTreeMap<u32, NextHop>,
     generation: u32,
     is_enabled: bool,
@@ -38,6 +43,11 @@ impl Below {
     /// How many connections were installed, and how many are.
     fn counts(&self) -> (u32, usize) {
         (self.installations, self.installed.len())
+    }
+
+    /// The generation in which it forwards; `None`: it is switched off.
+    fn forwards_in(&self) -> Option<u32> {
+        self.is_enabled.then_some(self.generation)
     }
 
     /// The only connection.
@@ -58,7 +68,17 @@ impl Program {
 }
 
 impl FastPathProgram for Program {
-    fn install(&mut self, plan: &Plan) -> Result<u32, InstallError> {
+    fn take_over(&mut self) -> Option<Left> {
+        let below = self.below();
+        let connections = below.records.iter().map(|(index, record)| (*index, record.clone())).collect();
+        below.keeps_records.then_some(Left { generation: below.generation, connections })
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.below().keeps_records
+    }
+
+    fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError> {
         plan.check().map_err(|_| InstallError::Refused)?;
         let mut below = self.below();
         if below.installed.len() == PLACES {
@@ -68,11 +88,16 @@ impl FastPathProgram for Program {
         below.installations += 1;
         let activity = Activity { last_packet_ns: 0, packets: [0; 2], bytes: [0; 2], windows: plan.windows };
         below.installed.insert(index, (*plan, activity));
+        if below.keeps_records {
+            below.records.insert(index, record.to_vec());
+        }
         Ok(index)
     }
 
     fn remove(&mut self, connection: u32) -> Option<Activity> {
-        self.below().installed.remove(&connection).map(|(_, activity)| activity)
+        let mut below = self.below();
+        below.records.remove(&connection);
+        below.installed.remove(&connection).map(|(_, activity)| activity)
     }
 
     fn take_activity(&mut self, connection: u32) -> Option<Activity> {
@@ -102,8 +127,9 @@ impl FastPathProgram for Program {
         self.below().is_enabled = is_enabled;
     }
 
-    fn beat(&mut self, now: Instant) {
-        self.below().beaten_at = Some(now);
+    fn beat(&mut self, now: Instant, is_alone: bool) {
+        let mut below = self.below();
+        (below.beaten_at, below.is_lasting) = (Some(now), is_alone);
     }
 
     fn interfaces(&mut self) -> Vec<Option<u32>> {
@@ -120,11 +146,17 @@ fn start(options: Options) -> (Cluster, [Program; 2]) {
     let mut cluster = Cluster::start(options);
     let programs = [0, 1].map(|id| {
         let program = Program::default();
-        cluster.node_mut(id).set_fast_path(Box::new(program.clone()));
+        set(&mut cluster, id, &program);
         program
     });
     beat(&mut cluster);
     (cluster, programs)
+}
+
+/// A node has this program below it from now on.
+fn set(cluster: &mut Cluster, id: u8, program: &Program) {
+    let now = cluster.now;
+    cluster.node_mut(id).set_fast_path(now, Box::new(program.clone()));
 }
 
 /// As the loop does that drives the nodes.
@@ -329,4 +361,71 @@ fn next_hops_follow_their_neighbours() {
     program.below().only().1.packets = [1, 1];
     cluster.run(Duration::from_secs(5));
     assert!(program.below().hops.is_empty(), "their packets come to the node, which asks everybody");
+}
+
+/// A node whose peer is dead, with an installed connection of which records are kept. Returns the port that the server sees.
+fn alone(cluster: &mut Cluster, program: &Program) -> u16 {
+    program.below().keeps_records = true;
+    cluster.kill(1);
+    cluster.run_until("node 0 to find itself alone", |cluster| cluster.node(0).is_alone());
+    beat(cluster);
+    installed(cluster, program)
+}
+
+#[test]
+fn a_node_that_was_alone_goes_on_after_a_restart_with_what_was_forwarded_below_meanwhile() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    assert!(!program.below().is_lasting, "the peer would take over");
+    let seen_port = alone(&mut cluster, &program);
+    assert!(program.below().is_lasting);
+    assert!(cluster.node(0).is_outlasted_by_fast_path());
+    let generation = program.below().generation;
+    cluster.restart(0);
+    {
+        // Packets that the node has not seen.
+        let mut below = program.below();
+        let activity = &mut below.only().1;
+        let sides = &mut activity.windows.as_mut().expect("it is TCP").sides;
+        (sides[0].end, sides[1].end) = (sides[0].end + 8_000_000, sides[1].end + 6_000_000);
+        (activity.packets, activity.last_packet_ns) = ([9, 9], cluster.now.as_nanos());
+    }
+    set(&mut cluster, 0, &program);
+    assert_eq!(cluster.connections(0), 1);
+    let now = cluster.now;
+    cluster.node_mut(0).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
+    beat(&mut cluster);
+    assert_eq!(program.below().forwards_in(), Some(generation), "its role is open");
+    cluster.run_until("the node to be active again", |cluster| cluster.node(0).holds_addresses());
+    beat(&mut cluster);
+    assert_ne!(program.below().generation, generation, "each connection is looked at once more");
+    exchange(&mut cluster, 40_000, seen_port, 1009 + 8_000_000, 5007 + 6_000_000);
+    exchange(&mut cluster, 40_000, seen_port, 1017 + 8_000_000, 5013 + 6_000_000);
+    assert_eq!(program.below().counts(), (2, 1), "it is installed again");
+}
+
+#[test]
+fn what_was_left_below_ends_where_a_peer_is_active() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = alone(&mut cluster, &program);
+    cluster.kill(0);
+    cluster.restart(1);
+    cluster.run_until("node 1 to be active", |cluster| cluster.node(1).holds_addresses());
+    cluster.restart(0);
+    set(&mut cluster, 0, &program);
+    beat(&mut cluster);
+    assert!(program.below().is_enabled, "no peer is known yet");
+    cluster.run_until("the nodes to know each other", |cluster| !cluster.node(0).is_alone());
+    beat(&mut cluster);
+    assert_eq!(program.below().forwards_in(), None);
+    assert!(!program.below().is_lasting);
+}
+
+#[test]
+fn records_that_cannot_be_read_are_removed() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = alone(&mut cluster, &program);
+    program.below().records.values_mut().for_each(|record| record.truncate(7));
+    cluster.restart(0);
+    set(&mut cluster, 0, &program);
+    assert_eq!((cluster.connections(0), program.below().installed.len()), (0, 0));
 }

@@ -11,7 +11,7 @@ use replication::{Kind, Store};
 
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
 use super::exchange;
-use crate::node::store::ChainStates;
+use crate::pipeline::ChainStates;
 use crate::pipeline::{Applied, StaleReplicas};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::node::ChainStates;
+use cluster::pipeline::ChainStates;
 use cluster::pipeline::Pipeline;
 use flow::table::Slot;
 use flow::{BATCH_FRAMES_MAX, Instant, NodeId};

@@ -13,7 +13,7 @@ use super::standby::StandbyComparison;
 use crate::node::event::NodeEvent;
 use crate::node::peer::{Peer, sessions};
 use crate::node::peers::Peers;
-use crate::node::store::ChainStates;
+use crate::pipeline::ChainStates;
 use crate::pipeline::Pipeline;
 
 /// Connections that one call of [`Compact::handle_timeout`] replicates as records, at most.
