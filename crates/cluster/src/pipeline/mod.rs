@@ -30,6 +30,7 @@ mod fragments;
 mod functions;
 mod limits;
 mod packet;
+mod packet_path;
 mod peer_owned;
 mod recovery;
 mod reevaluation;
@@ -83,6 +84,7 @@ pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
 pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError};
 pub use limits::{Limits, SourceLimit};
+pub use packet_path::{GatewayReason, PacketPath};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use replica::{Applied, Replicas, StaleReplicas};
@@ -562,20 +564,44 @@ impl Pipeline {
         forwarder: &mut Forwarder,
         is_backed_up: impl Fn(Slot) -> bool,
     ) {
-        let Connections { node, table, tracker, functions, forwarded_elsewhere, fast_path, .. } = &mut self.connections;
-        let Some(fast_path) = fast_path else { return };
+        let connections = &mut self.connections;
+        let Some(fast_path) = &mut connections.fast_path else { return };
         fast_path.refresh_next_hops(forwarder);
         let candidates = fast_path.take_candidates();
         for slot in &candidates {
-            let Some(connection) = table.get(*slot).filter(|connection| connection.owner == *node) else { continue };
-            let is_free = !functions.chain.needs_packets(connection)
-                && !forwarded_elsewhere.concerns(now, tracker, connection)
-                && is_backed_up(*slot);
-            if is_free {
+            let is_owned = |connection: &&Connection| connection.owner == connections.node;
+            let Some(connection) = connections.table.get(*slot).filter(is_owned) else { continue };
+            let is_free = connections.check_for_fast_path(now, connection, || is_backed_up(*slot)).is_ok();
+            if let Some(fast_path) = connections.fast_path.as_mut().filter(|_| is_free) {
                 fast_path.install(now, *slot, connection, forwarder);
             }
         }
-        fast_path.return_candidates(candidates);
+        if let Some(fast_path) = &mut connections.fast_path {
+            fast_path.return_candidates(candidates);
+        }
+    }
+
+    /// The path of a connection's packets; `None`: there is no fast path, or no such connection.
+    pub(crate) fn packet_path(
+        &self,
+        now: Instant,
+        original: &Tuple,
+        forwarder: &Forwarder,
+        is_backed_up: impl Fn(Slot) -> bool,
+    ) -> Option<PacketPath> {
+        let connections = &self.connections;
+        let fast_path = connections.fast_path.as_ref()?;
+        let (slot, _) = connections.lookup(original)?;
+        let connection = connections.table.get(slot)?;
+        let forwards = if connection.owner != connections.node {
+            Err(GatewayReason::NotOwner)
+        } else if connections.observation.looks_at_packets() {
+            Err(GatewayReason::Traced)
+        } else {
+            let others = || connections.check_for_fast_path(now, connection, || is_backed_up(slot));
+            fast_path.forwards(slot, connection, forwarder, others)
+        };
+        Some(forwards.map_or_else(PacketPath::Gateway, |()| PacketPath::Kernel))
     }
 
     /// Enters what the fast path saw into the records of some of its connections, and keeps its next hops up to date.

@@ -303,6 +303,8 @@ mod tests {
             egress: None,
             version: 1,
             related_to: None,
+            path: None,
+            gateway_reason: None,
         }
     }
 

@@ -123,8 +123,11 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        let pipeline = self.node.pipeline();
-        let mut page = query.page(pipeline.table(), clock::now());
+        let (pipeline, now) = (self.node.pipeline(), clock::now());
+        let mut page = query.page(pipeline.table(), now);
+        for listed in &mut page.connections {
+            listed.path = self.node.packet_path(now, &listed.connection.original);
+        }
         let master = |listed: &Listed| Some((listed.connection.original, *pipeline.related_to(&listed.connection)?));
         page.related = page.connections.iter().filter_map(master).collect();
         page
