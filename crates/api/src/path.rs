@@ -31,7 +31,7 @@ pub enum GatewayReason {
     NotOwner,
     /// The node does not forward packets: it is not active.
     Inactive,
-    /// Packets are traced or captured.
+    /// Packets of the connection are traced or captured.
     Traced,
     /// The protocol is neither TCP nor UDP.
     Protocol,

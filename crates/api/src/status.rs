@@ -56,7 +56,7 @@ pub struct Status {
 /// The fast path: established connections whose packets the kernel forwards.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FastPathStatus {
-    /// Whether it forwards. It does not on a standby node, nor while packets are traced or captured.
+    /// Whether it forwards. It does not on a standby node.
     pub forwarding: bool,
     /// Connections that are installed.
     pub connections: u64,

@@ -213,6 +213,9 @@ impl Connections {
         connection: &Connection,
         is_backed_up: impl FnOnce() -> bool,
     ) -> Result<(), GatewayReason> {
+        if self.observation.looks_at(connection) {
+            return Err(GatewayReason::Traced);
+        }
         if self.functions.chain.needs_packets(connection) {
             return Err(GatewayReason::Function);
         }

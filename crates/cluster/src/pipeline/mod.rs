@@ -542,8 +542,6 @@ impl Pipeline {
 impl Pipeline {
     /// Has it forward, or not.
     pub(crate) fn set_fast_path_enabled(&mut self, is_enabled: bool) {
-        // Who watches packets wants to see all of them.
-        let is_enabled = is_enabled && !self.connections.observation.looks_at_packets();
         self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(is_enabled));
     }
 
@@ -552,9 +550,15 @@ impl Pipeline {
         self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.invalidate());
     }
 
-    /// The node is alive.
+    /// The node is alive. After the begin of a watch of packets, each connection goes through the pipeline once more, and those that
+    /// are watched remain there.
     pub(crate) fn beat_fast_path(&mut self, now: Instant) {
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.beat(now));
+        let Connections { fast_path, observation, .. } = &mut self.connections;
+        let Some(fast_path) = fast_path else { return };
+        if observation.take_begun() {
+            fast_path.invalidate();
+        }
+        fast_path.beat(now);
     }
 
     /// Installs the connections of the last batch that need no more than the fast path does, and that `is_backed_up`.
@@ -595,8 +599,6 @@ impl Pipeline {
         let connection = connections.table.get(slot)?;
         let forwards = if connection.owner != connections.node {
             Err(GatewayReason::NotOwner)
-        } else if connections.observation.looks_at_packets() {
-            Err(GatewayReason::Traced)
         } else {
             let others = || connections.check_for_fast_path(now, connection, || is_backed_up(slot));
             fast_path.forwards(slot, connection, forwarder, others)

@@ -16,7 +16,7 @@ pub enum GatewayReason {
     NotOwner,
     /// The node does not forward packets.
     Inactive,
-    /// Packets are watched.
+    /// An operator watches packets of the connection.
     Traced,
     /// The protocol is neither TCP nor UDP.
     Protocol,

@@ -10,6 +10,7 @@ use flow::fast_path::{Activity, NextHop, Plan, Windows};
 use flow::table::Slot;
 use flow::wire::{ip_protocol, tcp_flags};
 use flow::{DropReason, Instant, PortId, Tuple};
+use network_functions::tuple_filter::TupleFilter;
 
 use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, port_mac, rules, segment,
@@ -17,7 +18,7 @@ use super::cluster::{
 use super::operations::with_rules;
 use super::{ACK, FIN_ACK, exchange};
 use crate::node::LinkState;
-use crate::observation::{PacketFilter, Subject, WatchId};
+use crate::observation::{Dropped, PacketFilter, Subject, WatchId};
 use crate::pipeline::{FastPathProgram, GatewayReason, InstallError, PacketPath};
 
 /// The interface of the first port; that of the second is one more.
@@ -318,20 +319,40 @@ fn after_a_reload_or_a_change_of_a_link_each_connection_goes_through_the_node_on
     assert!(program.below().installed.is_empty());
 }
 
+/// Has node 0 look at packets as the loop does that drives it.
+fn watch(cluster: &mut Cluster, id: WatchId, filter: PacketFilter) {
+    let observation = cluster.node_mut(0).pipeline_mut().observation_mut();
+    observation.begin(id, Subject::Packets(filter), 100).expect("there is room");
+    beat(cluster);
+}
+
 #[test]
-fn nothing_is_forwarded_below_while_packets_are_watched_or_another_node_is_active() {
+fn a_connection_whose_packets_are_watched_goes_through_the_node_and_others_do_not() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    let dropped = PacketFilter { dropped: Some(Dropped::Anyhow), ..PacketFilter::default() };
+    watch(&mut cluster, WatchId(1), dropped);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel), "no packet is dropped below");
+
+    let port = |port| TupleFilter { port: Some(port), ..TupleFilter::default() };
+    watch(&mut cluster, WatchId(2), PacketFilter { tuple: port(40_001), ..PacketFilter::default() });
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::NextPacket)));
+    exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel), "it is another connection");
+
+    watch(&mut cluster, WatchId(3), PacketFilter { tuple: port(seen_port), ..PacketFilter::default() });
+    exchange(&mut cluster, 40_000, seen_port, 1017, 5013);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::Traced)), "replies come in with this port");
+    cluster.node_mut(0).pipeline_mut().observation_mut().end(WatchId(3));
+    exchange(&mut cluster, 40_000, seen_port, 1025, 5019);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel));
+}
+
+#[test]
+fn nothing_is_forwarded_below_while_another_node_is_active() {
     let (mut cluster, [program, _]) = start(Options::default());
     let _ = installed(&mut cluster, &program);
     let now = cluster.now;
-    let watch = WatchId(1);
-    let packets = Subject::Packets(PacketFilter::default());
-    cluster.node_mut(0).pipeline_mut().observation_mut().begin(watch, packets, 10).expect("it is the first");
-    beat(&mut cluster);
-    assert!(!program.below().is_enabled);
-    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::Traced)));
-    cluster.node_mut(0).pipeline_mut().observation_mut().end(watch);
-    beat(&mut cluster);
-    assert!(program.below().is_enabled);
     cluster.node_mut(0).drain(now, false).expect("the other node is ready");
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(!program.below().is_enabled, "without waiting for the next turn");
