@@ -20,6 +20,7 @@ use core::time::Duration;
 use flow::conntrack::Tracker;
 use flow::fast_path::{Activity, NextHop, Plan, Windows, is_settled};
 use flow::table::{Slot, Table};
+use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ip_protocol;
 use flow::{Connection, Direction, Instant, PortId};
 
@@ -94,6 +95,19 @@ pub struct FastPathStatus {
     pub outcomes: Vec<(&'static str, u64)>,
 }
 
+/// What a port received and sent. A frame of many segments is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortTraffic {
+    /// Frames that came in.
+    pub received_frames: u64,
+    /// Their bytes, from the link header on.
+    pub received_bytes: u64,
+    /// Frames that went out.
+    pub sent_frames: u64,
+    /// Their bytes, from the link header on.
+    pub sent_bytes: u64,
+}
+
 /// Where a connection is installed.
 #[derive(Clone, Copy, Default)]
 enum Place {
@@ -110,6 +124,8 @@ enum Place {
 struct Installed {
     slot: Slot,
     next_hops: [u32; 2],
+    /// Egress ports, by direction.
+    egress: [PortId; 2],
 }
 
 /// How packets of one direction go.
@@ -158,13 +174,17 @@ pub(super) struct FastPath {
     sweep_at: Instant,
     sweep_from: usize,
     status: FastPathStatus,
+    /// By port.
+    traffic: Vec<PortTraffic>,
 }
 
 impl FastPath {
     /// For a table of `connections_max` connections.
     pub(super) fn new(mut program: Box<dyn FastPathProgram + Send>, connections_max: u32) -> Self {
+        let interfaces = program.interfaces();
         Self {
-            interfaces: program.interfaces(),
+            traffic: vec![PortTraffic::default(); interfaces.len()],
+            interfaces,
             program,
             places: vec![Place::default(); connections_max as usize],
             installed: Vec::new(),
@@ -184,7 +204,8 @@ impl FastPath {
     pub(super) fn take_seen(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) -> Option<Activity> {
         let Place::Installed { index, .. } = self.places[slot.0 as usize] else { return None };
         let activity = self.program.take_activity(index)?;
-        self.fold(connection, &activity, tracker);
+        self.count(index, &activity);
+        self.fold_seen(connection, &activity, tracker);
         Some(activity)
     }
 
@@ -311,7 +332,7 @@ impl FastPath {
         if self.index(slot).is_some() {
             return;
         }
-        let Ok((plan, next_hops)) = self.plan(now, connection, forwarder) else { return };
+        let Ok((plan, next_hops, egress)) = self.plan(now, connection, forwarder) else { return };
         self.remove(slot);
         let result = self.program.install(&plan);
         self.places[slot.0 as usize] = match result {
@@ -324,7 +345,7 @@ impl FastPath {
                 if number >= self.installed.len() {
                     self.installed.resize(number + 1, None);
                 }
-                self.installed[number] = Some(Installed { slot, next_hops });
+                self.installed[number] = Some(Installed { slot, next_hops, egress });
                 self.status.connections += 1;
             }
             Err(InstallError::Full) => self.status.full += 1,
@@ -350,12 +371,12 @@ impl FastPath {
         now: Instant,
         connection: &Connection,
         forwarder: &mut Forwarder,
-    ) -> Result<(Plan, [u32; 2]), GatewayReason> {
+    ) -> Result<(Plan, [u32; 2], [PortId; 2]), GatewayReason> {
         let ways = self.ways(connection)?;
         let mut next_hop = |way: &Way| self.next_hop(now, way, forwarder).ok_or(GatewayReason::NextHop);
         let next_hops = [next_hop(&ways[0])?, next_hop(&ways[1])?];
         let plan = Plan::of(connection, ways.map(|way| way.ingress), next_hops).ok_or(GatewayReason::Windows)?;
-        Ok((plan, next_hops))
+        Ok((plan, next_hops, ways.map(|way| way.egress)))
     }
 
     /// The index of a way's next hop.
@@ -416,7 +437,7 @@ impl FastPath {
         let mut removals_left = SWEEP_REMOVALS_MAX;
         for _ in 0..SWEPT_MAX.min(self.installed.len()) {
             self.sweep_from = (self.sweep_from + 1) % self.installed.len();
-            let Some(Installed { slot, next_hops }) = self.installed[self.sweep_from] else { continue };
+            let Some(Installed { slot, next_hops, .. }) = self.installed[self.sweep_from] else { continue };
             let connection = record_mut(table, slot);
             let is_stale = self.index(slot).is_none() || !is_settled(connection);
             if is_stale && removals_left > 0 {
@@ -441,9 +462,8 @@ impl FastPath {
         self.refresh_next_hops(forwarder);
     }
 
-    /// Packets and bytes.
-    pub(super) const fn forwarded(&self) -> (u64, u64) {
-        (self.status.packets, self.status.bytes)
+    pub(super) fn traffic(&self, port: PortId) -> PortTraffic {
+        self.traffic.get(usize::from(port.0)).copied().unwrap_or_default()
     }
 
     pub(super) fn status(&self) -> FastPathStatus {
@@ -460,21 +480,31 @@ impl FastPath {
     fn remove(&mut self, slot: Slot) -> Option<Activity> {
         let place = core::mem::take(&mut self.places[slot.0 as usize]);
         let Place::Installed { index, .. } = place else { return None };
-        self.installed[index as usize] = None;
         self.status.connections -= 1;
-        let activity = self.program.remove(index)?;
-        self.count(&activity);
-        Some(activity)
+        let activity = self.program.remove(index);
+        activity.iter().for_each(|activity| self.count(index, activity));
+        self.installed[index as usize] = None;
+        activity
     }
 
-    fn fold(&mut self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
-        self.count(activity);
-        self.fold_seen(connection, activity, tracker);
-    }
-
-    fn count(&mut self, activity: &Activity) {
-        self.status.packets += activity.packets.map(u64::from).iter().sum::<u64>();
-        self.status.bytes += activity.bytes.iter().sum::<u64>();
+    /// Counts what was seen of the connection that is installed under an index.
+    fn count(&mut self, index: u32, activity: &Activity) {
+        let Some(Installed { egress, .. }) = self.installed[index as usize] else { return };
+        for direction in [Direction::Original, Direction::Reply] {
+            let frames = u64::from(activity.packets[direction.index()]);
+            let bytes = activity.bytes[direction.index()];
+            self.status.packets += frames;
+            self.status.bytes += bytes;
+            let frame_bytes = bytes + frames * ETHERNET_HEADER_BYTES as u64;
+            if let Some(egress) = self.traffic.get_mut(usize::from(egress[direction.index()].0)) {
+                egress.sent_frames += frames;
+                egress.sent_bytes += frame_bytes;
+            }
+            if let Some(ingress) = self.traffic.get_mut(usize::from(egress[direction.reverse().index()].0)) {
+                ingress.received_frames += frames;
+                ingress.received_bytes += frame_bytes;
+            }
+        }
     }
 
     /// Enters what was seen into the record: as if the packets had come through the node.

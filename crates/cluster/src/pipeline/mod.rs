@@ -56,7 +56,7 @@ use flow::table::{Slot, Table};
 use flow::wire::ip_protocol;
 use flow::wire::tlv::TlvError;
 use flow::{
-    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, Tuple, WorkerId,
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
 };
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
@@ -82,7 +82,9 @@ pub use counters::PipelineCounters;
 pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
-pub use fast_path::{FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError};
+pub use fast_path::{
+    FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError, PortTraffic,
+};
 pub use limits::{Limits, SourceLimit};
 pub use packet_path::{GatewayReason, PacketPath};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
@@ -612,10 +614,10 @@ impl Pipeline {
         fast_path.iter_mut().for_each(|fast_path| fast_path.sweep(now, table, tracker, forwarder));
     }
 
-    /// Packets and bytes that the fast path has forwarded, as far as they have been entered into records.
+    /// What the fast path has forwarded from and to a port, as far as it has been entered into records.
     #[must_use]
-    pub fn fast_path_forwarded(&self) -> (u64, u64) {
-        self.connections.fast_path.as_ref().map_or((0, 0), |fast_path| fast_path.forwarded())
+    pub fn fast_path_traffic(&self, port: PortId) -> PortTraffic {
+        self.connections.fast_path.as_ref().map_or_else(PortTraffic::default, |fast_path| fast_path.traffic(port))
     }
 
     /// How the fast path stands; `None`: there is none.

@@ -263,6 +263,13 @@ fn packets_that_were_seen_below_count_and_move_the_windows() {
     assert_eq!(program.below().only().1.windows.expect("it is TCP").sides[0].end, 1009 + 4, "the node has raised it");
     let status = cluster.node(0).pipeline().fast_path_status().expect("there is one");
     assert_eq!((status.connections, status.packets, status.bytes), (1, 5, 500));
+    let traffic = |port| cluster.node(0).pipeline().fast_path_traffic(port);
+    let (original, reply) = ((3, 300 + 3 * 14), (2, 200 + 2 * 14));
+    for (port, (received, sent)) in [(INSIDE, (original, reply)), (OUTSIDE, (reply, original))] {
+        let counted = traffic(port);
+        assert_eq!((counted.received_frames, counted.received_bytes), received);
+        assert_eq!((counted.sent_frames, counted.sent_bytes), sent);
+    }
     exchange(&mut cluster, 40_000, seen_port, 1013, 5607);
 }
 
