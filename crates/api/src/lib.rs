@@ -16,6 +16,7 @@ mod lazy_status;
 pub mod metrics;
 pub mod mirror;
 mod orders;
+mod path;
 pub mod redundancy;
 mod role;
 mod status;
@@ -31,6 +32,7 @@ pub use event::{Event, EventKind};
 pub use lazy_status::LazyStatus;
 pub use metrics::Sample;
 pub use orders::ReloadReport;
+pub use path::{GatewayReason, PacketPath};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use status::{
@@ -322,6 +324,12 @@ pub struct Flow {
     /// Addresses and ports of the connection that announced this one, as its original packets arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_to: Option<Box<Ends>>,
+    /// What forwards the packets. It is absent where the node has no fast path, and in lines of `follow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PacketPath>,
+    /// Why the kernel does not forward the packets, where `path` is `gateway`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_reason: Option<GatewayReason>,
 }
 
 /// A count for each direction.

@@ -56,7 +56,7 @@ pub struct Status {
 /// The fast path: established connections whose packets the kernel forwards.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FastPathStatus {
-    /// Whether it forwards. It does not on a standby node, nor while packets are traced or captured.
+    /// Whether it forwards. It does not on a standby node.
     pub forwarding: bool,
     /// Connections that are installed.
     pub connections: u64,
@@ -266,13 +266,13 @@ pub struct PortStatus {
     pub name: String,
     /// Interface of the system.
     pub interface: String,
-    /// Packets that the port received.
+    /// Packets that the port received, with those that the kernel's fast path forwarded. A frame of many segments is one.
     pub received_packets: u64,
-    /// Bytes that the port received.
+    /// Bytes that the port received, from the link header on, with those that the kernel's fast path forwarded.
     pub received_bytes: u64,
-    /// Packets that the port sent.
+    /// Packets that the port sent, with those that the kernel's fast path forwarded. A frame of many segments is one.
     pub sent_packets: u64,
-    /// Bytes that the port sent.
+    /// Bytes that the port sent, from the link header on, with those that the kernel's fast path forwarded.
     pub sent_bytes: u64,
     /// Packets that the kernel dropped before the gateway received them.
     pub missed_packets: u64,

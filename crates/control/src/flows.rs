@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use cluster::pipeline;
 use flow::connection::flags;
 use flow::conntrack::{ProtocolState, TcpState, UdpState};
 use flow::table::{Slot, Table};
 use flow::{Connection, ConnectionRole, Direction, Instant, IpFamily, NodeId, Tuple};
 
-use api::{BothWays, Ends, Flow, FlowFilterText};
+use api::{BothWays, Ends, Flow, FlowFilterText, GatewayReason, PacketPath};
 use network_functions::tuple_filter::TupleFilter;
 
 use config::value::{Prefix, has_ports, parse_prefix, protocol_name, protocol_number};
@@ -43,7 +44,7 @@ impl FlowDescriber {
     /// Describes a connection as it was at `now`.
     #[must_use]
     pub fn describe(&self, listed: &Listed, now: Instant) -> Flow {
-        let Listed { connection, entered_at } = listed;
+        let Listed { connection, entered_at, path } = listed;
         let translated = connection.translated(Direction::Original);
         let both_ways = |[original, reply]: [u64; 2]| BothWays { original, reply };
         let egress = usize::from(connection.egress[Direction::Original.index()]);
@@ -64,6 +65,8 @@ impl FlowDescriber {
             egress: egress.checked_sub(1).and_then(|port| self.port_names.get(port)).cloned(),
             version: connection.version,
             related_to: None,
+            path: path.map(packet_path),
+            gateway_reason: path.and_then(gateway_reason),
         }
     }
 
@@ -82,6 +85,36 @@ pub fn role_name(role: ConnectionRole) -> &'static str {
         ConnectionRole::Owner => "master",
         ConnectionRole::Replica => "backup",
     }
+}
+
+const fn packet_path(path: pipeline::PacketPath) -> PacketPath {
+    match path {
+        pipeline::PacketPath::Kernel => PacketPath::Kernel,
+        pipeline::PacketPath::Gateway(_) => PacketPath::Gateway,
+    }
+}
+
+const fn gateway_reason(path: pipeline::PacketPath) -> Option<GatewayReason> {
+    use pipeline::GatewayReason as Reason;
+    let pipeline::PacketPath::Gateway(reason) = path else { return None };
+    Some(match reason {
+        Reason::NotOwner => GatewayReason::NotOwner,
+        Reason::Inactive => GatewayReason::Inactive,
+        Reason::Traced => GatewayReason::Traced,
+        Reason::Protocol => GatewayReason::Protocol,
+        Reason::FewPackets => GatewayReason::FewPackets,
+        Reason::State => GatewayReason::State,
+        Reason::OneWay => GatewayReason::OneWay,
+        Reason::Function => GatewayReason::Function,
+        Reason::ForwardedElsewhere => GatewayReason::ForwardedElsewhere,
+        Reason::NotAcknowledged => GatewayReason::NotAcknowledged,
+        Reason::Port => GatewayReason::Port,
+        Reason::NextHop => GatewayReason::NextHop,
+        Reason::Windows => GatewayReason::Windows,
+        Reason::Full => GatewayReason::Full,
+        Reason::Refused => GatewayReason::Refused,
+        Reason::NextPacket => GatewayReason::NextPacket,
+    })
 }
 
 fn ip(address: [u8; 16], family: IpFamily) -> IpAddr {
@@ -195,6 +228,8 @@ pub struct Listed {
     pub connection: Connection,
     /// When this node entered it: when it began, or when a peer replicated it.
     pub entered_at: Instant,
+    /// The path of its packets, where the node has a fast path.
+    pub path: Option<pipeline::PacketPath>,
 }
 
 /// A part of the connections, as they lay in the table.
@@ -244,7 +279,7 @@ impl FlowsQuery {
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
             let Some((slot, connection, entered_at)) = first_from(from) else { return page };
             if self.filter.matches(connection, &self.describer) {
-                page.connections.push(Listed { connection: *connection, entered_at });
+                page.connections.push(Listed { connection: *connection, entered_at, path: None });
             }
             let Some(next) = slot.0.checked_add(1) else { return page };
             from = Slot(next);

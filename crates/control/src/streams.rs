@@ -198,7 +198,7 @@ impl Teller<'_> {
                 }
                 .to_owned(),
                 flow: {
-                    let listed = Listed { connection: event.connection, entered_at: event.entered_at };
+                    let listed = Listed { connection: event.connection, entered_at: event.entered_at, path: None };
                     self.describer.describe(&listed, event.at)
                 },
             })),

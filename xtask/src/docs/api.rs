@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "lib.rs",
     "channel_status.rs",
     "compact_status.rs",
@@ -19,6 +19,7 @@ const FILES: [&str; 11] = [
     "lazy_status.rs",
     "mirror.rs",
     "orders.rs",
+    "path.rs",
     "redundancy.rs",
     "status.rs",
     "sync.rs",

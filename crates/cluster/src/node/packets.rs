@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use flow::{BATCH_FRAMES_MAX, Instant, OwnedFrame, PacketBatch};
+use flow::{BATCH_FRAMES_MAX, Instant, OwnedFrame, PacketBatch, Tuple};
 
 use super::Node;
 use super::event::NodeEvent;
 use super::outbox::Transmit;
 use super::peer::{self, Peer};
 use super::ports::Ports;
-use crate::pipeline::{FastPathProgram, HandedFrame, Origin, Released};
+use crate::pipeline::{FastPathProgram, HandedFrame, Origin, PacketPath, Released};
 use crate::role::Division;
 
 impl Node {
@@ -85,11 +85,16 @@ impl Node {
         }
     }
 
-    /// Installs connections in the fast path whose backups have them. Filters' entries are not acknowledged one by one.
+    /// Installs connections in the fast path whose backups have them.
     fn install_in_fast_path(&mut self, now: Instant) {
         let Self { pipeline, replication, forwarder, .. } = self;
-        let (peers, is_compact) = (&replication.peers, replication.compact.is_some());
-        pipeline.install_in_fast_path(now, forwarder, |slot| is_compact || peer::is_backed_up_by_living(peers, slot));
+        pipeline.install_in_fast_path(now, forwarder, |slot| replication.is_backed_up(slot));
+    }
+
+    /// The path of a connection's packets, by its original tuple. `None`: there is no fast path, or no such connection.
+    #[must_use]
+    pub fn packet_path(&self, now: Instant, original: &Tuple) -> Option<PacketPath> {
+        self.pipeline.packet_path(now, original, &self.forwarder, |slot| self.replication.is_backed_up(slot))
     }
 
     /// Hands frames that were held to the pipeline once more, with the fragments that they set free; they leave by the outbox.

@@ -1,7 +1,7 @@
 //! Which packets are looked at.
 
 use flow::wire::{Headers, Transport};
-use flow::{DropReason, PortId};
+use flow::{Connection, DropReason, PortId};
 use network_functions::tuple_filter::TupleFilter;
 
 use super::Arrival;
@@ -35,6 +35,11 @@ impl PacketFilter {
                 // It has no ends that could be compared.
                 Arrival::Arp | Arrival::Refused(_) => self.tuple.is_empty(),
             }
+    }
+
+    /// Whether packets of a connection may match when they come in, on whatever port.
+    pub(super) fn matches_connection(&self, connection: &Connection) -> bool {
+        self.tuple.matches(&connection.original) || self.tuple.matches(&connection.reply)
     }
 
     fn matches_headers(&self, headers: &Headers) -> bool {

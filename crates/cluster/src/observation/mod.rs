@@ -60,6 +60,17 @@ pub enum Subject {
     Connections(TupleFilter),
 }
 
+impl Subject {
+    /// Which packets are looked at that are not dropped.
+    const fn forwarded(&self) -> Option<&PacketFilter> {
+        match self {
+            Self::Packets(filter) if filter.dropped.is_none() => Some(filter),
+            Self::Frames { at: Point::Ingress | Point::After(_) | Point::Egress, filter, .. } => Some(filter),
+            _ => None,
+        }
+    }
+}
+
 /// A point of a packet's way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Point {
@@ -176,6 +187,8 @@ pub struct Observation {
     /// Of what is being handled.
     now: Instant,
     looks_at_packets: bool,
+    /// A watch of packets has begun since [`Observation::take_begun`].
+    has_begun: bool,
     is_following: bool,
     /// The packet being handled is watched, or its functions' time is taken.
     attends: bool,
@@ -191,6 +204,7 @@ impl Observation {
         if self.watches.len() >= WATCHES_MAX {
             return Err(TooManyWatches);
         }
+        self.has_begun |= subject.forwarded().is_some();
         self.watches.push(Watching { id, subject, left: sights_max, missed: 0 });
         self.note_watches();
         Ok(())
@@ -257,6 +271,17 @@ impl Observation {
     #[inline]
     pub(crate) const fn looks_at_packets(&self) -> bool {
         self.looks_at_packets
+    }
+
+    /// Whether a watch has begun since the last call that wants packets that are not dropped.
+    pub(crate) const fn take_begun(&mut self) -> bool {
+        core::mem::replace(&mut self.has_begun, false)
+    }
+
+    /// Whether a watch wants packets of the connection that are not dropped.
+    pub(crate) fn looks_at(&self, connection: &Connection) -> bool {
+        let wanting = self.watches.iter().filter(|watching| watching.left > 0);
+        wanting.filter_map(|watching| watching.subject.forwarded()).any(|filter| filter.matches_connection(connection))
     }
 
     #[inline]

@@ -19,6 +19,7 @@ use super::elsewhere::ForwardedElsewhere;
 use super::fast_path::FastPath;
 use super::functions::Functions;
 use super::limits::Sources;
+use super::packet_path::GatewayReason;
 use super::relations::Relations;
 use super::shard::Shard;
 use super::sharing::Sharing;
@@ -203,6 +204,25 @@ impl Connections {
         {
             fast_path.follow(slot, connection, &self.tracker);
         }
+    }
+
+    /// Whether an own connection needs no more than the fast path does, as far as others than the fast path know.
+    pub(super) fn check_for_fast_path(
+        &self,
+        now: Instant,
+        connection: &Connection,
+        is_backed_up: impl FnOnce() -> bool,
+    ) -> Result<(), GatewayReason> {
+        if self.observation.looks_at(connection) {
+            return Err(GatewayReason::Traced);
+        }
+        if self.functions.chain.needs_packets(connection) {
+            return Err(GatewayReason::Function);
+        }
+        if self.forwarded_elsewhere.concerns(now, &self.tracker, connection) {
+            return Err(GatewayReason::ForwardedElsewhere);
+        }
+        if is_backed_up() { Ok(()) } else { Err(GatewayReason::NotAcknowledged) }
     }
 
     /// Has the functions begin a connection with its first packet.

@@ -20,10 +20,12 @@ use core::time::Duration;
 use flow::conntrack::Tracker;
 use flow::fast_path::{Activity, NextHop, Plan, Windows, is_settled};
 use flow::table::{Slot, Table};
+use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ip_protocol;
 use flow::{Connection, Direction, Instant, PortId};
 
 use super::connections::record_mut;
+use super::packet_path::GatewayReason;
 use crate::forwarding::Forwarder;
 
 /// Next hops that are known below at a time. When there are more, all are entered anew.
@@ -106,12 +108,28 @@ pub struct FastPathStatus {
     pub outcomes: Vec<(&'static str, u64)>,
 }
 
+/// What a port received and sent. A frame of many segments is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortTraffic {
+    /// Frames that came in.
+    pub received_frames: u64,
+    /// Their bytes, from the link header on.
+    pub received_bytes: u64,
+    /// Frames that went out.
+    pub sent_frames: u64,
+    /// Their bytes, from the link header on.
+    pub sent_bytes: u64,
+}
+
 /// Where a connection is installed.
 #[derive(Clone, Copy, Default)]
-struct Place {
-    /// Its index below, plus one; 0 if it is not installed.
-    connection: u32,
-    generation: u32,
+enum Place {
+    #[default]
+    Nowhere,
+    /// Under this index below, in this generation.
+    Installed { index: u32, generation: u32 },
+    /// Its latest installation failed.
+    Failed(InstallError),
 }
 
 /// An installed connection.
@@ -119,6 +137,26 @@ struct Place {
 struct Installed {
     slot: Slot,
     next_hops: [u32; 2],
+    /// Egress ports, by direction.
+    egress: [PortId; 2],
+}
+
+/// How packets of one direction go.
+#[derive(Clone, Copy)]
+struct Way {
+    /// The interface on which they come in, as the system numbers it.
+    ingress: u32,
+    egress: PortId,
+    /// Where they go, translated.
+    destination: IpAddr,
+}
+
+impl Way {
+    /// The neighbour that they are sent to; `None`: the route leads out of another port.
+    fn neighbour(&self, forwarder: &Forwarder) -> Option<IpAddr> {
+        let route = forwarder.route(self.destination).filter(|route| route.port == self.egress)?;
+        Some(route.gateway.unwrap_or(self.destination))
+    }
 }
 
 /// A next hop that is known below.
@@ -151,13 +189,17 @@ pub(super) struct FastPath {
     sweep_at: Instant,
     sweep_from: usize,
     status: FastPathStatus,
+    /// By port.
+    traffic: Vec<PortTraffic>,
 }
 
 impl FastPath {
     /// For a table of `connections_max` connections.
     pub(super) fn new(mut program: Box<dyn FastPathProgram + Send>, connections_max: u32) -> Self {
+        let interfaces = program.interfaces();
         Self {
-            interfaces: program.interfaces(),
+            traffic: vec![PortTraffic::default(); interfaces.len()],
+            interfaces,
             program,
             places: vec![Place::default(); connections_max as usize],
             installed: Vec::new(),
@@ -188,8 +230,8 @@ impl FastPath {
             return;
         };
         self.remove(slot);
-        // Its next hops are the earlier process's.
-        self.note_installed(index, Installed { slot, next_hops: [u32::MAX; 2] });
+        // Its next hops are the earlier process's, and its ports unknown.
+        self.note_installed(index, Installed { slot, next_hops: [u32::MAX; 2], egress: [PortId(u8::MAX); 2] });
     }
 
     pub(super) const fn is_enabled(&self) -> bool {
@@ -203,9 +245,10 @@ impl FastPath {
     /// Takes over what was seen of a connection, before one of its packets is tracked.
     #[inline]
     pub(super) fn take_seen(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) -> Option<Activity> {
-        let index = self.places[slot.0 as usize].connection.checked_sub(1)?;
+        let Place::Installed { index, .. } = self.places[slot.0 as usize] else { return None };
         let activity = self.program.take_activity(index)?;
-        self.fold(connection, &activity, tracker);
+        self.count(index, &activity);
+        self.fold_seen(connection, &activity, tracker);
         Some(activity)
     }
 
@@ -213,22 +256,78 @@ impl FastPath {
     /// could be installed is noted.
     #[inline]
     pub(super) fn follow(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) {
-        let place = self.places[slot.0 as usize];
-        let is_installed = place.connection != 0 && place.generation == self.generation;
-        if !is_installed {
-            let is_long = connection.packets[0] + connection.packets[1] >= FAST_PATH_PACKETS_MIN;
-            let is_candidate = self.status.is_enabled && is_long && is_settled(connection);
-            if is_candidate && connection.egress.iter().all(|port| *port != 0) {
+        let Some(index) = self.index(slot) else {
+            if self.check(connection).is_ok() {
                 self.candidates.push(slot);
             }
             return;
-        }
+        };
         match Windows::of(&connection.protocol) {
             _ if !is_settled(connection) => self.remove_and_fold(slot, connection, tracker),
-            Some(windows) => self.program.raise(place.connection - 1, &windows),
+            Some(windows) => self.program.raise(index, &windows),
             None if connection.original.protocol == ip_protocol::TCP => self.remove_and_fold(slot, connection, tracker),
             None => {}
         }
+    }
+
+    /// The index below of a connection that is installed in the present generation.
+    #[inline]
+    fn index(&self, slot: Slot) -> Option<u32> {
+        match self.places[slot.0 as usize] {
+            Place::Installed { index, generation } if generation == self.generation => Some(index),
+            _ => None,
+        }
+    }
+
+    /// Whether a connection, which is not installed, is worth it and plain.
+    #[inline]
+    fn check(&self, connection: &Connection) -> Result<(), GatewayReason> {
+        if !self.status.is_enabled {
+            return Err(GatewayReason::Inactive);
+        }
+        if !matches!(connection.original.protocol, ip_protocol::TCP | ip_protocol::UDP) {
+            return Err(GatewayReason::Protocol);
+        }
+        if connection.packets[0] + connection.packets[1] < FAST_PATH_PACKETS_MIN {
+            return Err(GatewayReason::FewPackets);
+        }
+        if !is_settled(connection) {
+            return Err(GatewayReason::State);
+        }
+        if connection.egress.contains(&0) {
+            return Err(GatewayReason::OneWay);
+        }
+        Ok(())
+    }
+
+    /// Whether packets of an own connection are forwarded below, or why not. `others` checks what the fast path does not know.
+    pub(super) fn forwards(
+        &self,
+        slot: Slot,
+        connection: &Connection,
+        forwarder: &Forwarder,
+        others: impl FnOnce() -> Result<(), GatewayReason>,
+    ) -> Result<(), GatewayReason> {
+        if let Some(index) = self.index(slot).filter(|_| self.status.is_enabled) {
+            // Packets to a next hop that is not set below reach the node.
+            let next_hops = self.installed[index as usize].map(|installed| installed.next_hops);
+            let is_set = |hop: &u32| self.hops.get(*hop as usize).is_some_and(|hop| hop.set.is_some());
+            let are_set = next_hops.is_some_and(|hops| hops.iter().all(is_set));
+            return if are_set { Ok(()) } else { Err(GatewayReason::NextHop) };
+        }
+        self.check(connection)?;
+        others()?;
+        let ways = self.ways(connection)?;
+        for way in &ways {
+            let neighbour = way.neighbour(forwarder).ok_or(GatewayReason::NextHop)?;
+            forwarder.link_to(way.egress, neighbour).ok_or(GatewayReason::NextHop)?;
+        }
+        Plan::of(connection, ways.map(|way| way.ingress), [0; 2]).ok_or(GatewayReason::Windows)?;
+        Err(match self.places[slot.0 as usize] {
+            Place::Failed(InstallError::Full) => GatewayReason::Full,
+            Place::Failed(InstallError::Refused) => GatewayReason::Refused,
+            Place::Nowhere | Place::Installed { .. } => GatewayReason::NextPacket,
+        })
     }
 
     /// The connection has left its slot.
@@ -286,21 +385,27 @@ impl FastPath {
         record: &[u8],
         forwarder: &mut Forwarder,
     ) {
-        let place = self.places[slot.0 as usize];
-        if place.connection != 0 && place.generation == self.generation {
+        if self.index(slot).is_some() {
             return;
         }
-        let Some((plan, next_hops)) = self.plan(now, connection, forwarder) else { return };
+        let Ok((plan, next_hops, egress)) = self.plan(now, connection, forwarder) else { return };
         self.remove(slot);
         match self.program.install(&plan, record) {
-            Ok(index) => self.note_installed(index, Installed { slot, next_hops }),
-            Err(InstallError::Full) => self.status.full += 1,
-            Err(InstallError::Refused) => self.status.refused += 1,
+            Ok(index) => self.note_installed(index, Installed { slot, next_hops, egress }),
+            Err(error) => self.note_failed(slot, error),
+        }
+    }
+
+    fn note_failed(&mut self, slot: Slot, error: InstallError) {
+        self.places[slot.0 as usize] = Place::Failed(error);
+        match error {
+            InstallError::Full => self.status.full += 1,
+            InstallError::Refused => self.status.refused += 1,
         }
     }
 
     fn note_installed(&mut self, index: u32, installed: Installed) {
-        self.places[installed.slot.0 as usize] = Place { connection: index + 1, generation: self.generation };
+        self.places[installed.slot.0 as usize] = Place::Installed { index, generation: self.generation };
         let number = index as usize;
         if number >= self.installed.len() {
             self.installed.resize(number + 1, None);
@@ -309,24 +414,35 @@ impl FastPath {
         self.status.connections += 1;
     }
 
-    /// Packets come in where those of the other direction go out, as long as routes are symmetric; others reach the node.
-    fn plan(&mut self, now: Instant, connection: &Connection, forwarder: &mut Forwarder) -> Option<(Plan, [u32; 2])> {
-        let [out, back] = [Direction::Original, Direction::Reply].map(|direction| connection.egress_port(direction));
-        let (out, back) = (out?, back?);
+    /// The ways of both directions. Packets come in where those of the other direction go out, as long as routes are symmetric;
+    /// others reach the node.
+    fn ways(&self, connection: &Connection) -> Result<[Way; 2], GatewayReason> {
         let interface = |port: PortId| self.interfaces.get(usize::from(port.0)).copied().flatten();
-        let ingress = [interface(back)?, interface(out)?];
-        let destination = |direction| connection.translated(direction).destination_ip();
-        let next_hops = [
-            self.next_hop(now, out, destination(Direction::Original), forwarder)?,
-            self.next_hop(now, back, destination(Direction::Reply), forwarder)?,
-        ];
-        Some((Plan::of(connection, ingress, next_hops)?, next_hops))
+        let way = |direction: Direction| {
+            let egress = connection.egress_port(direction).ok_or(GatewayReason::OneWay)?;
+            let ingress_port = connection.egress_port(direction.reverse()).ok_or(GatewayReason::OneWay)?;
+            let ingress = interface(ingress_port).ok_or(GatewayReason::Port)?;
+            Ok(Way { ingress, egress, destination: connection.translated(direction).destination_ip() })
+        };
+        Ok([way(Direction::Original)?, way(Direction::Reply)?])
     }
 
-    /// The index of the next hop to `destination`, if its route leads out of `port`.
-    fn next_hop(&mut self, now: Instant, port: PortId, destination: IpAddr, forwarder: &mut Forwarder) -> Option<u32> {
-        let route = forwarder.route(destination).filter(|route| route.port == port)?;
-        let neighbour = route.gateway.unwrap_or(destination);
+    fn plan(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        forwarder: &mut Forwarder,
+    ) -> Result<(Plan, [u32; 2], [PortId; 2]), GatewayReason> {
+        let ways = self.ways(connection)?;
+        let mut next_hop = |way: &Way| self.next_hop(now, way, forwarder).ok_or(GatewayReason::NextHop);
+        let next_hops = [next_hop(&ways[0])?, next_hop(&ways[1])?];
+        let plan = Plan::of(connection, ways.map(|way| way.ingress), next_hops).ok_or(GatewayReason::Windows)?;
+        Ok((plan, next_hops, ways.map(|way| way.egress)))
+    }
+
+    /// The index of a way's next hop.
+    fn next_hop(&mut self, now: Instant, way: &Way, forwarder: &mut Forwarder) -> Option<u32> {
+        let (port, neighbour) = (way.egress, way.neighbour(forwarder)?);
         if let Some(index) = self.hops_by_name.get(&(port, neighbour)) {
             return Some(*index);
         }
@@ -382,9 +498,9 @@ impl FastPath {
         let mut removals_left = SWEEP_REMOVALS_MAX;
         for _ in 0..SWEPT_MAX.min(self.installed.len()) {
             self.sweep_from = (self.sweep_from + 1) % self.installed.len();
-            let Some(Installed { slot, next_hops }) = self.installed[self.sweep_from] else { continue };
+            let Some(Installed { slot, next_hops, .. }) = self.installed[self.sweep_from] else { continue };
             let connection = record_mut(table, slot);
-            let is_stale = self.places[slot.0 as usize].generation != self.generation || !is_settled(connection);
+            let is_stale = self.index(slot).is_none() || !is_settled(connection);
             if is_stale && removals_left > 0 {
                 removals_left -= 1;
                 self.remove_and_fold(slot, connection, tracker);
@@ -407,9 +523,8 @@ impl FastPath {
         self.refresh_next_hops(forwarder);
     }
 
-    /// Packets and bytes.
-    pub(super) const fn forwarded(&self) -> (u64, u64) {
-        (self.status.packets, self.status.bytes)
+    pub(super) fn traffic(&self, port: PortId) -> PortTraffic {
+        self.traffic.get(usize::from(port.0)).copied().unwrap_or_default()
     }
 
     pub(super) fn status(&self) -> FastPathStatus {
@@ -425,22 +540,32 @@ impl FastPath {
     /// Removes the connection in a slot, if it is installed. Its packets are counted.
     fn remove(&mut self, slot: Slot) -> Option<Activity> {
         let place = core::mem::take(&mut self.places[slot.0 as usize]);
-        let index = place.connection.checked_sub(1)?;
-        self.installed[index as usize] = None;
+        let Place::Installed { index, .. } = place else { return None };
         self.status.connections -= 1;
-        let activity = self.program.remove(index)?;
-        self.count(&activity);
-        Some(activity)
+        let activity = self.program.remove(index);
+        activity.iter().for_each(|activity| self.count(index, activity));
+        self.installed[index as usize] = None;
+        activity
     }
 
-    fn fold(&mut self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
-        self.count(activity);
-        self.fold_seen(connection, activity, tracker);
-    }
-
-    fn count(&mut self, activity: &Activity) {
-        self.status.packets += activity.packets.map(u64::from).iter().sum::<u64>();
-        self.status.bytes += activity.bytes.iter().sum::<u64>();
+    /// Counts what was seen of the connection that is installed under an index.
+    fn count(&mut self, index: u32, activity: &Activity) {
+        let Some(Installed { egress, .. }) = self.installed[index as usize] else { return };
+        for direction in [Direction::Original, Direction::Reply] {
+            let frames = u64::from(activity.packets[direction.index()]);
+            let bytes = activity.bytes[direction.index()];
+            self.status.packets += frames;
+            self.status.bytes += bytes;
+            let frame_bytes = bytes + frames * ETHERNET_HEADER_BYTES as u64;
+            if let Some(egress) = self.traffic.get_mut(usize::from(egress[direction.index()].0)) {
+                egress.sent_frames += frames;
+                egress.sent_bytes += frame_bytes;
+            }
+            if let Some(ingress) = self.traffic.get_mut(usize::from(egress[direction.reverse().index()].0)) {
+                ingress.received_frames += frames;
+                ingress.received_bytes += frame_bytes;
+            }
+        }
     }
 
     /// Enters what was seen into the record: as if the packets had come through the node.

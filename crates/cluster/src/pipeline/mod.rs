@@ -30,6 +30,7 @@ mod fragments;
 mod functions;
 mod limits;
 mod packet;
+mod packet_path;
 mod peer_owned;
 mod recovery;
 mod reevaluation;
@@ -55,7 +56,7 @@ use flow::table::{Slot, Table};
 use flow::wire::ip_protocol;
 use flow::wire::tlv::TlvError;
 use flow::{
-    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, Tuple, WorkerId,
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
 };
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
@@ -82,10 +83,11 @@ pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::ReplicaExpiry;
 pub use fast_path::{
-    FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError, Left,
+    FAST_PATH_NEXT_HOPS_MAX, FAST_PATH_PACKETS_MIN, FastPathProgram, FastPathStatus, InstallError, Left, PortTraffic,
 };
 pub use functions::ChainStates;
 pub use limits::{Limits, SourceLimit};
+pub use packet_path::{GatewayReason, PacketPath};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use replica::{Applied, Replicas, StaleReplicas};
@@ -558,10 +560,8 @@ impl Pipeline {
 impl Pipeline {
     /// Has it forward if the node `forwards`, or not. A node that `is_alone` and does not may begin to.
     pub(crate) fn set_fast_path_enabled(&mut self, forwards: bool, is_alone: bool) {
-        // Who watches packets wants to see all of them.
-        let is_enabled = forwards && !self.connections.observation.looks_at_packets();
         let is_role_open = is_alone && !forwards;
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(is_enabled, is_role_open));
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(forwards, is_role_open));
     }
 
     /// Rules, routes or links have changed: each connection goes through the pipeline once more before it is on the fast path.
@@ -569,9 +569,15 @@ impl Pipeline {
         self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.invalidate());
     }
 
-    /// The node is alive; if it `is_alone`, no peer is.
+    /// The node is alive; if it `is_alone`, no peer is. After the begin of a watch of packets, each connection goes through the pipeline
+    /// once more, and those that are watched remain there.
     pub(crate) fn beat_fast_path(&mut self, now: Instant, is_alone: bool) {
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.beat(now, is_alone));
+        let Connections { fast_path, observation, .. } = &mut self.connections;
+        let Some(fast_path) = fast_path else { return };
+        if observation.take_begun() {
+            fast_path.invalidate();
+        }
+        fast_path.beat(now, is_alone);
     }
 
     /// Whether established connections are forwarded for a while if the node ends while no peer is alive.
@@ -588,25 +594,47 @@ impl Pipeline {
         forwarder: &mut Forwarder,
         is_backed_up: impl Fn(Slot) -> bool,
     ) {
-        let Connections { node, table, tracker, functions, forwarded_elsewhere, fast_path, .. } = &mut self.connections;
-        let Some(fast_path) = fast_path else { return };
+        let connections = &mut self.connections;
+        let Some(fast_path) = &mut connections.fast_path else { return };
         fast_path.refresh_next_hops(forwarder);
         let candidates = fast_path.take_candidates();
         let mut record = Vec::new();
         for slot in &candidates {
-            let Some(connection) = table.get(*slot).filter(|connection| connection.owner == *node) else { continue };
-            let is_free = !functions.chain.needs_packets(connection)
-                && !forwarded_elsewhere.concerns(now, tracker, connection)
-                && is_backed_up(*slot);
-            if is_free {
+            let is_owned = |connection: &&Connection| connection.owner == connections.node;
+            let Some(connection) = connections.table.get(*slot).filter(is_owned) else { continue };
+            let is_free = connections.check_for_fast_path(now, connection, || is_backed_up(*slot)).is_ok();
+            if let Some(fast_path) = connections.fast_path.as_mut().filter(|_| is_free) {
                 if fast_path.keeps_records() {
                     record.clear();
-                    precise::encode(now, connection, &ChainStates(&functions.chain), &mut record);
+                    precise::encode(now, connection, &ChainStates(&connections.functions.chain), &mut record);
                 }
                 fast_path.install(now, (*slot, connection), &record, forwarder);
             }
         }
-        fast_path.return_candidates(candidates);
+        if let Some(fast_path) = &mut connections.fast_path {
+            fast_path.return_candidates(candidates);
+        }
+    }
+
+    /// The path of a connection's packets; `None`: there is no fast path, or no such connection.
+    pub(crate) fn packet_path(
+        &self,
+        now: Instant,
+        original: &Tuple,
+        forwarder: &Forwarder,
+        is_backed_up: impl Fn(Slot) -> bool,
+    ) -> Option<PacketPath> {
+        let connections = &self.connections;
+        let fast_path = connections.fast_path.as_ref()?;
+        let (slot, _) = connections.lookup(original)?;
+        let connection = connections.table.get(slot)?;
+        let forwards = if connection.owner != connections.node {
+            Err(GatewayReason::NotOwner)
+        } else {
+            let others = || connections.check_for_fast_path(now, connection, || is_backed_up(slot));
+            fast_path.forwards(slot, connection, forwarder, others)
+        };
+        Some(forwards.map_or_else(PacketPath::Gateway, |()| PacketPath::Kernel))
     }
 
     /// Enters what the fast path saw into the records of some of its connections, and keeps its next hops up to date.
@@ -615,10 +643,10 @@ impl Pipeline {
         fast_path.iter_mut().for_each(|fast_path| fast_path.sweep(now, table, tracker, forwarder));
     }
 
-    /// Packets and bytes that the fast path has forwarded, as far as they have been entered into records.
+    /// What the fast path has forwarded from and to a port, as far as it has been entered into records.
     #[must_use]
-    pub fn fast_path_forwarded(&self) -> (u64, u64) {
-        self.connections.fast_path.as_ref().map_or((0, 0), |fast_path| fast_path.forwarded())
+    pub fn fast_path_traffic(&self, port: PortId) -> PortTraffic {
+        self.connections.fast_path.as_ref().map_or_else(PortTraffic::default, |fast_path| fast_path.traffic(port))
     }
 
     /// How the fast path stands; `None`: there is none.

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeError, NodeEvent};
-use cluster::pipeline::Place;
+use cluster::pipeline::{Place, PortTraffic};
 use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::{PacketIo, clock, usage};
 
@@ -307,11 +307,21 @@ impl Reporting {
     }
 
     fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
-        let counters = (0..self.ports.len()).map(|port| ports.counters(port_id(port)));
-        let (packets, bytes) = counters.fold(node.pipeline().fast_path_forwarded(), |(packets, bytes), port| {
-            (packets + port.sent_frames, bytes + port.sent_bytes)
-        });
+        let traffic = (0..self.ports.len()).map(|port| traffic(node, ports, port_id(port)));
+        let (packets, bytes) =
+            traffic.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
         Totals { packets, bytes, begun: node.pipeline().counters().begun }
+    }
+}
+
+/// What a port received and sent, with what the kernel forwarded.
+fn traffic(node: &Node, ports: &impl PacketIo, port: PortId) -> PortTraffic {
+    let (counters, forwarded) = (ports.counters(port), node.pipeline().fast_path_traffic(port));
+    PortTraffic {
+        received_frames: counters.received_frames + forwarded.received_frames,
+        received_bytes: counters.received_bytes + forwarded.received_bytes,
+        sent_frames: counters.sent_frames + forwarded.sent_frames,
+        sent_bytes: counters.sent_bytes + forwarded.sent_bytes,
     }
 }
 

@@ -54,6 +54,8 @@ impl Known<'_> {
                 .as_ref()
                 .and_then(|extra| extra.master.as_ref())
                 .map(|master| Box::new(ends_of(master))),
+            path: None,
+            gateway_reason: None,
         })
     }
 

@@ -143,7 +143,7 @@ impl ClusterReport {
     pub fn of(statuses: &[Status]) -> Option<Self> {
         let forwarded = |status: &Status| {
             let by_kernel = status.fast_path.as_ref().map_or(0, |path| path.packets);
-            (by_kernel, by_kernel + status.ports.iter().map(|port| port.sent_packets).sum::<u64>())
+            (by_kernel, status.ports.iter().map(|port| port.sent_packets).sum::<u64>())
         };
         let (by_kernel, all) =
             statuses.iter().map(forwarded).max_by_key(|(_, all)| *all).filter(|(_, all)| *all > 0)?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::status::bytes;
 use super::{CommandError, follow};
 use crate::cli::FlowsArgs;
-use api::{BothWays, Ends, Flow};
+use api::{BothWays, Ends, Flow, PacketPath};
 use console::{Table, count};
 use control::client::Client;
 
@@ -99,7 +99,9 @@ pub fn describe_counts(counts: &[FlowCount]) -> String {
 /// Flows as people read them.
 #[must_use]
 pub fn describe(flows: &[Flow], truncated: bool) -> String {
-    let mut table = Table::of("PROTO|STATE|ROLE|SOURCE|DESTINATION|TRANSLATED|>PACKETS|>BYTES|>AGE|>EXPIRES");
+    let headings = "PROTO|STATE|ROLE|SOURCE|DESTINATION|TRANSLATED|>PACKETS|>BYTES|>AGE|>EXPIRES";
+    let has_paths = flows.iter().any(|flow| flow.path.is_some());
+    let mut table = if has_paths { Table::of(&format!("{headings}|PATH")) } else { Table::of(headings) };
     for flow in flows {
         let expires = Duration::try_from_secs_f64(flow.expires_s).unwrap_or_default();
         table.row([
@@ -113,6 +115,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
             known(flow, &|| both_ways(flow.bytes, bytes)),
             known(flow, &|| console::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default())),
             console::duration(expires),
+            path(flow),
         ]);
     }
     let mut text = table.render();
@@ -131,6 +134,12 @@ fn remarks(flow: &Flow) -> String {
     let translated = flow.translated.as_ref().map(|ends| translation(&flow.original, ends));
     let announced = flow.related_to.as_ref().map(|master| format!("for {} > {}", master.source, master.destination));
     translated.into_iter().chain(announced).collect::<Vec<_>>().join(", ")
+}
+
+/// What forwards a connection's packets, and why that is not the kernel.
+fn path(flow: &Flow) -> String {
+    let path = flow.path.map_or("", PacketPath::describe);
+    flow.gateway_reason.map_or_else(|| path.to_owned(), |reason| format!("{path}: {}", reason.describe()))
 }
 
 /// What a translation changed: `from` the source, `to` the destination.

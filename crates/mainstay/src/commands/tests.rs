@@ -4,8 +4,9 @@ use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
     AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FastPathStatus,
-    FilterStatus, Flow, GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus,
-    Rates, RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PacketPath,
+    PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, Status,
+    TakeoverStatus,
 };
 
 fn node_status() -> Status {
@@ -302,6 +303,8 @@ fn flows_read_well() {
         egress: Some("outside".to_owned()),
         version: 3,
         related_to: None,
+        path: None,
+        gateway_reason: None,
     };
     let mut kernels = flow.clone();
     kernels.uncounted = true;
@@ -314,6 +317,12 @@ tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:10
 1 flow
 ";
     assert_eq!(flows::describe(std::slice::from_ref(&flow), false), expected);
+    let kernel = Flow { path: Some(PacketPath::Kernel), ..flow.clone() };
+    let gateway =
+        Flow { path: Some(PacketPath::Gateway), gateway_reason: Some(GatewayReason::NotAcknowledged), ..flow.clone() };
+    let text = flows::describe(&[kernel, gateway], false);
+    let cells = |line: usize| text.lines().nth(line).and_then(|line| line.split("  ").last()).map(str::trim);
+    assert_eq!([0, 1, 2].map(cells), [Some("PATH"), Some("kernel"), Some("gateway: not acknowledged")], "{text}");
     let announced = Flow { related_to: Some(Box::new(ends("10.0.0.2:4000", "198.51.100.1:21"))), ..flow.clone() };
     let text = flows::describe(&[announced], false);
     assert!(text.contains("from 192.0.2.10:1025, for 10.0.0.2:4000 > 198.51.100.1:21 "), "{text}");

@@ -13,7 +13,7 @@ use super::latency::{self, LatencyLine};
 use super::{CommandError, gateways_only};
 use crate::cli::{TopArgs, TopOrder};
 use api::metrics::Sample;
-use api::{BothWays, Flow, FlowFilterText, Rates, Status};
+use api::{BothWays, Flow, FlowFilterText, PacketPath, Rates, Status};
 use console::{Table, count, scaled};
 use control::client::Client;
 
@@ -55,6 +55,9 @@ pub struct Talker {
     pub packets_per_s: f64,
     /// Bits a second, both ways.
     pub bits_per_s: f64,
+    /// What forwards its packets, where the node has a fast path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PacketPath>,
 }
 
 /// Packets dropped for a reason.
@@ -219,6 +222,7 @@ fn talkers(before: &Moment, now: &Moment, interval_s: f64, order: TopOrder) -> V
             state: flow.state.clone(),
             packets_per_s: since(|flow| sum(flow.packets)) / interval_s,
             bits_per_s: 8.0 * since(|flow| sum(flow.bytes)) / interval_s,
+            path: flow.path,
         })
     };
     let mut talkers: Vec<_> = now.flows.iter().filter_map(talker).filter(|talker| talker.packets_per_s > 0.0).collect();
@@ -243,7 +247,9 @@ fn describe(view: &View, shows_keys: bool) -> String {
         count(view.connections),
         count(view.connections_max)
     );
-    let mut table = Table::of("PROTO|SOURCE|DESTINATION|STATE|>PACKETS/S|>");
+    let headings = "PROTO|SOURCE|DESTINATION|STATE|>PACKETS/S|>";
+    let has_paths = view.talkers.iter().any(|talker| talker.path.is_some());
+    let mut table = if has_paths { Table::of(&format!("{headings}|PATH")) } else { Table::of(headings) };
     for talker in &view.talkers {
         table.row([
             talker.protocol.clone(),
@@ -252,6 +258,7 @@ fn describe(view: &View, shows_keys: bool) -> String {
             talker.state.clone(),
             rounded(talker.packets_per_s),
             scaled(talker.bits_per_s, "bit/s"),
+            talker.path.map_or("", PacketPath::describe).to_owned(),
         ]);
     }
     text.push_str(&table.render());
@@ -303,6 +310,8 @@ mod tests {
             egress: None,
             version: 1,
             related_to: None,
+            path: None,
+            gateway_reason: None,
         }
     }
 
@@ -333,6 +342,14 @@ mod tests {
         assert!((by_bytes.talkers[0].bits_per_s - 8_000_000.0).abs() < 1e-3, "{:?}", by_bytes.talkers[0]);
         assert!((by_bytes.drops[0].packets_per_s - 10.0).abs() < 1e-6 && by_bytes.drops[0].packets == 30);
         let text = describe(&by_bytes, true);
+        assert!(!text.contains("PATH"), "{text}");
+        let mut by_bytes = by_bytes;
+        by_bytes.talkers[0].path = Some(PacketPath::Kernel);
+        let with_paths = describe(&by_bytes, true);
+        assert!(
+            with_paths.lines().any(|line| line.starts_with("tcp    a ") && line.ends_with("kernel")),
+            "{with_paths}"
+        );
         assert!(text.contains("no_route") && text.contains("node 1: up") && text.contains("q ends it"), "{text}");
     }
 }

@@ -26,7 +26,7 @@ use replication::{Handle, Link, Session, SessionStatus};
 
 use super::error::NodeError;
 use super::event::{Events, NodeEvent};
-use super::peer::{Peer, sessions};
+use super::peer::{self, Peer, sessions};
 use super::peers::Peers;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
@@ -321,6 +321,11 @@ impl ReplicationSet {
         self.replicate_deferred(now, pipeline);
         self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
         sessions(&mut self.peers).for_each(Session::ask_for_acknowledgement);
+    }
+
+    /// Whether every peer that is alive has acknowledged the connection. A filter's entries are not acknowledged one by one.
+    pub(super) fn is_backed_up(&self, slot: Slot) -> bool {
+        self.compact.is_some() || peer::is_backed_up_by_living(&self.peers, slot)
     }
 
     /// Whether a peer whose session is open has not acknowledged all that this node has to send it.

@@ -8,15 +8,18 @@ use std::vec::Vec;
 
 use flow::fast_path::{Activity, NextHop, Plan, Windows};
 use flow::table::Slot;
-use flow::wire::tcp_flags;
-use flow::{DropReason, Instant, PortId};
+use flow::wire::{ip_protocol, tcp_flags};
+use flow::{DropReason, Instant, PortId, Tuple};
+use network_functions::tuple_filter::TupleFilter;
 
-use super::cluster::{CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER_MAC, port_mac, rules, segment};
+use super::cluster::{
+    CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, port_mac, rules, segment,
+};
 use super::operations::with_rules;
 use super::{ACK, FIN_ACK, exchange};
 use crate::node::LinkState;
-use crate::observation::{PacketFilter, Subject, WatchId};
-use crate::pipeline::{FastPathProgram, InstallError, Left};
+use crate::observation::{Dropped, PacketFilter, Subject, WatchId};
+use crate::pipeline::{FastPathProgram, GatewayReason, InstallError, Left, PacketPath};
 
 /// The interface of the first port; that of the second is one more.
 const FIRST_INTERFACE: u32 = 10;
@@ -166,17 +169,17 @@ fn beat(cluster: &mut Cluster) {
 }
 
 /// A connection of so many packets that it could be installed with the next one. Returns the port that the server sees.
-fn connected(cluster: &mut Cluster) -> u16 {
-    let seen_port = cluster.connect(40_000);
+fn connected(cluster: &mut Cluster, port: u16) -> u16 {
+    let seen_port = cluster.connect(port);
     for exchanged in 0..3 {
-        exchange(cluster, 40_000, seen_port, 1001 - 8 * 3 + 8 * exchanged, 5001 - 6 * 3 + 6 * exchanged);
+        exchange(cluster, port, seen_port, 1001 - 8 * 3 + 8 * exchanged, 5001 - 6 * 3 + 6 * exchanged);
     }
     seen_port
 }
 
 /// A connection that is installed below node 0. Returns the port that the server sees.
 fn installed(cluster: &mut Cluster, program: &Program) -> u16 {
-    let seen_port = connected(cluster);
+    let seen_port = connected(cluster, 40_000);
     cluster.run(Duration::from_millis(5));
     exchange(cluster, 40_000, seen_port, 1001, 5001);
     assert_eq!(program.below().installed.len(), 1);
@@ -186,6 +189,13 @@ fn installed(cluster: &mut Cluster, program: &Program) -> u16 {
 /// Where node 0 keeps its only connection.
 fn only_slot(cluster: &Cluster) -> Slot {
     cluster.node(0).pipeline().table().next_occupied(Slot(0)).expect("there is one")
+}
+
+/// The path of the packets of a node's first connection.
+fn path(cluster: &Cluster, id: u8) -> Option<PacketPath> {
+    let pipeline = cluster.node(id).pipeline();
+    let slot = pipeline.table().next_occupied(Slot(0))?;
+    cluster.node(id).packet_path(cluster.now, &pipeline.connection(slot)?.original)
 }
 
 #[test]
@@ -221,13 +231,42 @@ fn a_short_connection_is_not_installed() {
 fn a_connection_is_installed_once_its_backup_has_it() {
     let (mut cluster, [program, _]) = start(Options::default());
     cluster.is_replication_down = true;
-    let seen_port = connected(&mut cluster);
+    let seen_port = connected(&mut cluster, 40_000);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::FewPackets)));
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
     assert!(program.below().installed.is_empty());
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::NotAcknowledged)));
     cluster.is_replication_down = false;
     cluster.run_until("the backup to have it", |cluster| cluster.connections(1) == 1 && cluster.is_settled());
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::NextPacket)));
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
     assert_eq!(program.below().installed.len(), 1);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel));
+    assert_eq!(path(&cluster, 1), Some(PacketPath::Gateway(GatewayReason::NotOwner)));
+}
+
+#[test]
+fn a_connection_without_a_place_below_goes_through_the_node() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let ports = 40_000..=40_000 + PLACES as u16;
+    let seen_ports: Vec<u16> = ports.clone().map(|port| connected(&mut cluster, port)).collect();
+    cluster.run(Duration::from_millis(5));
+    let mut paths = Vec::new();
+    for (port, seen_port) in ports.zip(seen_ports) {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
+        let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
+        paths.push(cluster.node(0).packet_path(cluster.now, &tuple));
+    }
+    assert_eq!(program.below().installed.len(), PLACES);
+    assert_eq!(paths.pop(), Some(Some(PacketPath::Gateway(GatewayReason::Full))));
+    assert!(paths.iter().all(|path| *path == Some(PacketPath::Kernel)), "{paths:?}");
+}
+
+#[test]
+fn a_node_without_a_fast_path_names_no_paths() {
+    let mut cluster = Cluster::start(Options::default());
+    let _ = cluster.connect(40_000);
+    assert_eq!(path(&cluster, 0), None);
 }
 
 #[test]
@@ -256,6 +295,13 @@ fn packets_that_were_seen_below_count_and_move_the_windows() {
     assert_eq!(program.below().only().1.windows.expect("it is TCP").sides[0].end, 1009 + 4, "the node has raised it");
     let status = cluster.node(0).pipeline().fast_path_status().expect("there is one");
     assert_eq!((status.connections, status.packets, status.bytes), (1, 5, 500));
+    let traffic = |port| cluster.node(0).pipeline().fast_path_traffic(port);
+    let (original, reply) = ((3, 300 + 3 * 14), (2, 200 + 2 * 14));
+    for (port, (received, sent)) in [(INSIDE, (original, reply)), (OUTSIDE, (reply, original))] {
+        let counted = traffic(port);
+        assert_eq!((counted.received_frames, counted.received_bytes), received);
+        assert_eq!((counted.sent_frames, counted.sent_bytes), sent);
+    }
     exchange(&mut cluster, 40_000, seen_port, 1013, 5607);
 }
 
@@ -266,6 +312,7 @@ fn a_connection_that_ends_is_removed() {
     cluster.client_sends(40_000, segment(FIN_ACK, 1009, 5007), b"");
     assert!(cluster.server_receives().is_some());
     assert!(program.below().installed.is_empty(), "what follows a FIN is the tracker's");
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::State)));
     cluster.server_sends(seen_port, segment(ACK, 5007, 1010), b"");
     assert!(cluster.client_receives().is_some());
     assert!(program.below().installed.is_empty());
@@ -311,19 +358,40 @@ fn after_a_reload_or_a_change_of_a_link_each_connection_goes_through_the_node_on
     assert!(program.below().installed.is_empty());
 }
 
+/// Has node 0 look at packets as the loop does that drives it.
+fn watch(cluster: &mut Cluster, id: WatchId, filter: PacketFilter) {
+    let observation = cluster.node_mut(0).pipeline_mut().observation_mut();
+    observation.begin(id, Subject::Packets(filter), 100).expect("there is room");
+    beat(cluster);
+}
+
 #[test]
-fn nothing_is_forwarded_below_while_packets_are_watched_or_another_node_is_active() {
+fn a_connection_whose_packets_are_watched_goes_through_the_node_and_others_do_not() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let seen_port = installed(&mut cluster, &program);
+    let dropped = PacketFilter { dropped: Some(Dropped::Anyhow), ..PacketFilter::default() };
+    watch(&mut cluster, WatchId(1), dropped);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel), "no packet is dropped below");
+
+    let port = |port| TupleFilter { port: Some(port), ..TupleFilter::default() };
+    watch(&mut cluster, WatchId(2), PacketFilter { tuple: port(40_001), ..PacketFilter::default() });
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::NextPacket)));
+    exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel), "it is another connection");
+
+    watch(&mut cluster, WatchId(3), PacketFilter { tuple: port(seen_port), ..PacketFilter::default() });
+    exchange(&mut cluster, 40_000, seen_port, 1017, 5013);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::Traced)), "replies come in with this port");
+    cluster.node_mut(0).pipeline_mut().observation_mut().end(WatchId(3));
+    exchange(&mut cluster, 40_000, seen_port, 1025, 5019);
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Kernel));
+}
+
+#[test]
+fn nothing_is_forwarded_below_while_another_node_is_active() {
     let (mut cluster, [program, _]) = start(Options::default());
     let _ = installed(&mut cluster, &program);
     let now = cluster.now;
-    let watch = WatchId(1);
-    let packets = Subject::Packets(PacketFilter::default());
-    cluster.node_mut(0).pipeline_mut().observation_mut().begin(watch, packets, 10).expect("it is the first");
-    beat(&mut cluster);
-    assert!(!program.below().is_enabled);
-    cluster.node_mut(0).pipeline_mut().observation_mut().end(watch);
-    beat(&mut cluster);
-    assert!(program.below().is_enabled);
     cluster.node_mut(0).drain(now, false).expect("the other node is ready");
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(!program.below().is_enabled, "without waiting for the next turn");
@@ -361,6 +429,7 @@ fn next_hops_follow_their_neighbours() {
     program.below().only().1.packets = [1, 1];
     cluster.run(Duration::from_secs(5));
     assert!(program.below().hops.is_empty(), "their packets come to the node, which asks everybody");
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::NextHop)));
 }
 
 /// A node whose peer is dead, with an installed connection of which records are kept. Returns the port that the server sees.

@@ -9,7 +9,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::roles::{peer_status, takeover};
-use super::{Reporting, port_id, reach, sharing};
+use super::{Reporting, port_id, reach, sharing, traffic};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
 use control::flows::Listed;
@@ -38,14 +38,15 @@ impl Reporting {
 impl<P: PacketIo> Answers<'_, P> {
     fn port(&self, status: &NodeStatus, index: usize, name: &str, interface: &str) -> PortStatus {
         let counters = self.ports.counters(port_id(index));
+        let traffic = traffic(self.node, self.ports, port_id(index));
         let link = reach::link(status, port_id(index));
         PortStatus {
             name: name.to_owned(),
             interface: interface.to_owned(),
-            received_packets: counters.received_frames,
-            received_bytes: counters.received_bytes,
-            sent_packets: counters.sent_frames,
-            sent_bytes: counters.sent_bytes,
+            received_packets: traffic.received_frames,
+            received_bytes: traffic.received_bytes,
+            sent_packets: traffic.sent_frames,
+            sent_bytes: traffic.sent_bytes,
             missed_packets: counters.receive_queue_full,
             up: link.map(|known| known.link.is_up),
             since_ns: link.map(|known| known.since.as_nanos()),
@@ -123,8 +124,11 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        let pipeline = self.node.pipeline();
-        let mut page = query.page(pipeline.table(), clock::now());
+        let (pipeline, now) = (self.node.pipeline(), clock::now());
+        let mut page = query.page(pipeline.table(), now);
+        for listed in &mut page.connections {
+            listed.path = self.node.packet_path(now, &listed.connection.original);
+        }
         let master = |listed: &Listed| Some((listed.connection.original, *pipeline.related_to(&listed.connection)?));
         page.related = page.connections.iter().filter_map(master).collect();
         page
