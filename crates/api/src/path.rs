@@ -35,7 +35,7 @@ pub enum GatewayReason {
     Traced,
     /// The protocol is neither TCP nor UDP.
     Protocol,
-    /// The connection has had less than ten packets.
+    /// The connection has had fewer than ten packets.
     FewPackets,
     /// The connection is not established or not answered, or no packet of it has passed this node since a take-over.
     State,

@@ -20,7 +20,7 @@ pub enum GatewayReason {
     Traced,
     /// The protocol is neither TCP nor UDP.
     Protocol,
-    /// There were less packets than [`FAST_PATH_PACKETS_MIN`](super::FAST_PATH_PACKETS_MIN).
+    /// There were fewer packets than [`FAST_PATH_PACKETS_MIN`](super::FAST_PATH_PACKETS_MIN).
     FewPackets,
     /// The connection is not [settled](flow::fast_path::is_settled).
     State,

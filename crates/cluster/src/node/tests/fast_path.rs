@@ -16,7 +16,7 @@ use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, port_mac, rules, segment,
 };
 use super::operations::with_rules;
-use super::{ACK, FIN_ACK, exchange};
+use super::{ACK, FIN_ACK, exchange, ftp};
 use crate::node::LinkState;
 use crate::observation::{Dropped, PacketFilter, Subject, WatchId};
 use crate::pipeline::{FastPathProgram, GatewayReason, InstallError, Left, PacketPath};
@@ -263,6 +263,19 @@ fn a_connection_without_a_place_below_goes_through_the_node() {
 }
 
 #[test]
+fn a_connection_whose_packets_a_function_needs_goes_through_the_node() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let control = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 21));
+    let mut control = ftp::connect(&mut cluster, INSIDE, control).expect("the firewall lets it out");
+    for _ in 0..3 {
+        ftp::exchange(&mut cluster, &mut control);
+        cluster.run(Duration::from_millis(5));
+    }
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::Function)));
+    assert_eq!(program.below().installations, 0);
+}
+
+#[test]
 fn a_node_without_a_fast_path_names_no_paths() {
     let mut cluster = Cluster::start(Options::default());
     let _ = cluster.connect(40_000);
@@ -395,6 +408,7 @@ fn nothing_is_forwarded_below_while_another_node_is_active() {
     cluster.node_mut(0).drain(now, false).expect("the other node is ready");
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(!program.below().is_enabled, "without waiting for the next turn");
+    assert_eq!(path(&cluster, 0), Some(PacketPath::Gateway(GatewayReason::Inactive)));
 }
 
 #[test]
