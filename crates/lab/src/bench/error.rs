@@ -45,6 +45,9 @@ pub enum BenchError {
     /// The kernel cannot be compared with.
     #[error("the kernel cannot take the gateway's place: {0}; install nftables")]
     NoRules(String),
+    /// What is measured needs the fast path.
+    #[error("the gateway has no fast path on this host, and `mainstay gateway --check` states why")]
+    NoFastPath,
     /// The two ends of replication did not come together.
     #[error("the replication session did not synchronise; this is a defect")]
     NotSynchronised,

@@ -12,6 +12,7 @@ pub mod kernel_routers;
 pub mod lazy;
 pub mod packets;
 pub mod pipeline;
+mod port_pairs;
 pub mod redundancy;
 pub mod replication;
 mod rounds;
