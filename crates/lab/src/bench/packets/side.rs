@@ -35,7 +35,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// How long filling a table may take, at most.
 const FILLED_WITHIN: Duration = Duration::from_secs(300);
 /// So often each connection is given a packet until all have been answered: first packets may wait for link addresses.
-const ANSWER_ROUNDS_MAX: usize = 20;
+const ANSWER_ROUNDS_MAX: usize = 100;
 /// What is underway has arrived when nothing more does for so long.
 const SETTLED_FOR: Duration = Duration::from_millis(100);
 
