@@ -44,3 +44,17 @@ fn full_tables_are_measured_on_the_fast_path_and_in_the_kernel() {
     }
     assert!(report["ratio_fast_path_1m"].is_number(), "{report:#}");
 }
+
+#[test]
+fn connections_on_the_fast_path_survive_the_death_of_their_node() {
+    let Some(report) = report("lab bench failover --connections 200") else { return };
+    for count in ["connections", "installed_before", "installed_after"] {
+        assert_eq!(report[count], 200, "{report:#}");
+    }
+    assert_eq!(report["broken"], 0, "{report:#}");
+    let ms = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report:#}"));
+    let [detection, takeover, first_packet, last_packet] =
+        ["detection_ms", "takeover_ms", "first_packet_ms", "last_packet_ms"].map(ms);
+    assert!(0.0 < detection && detection <= takeover, "{report:#}");
+    assert!(detection < first_packet && first_packet <= last_packet, "{report:#}");
+}

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::values::measured_seconds;
 use super::{
-    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs,
-    BenchReplicationArgs, BenchSyncArgs,
+    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
+    BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -24,6 +24,8 @@ pub enum BenchCommand {
     Packets(BenchPacketsArgs),
     /// Cost of encrypted replication, beside plain text
     Encryption(BenchEncryptionArgs),
+    /// Connections on the fast path that survive when the active of two nodes is killed
+    Failover(BenchFailoverArgs),
     /// Cost and error rates of compact filters of connections, beside other filters
     Filters(BenchFiltersArgs),
     /// Throughput under a flood of short connections: not replicated, replicated, deferred by load
