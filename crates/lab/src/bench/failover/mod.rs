@@ -13,6 +13,8 @@ mod hosts;
 mod report;
 mod segment;
 
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use self::hosts::{Hosts, Outcome, Step};
@@ -21,6 +23,7 @@ use super::BenchError;
 use super::replication::pair::TakeOver;
 use crate::args::BenchFailoverArgs;
 use crate::testbed;
+use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterPlan, SPARE_CONNECTIONS, Tuning};
 use crate::testbed::topology::Topology;
 use crate::testbed::watch::{Waited, Watch};
@@ -71,13 +74,8 @@ fn measure(args: &BenchFailoverArgs) -> Result<Report, BenchError> {
     }
     progress.show("waiting until the standby has all connections");
     failover.await_replicated()?;
-    progress.show("killing the active node");
-    let killed_at = failover.cluster.kill_active()?;
-    if !failover.hosts.await_announcement(killed_at.instant() + TAKEN_OVER_WITHIN, &watch)? {
-        return Err(BenchError::NothingPassed);
-    }
-    progress.show("sending a packet each way on all connections");
-    let after = failover.exchange()?;
+    progress.show("killing the active node and sending a packet each way on all connections");
+    let (killed_at, after) = failover.kill_and_exchange()?;
     progress.show("exchanging data until all connections are on the fast path again");
     let installed_after = failover.exchange_until_installed(args.connections - after.broken)?;
     let take_over = TakeOver::of(&failover.cluster.standby_events(), killed_at);
@@ -159,6 +157,24 @@ impl<'a> Failover<'a> {
         let step = Step::Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.hosts.step(step, 0..self.hosts.connections(), self.watch)
+    }
+
+    /// Kills the active node, and has data exchanged on all connections as soon as the other announces the addresses.
+    fn kill_and_exchange(&mut self) -> Result<(Epoch, Outcome), BenchError> {
+        let step = Step::Exchange(self.next_exchange);
+        self.next_exchange += 1;
+        let Self { cluster, hosts, watch, .. } = self;
+        thread::scope(|scope| {
+            // In a thread of its own: the kernel takes a while to release a process with many connections.
+            let killing = scope.spawn(|| cluster.kill_active());
+            let is_announced = hosts.await_announcement(Instant::now() + TAKEN_OVER_WITHIN, watch);
+            let outcome = is_announced.and_then(|is_announced| match is_announced {
+                true => hosts.step(step, 0..hosts.connections(), watch),
+                false => Err(BenchError::NothingPassed),
+            });
+            let killed_at = killing.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok((killed_at, outcome?))
+        })
     }
 
     /// Has data exchanged until the active node's kernel forwards so many connections, or that takes too long. Returns how many it
