@@ -4,6 +4,7 @@ mod attack_recovery;
 mod bench;
 mod demo;
 mod encryption;
+mod failover;
 mod filters;
 mod lazy;
 mod redundancy;
@@ -23,6 +24,7 @@ pub use bench::{
 };
 pub use demo::DemoArgs;
 pub use encryption::BenchEncryptionArgs;
+pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
 pub use redundancy::BenchRedundancyArgs;

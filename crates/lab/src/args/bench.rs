@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::values::measured_seconds;
 use super::{
-    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs,
-    BenchReplicationArgs, BenchSyncArgs,
+    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
+    BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -19,10 +19,13 @@ pub enum BenchCommand {
     Bulk(BenchBulkArgs),
     /// Throughput of several workers of a node, beside one
     Workers(BenchWorkersArgs),
-    /// Cost of forwarding a small packet by AF_XDP, by AF_PACKET and by the kernel with nftables
+    /// Cost of forwarding a small packet by the fast path, AF_XDP, AF_PACKET and the kernel with nftables; by the fast path and by
+    /// the kernel also with a million connections
     Packets(BenchPacketsArgs),
     /// Cost of encrypted replication, beside plain text
     Encryption(BenchEncryptionArgs),
+    /// Connections on the fast path that survive when the active of two nodes is killed
+    Failover(BenchFailoverArgs),
     /// Cost and error rates of compact filters of connections, beside other filters
     Filters(BenchFiltersArgs),
     /// Throughput under a flood of short connections: not replicated, replicated, deferred by load
@@ -66,9 +69,12 @@ pub struct BenchPacketsArgs {
     /// Packets sent a second [default: as many as arrive]
     #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
     pub packets_per_second: Option<u32>,
-    /// Connections that the packets belong to, in turns
-    #[arg(long = "connections", alias = "flows", value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    pub flows: u16,
+    /// Connections that the packets belong to, in a random order, on the sides with few connections
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub flows: u32,
+    /// Connections that the packets belong to on the sides with full tables
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    pub connections: u32,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

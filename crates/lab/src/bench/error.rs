@@ -45,6 +45,20 @@ pub enum BenchError {
     /// The kernel cannot be compared with.
     #[error("the kernel cannot take the gateway's place: {0}; install nftables")]
     NoRules(String),
+    /// The hosts of a network would answer by themselves what is sent past their stacks.
+    #[error("the hosts' own stacks cannot be kept silent: {0}; install nftables")]
+    HostsAnswer(String),
+    /// What is measured needs the fast path.
+    #[error("the gateway has no fast path on this host, and `mainstay gateway --check` states why")]
+    NoFastPath,
+    /// A failover broke connections that it had to keep.
+    #[error("{broken} of {connections} connections are broken; this is a defect")]
+    Broken {
+        /// How many are.
+        broken: u32,
+        /// Of how many.
+        connections: u32,
+    },
     /// The two ends of replication did not come together.
     #[error("the replication session did not synchronise; this is a defect")]
     NotSynchronised,

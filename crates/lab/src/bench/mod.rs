@@ -7,11 +7,13 @@ pub mod attack_recovery;
 pub mod bulk;
 pub mod encryption;
 mod error;
+pub mod failover;
 pub mod filters;
 pub mod kernel_routers;
 pub mod lazy;
 pub mod packets;
 pub mod pipeline;
+mod port_pairs;
 pub mod redundancy;
 pub mod replication;
 mod rounds;
@@ -34,6 +36,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Workers(args) => workers::run(args),
         BenchCommand::Packets(args) => packets::run(args),
         BenchCommand::Encryption(args) => encryption::run(args),
+        BenchCommand::Failover(args) => failover::run(args),
         BenchCommand::Filters(args) => filters::run(args),
         BenchCommand::Lazy(args) => lazy::run(args),
         BenchCommand::SetupRate(args) => setup_rate::run(args),

@@ -16,6 +16,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use flow::wire::MacAddress;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
@@ -152,6 +153,14 @@ impl Topology {
         })?;
         Ok(())
     }
+}
+
+/// The link address of an interface.
+///
+/// # Errors
+/// There is no such interface.
+pub(crate) fn link_address(namespace: &Namespace, interface: &str) -> Result<MacAddress, IoError> {
+    namespace.run(|| Ok(MacAddress(Netlink::open()?.interface(interface)?.mac)))?
 }
 
 /// Lets the namespace of the calling thread connect from more ports than usual.

@@ -1,23 +1,21 @@
 //! Sends small datagrams of many connections as a network would: past this host's own stack.
+//!
+//! A frame is completed when it is sent, so that sending costs the same however many connections there are.
 
-use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flow::wire::build::Envelope;
-use flow::wire::{MacAddress, ip_protocol};
-use flow::{BATCH_FRAMES_MAX, Disposition, Frame, PacketBatch, PortId, Tuple};
+use flow::random::SplitMix64;
+use flow::{BATCH_FRAMES_MAX, Disposition, Frame, PacketBatch, PortId};
 use packet_io::af_packet::{AfPacketIo, PortConfig, TRANSMIT_HEADROOM_BYTES};
 use packet_io::namespace::Namespace;
 use packet_io::usage::thread_cpu_time;
 
+use super::datagram::{self, Path};
 use crate::bench::BenchError;
 
-/// Payload of a datagram: the frame is as short as Ethernet has them, 60 bytes.
-const PAYLOAD: [u8; 18] = [0x6d; 18];
-/// The port that the first connection comes from.
-const FIRST_SOURCE_PORT: u16 = 20_000;
-
+/// The RNG seed of the order of connections: the same in all networks.
+const ORDER_SEED: u64 = 1;
 /// Packets underway at most: no side has to queue more than it has room for, and none runs out of work.
 const UNDERWAY_MAX: u64 = 768;
 /// Packets sent until it is looked at how many have arrived.
@@ -26,16 +24,6 @@ const LOOK_EVERY: u64 = 256;
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// When nothing arrives for so long, what is underway is lost.
 const LOST_AFTER: Duration = Duration::from_millis(50);
-
-/// Where datagrams go.
-pub(super) struct Path {
-    /// Link addresses of sender and next hop.
-    pub(super) link: [MacAddress; 2],
-    /// Address of the sender.
-    pub(super) source: IpAddr,
-    /// Who they are for.
-    pub(super) destination: SocketAddr,
-}
 
 /// What a turn of sending came to.
 pub(super) struct Sent {
@@ -48,24 +36,25 @@ pub(super) struct Sent {
 /// A sender on one interface.
 pub(super) struct Generator {
     io: AfPacketIo,
-    /// A frame of each connection, with room before it.
+    /// The frames of a batch, with room before each.
     frames: Vec<Vec<u8>>,
+    /// The connections in the order of their packets, which is random: neighbours in it are no neighbours in any table.
+    order: Vec<u32>,
     next: usize,
 }
 
 impl Generator {
-    /// A sender of `flows` connections on `interface` of the namespace.
-    pub(super) fn open(namespace: &Namespace, interface: &str, path: &Path, flows: u16) -> Result<Self, BenchError> {
+    /// A sender of so many connections on `interface` of the namespace.
+    pub(super) fn open(
+        namespace: &Namespace,
+        interface: &str,
+        path: &Path,
+        connections: u32,
+    ) -> Result<Self, BenchError> {
         let config = PortConfig { bypass_queueing: true, ..PortConfig::new(interface) };
         let io = namespace.run(|| AfPacketIo::open(&[config]))??;
-        let [source, destination] = path.link;
-        let envelope = Envelope { source, destination, ..Envelope::default() };
-        let frame_of = |flow: u16| {
-            let from = SocketAddr::new(path.source, FIRST_SOURCE_PORT + flow);
-            let frame = envelope.udp(&Tuple::new(ip_protocol::UDP, from, path.destination), &PAYLOAD);
-            [&[0; TRANSMIT_HEADROOM_BYTES][..], &frame].concat()
-        };
-        Ok(Self { io, frames: (0..flows).map(frame_of).collect(), next: 0 })
+        let frame = [&[0; TRANSMIT_HEADROOM_BYTES][..], &datagram::frame(path)].concat();
+        Ok(Self { io, frames: vec![frame; BATCH_FRAMES_MAX], order: shuffled(connections), next: 0 })
     }
 
     /// Sends for `duration`: so many packets a second, or as fast as they arrive, which `arrived` counts.
@@ -101,17 +90,28 @@ impl Generator {
     }
 
     /// How many connections there are.
-    pub(super) fn flows(&self) -> usize {
-        self.frames.len()
+    pub(super) const fn connections(&self) -> u32 {
+        self.order.len() as u32
     }
 
-    /// Sends the next packets of as many connections as fit in a batch. Returns how many the kernel took.
-    pub(super) fn send_batch(&mut self) -> u64 {
-        let Self { io, frames, next } = self;
+    /// Sends a packet of each connection, as fast as they arrive, which `arrived` counts.
+    pub(super) fn send_each(&mut self, arrived: impl FnMut() -> u64) {
+        let mut window = Window::new(arrived);
+        let mut sent = 0;
+        for _ in 0..self.order.len().div_ceil(BATCH_FRAMES_MAX) {
+            sent += self.send_batch();
+            window.wait_for_room(sent);
+        }
+        window.wait(sent, 0);
+    }
+
+    /// Sends a batch of packets, each of the next connection. Returns how many the kernel took.
+    fn send_batch(&mut self) -> u64 {
+        let Self { io, frames, order, next } = self;
         let mut batch = PacketBatch::new();
-        let count = frames.len();
-        let (behind, ahead) = frames.split_at_mut(*next);
-        for buffer in ahead.iter_mut().chain(behind).take(BATCH_FRAMES_MAX) {
+        for buffer in frames {
+            datagram::set_connection(&mut buffer[TRANSMIT_HEADROOM_BYTES..], order[*next]);
+            *next = if *next + 1 == order.len() { 0 } else { *next + 1 };
             let length_bytes = buffer.len() - TRANSMIT_HEADROOM_BYTES;
             let frame = Frame::new(buffer, TRANSMIT_HEADROOM_BYTES, length_bytes, PortId(0));
             batch.extend(frame.map(|mut frame| {
@@ -119,9 +119,18 @@ impl Generator {
                 frame
             }));
         }
-        *next = (*next + batch.len()) % count;
         io.transmit_batch(PortId(0), &mut batch)
     }
+}
+
+/// The numbers below `count` in a random order (Fisher and Yates).
+fn shuffled(count: u32) -> Vec<u32> {
+    let mut random = SplitMix64::new(ORDER_SEED);
+    let mut numbers: Vec<u32> = (0..count).collect();
+    for at in (1..numbers.len()).rev() {
+        numbers.swap(at, random.between(0, at as u64) as usize);
+    }
+    numbers
 }
 
 /// Keeps the number of packets that are underway in bounds.
@@ -148,8 +157,14 @@ impl<F: FnMut() -> u64> Window<F> {
         }
         let cpu_before = thread_cpu_time();
         self.next_look = sent + LOOK_EVERY;
+        self.wait(sent, UNDERWAY_MAX - LOOK_EVERY);
+        self.cpu += thread_cpu_time() - cpu_before;
+    }
+
+    /// Waits until no more than `underway_max` of `sent` packets are underway.
+    fn wait(&mut self, sent: u64, underway_max: u64) {
         let (mut last, mut since) = ((self.arrived)(), Instant::now());
-        while sent.saturating_sub(last - self.base + self.lost) > UNDERWAY_MAX - LOOK_EVERY {
+        while sent.saturating_sub(last - self.base + self.lost) > underway_max {
             thread::sleep(POLL_INTERVAL);
             let now = (self.arrived)();
             if now != last {
@@ -159,6 +174,20 @@ impl<F: FnMut() -> u64> Window<F> {
                 break;
             }
         }
-        self.cpu += thread_cpu_time() - cpu_before;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_has_its_turn_and_neighbours_are_apart() {
+        let order = shuffled(10_000);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(0..10_000));
+        let near = order.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) <= 8).count();
+        assert!(near < 100, "{near}");
     }
 }

@@ -12,13 +12,21 @@
 //! up for single packets, not so many that any has to drop (the share that arrived is reported). At a lower pace, which
 //! can be asked for, a node wakes up more often for fewer packets, and each costs more. As a check, the same is worked
 //! out from the time that the machine's processors were not idle, which on a quiet machine comes to the same.
+//!
+//! Then the fast path and the kernel with nftables are measured once more, with a million established connections each. Real packets
+//! begin them, and bring those of the node to its fast path. The packets that are measured go round all of them in a random order, so
+//! that each finds nothing of its connection in the processor's caches. The kernel's table gets a bucket for each connection, as an
+//! operator of so many would give it.
 
+mod conntrack_room;
+mod datagram;
 mod generator;
 mod report;
 mod side;
 
 use std::time::Duration;
 
+use self::conntrack_room::ConntrackRoom;
 use self::report::Report;
 use self::side::{Cost, Network, Way};
 use super::BenchError;
@@ -30,8 +38,8 @@ use crate::testbed::watch::Watch;
 use config::validated::Backend;
 use console::Progress;
 
-/// How long each side is warmed up: connections begin, tables are touched.
-const WARM_UP: Duration = Duration::from_millis(500);
+/// What is compared once more, with full tables.
+const FULL_WAYS: [Way; 3] = [Way::Cable, Way::FastPath, Way::Kernel];
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
@@ -54,40 +62,79 @@ struct Figures {
     arrived: Rounds,
 }
 
-/// The figures of the sides, in the order of [`Way::ALL`].
+/// The figures of the sides, in the order of [`Way::ALL`]; none of those that were not measured.
 type AllFigures = [Figures; Way::ALL.len()];
+
+/// A comparison of several sides.
+struct Comparison {
+    figures: AllFigures,
+    /// What the kernel does beside forwarding.
+    kernel_rules: KernelRules,
+    /// The node has a fast path.
+    has_fast_path: bool,
+}
+
+impl Comparison {
+    /// Measures these ways in turns, with packets of so many connections.
+    fn measure(
+        ways: &[Way],
+        connections: u32,
+        args: &BenchPacketsArgs,
+        watch: &Watch,
+        progress: &Progress,
+    ) -> Result<Self, BenchError> {
+        let mut networks = Vec::new();
+        for way in ways {
+            progress.show(&format!("beginning {connections} connections"));
+            let mut network = Network::build(*way, connections, watch)?;
+            network.warm_up(args.packets_per_second, watch)?;
+            networks.push(network);
+        }
+        let mut figures = AllFigures::default();
+        rounds::repeat(progress, &format!("packets of {connections} connections"), args.rounds, |round| {
+            let mut costs = [None; Way::ALL.len()];
+            for turn in 0..networks.len() {
+                // No side is always the first: what warms up or wears off within a round favours nobody.
+                let at = (turn + round as usize) % networks.len();
+                let duration = Duration::from_secs_f64(args.seconds);
+                costs[ways[at] as usize] = Some(networks[at].pass(duration, args.packets_per_second, watch)?);
+            }
+            note(&mut figures, &costs);
+            Ok::<_, BenchError>(())
+        })?;
+        let kernel_rules = networks.iter().find_map(Network::kernel_rules).unwrap_or(KernelRules::Nftables);
+        let has_fast_path = networks.iter().any(|network| network.on_fast_path().is_some());
+        Ok(Self { figures, kernel_rules, has_fast_path })
+    }
+
+    /// Makes the kernel's tables large enough for so many connections. Returns why full tables cannot be compared on this host.
+    fn make_room(&self, connections: u32) -> Result<ConntrackRoom, String> {
+        if let KernelRules::None { reason } = &self.kernel_rules {
+            return Err(reason.clone());
+        }
+        if !self.has_fast_path {
+            return Err(BenchError::NoFastPath.to_string());
+        }
+        ConntrackRoom::make(side::table_size(connections))
+    }
+}
 
 fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
     testbed::gain_namespaces()?;
-    let watch = Watch::new()?;
-    let progress = Progress::new();
-    progress.show("building the networks");
-    let mut networks = Vec::new();
-    for way in Way::ALL {
-        networks.push(Network::build(way, args.flows, &watch)?);
-    }
-    for network in &mut networks {
-        network.pass(WARM_UP, args.packets_per_second, &watch)?;
-    }
-    let mut figures = AllFigures::default();
-    rounds::repeat(&progress, "packets", args.rounds, |round| {
-        // No side is always the first: what warms up or wears off within a round favours nobody.
-        let mut costs = [Cost::default(); Way::ALL.len()];
-        for turn in 0..networks.len() {
-            let at = (turn + round as usize) % networks.len();
-            costs[at] = networks[at].pass(Duration::from_secs_f64(args.seconds), args.packets_per_second, &watch)?;
-        }
-        note(&mut figures, &costs);
-        Ok::<_, BenchError>(())
-    })?;
-    let rules = networks.iter().find_map(Network::kernel_rules).unwrap_or(KernelRules::Nftables);
-    Ok(Report::new(args, &figures, rules))
+    let (watch, progress) = (Watch::new()?, Progress::new());
+    let few = Comparison::measure(&Way::ALL, args.flows, args, &watch, &progress)?;
+    let full = match few.make_room(args.connections) {
+        Ok(_room) => Ok(Comparison::measure(&FULL_WAYS, args.connections, args, &watch, &progress)?.figures),
+        Err(reason) => Err(reason),
+    };
+    Ok(Report::new(args, &few.figures, full.as_ref(), few.kernel_rules))
 }
 
 /// Takes down a round.
-fn note(figures: &mut AllFigures, costs: &[Cost; Way::ALL.len()]) {
-    let cable = costs[Way::Cable as usize];
+fn note(figures: &mut AllFigures, costs: &[Option<Cost>; Way::ALL.len()]) {
+    let cable = costs[Way::Cable as usize].unwrap_or_default();
     for ((figures, cost), way) in figures.iter_mut().zip(costs).zip(Way::ALL) {
+        let Some(cost) = cost else { continue };
         let off = if way == Way::Cable { Cost::default() } else { cable };
         figures.ns_per_packet.push(cost.ns_per_packet - off.ns_per_packet);
         figures.machine_ns_per_packet.push(cost.machine_ns_per_packet - off.machine_ns_per_packet);

@@ -6,7 +6,7 @@ use super::side::Way;
 use super::{AllFigures, Figures, KernelRules};
 use crate::args::BenchPacketsArgs;
 use crate::bench::rounds::rounded;
-use console::Table;
+use console::{Table, count};
 
 /// From this share of packets that did not arrive on a figure is doubtful.
 const LOST_SHARE_MAX: f64 = 0.01;
@@ -26,17 +26,24 @@ pub(super) struct Sides<T> {
     pub(super) kernel_nft: T,
     /// The kernel, which forwards without tracking, rules and translation.
     pub(super) kernel_plain: T,
+    /// The fast path with full tables, where they were measured.
+    pub(super) fast_path_1m: Option<T>,
+    /// The kernel with nftables and as many connections.
+    pub(super) kernel_nft_1m: Option<T>,
 }
 
 impl<T> Sides<T> {
-    fn of(figures: &AllFigures, figure: impl Fn(&Figures) -> T) -> Self {
+    fn of(figures: &AllFigures, full: Option<&AllFigures>, figure: impl Fn(&Figures) -> T) -> Self {
         let of = |way: Way| figure(&figures[way as usize]);
+        let of_full = |way: Way| full.map(|figures| figure(&figures[way as usize]));
         Self {
             af_xdp: of(Way::AfXdp),
             af_packet: of(Way::AfPacket),
             fast_path: of(Way::FastPath),
             kernel_nft: of(Way::Kernel),
             kernel_plain: of(Way::PlainKernel),
+            fast_path_1m: of_full(Way::FastPath),
+            kernel_nft_1m: of_full(Way::Kernel),
         }
     }
 }
@@ -47,7 +54,11 @@ pub(super) struct Report {
     pub(super) frame_bytes: u32,
     /// Packets sent a second; as many as arrived where there is none.
     pub(super) packets_per_second: Option<u32>,
-    pub(super) flows: u16,
+    pub(super) flows: u32,
+    /// Connections in full tables: a million unless others are asked for.
+    pub(super) connections: u32,
+    /// Why full tables were not measured.
+    pub(super) full_tables_left_out: Option<String>,
     pub(super) rounds: u32,
     pub(super) seconds_per_round: f64,
     /// What the kernel did beside forwarding.
@@ -60,8 +71,11 @@ pub(super) struct Report {
     pub(super) ratio_af_xdp: f64,
     pub(super) ratio_af_packet: f64,
     pub(super) ratio_fast_path: f64,
+    /// The same with full tables on both sides.
+    pub(super) ratio_fast_path_1m: Option<f64>,
     /// What a packet costs with a cable in between, taken off the figures above.
     pub(super) cable_ns_per_packet: f64,
+    pub(super) cable_1m_ns_per_packet: Option<f64>,
     /// The same figures from the time that the machine's processors were not idle.
     pub(super) machine_ns_per_packet: Sides<f64>,
     /// Share of the packets that arrived: the least of the rounds.
@@ -69,24 +83,40 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(args: &BenchPacketsArgs, figures: &AllFigures, kernel_rules: KernelRules) -> Self {
-        let kernel = &figures[Way::Kernel as usize].ns_per_packet;
-        let ratio = |way: Way| rounded(figures[way as usize].ns_per_packet.median_ratio(kernel), 3);
+    pub(super) fn new(
+        args: &BenchPacketsArgs,
+        figures: &AllFigures,
+        full: Result<&AllFigures, &String>,
+        kernel_rules: KernelRules,
+    ) -> Self {
+        let ratio = |figures: &AllFigures, way: Way| {
+            let kernel = &figures[Way::Kernel as usize].ns_per_packet;
+            rounded(figures[way as usize].ns_per_packet.median_ratio(kernel), 3)
+        };
+        let cable = |figures: &AllFigures| rounded(figures[Way::Cable as usize].ns_per_packet.median(), 0);
+        let left_out = full.err().cloned();
+        let full = full.ok();
         Self {
             frame_bytes: 60,
             packets_per_second: args.packets_per_second,
             flows: args.flows,
+            connections: args.connections,
+            full_tables_left_out: left_out,
             rounds: args.rounds,
             seconds_per_round: args.seconds,
             kernel_rules,
-            ns_per_packet: Sides::of(figures, |side| rounded(side.ns_per_packet.median(), 0)),
-            spans_ns_per_packet: Sides::of(figures, |side| side.ns_per_packet.span().map(|figure| rounded(figure, 0))),
-            ratio_af_xdp: ratio(Way::AfXdp),
-            ratio_af_packet: ratio(Way::AfPacket),
-            ratio_fast_path: ratio(Way::FastPath),
-            cable_ns_per_packet: rounded(figures[Way::Cable as usize].ns_per_packet.median(), 0),
-            machine_ns_per_packet: Sides::of(figures, |side| rounded(side.machine_ns_per_packet.median(), 0)),
-            arrived: Sides::of(figures, |side| rounded(side.arrived.span()[0], 4)),
+            ns_per_packet: Sides::of(figures, full, |side| rounded(side.ns_per_packet.median(), 0)),
+            spans_ns_per_packet: Sides::of(figures, full, |side| {
+                side.ns_per_packet.span().map(|figure| rounded(figure, 0))
+            }),
+            ratio_af_xdp: ratio(figures, Way::AfXdp),
+            ratio_af_packet: ratio(figures, Way::AfPacket),
+            ratio_fast_path: ratio(figures, Way::FastPath),
+            ratio_fast_path_1m: full.map(|figures| ratio(figures, Way::FastPath)),
+            cable_ns_per_packet: cable(figures),
+            cable_1m_ns_per_packet: full.map(cable),
+            machine_ns_per_packet: Sides::of(figures, full, |side| rounded(side.machine_ns_per_packet.median(), 0)),
+            arrived: Sides::of(figures, full, |side| rounded(side.arrived.span()[0], 4)),
         }
     }
 
@@ -113,6 +143,12 @@ impl Report {
         row("mainstay, fast path".into(), |sides| sides.fast_path, spans.fast_path);
         row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
         row("kernel, plain forwarding".into(), |sides| sides.kernel_plain, spans.kernel_plain);
+        let connections = count(self.connections.into());
+        if let (Some(fast_path), Some(kernel)) = (spans.fast_path_1m, spans.kernel_nft_1m) {
+            let name = |of: &str| format!("{of}, {connections} connections");
+            row(name("mainstay, fast path"), |sides| sides.fast_path_1m.unwrap_or_default(), fast_path);
+            row(name("kernel, nftables"), |sides| sides.kernel_nft_1m.unwrap_or_default(), kernel);
+        }
         let mut text = format!(
             "{}-byte UDP packets of {} connections through one gateway, {}, {} rounds of {} s each; firewall and \
              source NAT\n\n{}\nOf the kernel's processor time, Mainstay takes {:.3} with the fast path, {:.3} with \
@@ -128,6 +164,15 @@ impl Report {
             self.ratio_af_packet,
             self.cable_ns_per_packet,
         );
+        text.push_str(&match (self.ratio_fast_path_1m, &self.full_tables_left_out) {
+            (Some(ratio), _) => {
+                format!("With {connections} connections, a random one for each packet, it takes {ratio:.3}.\n")
+            }
+            (None, reason) => format!(
+                "With {connections} connections nothing was measured: {}.\n",
+                reason.as_deref().unwrap_or_default()
+            ),
+        });
         for doubt in self.warnings() {
             text.push_str(&doubt);
         }
@@ -136,16 +181,19 @@ impl Report {
 
     /// What the reader should know before believing the figures.
     fn warnings(&self) -> Vec<String> {
-        let list =
-            |sides: &Sides<f64>| [sides.af_xdp, sides.af_packet, sides.fast_path, sides.kernel_nft, sides.kernel_plain];
+        let list = |sides: &Sides<f64>| {
+            let few = [sides.af_xdp, sides.af_packet, sides.fast_path, sides.kernel_nft, sides.kernel_plain];
+            let full = [sides.fast_path_1m, sides.kernel_nft_1m];
+            few.into_iter().chain(full.into_iter().flatten()).collect::<Vec<f64>>()
+        };
         let mut warnings = Vec::new();
         if list(&self.arrived).into_iter().any(|arrived| arrived < 1.0 - LOST_SHARE_MAX) {
             warnings.push(
                 "A side lost packets: its figure is of those that arrived. Ask for fewer packets a second.\n".into(),
             );
         }
-        let counted = list(&self.ns_per_packet).into_iter().zip(list(&self.machine_ns_per_packet));
-        if counted.into_iter().any(|(own, all)| (all - own).abs() > DISTURBED_SHARE_MAX * own) {
+        let mut counted = list(&self.ns_per_packet).into_iter().zip(list(&self.machine_ns_per_packet));
+        if counted.any(|(own, all)| (all - own).abs() > DISTURBED_SHARE_MAX * own) {
             warnings.push(
                 "By idle time the figures are others: the machine was busy with other things, or its kernel accounts soft \
                  interrupts to nobody.\n"

@@ -1,40 +1,41 @@
 //! The networks that are measured: each a sender, something in between, and a receiver that throws away what comes.
 
-use std::collections::HashSet;
-use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flow::BATCH_FRAMES_MAX;
-use flow::wire::MacAddress;
+use flow::{Disposition, PacketBatch, PortId};
+use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::namespace::Namespace;
 use packet_io::netlink::Netlink;
-use packet_io::{IoError, interface, usage};
+use packet_io::{IoError, PacketIo, interface, sysctl, usage};
 
-use super::generator::{Generator, Path};
+use super::datagram::{self, Path};
+use super::generator::Generator;
 use super::{Backend, BenchError, KernelRules};
 use crate::bench::bulk::{forward_only, load_rules};
+use crate::bench::port_pairs;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
-use crate::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
+use crate::testbed::topology::{BRIDGE, CLIENT, INTERFACES, OUTSIDE, SERVER, Topology, link_address};
 use crate::testbed::watch::Watch;
 
-/// Connections that a node has room for.
-const CONNECTIONS_MAX: usize = 65_536;
-/// UDP port of the receiver.
-const RECEIVER_PORT: u16 = 7400;
-/// The cable from client to server, and the bridge that it ends at.
+/// Connections that a node has room for, at least.
+const CONNECTIONS_MAX_LEAST: usize = 65_536;
+/// Connections stay without packets for so long at least: each has its turn more often.
+const UDP_STREAM_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The cable from client to server.
 const CABLE: &str = "cable";
-const BRIDGE: &str = "bridge";
 /// The hosts' ends of the cables to the node.
 const TO_NODE: &str = "to-a";
 /// Sender and node have a processor each, as the network's interrupts and a node would. On one and the same the node would be
 /// woken up for each packet in the midst of sending, for virtual cables have no batches of their own.
 const SENDER_PROCESSOR: usize = 0;
 const NODE_PROCESSOR: usize = 1;
-/// An answer to a packet of the last batch comes within this time.
-const ANSWER_WITHIN: Duration = Duration::from_millis(5);
+/// How long each side is warmed up once it has its connections.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// How long filling a table may take, at most.
+const FILLED_WITHIN: Duration = Duration::from_secs(300);
 /// So often each connection is given a packet until all have been answered: first packets may wait for link addresses.
-const ANSWER_ROUNDS_MAX: usize = 20;
+const ANSWER_ROUNDS_MAX: usize = 100;
 /// What is underway has arrived when nothing more does for so long.
 const SETTLED_FOR: Duration = Duration::from_millis(100);
 
@@ -49,7 +50,7 @@ pub(super) enum Way {
     AfPacket,
     /// A node with `AF_PACKET` and the fast path in the kernel.
     FastPath,
-    /// The kernel with nftables.
+    /// The kernel with nftables and masquerade.
     Kernel,
     /// The kernel, which only forwards.
     PlainKernel,
@@ -75,8 +76,6 @@ pub(super) struct Network {
     generator: Generator,
     cluster: Option<Cluster>,
     rules: Option<KernelRules>,
-    /// Nobody reads from it: when it is full, the kernel throws away what comes.
-    _receiver: UdpSocket,
     topology: Topology,
 }
 
@@ -89,43 +88,97 @@ struct Reading {
 }
 
 impl Network {
-    pub(super) fn build(way: Way, flows: u16, watch: &Watch) -> Result<Self, BenchError> {
+    /// Builds it and begins so many connections.
+    ///
+    /// # Errors
+    /// The machine lacks what is needed, or connections are not answered.
+    pub(super) fn build(way: Way, connections: u32, watch: &Watch) -> Result<Self, BenchError> {
         let topology = Topology::build()?;
-        let receiver = SocketAddr::new(SERVER[0], RECEIVER_PORT);
-        let socket = topology.server.run(|| UdpSocket::bind(receiver))?.map_err(BenchError::Socket)?;
         if way == Way::Cable {
             lay_cable(&topology)?;
         }
+        // Else what comes goes to the hosts, which costs more on all sides alike.
+        let interface = interface_of(way);
+        let _ = load_rules(&topology.client, &throw_away("sport", interface, connections));
+        let _ = load_rules(&topology.server, &throw_away("dport", interface, connections));
         let mut rules = None;
         let mut cluster = None;
         match way {
             Way::Cable => {}
-            Way::AfXdp => cluster = Some(start_node(&topology, Backend::AfXdp, 0, watch)?),
-            Way::AfPacket => cluster = Some(start_node(&topology, Backend::AfPacket, 0, watch)?),
-            Way::FastPath => {
-                cluster = Some(start_node(&topology, Backend::AfPacket, CONNECTIONS_MAX as u32, watch)?);
+            Way::AfXdp => cluster = Some(start_node(&topology, Backend::AfXdp, connections, false, watch)?),
+            Way::AfPacket => cluster = Some(start_node(&topology, Backend::AfPacket, connections, false, watch)?),
+            Way::FastPath => cluster = Some(start_node(&topology, Backend::AfPacket, connections, true, watch)?),
+            Way::Kernel => {
+                rules = Some(KernelRules::install(&topology.nodes[0])?);
+                topology.nodes[0].run(keep_connections)?;
             }
-            Way::Kernel => rules = Some(KernelRules::install(&topology.nodes[0])?),
             Way::PlainKernel => forward_only(&topology.nodes[0])?,
         }
         let (next_hop, source) = match way {
-            Way::Cable => (mac(&topology.server, BRIDGE)?, OUTSIDE[0]),
-            _ => (mac(&topology.nodes[0], INTERFACES[0])?, CLIENT[0]),
+            Way::Cable => (link_address(&topology.server, BRIDGE)?, OUTSIDE[0]),
+            _ => (link_address(&topology.nodes[0], INTERFACES[0])?, CLIENT[0]),
         };
-        let path = Path { link: [mac(&topology.client, BRIDGE)?, next_hop], source, destination: receiver };
-        let mut generator = Generator::open(&topology.client, first_interface(way), &path, flows)?;
+        let path = Path { link: [link_address(&topology.client, BRIDGE)?, next_hop], source, destination: SERVER[0] };
+        let generator = Generator::open(&topology.client, interface, &path, connections)?;
+        let mut network = Self { way, generator, cluster, rules, topology };
         // Nothing is tracked on the others.
         if !matches!(way, Way::Cable | Way::PlainKernel) {
-            answer_each_flow(&socket, &mut generator)?;
+            network.answer_each_connection()?;
         }
-        // Else what comes goes to a socket that nobody reads, which costs more on all sides alike.
-        let _ = load_rules(&topology.server, &throw_away_on(last_interface(way)));
-        Ok(Self { way, generator, cluster, rules, _receiver: socket, topology })
+        Ok(network)
+    }
+
+    /// Sends a packet of each connection and has it answered: trackers then hold the connections to be established.
+    fn answer_each_connection(&mut self) -> Result<(), BenchError> {
+        let Self { way, generator, topology, .. } = self;
+        let mut answers = Answers::open(topology, interface_of(*way), generator.connections())?;
+        for _ in 0..ANSWER_ROUNDS_MAX {
+            generator.send_each(|| answers.pass());
+            if answers.missing == 0 {
+                return Ok(());
+            }
+        }
+        Err(BenchError::NothingPassed)
+    }
+
+    /// Has packets answered until the connections are where they are to be measured: on the fast path, or in the kernel's table.
+    ///
+    /// # Errors
+    /// Some do not get there, or nothing passes.
+    pub(super) fn warm_up(&mut self, packets_per_second: Option<u32>, watch: &Watch) -> Result<(), BenchError> {
+        let (deadline, expected) = (Instant::now() + FILLED_WITHIN, self.generator.connections());
+        while let Some(there) = self.established()?.filter(|there| *there < expected) {
+            if Instant::now() > deadline {
+                return Err(BenchError::Connections { there, expected });
+            }
+            watch.pass_until(Instant::now())?;
+            self.answer_each_connection()?;
+        }
+        self.pass(WARM_UP, packets_per_second, watch)?;
+        Ok(())
+    }
+
+    /// How many connections are on the fast path, or in the kernel's table; `None` where there is neither.
+    pub(super) fn established(&self) -> Result<Option<u32>, BenchError> {
+        match self.way {
+            Way::FastPath => Ok(self.on_fast_path()),
+            Way::Kernel if self.rules == Some(KernelRules::Nftables) => {
+                let count = self.topology.nodes[0].run(|| sysctl::read("net/netfilter/nf_conntrack_count"))??;
+                Ok(count.parse().ok())
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What the kernel does beside forwarding, where it is the kernel that forwards.
     pub(super) fn kernel_rules(&self) -> Option<KernelRules> {
         self.rules.clone()
+    }
+
+    /// How many connections are on the node's fast path, if it has one.
+    pub(super) fn on_fast_path(&self) -> Option<u32> {
+        let fast_path = self.cluster.iter().flat_map(Cluster::statuses).find_map(|status| status.fast_path);
+        fast_path.map(|fast_path| fast_path.connections as u32)
     }
 
     /// Sends for `duration` and waits until what was sent has arrived; returns the cost of a packet.
@@ -136,7 +189,7 @@ impl Network {
         watch: &Watch,
     ) -> Result<Cost, BenchError> {
         let before = self.read()?;
-        let (last, generator) = (last_interface(self.way), &mut self.generator);
+        let (last, generator) = (interface_of(self.way), &mut self.generator);
         let arrived = || interface::received_packets(last).unwrap_or_default();
         // Where packets arrive, in a thread of its own; the sender's socket stays where it was opened.
         let sent = self.topology.server.run(|| {
@@ -173,7 +226,7 @@ impl Network {
 
     fn read(&self) -> Result<Reading, BenchError> {
         let of_node = self.cluster.as_ref().map(Cluster::cpu_times).unwrap_or_default();
-        let last = last_interface(self.way);
+        let last = interface_of(self.way);
         let arrived = self.topology.server.run(|| interface::received_packets(last))?;
         Ok(Reading {
             cpu: of_node.into_iter().sum::<Duration>() + usage::soft_interrupt_threads_cpu_time(),
@@ -183,33 +236,34 @@ impl Network {
     }
 }
 
-/// Where the sender's frames leave from.
-const fn first_interface(way: Way) -> &'static str {
+/// Where the sender's frames leave from, and, on the other host, where they arrive.
+const fn interface_of(way: Way) -> &'static str {
     match way {
         Way::Cable => CABLE,
         _ => TO_NODE,
     }
 }
 
-/// Where they arrive.
-const fn last_interface(way: Way) -> &'static str {
-    first_interface(way)
-}
-
-fn mac(namespace: &Namespace, name: &str) -> Result<MacAddress, IoError> {
-    namespace.run(|| Ok(MacAddress(Netlink::open()?.interface(name)?.mac)))?
-}
-
-/// What has arrived is counted and of no further use: it is to cost as little as can be, lest its cost hide the rest.
-fn throw_away_on(interface: &str) -> String {
+/// What has arrived is counted and of no further use: it is to cost as little as can be, lest its cost hide the rest. The first
+/// ports of receivers are `dport`s of packets and `sport`s of answers.
+fn throw_away(port: &str, interface: &str, connections: u32) -> String {
+    let (first, last) = (port_pairs::FIRST_DESTINATION, port_pairs::last_destination(connections));
     format!(
         "table netdev receiver {{
             chain arrivals {{
                 type filter hook ingress device \"{interface}\" priority 0; policy accept;
-                udp dport {RECEIVER_PORT} drop
+                udp {port} {first}-{last} drop
             }}
         }}"
     )
+}
+
+/// Has the kernel of the calling thread's namespace keep connections for as long as a node does.
+fn keep_connections() {
+    for name in ["net/netfilter/nf_conntrack_udp_timeout", "net/netfilter/nf_conntrack_udp_timeout_stream"] {
+        // Without tracking there is no such parameter.
+        let _ = sysctl::write(name, &UDP_STREAM_TIMEOUT.as_secs().to_string());
+    }
 }
 
 /// Joins client and server past the nodes.
@@ -226,39 +280,73 @@ fn lay_cable(topology: &Topology) -> Result<(), IoError> {
     })?
 }
 
-/// Sends a packet of each connection and has it answered: trackers then hold the connections to be established.
-fn answer_each_flow(receiver: &UdpSocket, generator: &mut Generator) -> Result<(), BenchError> {
-    receiver.set_read_timeout(Some(ANSWER_WITHIN)).map_err(BenchError::Socket)?;
-    let mut answered = HashSet::new();
-    for _ in 0..ANSWER_ROUNDS_MAX {
-        for _ in 0..generator.flows().div_ceil(BATCH_FRAMES_MAX) {
-            generator.send_batch();
-            let mut bytes = [0; 64];
-            while let Ok((length, from)) = receiver.recv_from(&mut bytes) {
-                receiver.send_to(&bytes[..length], from).map_err(BenchError::Socket)?;
-                answered.insert(from);
-            }
-        }
-        if answered.len() >= generator.flows() {
-            return Ok(());
-        }
+/// Answers the datagrams that arrive at the server, and takes the answers at the client.
+struct Answers {
+    client: AfPacketIo,
+    server: AfPacketIo,
+    /// By connection: an answer has arrived.
+    is_answered: Vec<bool>,
+    missing: usize,
+    arrived: u64,
+}
+
+impl Answers {
+    /// Those of so many connections, on these interfaces of the hosts.
+    fn open(topology: &Topology, interface: &str, connections: u32) -> Result<Self, IoError> {
+        let open = |host: &Namespace| host.run(|| AfPacketIo::open(&[PortConfig::new(interface)]))?;
+        let is_answered = vec![false; connections as usize];
+        let (client, server) = (open(&topology.client)?, open(&topology.server)?);
+        Ok(Self { client, server, missing: is_answered.len(), is_answered, arrived: 0 })
     }
-    Err(BenchError::NothingPassed)
+
+    /// Answers what has arrived; returns how many answers have so far.
+    fn pass(&mut self) -> u64 {
+        let Self { client, server, is_answered, missing, arrived } = self;
+        let mut answer = |batch: &mut PacketBatch<'_>| {
+            for frame in batch {
+                frame.disposition = Disposition::Consumed;
+                if datagram::connection_of(frame.bytes()).is_some() {
+                    datagram::turn_round(frame.bytes_mut());
+                    frame.disposition = Disposition::Transmit(PortId(0));
+                }
+            }
+        };
+        let mut take = |batch: &mut PacketBatch<'_>| {
+            for frame in batch {
+                frame.disposition = Disposition::Consumed;
+                let connection = datagram::connection_of(frame.bytes());
+                if let Some(is_answered) = connection.and_then(|number| is_answered.get_mut(number as usize)) {
+                    *missing -= usize::from(!std::mem::replace(is_answered, true));
+                    *arrived += 1;
+                }
+            }
+        };
+        // An interface that fails is noticed by what does not arrive.
+        while server.poll(&mut answer).is_ok_and(|received| received > 0) {}
+        while client.poll(&mut take).is_ok_and(|received| received > 0) {}
+        self.arrived
+    }
 }
 
 fn start_node(
     topology: &Topology,
     backend: Backend,
-    fast_path_connections_max: u32,
+    connections: u32,
+    has_fast_path: bool,
     watch: &Watch,
 ) -> Result<Cluster, BenchError> {
+    let connections_max = table_size(connections);
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
-        connections_max: CONNECTIONS_MAX,
+        connections_max,
         workers: 1,
         backend,
-        tuning: Tuning { fast_path_connections_max, ..Tuning::default() },
+        tuning: Tuning {
+            fast_path_connections_max: if has_fast_path { connections_max as u32 } else { 0 },
+            udp_stream_timeout: Some(UDP_STREAM_TIMEOUT),
+            ..Tuning::default()
+        },
     };
     let mut cluster = Cluster::start(topology, plan)?;
     cluster.wait_until_ready(watch)?;
@@ -267,4 +355,9 @@ fn start_node(
         let _ = cluster.keep_on_processor(NODE_PROCESSOR);
     }
     Ok(cluster)
+}
+
+/// The connections that a table has room for that is to hold so many.
+pub(super) fn table_size(connections: u32) -> usize {
+    CONNECTIONS_MAX_LEAST.max(connections as usize + connections as usize / 8)
 }

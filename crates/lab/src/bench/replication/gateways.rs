@@ -10,7 +10,6 @@ use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
 use crate::testbed::watch::Watch;
 use crate::testbed::ways::WAYS;
-use api::EventKind;
 use config::validated::Backend;
 
 /// Connections that a node has room for, most of them over and waiting to be forgotten.
@@ -73,17 +72,7 @@ impl Pair for Gateways {
         watch.pass_until(killed_at.instant() + ASKED_AFTER)?;
         let mut take_over = TakeOver::default();
         watch.until(killed_at.instant() + TAKEN_OVER_WITHIN, || -> Result<bool, BenchError> {
-            let events = self.cluster.standby_events();
-            let first = |kind| {
-                let mut of_kind = events.iter().filter(|event| event.kind == kind);
-                let after_kill = of_kind.find(|event| killed_at.ms_to_event(event.monotonic_ns) >= 0.0);
-                after_kill.map(|event| killed_at.ms_to_event(event.monotonic_ns))
-            };
-            take_over = TakeOver {
-                detected_ms: first(EventKind::PeerDown),
-                announced_ms: first(EventKind::Announced),
-                first_packet_ms: first(EventKind::FirstPacketForwarded),
-            };
+            take_over = TakeOver::of(&self.cluster.standby_events(), killed_at);
             Ok(take_over.first_packet_ms.is_some())
         })?;
         Ok(take_over)

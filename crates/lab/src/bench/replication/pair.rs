@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use crate::bench::BenchError;
 use crate::testbed::clock::Epoch;
 use crate::testbed::watch::Watch;
+use api::{Event, EventKind};
 
 /// Two gateways between the client and the server of a [`super::network::Network`], with the network's shared addresses.
 /// Both filter statefully, translate the client's address, and pick up no TCP connection in the middle: a connection
@@ -59,4 +60,19 @@ pub struct TakeOver {
     pub announced_ms: Option<f64>,
     /// It forwarded the first packet of a connection that the other had carried.
     pub first_packet_ms: Option<f64>,
+}
+
+impl TakeOver {
+    /// What the survivor reports of it.
+    pub(in crate::bench) fn of(events: &[Event], killed_at: Epoch) -> Self {
+        let first = |kind| {
+            let of_kind = events.iter().filter(|event| event.kind == kind);
+            of_kind.map(|event| killed_at.ms_to_event(event.monotonic_ns)).find(|ms: &f64| *ms >= 0.0)
+        };
+        Self {
+            detected_ms: first(EventKind::PeerDown),
+            announced_ms: first(EventKind::Announced),
+            first_packet_ms: first(EventKind::FirstPacketForwarded),
+        }
+    }
 }

@@ -30,6 +30,8 @@ pub struct Tuning {
     pub announce_refresh: Option<Duration>,
     /// What a connection of UDP without an answer stays for.
     pub udp_timeout: Option<Duration>,
+    /// What a connection of UDP with answers stays for.
+    pub udp_stream_timeout: Option<Duration>,
     /// Established connections are forwarded in the kernel, so many at most; 0: none.
     pub fast_path_connections_max: u32,
 }
@@ -47,6 +49,7 @@ impl Default for Tuning {
             lazy: None,
             announce_refresh: None,
             udp_timeout: None,
+            udp_stream_timeout: None,
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
         }
     }
@@ -87,13 +90,16 @@ impl Tuning {
     /// Sections of its own.
     pub(super) fn sections(&self) -> String {
         let route = self.route.map(|(to, via)| format!("[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n\n"));
-        let timeout = self.udp_timeout.map(|timeout| format!("[timeouts]\nudp = \"{}ms\"\n\n", timeout.as_millis()));
+        let timeouts = [("udp", self.udp_timeout), ("udp_stream", self.udp_stream_timeout)].into_iter();
+        let timeouts: String =
+            timeouts.filter_map(|(key, timeout)| Some(format!("{key} = \"{}ms\"\n", timeout?.as_millis()))).collect();
+        let timeouts = (!timeouts.is_empty()).then(|| format!("[timeouts]\n{timeouts}\n"));
         let lazy = self.lazy.as_ref().map(lazy_section);
         let fast_path = match self.fast_path_connections_max {
             0 => "[fast_path]\nenabled = false\n\n".to_owned(),
             most => format!("[fast_path]\nconnections_max = {most}\n\n"),
         };
-        route.into_iter().chain(timeout).chain(lazy).chain([fast_path]).collect()
+        route.into_iter().chain(timeouts).chain(lazy).chain([fast_path]).collect()
     }
 }
 
