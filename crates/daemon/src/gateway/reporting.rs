@@ -281,7 +281,7 @@ impl Reporting {
     }
 
     /// Takes rates when it is time.
-    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &dyn PacketIo) {
         let (since, before) = self.rates_from;
         let elapsed = now.saturating_since(since);
         if elapsed < RATE_INTERVAL {
@@ -306,7 +306,7 @@ impl Reporting {
         }
     }
 
-    fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
+    fn totals(&self, node: &Node, ports: &dyn PacketIo) -> Totals {
         let counters = (0..self.ports.len()).map(|port| ports.counters(port_id(port)));
         let (packets, bytes) = counters.fold(node.pipeline().fast_path_forwarded(), |(packets, bytes), port| {
             (packets + port.sent_frames, bytes + port.sent_bytes)

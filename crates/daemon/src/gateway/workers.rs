@@ -16,7 +16,7 @@ use super::data_path::{DataPath, Setting};
 use super::error::GatewayError;
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
-use super::ports::{Ports, Sharing};
+use super::ports::{self, Sharing};
 use config::validated::Config;
 use control::{ControlReceiver, ControlSender};
 
@@ -132,7 +132,7 @@ fn open(
     let fast_path = KernelFastPath::open(config);
     // Programs at the ingress come before sockets of an EtherType only.
     let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
-    let ports = Ports::open(&config.ports, sharing, number, ether_types)?;
+    let ports = ports::open(&config.ports, sharing, number, ether_types)?;
     let node_config = build::node_config(config, &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
