@@ -15,14 +15,13 @@ use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
-use super::credentials;
 use super::links::Links;
 use super::mailbox::Post;
 use super::outgoing::FrameSender;
 use super::reporting::Reporting;
 use super::service::{self, Service};
 use super::utilisation::Utilisation;
-use crate::logging;
+use crate::{credentials, logging};
 use api::EventKind;
 use config::validated::{Cluster, Config, replication_address};
 use control::ControlReceiver;

@@ -62,6 +62,7 @@ impl Answers<'_> {
             handed_over: counters.handed_over,
             taken: counters.taken,
             redirects: pipeline.redirects() as u64,
+            messages_lost: self.node.worker_messages_lost(),
         })
     }
 
