@@ -1,8 +1,6 @@
 //! Peer filters, as a peer sends them: a shape, and updates of it.
 
-use filters::{
-    Bloom, Change, Counters, CountingBloom, Exchange, MultiLevel, Secret, Shape, StatefulBloom, States, Update,
-};
+use filters::{Bloom, Change, Counters, CountingBloom, Exchange, MultiLevel, Secret, Shape, States, Update};
 
 /// Words of a filter that is built from the fuzzer's bytes: a node, too, refuses larger ones.
 const WORDS_MAX: usize = 1 << 16;
@@ -25,11 +23,6 @@ pub fn run(data: &[u8]) {
             let _ = filter.contains(key);
         }),
         Shape::CountingBloom(_) => apply::<CountingBloom>(shape, updates, |filter, key| {
-            filter.remove(key);
-        }),
-        Shape::StatefulBloom(_) => apply::<StatefulBloom>(shape, updates, |filter, key| {
-            filter.insert(key, 1);
-            filter.modify(key, 2);
             filter.remove(key);
         }),
         Shape::MultiLevel(_, filters::shape::Content::States) => {

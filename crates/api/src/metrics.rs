@@ -149,6 +149,7 @@ metrics! {
     WorkerForwarded: Counter "worker_forwarded_packets_total" ["worker"] "Packets that the worker forwarded.",
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that the worker received and handed to the worker that they belong to.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
+    WorkerMessagesLost: Counter "worker_messages_lost_total" ["worker"] "Messages of the worker to other workers that found no room.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
     RedundancyOpen: Gauge "redundancy_open" [] "1 while the tunnel to the other site carries packets.",
     RedundancyMemory: Gauge "redundancy_memory_bytes" [] "Memory of the tunnel's caches and their indexes, in bytes.",

@@ -98,6 +98,9 @@ pub struct WorkerStatus {
     pub taken: u64,
     /// Connections of other workers whose replies arrive at this one.
     pub redirects: u64,
+    /// Messages to other workers that found no room.
+    #[serde(default)]
+    pub messages_lost: u64,
 }
 
 /// A node and its role.

@@ -174,6 +174,5 @@ pub const fn promise(representation: Representation) -> &'static str {
         Representation::MultiLevel(_) => {
             "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
         }
-        Representation::DLeft | Representation::CountingBloom => "nothing: no node can be configured with it",
     }
 }

@@ -4,7 +4,11 @@
 //! `cluster`; what a configuration means is in `config`.
 
 mod complaints;
+pub mod credentials;
 mod describe;
+mod error;
 pub mod gateway;
 pub mod logging;
 pub mod sync;
+
+pub use error::ProcessError;

@@ -1,14 +1,12 @@
 //! Approximate sets and maps of a few bits an item, and the mathematics of their error rates.
 //!
 //! A backup that holds the fingerprint and the state of each connection instead of its record needs five bytes for it
-//! instead of hundreds. The structures are the multi-level filter of MLCBF and its comparators:
+//! instead of hundreds. The structures are:
 //!
 //! | module | holds | error |
 //! |---|---|---|
 //! | [`bloom`] | a set that only grows | false positives |
 //! | [`counting_bloom`] | a multiset, in 4-bit counters | false positives |
-//! | [`stateful_bloom`] | states, in cells with counters | false positives, or an unknown state |
-//! | [`d_left`] | a multiset or states, in subtables of the same size | false positives |
 //! | [`multi_level`] | a multiset or states, in levels of decreasing size | false positives |
 //!
 //! All take a [`KeyHash`], computed from a key once under a [`Secret`]. They store 32-bit words in whole cache lines
@@ -40,7 +38,6 @@ extern crate std;
 
 pub mod bloom;
 pub mod counting_bloom;
-pub mod d_left;
 pub mod exchange;
 pub mod hash;
 pub mod memory;
@@ -48,18 +45,15 @@ pub mod multi_level;
 pub mod prefetch;
 pub mod scan;
 pub mod shape;
-pub mod stateful_bloom;
 pub mod theory;
 
 pub use bloom::Bloom;
 pub use counting_bloom::CountingBloom;
-pub use d_left::DLeft;
 pub use exchange::{Exchange, ExchangeError, Update};
 pub use hash::{KeyHash, Secret};
 pub use memory::{Change, MarkId, Memory};
 pub use multi_level::{Counters, MultiLevel, States};
-pub use shape::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError, StatefulBloomShape};
-pub use stateful_bloom::StatefulBloom;
+pub use shape::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError};
 
 /// None of the key's buckets has a free cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -96,37 +96,6 @@ impl CountingBloomShape {
     }
 }
 
-/// A counting Bloom filter with states in its cells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StatefulBloomShape {
-    /// Its cells (m).
-    pub cells: u64,
-    /// Cells a key (k).
-    pub hashes: u8,
-    /// Bits of a state, whose highest value means "several": 4 (four cells a word) or 12 (two).
-    pub state_bits: u8,
-}
-
-impl StatefulBloomShape {
-    fn words(self) -> Result<u64, ShapeError> {
-        check("hashes", self.hashes.into(), 1, HASHES_MAX)?;
-        let per_word = match self.state_bits {
-            4 => 4,
-            12 => 2,
-            other => {
-                return Err(ShapeError::OutOfRange {
-                    what: "state bits, 4 or 12",
-                    value: other.into(),
-                    least: 4,
-                    most: 12,
-                });
-            }
-        };
-        check("cells", self.cells, 1, WORDS_MAX * per_word)?;
-        Ok(self.cells.div_ceil(per_word))
-    }
-}
-
 /// The bucket for a new item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insertion {
@@ -231,8 +200,6 @@ pub enum Shape {
     Bloom(BloomShape),
     /// [`crate::CountingBloom`].
     CountingBloom(CountingBloomShape),
-    /// [`crate::StatefulBloom`].
-    StatefulBloom(StatefulBloomShape),
     /// [`crate::MultiLevel`].
     MultiLevel(MultiLevelShape, Content),
 }
@@ -246,7 +213,6 @@ impl Shape {
         let words = match self {
             Self::Bloom(shape) => shape.words(),
             Self::CountingBloom(shape) => shape.words(),
-            Self::StatefulBloom(shape) => shape.words(),
             Self::MultiLevel(shape, _) => shape.words(),
         };
         words.map(|words| words as usize)
@@ -258,7 +224,6 @@ impl Shape {
         let (kind, bytes, ratio, size) = match self {
             Self::Bloom(shape) => (1, [shape.hashes, 0, 0, 0, 0], 0, shape.bits),
             Self::CountingBloom(shape) => (2, [shape.hashes, 0, 0, 0, 0], 0, shape.counters),
-            Self::StatefulBloom(shape) => (3, [shape.hashes, 0, 0, shape.state_bits, 0], 0, shape.cells),
             Self::MultiLevel(shape, content) => {
                 let insertion = u8::from(shape.insertion == Insertion::LeastLoad);
                 let policy = insertion | u8::from(content == Content::Counters) << 1;
@@ -292,7 +257,6 @@ impl Shape {
         let shape = match kind {
             1 => Self::Bloom(BloomShape { bits: size, hashes }),
             2 => Self::CountingBloom(CountingBloomShape { counters: size, hashes }),
-            3 => Self::StatefulBloom(StatefulBloomShape { cells: size, hashes, state_bits: content_bits }),
             4 => {
                 let insertion = if policy & 1 == 0 { Insertion::FirstAvailable } else { Insertion::LeastLoad };
                 let content = if policy & 2 == 0 { Content::States } else { Content::Counters };

@@ -85,8 +85,8 @@ pub trait PacketIo {
     /// [`IoError::Transmit`]; the failure has been counted, and the caller may ignore it.
     fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError>;
 
-    /// Sends the frames with disposition `Transmit` of a batch that did not come from [`PacketIo::poll`]. The frames
-    /// have headroom, as received ones do. Failures are counted.
+    /// Sends the frames with disposition `Transmit` of a batch that did not come from [`PacketIo::poll`], one by one: they
+    /// need no headroom. Failures are counted.
     fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
         for frame in batch {
             if let Disposition::Transmit(port) = frame.disposition {

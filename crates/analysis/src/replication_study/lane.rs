@@ -1,21 +1,15 @@
-//! One filter at one threshold: the node's own sender, and the backup's receiver at the other end of a link without loss.
+//! One filter at one threshold.
 
 use std::time::Duration;
 
-use filters::Insertion;
-use flow::{Instant, NodeId};
-use replication::compact::{
-    CompactConfig, CompactConfigError, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule,
-    filter_content_bytes,
-};
+use flow::Instant;
+use replication::compact::{CellState, CompactConfigError};
 
+use super::compared::ComparedPair;
 use super::config::{Method, StudyConfig};
 use super::ops::{Kind, Op, Probes};
-use super::precise::IP_AND_UDP_BYTES;
+use super::pair::{Exchanged, NodePair, Pair};
 
-const BACKUP: NodeId = NodeId(1);
-/// Words of the largest filter that a backup takes here: a gigabyte.
-const WORDS_MAX: usize = 1 << 28;
 /// The most stops of the clock between two changes. Messages of filters in a silence of hours, or of years between two
 /// captures, are no cost of the traffic.
 const STOPS_MAX: usize = 16;
@@ -46,16 +40,11 @@ pub(super) struct Answers {
 pub(super) struct LaneOutcome {
     /// When the primary failed, and the loads of the filter's levels then.
     pub(super) loads: Vec<(Instant, Vec<f64>)>,
-    pub(super) bytes: u64,
-    /// Of these, what stands behind all headers.
-    pub(super) content_bytes: u64,
-    pub(super) datagrams: u64,
+    pub(super) exchanged: Exchanged,
     pub(super) messages: u64,
-    pub(super) bytes_back: u64,
     /// Bytes of the whole filter as it is sent.
     pub(super) filter_bytes: u64,
     pub(super) initial_bytes: u64,
-    pub(super) checking_bytes: u64,
     pub(super) entries_max: u64,
     pub(super) backup_bytes: u64,
     pub(super) refused: u64,
@@ -69,10 +58,8 @@ pub(super) struct Lane {
     pub(super) method: Method,
     /// The index of its threshold.
     pub(super) threshold: u8,
-    sender: CompactSender,
-    receiver: CompactReceiver,
+    pair: Box<dyn Pair>,
     due: Instant,
-    datagram: Vec<u8>,
     outcome: LaneOutcome,
     has_begun: bool,
     /// Something changed since datagrams were last asked for.
@@ -84,15 +71,16 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(config: &StudyConfig, method: Method, threshold: u8) -> Result<Self, CompactConfigError> {
-        let compact = compact_config(config, method);
-        let outcome = LaneOutcome { filter_bytes: compact.filter_bytes()? as u64, ..LaneOutcome::default() };
+        let pair: Box<dyn Pair> = match method {
+            Method::DLeft | Method::CountingBloom => Box::new(ComparedPair::new(config, method)?),
+            _ => Box::new(NodePair::new(config, method)?),
+        };
+        let outcome = LaneOutcome { filter_bytes: pair.filter_bytes() as u64, ..LaneOutcome::default() };
         Ok(Self {
             method,
             threshold,
-            sender: CompactSender::new(compact, &[BACKUP])?,
-            receiver: CompactReceiver::new(ReceiverLimits { words_max: WORDS_MAX }, config.seed),
+            pair,
             due: Instant::ZERO,
-            datagram: Vec::new(),
             outcome,
             has_begun: false,
             is_waiting: false,
@@ -108,37 +96,36 @@ impl Lane {
         }
         self.turn_to(op.at);
         let tuple = &op.tuple;
-        let is_member = |state: replication::compact::CellState| {
-            self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol)
-        };
+        let is_member =
+            |state: CellState| self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol);
         // A representation of membership holds all connections in one state, whatever their own.
         let cell_state = |state| if self.method == Method::MultiLevelFaEstablished { established() } else { state };
         match op.kind {
             Kind::Insert(state) if is_member(state) => {
-                self.sender.insert(tuple, cell_state(state));
+                self.pair.insert(tuple, cell_state(state));
             }
             Kind::Modify(before, after) => match (is_member(before), is_member(after)) {
                 // A representation of membership has no states of an established connection.
                 (true, true) if self.method == Method::MultiLevelFaEstablished => {}
                 (true, true) => {
-                    self.sender.modify(tuple, before, after);
+                    self.pair.modify(tuple, before, after);
                 }
                 (false, true) => {
-                    self.sender.insert(tuple, established());
+                    self.pair.insert(tuple, established());
                 }
-                (true, false) => self.sender.remove(tuple, established()),
+                (true, false) => self.pair.remove(tuple, established()),
                 (false, false) => {}
             },
             Kind::Remove(state) if is_member(state) => {
-                self.sender.remove(tuple, cell_state(state));
+                self.pair.remove(tuple, cell_state(state));
             }
             Kind::Insert(_) | Kind::Remove(_) => {}
         }
-        self.outcome.entries_max = self.outcome.entries_max.max(self.sender.status().entries);
+        self.outcome.entries_max = self.outcome.entries_max.max(self.pair.status().entries);
         if !self.is_waiting {
             // The first change since the last datagrams: its batch begins.
             self.is_waiting = true;
-            self.sender.handle_timeout(op.at);
+            self.pair.handle_timeout(op.at);
             self.due = self.next_due().min(op.at + self.batch);
         }
     }
@@ -167,72 +154,41 @@ impl Lane {
         self.due = self.next_due();
         let just_before = Instant::from_nanos(at.as_nanos().saturating_sub(1));
         self.turn_to(just_before);
-        let LaneOutcome { bytes, checking_bytes, filter_bytes, .. } = self.outcome;
+        let LaneOutcome { exchanged: Exchanged { bytes, checking_bytes, .. }, filter_bytes, .. } = self.outcome;
         self.outcome = LaneOutcome { initial_bytes: bytes + checking_bytes, filter_bytes, ..LaneOutcome::default() };
         self.before = self.sent();
     }
 
     /// What has been sent up to here: words, whole updates, incremental ones.
     fn sent(&self) -> [u64; 3] {
-        let status = self.sender.status();
+        let status = self.pair.status();
         [status.words, status.whole_updates, status.incremental_updates]
     }
 
     fn next_due(&self) -> Instant {
-        let due = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
-        due.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
+        self.pair.poll_timeout().unwrap_or(Instant::FAR_FUTURE)
     }
 
     fn exchange(&mut self, now: Instant) {
         self.is_waiting = false;
-        self.sender.handle_timeout(now);
-        self.receiver.handle_timeout(now);
-        loop {
-            let mut is_quiet = true;
-            while self.sender.poll_transmit(now, BACKUP, &mut self.datagram) {
-                is_quiet = false;
-                self.weigh();
-                self.receiver.handle_datagram(now, &self.datagram).expect("a sender of ours is understood");
-            }
-            while self.receiver.poll_transmit(now, &mut self.datagram) {
-                is_quiet = false;
-                self.outcome.bytes_back += self.datagram.len() as u64 + IP_AND_UDP_BYTES;
-                self.sender.handle_datagram(now, BACKUP, &self.datagram).expect("a receiver of ours is understood");
-            }
-            if is_quiet {
-                break;
-            }
-        }
-    }
-
-    /// Enters the sender's datagram under what it is for: the filter, or the comparison of the copy with it.
-    fn weigh(&mut self) {
-        let bytes = self.datagram.len() as u64 + IP_AND_UDP_BYTES;
-        match filter_content_bytes(&self.datagram) as u64 {
-            0 => self.outcome.checking_bytes += bytes,
-            sent => {
-                self.outcome.bytes += bytes;
-                self.outcome.content_bytes += sent;
-                self.outcome.datagrams += 1;
-            }
-        }
+        self.pair.exchange(now, &mut self.outcome.exchanged);
     }
 
     /// The primary fails now: what has not been sent is lost. Asks the backup.
     pub(super) fn probe(&mut self, probes: &Probes) {
         self.turn_to(probes.at);
         if self.outcome.loads.len() < LOADS_MAX && self.threshold == 0 && !self.method.is_precise() {
-            let loads = self.sender.loads_by_level();
+            let loads = self.pair.loads_by_level();
             self.outcome.loads.extend((!loads.is_empty()).then_some((probes.at, loads)));
         }
         let answers = &mut self.outcome.answers;
         for tuple in &probes.absent {
             answers.absent += 1;
-            answers.false_positives += u64::from(self.receiver.lookup(tuple).is_some());
+            answers.false_positives += u64::from(self.pair.lookup(tuple).is_some());
         }
         for tuple in &probes.same_hosts {
             answers.same_hosts += 1;
-            answers.same_host_hits += u64::from(self.receiver.lookup(tuple).is_some());
+            answers.same_host_hits += u64::from(self.pair.lookup(tuple).is_some());
         }
         for active in &probes.active {
             let is_member = active.state.is_established(active.tuple.protocol);
@@ -241,7 +197,7 @@ impl Lane {
                 continue;
             }
             answers.due += 1;
-            match self.receiver.lookup(&active.tuple) {
+            match self.pair.lookup(&active.tuple) {
                 None => answers.false_negatives += 1,
                 Some(_) if self.method.is_membership() => {}
                 Some(known) => answers.inaccurate_states += u64::from(known.state != Some(active.state)),
@@ -250,49 +206,18 @@ impl Lane {
     }
 
     pub(super) fn finish(mut self) -> LaneOutcome {
-        let status = self.sender.status();
+        let status = self.pair.status();
         let [words, whole_updates, incremental_updates] = self.before;
         self.outcome.messages = status.words - words;
         self.outcome.refused = status.refused;
         self.outcome.whole_updates = status.whole_updates - whole_updates;
         self.outcome.incremental_updates = status.incremental_updates - incremental_updates;
-        self.outcome.backup_bytes = self.receiver.memory_bytes() as u64;
+        self.outcome.backup_bytes = self.pair.backup_bytes() as u64;
         self.outcome
     }
 }
 
 /// The state under which a representation of membership holds every connection.
-const fn established() -> replication::compact::CellState {
-    replication::compact::CellState::from_number(flow::conntrack::TcpState::Established as u8)
-}
-
-fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
-    let representation = match method {
-        Method::HostAggregate => Representation::HostAggregate,
-        Method::FlowDigest => Representation::FlowDigest,
-        Method::MultiLevelLl | Method::MultiLevelLlSymbols => Representation::MultiLevel(Insertion::LeastLoad),
-        Method::DLeft => Representation::DLeft,
-        Method::CountingBloom => Representation::CountingBloom,
-        _ => Representation::MultiLevel(Insertion::FirstAvailable),
-    };
-    // Secrets are drawn from the study's seed, so that a study can be made again.
-    let secret = [config.seed ^ 0x5ec0_11ab_0f5e_c2e7, config.seed.rotate_left(32) ^ 0x1357_9bdf_0246_8ace];
-    let mut compact = CompactConfig::new(representation, config.connections_max.into(), secret);
-    compact.symbols = matches!(method, Method::MultiLevelFaSymbols | Method::MultiLevelLlSymbols);
-    compact.update = match method {
-        Method::HostAggregate | Method::FlowDigest => {
-            UpdateRule::Periodic(Duration::from_secs_f64(config.digest_interval_s))
-        }
-        // The paper's rule: every change waits.
-        _ => {
-            UpdateRule::Immediate { batch: Duration::from_millis(config.batch_ms.into()), establishment_at_once: false }
-        }
-    };
-    if let Some(counters) = config.counters_per_item {
-        compact.counters_per_item = counters;
-    }
-    if let Some(bits) = config.fingerprint_bits {
-        compact.fingerprint_bits = bits;
-    }
-    compact
+const fn established() -> CellState {
+    CellState::from_number(flow::conntrack::TcpState::Established as u8)
 }

@@ -3,19 +3,21 @@
 //!
 //! ```text
 //!  Trace ─► Connections ─► Book: exact table, thresholds ─┬─► precise messages, by their real encodings
-//!                                                         └─► threads ─► CompactSender ─► CompactReceiver ◄─ probes
+//!                                                         └─► threads ─► Pair: CompactSender ─► CompactReceiver ◄─ probes
 //! ```
 //! The filters are those of the gateway, sent over a link without loss or delay; a failover is simulated by asking the
 //! backup's half for connections in progress and for tuples of none. Captures are read once, in bounded memory.
 
 mod advice;
 mod book;
+mod compared;
 mod config;
 mod hosts;
 mod lane;
 mod ops;
 mod outcome;
 mod pages;
+mod pair;
 mod precise;
 mod result;
 mod seed;

@@ -137,10 +137,10 @@ fn precise(of: &OfThreshold, sent: Sent) -> Cost {
 fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
     let answers = &lane.answers;
     Cost {
-        bytes: lane.bytes,
-        content_bytes: lane.content_bytes,
+        bytes: lane.exchanged.bytes,
+        content_bytes: lane.exchanged.content_bytes,
         messages: lane.messages,
-        datagrams: lane.datagrams,
+        datagrams: lane.exchanged.datagrams,
         changes: if method.is_membership() { of.changes_of_membership } else { of.changes },
         entries_at_backup: lane.entries_max,
         backup_bytes: lane.backup_bytes,
@@ -154,8 +154,8 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
         whole_updates: lane.whole_updates,
         incremental_updates: lane.incremental_updates,
         initial_bytes: lane.initial_bytes,
-        checking_bytes: lane.checking_bytes,
-        bytes_back: lane.bytes_back,
+        checking_bytes: lane.exchanged.checking_bytes,
+        bytes_back: lane.exchanged.bytes_back,
         ..Cost::default()
     }
 }

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use filters::{
-    Change, Exchange, Insertion, KeyHash, Memory, MultiLevel, MultiLevelShape, Secret, StatefulBloom,
-    StatefulBloomShape, States, Update, stateful_bloom,
-};
+use filters::{Change, Exchange, Insertion, KeyHash, Memory, MultiLevel, MultiLevelShape, Secret, States, Update};
 use flow::random::mix;
 
 use super::outcome::{UrlStructure, Urls};
+use crate::comparators::stateful_bloom::{Known, StatefulBloom, StatefulBloomShape};
 
 /// Distinct URLs that are taken into account; requests for others are counted only.
 pub const URLS_MAX: usize = 4 << 20;
@@ -125,7 +123,7 @@ impl UrlBook {
         let insert = |filter: &mut MultiLevel<States>, key, category| {
             let _ = filter.insert(key, category);
         };
-        let network_bytes = self.fill(&mut filter, insert)?;
+        let network_bytes = self.fill(&mut filter, insert, MultiLevel::memory_mut)?;
         let lookup = |key| filter.lookup(key);
         Some(self.measure(filter.memory(), precise_bytes, network_bytes, lookup))
     }
@@ -134,28 +132,33 @@ impl UrlBook {
         let shape =
             StatefulBloomShape { cells: self.requests * CELLS_PER_URL, hashes: HASHES, state_bits: CELL_STATE_BITS };
         let mut filter = StatefulBloom::new(shape).ok()?;
-        let network_bytes = self.fill(&mut filter, StatefulBloom::insert)?;
+        let network_bytes = self.fill(&mut filter, StatefulBloom::insert, StatefulBloom::memory_mut)?;
         let lookup = |key| {
             filter.lookup(key).map(|known| match known {
-                stateful_bloom::Known::State(category) => category,
-                _ => u16::MAX,
+                Known::State(category) => category,
+                Known::Several => u16::MAX,
             })
         };
         Some(self.measure(filter.memory(), precise_bytes, network_bytes, lookup))
     }
 
     /// Inserts all URLs and returns the bytes of the increments that replicate them.
-    fn fill<F: Exchange>(&self, filter: &mut F, insert: impl Fn(&mut F, KeyHash, u16)) -> Option<u64> {
-        let mark = filter.memory_mut().mark().ok()?;
+    fn fill<F>(
+        &self,
+        filter: &mut F,
+        insert: impl Fn(&mut F, KeyHash, u16),
+        memory_mut: impl Fn(&mut F) -> &mut Memory,
+    ) -> Option<u64> {
+        let mark = memory_mut(filter).mark().ok()?;
         let mut changes: Vec<Change> = Vec::new();
-        filter.memory_mut().take_changes(mark, usize::MAX, &mut changes);
+        memory_mut(filter).take_changes(mark, usize::MAX, &mut changes);
         let (mut bytes, mut network_bytes) = (Vec::new(), 0);
         for keys in self.keys.chunks(URLS_PER_UPDATE) {
             for key in keys {
                 insert(filter, self.secret.spread(*key), category(*key));
             }
             changes.clear();
-            filter.memory_mut().take_changes(mark, usize::MAX, &mut changes);
+            memory_mut(filter).take_changes(mark, usize::MAX, &mut changes);
             bytes.clear();
             Update::encode(&mut changes, &mut bytes);
             network_bytes += bytes.len() as u64;

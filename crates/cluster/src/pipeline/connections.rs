@@ -1,13 +1,16 @@
-//! The connections of a node: the table, and all that changes when a connection enters it, changes hands or leaves it.
+//! The connections of a node: the table, and all that changes when a connection enters it, changes hands or leaves it. A packet
+//! moves the automaton of its connection on and passes the chain here.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use flow::connection::flags;
-use flow::conntrack::{Change, Tracker};
+use flow::conntrack::{Advance, Change, Tracker};
 use flow::table::{InsertError, Slot, Table};
-use flow::wire::Packet;
-use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
+use flow::wire::{Headers, Packet};
+use flow::{
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, Frame, HashKey, Instant, NodeId, SegmentationKind, Tuple,
+};
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
 use network_functions::function::{CloseReason, Verdict};
@@ -243,6 +246,87 @@ impl Connections {
         }
     }
 
+    /// Moves the connection's automaton on, taking the connection over if it was a replica. The second value is true then.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> (Advance, bool) {
+        let Self { node, table, tracker, functions, forwarded_elsewhere, counters, .. } = &mut *self;
+        let connection = record_mut(table, slot);
+        let taken_over = connection.flags & flags::REPLICA != 0;
+        if taken_over {
+            connection.flags &= !flags::REPLICA;
+            tracker.take_over(connection.original.protocol, &mut connection.protocol);
+            counters.taken_over += 1;
+        } else if connection.owner == *node && forwarded_elsewhere.concerns(now, tracker, connection) {
+            tracker.take_over(connection.original.protocol, &mut connection.protocol);
+            counters.relearnt += 1;
+        }
+        if connection.owner != *node {
+            connection.take_over(*node);
+        }
+        let renumbered = as_sent(&functions.chain, connection, packet, direction);
+        let headers = renumbered.as_ref().unwrap_or(packet.headers);
+        let advance = tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
+        if advance.verdict.is_ok() {
+            count(connection, packet, direction);
+        }
+        if advance.change != Change::None {
+            connection.bump_version();
+        }
+        if let Some(timeout) = advance.timeout {
+            self.set_expiry(slot, now + timeout);
+        }
+        (advance, taken_over)
+    }
+
+    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node owns. False,
+    /// and nothing done, for all others.
+    #[inline(always)]
+    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+        let Self { node, table, tracker, functions, forwarded_elsewhere, .. } = &mut *self;
+        let connection = record_mut(table, slot);
+        if connection.owner != *node || connection.flags & flags::REPLICA != 0 {
+            return false;
+        }
+        if forwarded_elsewhere.concerns(now, tracker, connection) {
+            return false;
+        }
+        // What a function has renumbered is not what the tracker is to see, and needs a second look.
+        if as_sent(&functions.chain, connection, packet, direction).is_some() {
+            return false;
+        }
+        let flags = connection.flags;
+        let Some(timeout) = tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers) else {
+            return false;
+        };
+        count(connection, packet, direction);
+        self.set_expiry(slot, now + timeout);
+        true
+    }
+
+    /// Tracks a plain segment of a connection that this node owns, and has the functions process it. `None`, and nothing done,
+    /// for all other packets.
+    #[inline(always)]
+    pub(super) fn process_plain(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> Option<(Verdict, bool)> {
+        if !self.advance_plain(now, packet, slot, direction) {
+            return None;
+        }
+        if self.observation.attends() {
+            self.observation.step(Step::plain_segment(record(&self.table, slot)));
+        }
+        Some(self.process(now, packet, slot, direction))
+    }
+
     /// The chain's verdict on a packet, and whether a function changed its state.
     pub(super) fn process(
         &mut self,
@@ -334,4 +418,33 @@ pub(super) fn record(table: &Table, slot: Slot) -> &Connection {
 /// As [`record`], to be changed.
 pub(super) fn record_mut(table: &mut Table, slot: Slot) -> &mut Connection {
     table.get_mut(slot).expect("lookups give occupied slots")
+}
+
+/// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
+/// segments of this connection other numbers.
+#[inline(always)]
+pub(super) fn as_sent(
+    chain: &Chain,
+    connection: &Connection,
+    packet: &Packet<'_, '_>,
+    direction: Direction,
+) -> Option<Headers> {
+    if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
+}
+
+/// Counts a packet that passes.
+#[inline(always)]
+pub(super) fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+    connection.packets[direction.index()] += packets_in(packet.frame);
+    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+}
+
+/// Packets that the frame stands for on the wire.
+fn packets_in(frame: &Frame<'_>) -> u64 {
+    let segmentation = frame.segmentation;
+    if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {
+        return 1;
+    }
+    let payload = frame.bytes().len().saturating_sub(usize::from(segmentation.header_bytes));
+    payload.div_ceil(usize::from(segmentation.size_bytes)).max(1) as u64
 }

@@ -9,7 +9,7 @@ use super::Pipeline;
 use super::arrival::Arrival;
 use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
-use super::egress::{forward, is_transmitted};
+use super::packet::{forward, is_transmitted};
 use crate::observation::Step;
 
 impl Pipeline {

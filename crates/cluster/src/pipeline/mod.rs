@@ -9,9 +9,9 @@
 //! Fragments go the way of their first one, which alone has the ports: see [`flow::fragments`].
 //!
 //! In files, a packet visits `batch`, `fragments` if it is one, and `packet`. From there it goes on to `recovery` if no
-//! connection has it and filters of other nodes may name one, to `tracking` (`peer_owned`, `waiting` where other nodes forward
-//! as well), to the chain in `connections`, and to `egress`. None of these calls one before it. Where a fast path forwards
-//! packets of established connections, `fast_path` brings what it saw into the record before, and the other way afterwards.
+//! connection has it and filters of other nodes may name one, to `peer_owned` and `waiting` where other nodes forward as well, and
+//! to the tracker and the chain in `connections`. None of these calls one before it. Where a fast path forwards packets of
+//! established connections, `fast_path` brings what it saw into the record before, and the other way afterwards.
 //!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
 //! What changes is left in [`Pipeline::take_changes`] for those who replicate it.
@@ -22,7 +22,6 @@ mod change;
 mod connections;
 mod counters;
 mod edge;
-mod egress;
 mod elsewhere;
 mod expiry;
 mod fast_path;
@@ -41,7 +40,6 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 mod tombstones;
-mod tracking;
 mod waiting;
 
 use alloc::boxed::Box;

@@ -1,22 +1,20 @@
-//! A packet that has been looked up: it goes on by its connection, begins one, or is dropped.
+//! A packet that has been looked up: it goes on by its connection, begins one, or is dropped. Then it leaves the pipeline.
 
 use flow::connection::flags;
 use flow::conntrack::{Change, Next, state_name};
 use flow::table::Slot;
 use flow::wire::{IcmpError, Packet, Transport};
-use flow::{Connection, Direction, Disposition, DropReason};
+use flow::{Connection, Direction, Disposition, DropReason, Instant};
 use network_functions::function::{CloseReason, Verdict};
 
 use super::Pipeline;
 use super::arrival::{Arrival, wanted};
 use super::change::TableChange;
-use super::connections::{Connections, record, record_mut};
+use super::connections::{Connections, count, record, record_mut};
 use super::edge::Edge;
-use super::egress::{forward, is_transmitted, send};
 use super::peer_owned;
 use super::recovery::RecoveryOutcome;
-use super::tracking::{advance, advance_plain, count};
-use crate::observation::{ConnectionChange, Step};
+use crate::observation::{ConnectionChange, Observation, Step};
 
 impl Pipeline {
     pub(super) fn handle_packet<E: Edge>(
@@ -79,13 +77,9 @@ impl Pipeline {
             return Err(DropReason::FirewallDenied);
         }
         connections.take_seen(slot);
-        if !advance_plain(connections, now, packet, slot, direction) {
+        let Some((verdict, states_changed)) = connections.process_plain(now, packet, slot, direction) else {
             return self.handle_any_known(arrival, packet, slot, direction, edge);
-        }
-        if connections.observation.attends() {
-            connections.observation.step(Step::plain_segment(record(&connections.table, slot)));
-        }
-        let (verdict, states_changed) = connections.process(now, packet, slot, direction);
+        };
         if states_changed {
             connections.changes.push(TableChange::FunctionsChanged { slot });
         }
@@ -112,7 +106,7 @@ impl Pipeline {
             return Ok(Disposition::Consumed);
         }
         let tracked = if connections.sharing.is_none() {
-            Some(advance(connections, now, packet, slot, direction))
+            Some(connections.advance(now, packet, slot, direction))
         } else {
             peer_owned::track(connections, &mut self.waiting, arrival, packet, (slot, direction), edge)
         };
@@ -301,4 +295,41 @@ fn send_first<E: Edge>(
             Ok(disposition)
         }
     }
+}
+
+/// Applies the chain's verdict to a packet.
+#[inline(always)]
+fn send<E: Edge>(
+    now: Instant,
+    packet: &mut Packet<'_, '_>,
+    verdict: Verdict,
+    observation: &mut Observation,
+    edge: &mut E,
+) -> Result<Disposition, DropReason> {
+    match verdict {
+        Verdict::Forward => Ok(forward(now, packet, observation, edge)),
+        Verdict::SendBack => Ok(Disposition::Transmit(packet.frame.ingress)),
+        Verdict::Queued => Ok(Disposition::Consumed),
+        Verdict::Drop(reason) => Err(reason),
+    }
+}
+
+/// Forwards a packet, already translated.
+#[inline]
+pub(super) fn forward<E: Edge>(
+    now: Instant,
+    packet: &mut Packet<'_, '_>,
+    observation: &mut Observation,
+    edge: &mut E,
+) -> Disposition {
+    if observation.attends() {
+        observation.step(Step::Routed(edge.way(&packet.headers.tuple)));
+    }
+    edge.forward(now, packet)
+}
+
+/// The packet leaves with its batch: no error is due.
+#[inline(always)]
+pub(super) const fn is_transmitted(sent: Result<Disposition, DropReason>) -> bool {
+    matches!(sent, Ok(Disposition::Transmit(_)))
 }

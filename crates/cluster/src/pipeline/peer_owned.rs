@@ -8,10 +8,9 @@ use flow::{Connection, Direction, Instant};
 
 use super::arrival::Arrival;
 use super::change::TableChange;
-use super::connections::{Connections, record, record_mut};
+use super::connections::{Connections, as_sent, count, record, record_mut};
 use super::edge::Edge;
 use super::sharing::Sharing;
-use super::tracking::{advance, as_sent, count};
 use super::waiting::Waiting;
 use crate::observation::Step;
 
@@ -50,7 +49,7 @@ pub(super) fn track<E: Edge>(
             Some((advance, is_taken_over))
         }
         Tracked::Own => {
-            let (advance, is_taken_over) = advance(connections, arrival.now, packet, slot, direction);
+            let (advance, is_taken_over) = connections.advance(arrival.now, packet, slot, direction);
             match advance.verdict {
                 Err(reason) if !is_taken_over && waiting.hold(connections, arrival, packet, reason) => None,
                 _ => Some((advance, is_taken_over)),

@@ -54,6 +54,7 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add_count(Metric::WorkerForwarded, &labels, worker.forwarded);
         samples.add_count(Metric::WorkerHandedOver, &labels, worker.handed_over);
         samples.add_count(Metric::WorkerTaken, &labels, worker.taken);
+        samples.add_count(Metric::WorkerMessagesLost, &labels, worker.messages_lost);
     }
     for peer in &status.peers {
         let id = peer.id.to_string();

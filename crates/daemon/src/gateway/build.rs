@@ -25,8 +25,8 @@ use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
-use super::credentials;
-use super::error::GatewayError;
+use crate::credentials;
+use crate::error::ProcessError;
 use config::timeouts::Timeouts;
 use config::validated::{
     self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Replication, Representation,
@@ -69,7 +69,7 @@ impl Secrets {
 }
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, ProcessError> {
     node_config_with(config, forwarding(config, secrets)?, secrets)
 }
 
@@ -78,7 +78,7 @@ pub fn node_config_with(
     config: &Config,
     forwarding: forwarding::Config,
     secrets: &Secrets,
-) -> Result<NodeConfig, GatewayError> {
+) -> Result<NodeConfig, ProcessError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
@@ -100,7 +100,7 @@ pub fn node_config_with(
 }
 
 /// The node, as the end of the tunnel to another site where one is configured.
-pub(super) fn with_tunnel(node: Node, config: &Config) -> Result<Node, GatewayError> {
+pub(super) fn with_tunnel(node: Node, config: &Config) -> Result<Node, ProcessError> {
     let Some(redundancy) = &config.redundancy else { return Ok(node) };
     let key = HashKey([random::number(), random::number()]);
     let is_lower = redundancy.local < redundancy.peer;
@@ -115,7 +115,7 @@ pub(super) fn reconfiguration(
     layout: ChainLayout,
     reevaluation: Reevaluation,
     secrets: &Secrets,
-) -> Result<Reconfiguration, GatewayError> {
+) -> Result<Reconfiguration, ProcessError> {
     let cluster = config.cluster.as_ref();
     let peers = cluster.map(peers).unwrap_or_default();
     let peer = |peer: PeerConfig| PeerReconfiguration {
@@ -268,7 +268,7 @@ fn detector(detection: &validated::FailureDetection) -> failure_detector::Config
 }
 
 /// Has the node detect failures over the links of its Ethernet ports as well, where that is configured.
-pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), GatewayError> {
+pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), ProcessError> {
     let Some(cluster) = config.cluster.as_ref().filter(|cluster| cluster.failure_detection.service_paths) else {
         return Ok(());
     };
@@ -276,7 +276,7 @@ pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), 
     let ethernet = ports.filter(|(port, _)| port.backend != Backend::Tun);
     let paths: Vec<_> = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
     node.set_service_paths(&paths, detector(&cluster.failure_detection), random::number())
-        .map_err(|error| GatewayError::Node(error.into()))
+        .map_err(|error| ProcessError::Node(error.into()))
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
@@ -303,7 +303,7 @@ pub(crate) fn session(replication: &Replication, batch_delay: Duration) -> Sessi
     }
 }
 
-fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, ProcessError> {
     let mut netlink = Netlink::open()?;
     let mut ports = Vec::new();
     for port in &config.ports {
@@ -345,7 +345,7 @@ fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.addr(), prefix.prefix_len())
 }
 
-fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
+fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, ProcessError> {
     let mut builder = ChainBuilder::new();
     for function in functions {
         builder = match function {
@@ -357,7 +357,7 @@ fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<C
     Ok(builder)
 }
 
-fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
+fn firewall_of(config: &Config) -> Result<Firewall, ProcessError> {
     let rules = config.firewall.iter().map(|rule| firewall::Rule {
         name: rule.name.clone(),
         conditions: rule_conditions(rule),
@@ -395,7 +395,7 @@ fn generation(rules: &[validated::Rule]) -> u16 {
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -423,7 +423,7 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     });
     let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
     Ok(Nat::new(NatConfig {
-        source_rules: source_rules.collect::<Result<Vec<_>, GatewayError>>()?,
+        source_rules: source_rules.collect::<Result<Vec<_>, ProcessError>>()?,
         destination_rules: destination_rules.collect(),
         ports,
         node: config.node.id,
@@ -433,7 +433,7 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
 }
 
 /// How a source translation is computed; the secret of a keyed one is read from its file.
-fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, GatewayError> {
+fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, ProcessError> {
     let algorithm = match (mapping.is_keyed, &config.nat_mapping_key) {
         (true, Some(path)) => Algorithm::Keyed(credentials::mapping_key(path)?),
         _ => Algorithm::Sequential,
@@ -442,7 +442,7 @@ fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, GatewayErro
 }
 
 /// Where the helper only stays for the connections that it has, no more begin.
-fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
+fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, ProcessError> {
     let is_wanted = config.chain.contains(&Function::Ftp);
     let ports = config.ftp.ports.iter().filter(|_| is_wanted);
     Ok(Ftp::new(FtpConfig {

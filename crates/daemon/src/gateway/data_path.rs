@@ -15,15 +15,13 @@ use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
-use super::credentials;
 use super::links::Links;
 use super::mailbox::Post;
 use super::outgoing::FrameSender;
-use super::ports::Ports;
 use super::reporting::Reporting;
 use super::service::{self, Service};
 use super::utilisation::Utilisation;
-use crate::logging;
+use crate::{credentials, logging};
 use api::EventKind;
 use config::validated::{Cluster, Config, replication_address};
 use control::ControlReceiver;
@@ -97,7 +95,7 @@ impl Stopwatch for MonotonicClock {
 /// What a data path is given, beside the configuration.
 pub(super) struct Setting {
     pub(super) node: Node,
-    pub(super) ports: Ports,
+    pub(super) ports: Box<dyn PacketIo + Send>,
     /// The lead takes the process's signals, and has the configuration read again.
     pub(super) signals: Option<(Signals, SyncSender<()>)>,
     pub(super) waker: Arc<Waker>,
@@ -111,7 +109,7 @@ pub(super) struct Setting {
 /// The node, what it sends and receives on, and what it reports to operators.
 pub(super) struct DataPath {
     node: Node,
-    ports: Ports,
+    ports: Box<dyn PacketIo + Send>,
     /// The lead's: the links of the ports.
     links: Option<Links>,
     peers: Option<PeerSockets>,
@@ -380,7 +378,7 @@ impl DataPath {
         if let Some(peers) = peers {
             send_datagrams(node, peers, now, buffer)?;
         }
-        frames.send_all(now, node, ports);
+        frames.send_all(now, node, &mut **ports);
         Ok(())
     }
 
@@ -395,7 +393,7 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.pass_on(&mut self.node);
-        self.reporting.take_rates(now, &mut self.node, &self.ports);
+        self.reporting.take_rates(now, &mut self.node, &*self.ports);
         logging::report_suppressed(now, false);
         self.post.iter().for_each(Post::note_turn);
         let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
@@ -405,7 +403,7 @@ impl DataPath {
     fn answer_control(&mut self) {
         self.waker.clear();
         let Self { node, ports, reporting, receiver, waker, .. } = self;
-        let mut answers = reporting.answers(node, ports);
+        let mut answers = reporting.answers(node, &**ports);
         if receiver.answer_one(&mut answers) {
             // Another may wait: packets have their turn first.
             waker.wake();

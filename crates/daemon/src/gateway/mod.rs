@@ -6,9 +6,7 @@
 
 pub mod build;
 mod changes;
-pub mod credentials;
 mod data_path;
-mod error;
 mod fast_path;
 mod links;
 mod mailbox;
@@ -27,6 +25,7 @@ use flow::conntrack;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
+use crate::error::ProcessError;
 use crate::logging;
 use config::validate::mapping::formulas;
 use config::validated::Config;
@@ -36,14 +35,13 @@ use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
 use reload::Operator;
 use workers::Workers;
 
-pub use error::GatewayError;
 pub use fast_path::fast_path_obstacle;
 
 /// Runs the gateway that the file describes, until a signal ends it.
 ///
 /// # Errors
 /// The configuration cannot be used, or the system refuses what it asks for.
-pub fn run(path: &Path) -> Result<(), GatewayError> {
+pub fn run(path: &Path) -> Result<(), ProcessError> {
     let checked = config::load(path)?;
     logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
@@ -72,7 +70,7 @@ fn offer_afar(
     Ok(server)
 }
 
-fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
+fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
     if !usage::prefer_this_process() {

@@ -31,7 +31,7 @@ pub(super) struct FrameSender {
 
 impl FrameSender {
     /// Sends all that the node has now. A failure is counted by the port; the protocols retransmit what is missing.
-    pub(super) fn send_all(&mut self, now: Instant, node: &mut Node, ports: &mut impl PacketIo) {
+    pub(super) fn send_all(&mut self, now: Instant, node: &mut Node, ports: &mut dyn PacketIo) {
         loop {
             let filled = self.fill(now, node);
             let mut batch: PacketBatch<'_> = self.frames[..filled].iter_mut().filter_map(Outgoing::frame).collect();

@@ -1,4 +1,4 @@
-//! The node's ports, whatever backends serve them, as one.
+//! The node's ports, opened with the backends that serve them.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -24,9 +24,9 @@ struct Served {
     ports: Vec<PortId>,
 }
 
-/// The node's ports. Between ports of one backend frames pass as that backend does it; between ports of different ones
-/// they are copied, one by one.
-pub(super) struct Ports {
+/// Ports of several backends. Between ports of one backend frames pass as that backend does it; between ports of different
+/// ones they are copied, one by one.
+struct MixedPorts {
     backends: Vec<Served>,
     /// Of each of the node's ports: its backend, and what that calls it.
     places: Vec<(usize, PortId)>,
@@ -81,26 +81,34 @@ impl Sharing {
     }
 }
 
-impl Ports {
-    /// Opens a worker's part of the ports as configured.
-    /// `ether_types` is what is received of ports by `AF_PACKET`; empty: everything.
-    pub(super) fn open(ports: &[Port], sharing: &Sharing, worker: u8, ether_types: &[u16]) -> Result<Self, IoError> {
-        let mut opened = Self { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); ports.len()] };
-        for (_, backend) in Backend::ALL {
-            let chosen: Vec<&Port> = ports.iter().filter(|port| port.backend == backend).collect();
-            if chosen.is_empty() {
-                continue;
-            }
-            let io: Box<dyn PacketIo + Send> = match backend {
-                Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker, ether_types)?),
-                Backend::AfXdp => Box::new(open_af_xdp(&chosen, sharing, worker)?),
-                Backend::Tun => Box::new(open_tun(&chosen, ports)?),
-            };
-            opened.add(io, chosen.iter().map(|port| port.id).collect());
+/// Opens a worker's part of the ports as configured. A backend that serves all ports numbers them as the node does.
+/// `ether_types` is what is received of ports by `AF_PACKET`; empty: everything.
+pub(super) fn open(
+    ports: &[Port],
+    sharing: &Sharing,
+    worker: u8,
+    ether_types: &[u16],
+) -> Result<Box<dyn PacketIo + Send>, IoError> {
+    let mut mixed = MixedPorts { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); ports.len()] };
+    for (_, backend) in Backend::ALL {
+        let chosen: Vec<&Port> = ports.iter().filter(|port| port.backend == backend).collect();
+        if chosen.is_empty() {
+            continue;
         }
-        Ok(opened)
+        let io: Box<dyn PacketIo + Send> = match backend {
+            Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker, ether_types)?),
+            Backend::AfXdp => Box::new(open_af_xdp(&chosen, sharing, worker)?),
+            Backend::Tun => Box::new(open_tun(&chosen, ports)?),
+        };
+        if chosen.len() == ports.len() {
+            return Ok(io);
+        }
+        mixed.add(io, chosen.iter().map(|port| port.id).collect());
     }
+    Ok(Box::new(mixed))
+}
 
+impl MixedPorts {
     fn add(&mut self, io: Box<dyn PacketIo + Send>, ports: Vec<PortId>) {
         for (port, local) in ports.iter().zip((0..u8::MAX).map(PortId)) {
             self.places[usize::from(port.0)] = (self.backends.len(), local);
@@ -148,12 +156,9 @@ fn open_tun(ports: &[&Port], all: &[Port]) -> Result<TunIo, IoError> {
     TunIo::open(&ports.iter().map(config).collect::<Vec<_>>())
 }
 
-impl PacketIo for Ports {
+impl PacketIo for MixedPorts {
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError> {
         let Self { backends, places } = self;
-        if let [only] = &mut backends[..] {
-            return only.io.poll(process);
-        }
         let mut total = 0;
         for number in 0..backends.len() {
             let (before, rest) = backends.split_at_mut(number);
@@ -209,18 +214,18 @@ mod tests {
     use super::*;
 
     /// Ports 0 and 2 of one backend, port 1 of another, each with a frame whose first byte is its egress port.
-    fn mixed(wishes: [u8; 3]) -> Ports {
+    fn mixed(wishes: [u8; 3]) -> MixedPorts {
         let (mut one, mut other) = (MemoryIo::new(2), MemoryIo::new(1));
         one.inject(PortId(0), &[wishes[0]; 60]).unwrap();
         one.inject(PortId(1), &[wishes[2]; 60]).unwrap();
         other.inject(PortId(0), &[wishes[1]; 60]).unwrap();
-        let mut ports = Ports { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); 3] };
+        let mut ports = MixedPorts { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); 3] };
         ports.add(Box::new(one), vec![PortId(0), PortId(2)]);
         ports.add(Box::new(other), vec![PortId(1)]);
         ports
     }
 
-    fn poll(ports: &mut Ports) -> Vec<PortId> {
+    fn poll(ports: &mut MixedPorts) -> Vec<PortId> {
         let mut ingress = Vec::new();
         let process = &mut |batch: &mut PacketBatch<'_>| {
             for frame in batch {

@@ -15,9 +15,9 @@ use network_functions::chain::ChainLayout;
 
 use super::build::{self, Secrets};
 use super::changes::Changes;
-use super::error::GatewayError;
 use super::workers::Ready;
 use crate::describe;
+use crate::error::ProcessError;
 use crate::logging;
 use api::{EventKind, ReloadReport};
 use config::diagnostic::Severity;
@@ -49,14 +49,14 @@ pub(super) struct Operator {
 impl Operator {
     /// For a gateway that runs with `config`, read from `path`. Reads the file again at each request, until no sender
     /// of requests is left. Requests during a reload count as one.
-    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
+    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, ProcessError> {
         let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
         let running = Mutex::new(Running { config, functions, layout, channels });
         let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
-        spawned.map(|_| operator).map_err(GatewayError::Thread)
+        spawned.map(|_| operator).map_err(ProcessError::GatewayThread)
     }
 
     /// Has reloads exchange what clients of the server must show.
@@ -111,7 +111,7 @@ impl Operator {
             build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets)
         };
         // One for each worker, before any of them is given its own.
-        let built: Result<Vec<_>, GatewayError> = (0..self.sender.workers()).map(build).collect();
+        let built: Result<Vec<_>, ProcessError> = (0..self.sender.workers()).map(build).collect();
         let reconfigurations = match built {
             Ok(reconfigurations) => reconfigurations,
             Err(error) => {

@@ -281,7 +281,7 @@ impl Reporting {
     }
 
     /// Takes rates when it is time.
-    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &dyn PacketIo) {
         let (since, before) = self.rates_from;
         let elapsed = now.saturating_since(since);
         if elapsed < RATE_INTERVAL {
@@ -306,7 +306,7 @@ impl Reporting {
         }
     }
 
-    fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
+    fn totals(&self, node: &Node, ports: &dyn PacketIo) -> Totals {
         let traffic = (0..self.ports.len()).map(|port| traffic(node, ports, port_id(port)));
         let (packets, bytes) =
             traffic.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
@@ -315,7 +315,7 @@ impl Reporting {
 }
 
 /// What a port received and sent, with what the kernel forwarded.
-fn traffic(node: &Node, ports: &impl PacketIo, port: PortId) -> PortTraffic {
+fn traffic(node: &Node, ports: &dyn PacketIo, port: PortId) -> PortTraffic {
     let (counters, forwarded) = (ports.counters(port), node.pipeline().fast_path_traffic(port));
     PortTraffic {
         received_frames: counters.received_frames + forwarded.received_frames,

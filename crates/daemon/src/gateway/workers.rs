@@ -13,10 +13,10 @@ use packet_io::{affinity, clock};
 
 use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
-use super::error::GatewayError;
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
-use super::ports::{Ports, Sharing};
+use super::ports::{self, Sharing};
+use crate::error::ProcessError;
 use config::validated::Config;
 use control::{ControlReceiver, ControlSender};
 
@@ -51,7 +51,7 @@ pub(super) struct Ready {
 }
 
 impl<'a> Workers<'a> {
-    pub(super) fn new(config: &'a Config) -> Result<Self, GatewayError> {
+    pub(super) fn new(config: &'a Config) -> Result<Self, ProcessError> {
         let count = config.workers.count;
         let mut posts = Post::for_workers(count)?.into_iter();
         let (mut parts, mut senders) = (Vec::new(), Vec::new());
@@ -72,8 +72,8 @@ impl<'a> Workers<'a> {
     pub(super) fn run<T>(
         self,
         signals: Signals,
-        ready: impl FnOnce(Ready) -> Result<T, GatewayError>,
-    ) -> Result<(), GatewayError> {
+        ready: impl FnOnce(Ready) -> Result<T, ProcessError>,
+    ) -> Result<(), ProcessError> {
         let Self { config, secrets, parts, sender } = self;
         let mut parts = parts.into_iter();
         let lead = parts.next().expect("there is at least one worker");
@@ -96,7 +96,7 @@ impl<'a> Workers<'a> {
                     Ok(follower) => followers.push(follower),
                     Err(source) => {
                         lead.stop_all();
-                        return Err(GatewayError::Thread(source));
+                        return Err(ProcessError::GatewayThread(source));
                     }
                 }
                 if is_open.recv().is_err() {
@@ -121,7 +121,7 @@ fn open(
     sharing: &Sharing,
     parts: Parts,
     signals: Option<(Signals, SyncSender<()>)>,
-) -> Result<DataPath, GatewayError> {
+) -> Result<DataPath, ProcessError> {
     let Parts { number, post, waker, receiver } = parts;
     if config.workers.pin {
         let processor = affinity::pin_this_thread(number.into())?;
@@ -132,7 +132,7 @@ fn open(
     let fast_path = KernelFastPath::open(config);
     // Programs at the ingress come before sockets of an EtherType only.
     let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
-    let ports = Ports::open(&config.ports, sharing, number, ether_types)?;
+    let ports = ports::open(&config.ports, sharing, number, ether_types)?;
     let node_config = build::node_config(config, &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
@@ -157,7 +157,7 @@ fn follow(
     sharing: &Sharing,
     parts: Parts,
     opened: &SyncSender<()>,
-) -> Result<(), GatewayError> {
+) -> Result<(), ProcessError> {
     let mut data_path = open(config, secrets, sharing, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());

@@ -11,15 +11,16 @@ use packet_io::{clock, random};
 use replication::conntrackd::FtfwConfig;
 
 use super::admission::node_filter;
-use super::error::SyncError;
-use crate::gateway::{build, credentials};
+use crate::credentials;
+use crate::error::ProcessError;
+use crate::gateway::build;
 use config::sync::validated::{self, Conntrackd, Native, SyncConfig};
 
 /// A peer's connection has at least this long in this kernel.
 pub const TIMEOUT_FLOOR: Duration = TIMEOUT_FLOOR_DEFAULT;
 
 /// Makes the node.
-pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, SyncError> {
+pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, ProcessError> {
     let native = config.replication.as_ref();
     let security = credentials::begin(native.and_then(|native| native.replication.security.as_ref()))?;
     let peers = native.into_iter().flat_map(native_peers).chain(config.conntrackd.as_ref().map(conntrackd_peer));

@@ -14,7 +14,7 @@ use super::kernel::Kernel;
 use super::links::Links;
 use super::redundancy::{Counters, Redundancy};
 use super::reporting::Reporting;
-use crate::gateway::credentials::unix_time;
+use crate::credentials::unix_time;
 use crate::gateway::service::Service;
 use crate::logging;
 use api::EventKind;

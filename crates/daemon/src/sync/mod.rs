@@ -7,7 +7,6 @@
 mod admission;
 mod build;
 mod daemon;
-mod error;
 mod event_rules;
 mod flows;
 mod kernel;
@@ -25,6 +24,7 @@ use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
+use crate::error::ProcessError;
 use crate::logging;
 use config::sync::{self, SyncConfig};
 use control::metrics::server::MetricsServer;
@@ -33,13 +33,12 @@ use daemon::{Daemon, Setting};
 use operator::Operator;
 
 pub use build::TIMEOUT_FLOOR;
-pub use error::SyncError;
 
 /// Replicates the kernel's connections as configured, until a signal ends it.
 ///
 /// # Errors
 /// The configuration cannot be used, or the system refuses what it asks for.
-pub fn run(path: &Path) -> Result<(), SyncError> {
+pub fn run(path: &Path) -> Result<(), ProcessError> {
     let checked = sync::load(path)?;
     logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
@@ -48,7 +47,7 @@ pub fn run(path: &Path) -> Result<(), SyncError> {
     serve(path, &checked.config)
 }
 
-fn serve(path: &Path, config: &SyncConfig) -> Result<(), SyncError> {
+fn serve(path: &Path, config: &SyncConfig) -> Result<(), ProcessError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
     if !usage::prefer_this_process() {
@@ -84,7 +83,7 @@ fn offer_afar(
     config: &SyncConfig,
     control: &ControlServer,
     operator: &Operator,
-) -> Result<Option<Arc<RemoteServer>>, SyncError> {
+) -> Result<Option<Arc<RemoteServer>>, ProcessError> {
     let Some(access) = &config.control else { return Ok(None) };
     let server = Arc::new(control.listen_afar(access.listen, Credentials::load(access)?)?);
     tracing::info!("the control API is offered at {}", server.address());

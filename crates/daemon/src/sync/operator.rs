@@ -5,8 +5,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-use super::error::SyncError;
-use crate::gateway::credentials;
+use crate::credentials;
+use crate::error::ProcessError;
 use crate::logging;
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
 use config::ConfigError;
@@ -33,7 +33,7 @@ impl Operator {
         config: SyncConfig,
         sender: ControlSender,
         reload_requests: Receiver<()>,
-    ) -> Result<Arc<Self>, SyncError> {
+    ) -> Result<Arc<Self>, ProcessError> {
         let operator = Arc::new(Self { path, sender, running: Mutex::new(config), remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let serve = move || {
@@ -44,7 +44,7 @@ impl Operator {
             }
         };
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(serve);
-        spawned.map(|_| operator).map_err(SyncError::Thread)
+        spawned.map(|_| operator).map_err(ProcessError::Thread)
     }
 
     /// Has reloads exchange what clients of the server must show.

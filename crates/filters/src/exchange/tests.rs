@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Bloom, BloomShape, Counters, CountingBloom, CountingBloomShape, KeyHash, MultiLevel, MultiLevelShape, Secret,
-    StatefulBloom, StatefulBloomShape, States,
+    States,
 };
 use proptest::prelude::*;
 
@@ -80,17 +80,6 @@ fn a_counting_bloom_filter_is_replicated() {
     check_replication(CountingBloom::new(shape).expect("a shape"), change, |one, other| {
         assert_eq!(one.memory().words(), other.memory().words());
     });
-}
-
-#[test]
-fn a_stateful_bloom_filter_is_replicated() {
-    for state_bits in [4, 12] {
-        let shape = StatefulBloomShape { cells: 1001, hashes: 3, state_bits };
-        let change = |filter: &mut StatefulBloom, number: u64| filter.insert(key(number), (number % 9) as u16);
-        check_replication(StatefulBloom::new(shape).expect("a shape"), change, |one, other| {
-            assert_eq!(one.memory().words(), other.memory().words());
-        });
-    }
 }
 
 #[test]

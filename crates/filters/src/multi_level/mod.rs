@@ -60,7 +60,7 @@ impl Holding for States {
     const CONTENT: Content = Content::States;
 }
 
-/// A multi-level counting Bloom filter; a [d-left](crate::d_left) one where all levels are of one size.
+/// A multi-level counting Bloom filter; a d-left one where all levels are of one size.
 #[derive(Clone)]
 pub struct MultiLevel<H> {
     memory: Memory,

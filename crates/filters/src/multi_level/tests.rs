@@ -1,7 +1,7 @@
 //! Multi-level filters keep their items, and match the load, cost and error rates of MLCBF.
 
 use super::*;
-use crate::{Full, Inserted, Insertion, Secret, d_left, theory};
+use crate::{Full, Inserted, Insertion, Secret, theory};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -12,6 +12,11 @@ fn key(number: u64) -> KeyHash {
 
 fn shape(cells: u64, levels: u8, cells_per_bucket: u8, insertion: Insertion) -> MultiLevelShape {
     MultiLevelShape { cells, levels, cells_per_bucket, insertion, ..MultiLevelShape::for_items(0, 8) }
+}
+
+/// A d-left filter: all levels have the same size.
+fn d_left(cells: u64, levels: u8, cells_per_bucket: u8) -> MultiLevelShape {
+    MultiLevelShape { ratio_per_mille: 1000, ..shape(cells, levels, cells_per_bucket, Insertion::LeastLoad) }
 }
 
 fn counting(shape: MultiLevelShape) -> MultiLevel<Counters> {
@@ -41,7 +46,7 @@ fn maximum_loads_match_figure_13() {
         // 100 000 items need 115 207, 119 189 and 117 994 cells.
         ("FA(4,4)", first(4, 4), 100_000.0 / 115_207.0),
         ("LL(4,4)", shape(10_000, 4, 4, Insertion::LeastLoad), 100_000.0 / 119_189.0),
-        ("d-left(4,4)", d_left::shape(10_000, 4, 4, 8), 100_000.0 / 117_994.0),
+        ("d-left(4,4)", d_left(10_000, 4, 4), 100_000.0 / 117_994.0),
     ];
     for (name, shape, expected) in cases {
         let load = maximum_load(shape, 60);
@@ -76,8 +81,8 @@ fn loads_of_levels_match_table_1() {
         ("FA(4,8) 85 %", first(4, 8), 8500, [7.88, 7.472, 4.528, 0.16]),
         ("LL(4,8) 20 %", least(4, 8), 2000, [1.632, 1.616, 1.544, 1.392]),
         ("LL(4,8) 85 %", least(4, 8), 8500, [6.808, 6.816, 6.8, 6.792]),
-        ("d-left(4,8) 20 %", d_left::shape(10_000, 4, 8, 8), 2000, [1.936, 1.776, 1.52, 1.176]),
-        ("d-left(4,8) 85 %", d_left::shape(10_000, 4, 8, 8), 8500, [7.128, 6.904, 6.744, 6.472]),
+        ("d-left(4,8) 20 %", d_left(10_000, 4, 8), 2000, [1.936, 1.776, 1.52, 1.176]),
+        ("d-left(4,8) 85 %", d_left(10_000, 4, 8), 8500, [7.128, 6.904, 6.744, 6.472]),
         ("FA(8,4) 20 %", first(8, 4), 2000, [1.564, 0.06, 0.0, 0.0]),
         ("FA(8,4) 85 %", first(8, 4), 8500, [3.856, 3.736, 3.304, 1.776]),
         ("LL(8,4) 20 %", least(8, 4), 2000, [0.804, 0.796, 0.796, 0.796]),
@@ -126,7 +131,7 @@ fn false_positives_are_within_a_tenth_of_the_formula() {
     let cases = [
         ("FA", shape(10_000, 4, 8, Insertion::FirstAvailable)),
         ("LL", shape(10_000, 4, 8, Insertion::LeastLoad)),
-        ("d-left", d_left::shape(10_000, 4, 8, 8)),
+        ("d-left", d_left(10_000, 4, 8)),
     ];
     let mut rates = Vec::new();
     for (name, shape) in cases {

@@ -9,8 +9,7 @@ use config::key_file::KeyNotWritten;
 use config::{ConfigError, FILE_BYTES_MAX};
 use control::client::ClientError;
 use control::remote::RemoteError;
-use daemon::gateway::GatewayError;
-use daemon::sync::SyncError;
+use daemon::ProcessError;
 use packet_io::pcap::PcapError;
 
 use super::problem::CheckFailed;
@@ -39,12 +38,9 @@ pub enum CommandError {
     /// The credentials of remote clients of the control API cannot be used.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The gateway cannot run.
+    /// The gateway or `mainstay sync` cannot run.
     #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// `mainstay sync` cannot run.
-    #[error(transparent)]
-    Sync(#[from] SyncError),
+    Process(#[from] ProcessError),
     /// The laboratory has no result, or one that shows a broken promise.
     #[cfg(feature = "lab")]
     #[error(transparent)]

@@ -14,7 +14,7 @@ use config::secret_file::{self, SecretFileError};
 use config::validated::{Cluster, Security, replication_address};
 use control::remote::RemoteAccess;
 use control::{Credentials, server};
-use daemon::gateway::credentials;
+use daemon::credentials;
 
 /// Where users and their numbers are (passwd(5)).
 const PASSWD: &str = "/etc/passwd";

@@ -187,13 +187,6 @@ impl PacketIo for AfPacketIo {
         result
     }
 
-    fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
-        let ingress = batch.first().map_or(0, |frame| usize::from(frame.ingress.0));
-        if ingress < self.ports.len() {
-            settle(&mut self.ports, &mut self.transmit, ingress, batch);
-        }
-    }
-
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.ports.iter().map(Port::descriptor).collect()
     }

@@ -4,9 +4,7 @@ use core::time::Duration;
 
 use filters::memory::MARKS_MAX;
 use filters::shape::Content;
-use filters::{
-    BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError, StatefulBloomShape, d_left,
-};
+use filters::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError};
 
 use super::cell::STATE_BITS;
 
@@ -20,12 +18,8 @@ pub const INHERITED_FILTERS_MAX: usize = 3;
 /// An acknowledgement is due so long after the first datagram that it covers. So late may a datagram come that another one has
 /// overtaken, and still be used.
 pub const ACK_DELAY: Duration = Duration::from_millis(2);
-/// Bits of a stateful counting Bloom filter's states: none of the values of eight bits would stand for "several".
-const CELL_STATE_BITS: u8 = 12;
 /// Bits that a cell of the filters with fingerprints has for the fingerprint.
 const FINGERPRINT_BITS_MAX: u8 = 31 - STATE_BITS;
-/// Levels of a d-left filter, and cells of its buckets.
-const D_LEFT: (u8, u8) = (4, 8);
 
 /// How connections become entries of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,22 +31,16 @@ pub enum Representation {
     FlowDigest,
     /// Connections and their states in a multi-level filter (chapter 3).
     MultiLevel(Insertion),
-    /// Connections and their states in a d-left filter. Only studies use it, to compare with.
-    DLeft,
-    /// Connections and their states in the cells of a counting Bloom filter. Only studies use it, to compare with.
-    CountingBloom,
 }
 
 impl Representation {
-    /// All that a node can be configured with.
+    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::HostAggregate,
         Self::FlowDigest,
         Self::MultiLevel(Insertion::FirstAvailable),
         Self::MultiLevel(Insertion::LeastLoad),
     ];
-    /// Those that studies compare with.
-    pub const COMPARED: [Self; 2] = [Self::DLeft, Self::CountingBloom];
 
     /// Its name in configurations and reports.
     #[must_use]
@@ -62,8 +50,6 @@ impl Representation {
             Self::FlowDigest => "flow-digest",
             Self::MultiLevel(Insertion::FirstAvailable) => "multi-level",
             Self::MultiLevel(Insertion::LeastLoad) => "multi-level-least-load",
-            Self::DLeft => "d-left",
-            Self::CountingBloom => "counting-bloom",
         }
     }
 
@@ -79,7 +65,7 @@ impl Representation {
     /// others promise that none breaks.
     #[must_use]
     pub const fn is_experimental(self) -> bool {
-        matches!(self, Self::FlowDigest | Self::CountingBloom)
+        matches!(self, Self::FlowDigest)
     }
 
     pub(super) const fn number(self) -> u8 {
@@ -88,13 +74,11 @@ impl Representation {
             Self::FlowDigest => 2,
             Self::MultiLevel(Insertion::FirstAvailable) => 3,
             Self::MultiLevel(Insertion::LeastLoad) => 4,
-            Self::DLeft => 5,
-            Self::CountingBloom => 6,
         }
     }
 
     pub(super) fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().chain(Self::COMPARED).find(|representation| representation.number() == number)
+        Self::ALL.into_iter().find(|representation| representation.number() == number)
     }
 }
 
@@ -226,35 +210,25 @@ impl CompactConfig {
 
     /// The shape of what is sent.
     pub(super) fn shape(&self) -> Shape {
-        let counters = self.items_max.saturating_mul(self.counters_per_item.into());
         match self.representation {
-            Representation::FlowDigest => Shape::Bloom(BloomShape { bits: counters, hashes: self.hashes }),
-            Representation::CountingBloom => Shape::StatefulBloom(StatefulBloomShape {
-                cells: counters,
-                hashes: self.hashes,
-                state_bits: CELL_STATE_BITS,
-            }),
+            Representation::FlowDigest => {
+                let CountingBloomShape { counters, hashes } = self.counting_shape();
+                Shape::Bloom(BloomShape { bits: counters, hashes })
+            }
             Representation::HostAggregate => self.with_fingerprints(Insertion::FirstAvailable),
             Representation::MultiLevel(insertion) => self.with_fingerprints(insertion),
-            Representation::DLeft => {
-                let (levels, cells_per_bucket) = D_LEFT;
-                let shape = d_left::shape(self.cells(), levels, cells_per_bucket, STATE_BITS);
-                Shape::MultiLevel(MultiLevelShape { fingerprint_bits: self.fingerprint_bits, ..shape }, Content::States)
-            }
         }
     }
 
     fn with_fingerprints(&self, insertion: Insertion) -> Shape {
         let Self { fingerprint_bits, .. } = *self;
         let usual = MultiLevelShape::for_items(self.items_max, STATE_BITS);
-        let cells = if insertion == Insertion::FirstAvailable { usual.cells } else { self.cells() };
+        let cells = match insertion {
+            Insertion::FirstAvailable => usual.cells,
+            // A little more of them stay unused than where the first that is free is taken.
+            Insertion::LeastLoad => self.items_max * 100 / 80 + 128,
+        };
         Shape::MultiLevel(MultiLevelShape { cells, fingerprint_bits, insertion, ..usual }, Content::States)
-    }
-
-    /// Cells for `items_max` where they go to the least loaded bucket, which leaves a little more of them unused than
-    /// where the first that is free is taken.
-    const fn cells(&self) -> u64 {
-        self.items_max * 100 / 80 + 128
     }
 
     /// The shape of the counters behind a Flow Digest.
@@ -274,22 +248,20 @@ mod tests {
 
     #[test]
     fn the_usual_configuration_is_sound_and_as_small_as_promised() {
-        let [a, b, c, d] = Representation::ALL;
-        let [e, f] = Representation::COMPARED;
-        let bytes_per_item = [a, b, c, d, e, f].map(|representation| {
+        let bytes_per_item = Representation::ALL.map(|representation| {
             let config = config(representation);
             assert_eq!(config.check(), Ok(()));
             assert_eq!(Representation::from_number(representation.number()), Some(representation));
             config.filter_bytes().expect("it was checked") as f64 / config.items_max as f64
         });
-        for (bytes, expected) in bytes_per_item.into_iter().zip([4.7, 1.25, 4.7, 5.0, 5.0, 20.0]) {
+        for (bytes, expected) in bytes_per_item.into_iter().zip([4.7, 1.25, 4.7, 5.0]) {
             assert!((bytes - expected).abs() < 0.05, "{bytes_per_item:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_is_refused_by_name() {
-        let usual = config(Representation::DLeft);
+        let usual = config(Representation::MultiLevel(Insertion::LeastLoad));
         let refused = |config: CompactConfig| config.check().expect_err("it cannot be");
         assert_eq!(refused(CompactConfig { items_max: 0, ..usual }), CompactConfigError::Items(0));
         assert_eq!(refused(CompactConfig { datagram_bytes_max: 9, ..usual }), CompactConfigError::DatagramBytes(9));

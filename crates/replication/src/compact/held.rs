@@ -2,10 +2,7 @@
 
 use core::ops::Range;
 
-use filters::{
-    Bloom, Exchange, ExchangeError, KeyHash, Memory, MultiLevel, Secret, Shape, ShapeError, StatefulBloom, States,
-    Update, stateful_bloom,
-};
+use filters::{Bloom, Exchange, ExchangeError, KeyHash, Memory, MultiLevel, Secret, Shape, ShapeError, States, Update};
 use flow::Tuple;
 
 use super::cell::CellState;
@@ -15,7 +12,7 @@ use super::key;
 /// What a filter knows of a connection that seems to be in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// Its state; nothing where the representation has none, or where connections of several states share all its cells.
+    /// Its state; nothing where the representation has none.
     pub state: Option<CellState>,
 }
 
@@ -27,7 +24,6 @@ pub struct Known {
 pub(super) enum Held {
     Bits(Bloom),
     Cells(MultiLevel<States>),
-    Counting(StatefulBloom),
 }
 
 impl Held {
@@ -35,7 +31,6 @@ impl Held {
     pub(super) fn new(shape: Shape) -> Result<Self, ShapeError> {
         Ok(match shape {
             Shape::Bloom(shape) => Self::Bits(Bloom::new(shape)?),
-            Shape::StatefulBloom(shape) => Self::Counting(StatefulBloom::new(shape)?),
             Shape::MultiLevel(..) => Self::Cells(MultiLevel::empty(shape)?),
             _ => return Err(ShapeError::OtherShape),
         })
@@ -45,7 +40,6 @@ impl Held {
         match self {
             Self::Bits(filter) => filter.memory(),
             Self::Cells(filter) => filter.memory(),
-            Self::Counting(filter) => filter.memory(),
         }
     }
 
@@ -53,7 +47,6 @@ impl Held {
         match self {
             Self::Bits(filter) => filter.memory_mut(),
             Self::Cells(filter) => filter.memory_mut(),
-            Self::Counting(filter) => filter.memory_mut(),
         }
     }
 
@@ -62,7 +55,7 @@ impl Held {
         let words = self.memory().words().iter();
         match self {
             Self::Bits(_) => words.map(|word| u64::from(word.count_ones())).sum(),
-            Self::Cells(_) | Self::Counting(_) => words.filter(|word| **word != 0).count() as u64,
+            Self::Cells(_) => words.filter(|word| **word != 0).count() as u64,
         }
     }
 
@@ -75,7 +68,6 @@ impl Held {
         match self {
             Self::Bits(filter) => filter.admits(index, word),
             Self::Cells(filter) => filter.admits(index, word),
-            Self::Counting(filter) => filter.admits(index, word),
         }
     }
 
@@ -84,7 +76,6 @@ impl Held {
         match self {
             Self::Bits(filter) => filter.put(index, word),
             Self::Cells(filter) => filter.put(index, word),
-            Self::Counting(filter) => filter.put(index, word),
         }
     }
 
@@ -93,7 +84,6 @@ impl Held {
         match self {
             Self::Bits(filter) => filter.apply(update),
             Self::Cells(filter) => filter.apply(update),
-            Self::Counting(filter) => filter.apply(update),
         }
     }
 
@@ -101,7 +91,7 @@ impl Held {
     pub(super) const fn entries(&self) -> Option<u64> {
         match self {
             Self::Cells(filter) => Some(filter.len() as u64),
-            Self::Bits(_) | Self::Counting(_) => None,
+            Self::Bits(_) => None,
         }
     }
 
@@ -119,10 +109,6 @@ impl Held {
             Self::Cells(filter) => {
                 filter.lookup(key).map(|state| known(Some(state).filter(|_| representation.has_states())))
             }
-            Self::Counting(filter) => filter.lookup(key).map(|state| match state {
-                stateful_bloom::Known::State(state) => known(Some(state)),
-                stateful_bloom::Known::Several => known(None),
-            }),
         }
     }
 

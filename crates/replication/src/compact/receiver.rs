@@ -22,7 +22,7 @@ pub struct ReceiverLimits {
 }
 
 impl Default for ReceiverLimits {
-    /// 64 MiB: three million connections as counting Bloom filter with states, fourteen in the others.
+    /// 64 MiB: fourteen million connections.
     fn default() -> Self {
         Self { words_max: 1 << 24 }
     }
@@ -186,7 +186,7 @@ impl CompactReceiver {
     /// Whether lookups are seldom wrong, because the peer's entries have fingerprints.
     #[must_use]
     pub fn is_sure(&self) -> bool {
-        matches!(self.representation(), Some(Representation::MultiLevel(_) | Representation::DLeft))
+        matches!(self.representation(), Some(Representation::MultiLevel(_)))
     }
 
     /// The newer one first.

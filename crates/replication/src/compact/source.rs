@@ -2,9 +2,7 @@
 
 use core::hash::{BuildHasherDefault, Hasher};
 
-use filters::{
-    Bloom, CountingBloom, Exchange, KeyHash, Memory, MultiLevel, Secret, Shape, ShapeError, StatefulBloom, States,
-};
+use filters::{Bloom, CountingBloom, Exchange, KeyHash, Memory, MultiLevel, Secret, Shape, ShapeError, States};
 use flow::Tuple;
 use hashbrown::HashMap;
 
@@ -53,7 +51,6 @@ enum Structure {
     },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
-    Counting(StatefulBloom),
     /// That of a node that is gone, as it was: of its connections no more is known than their entries.
     Inherited {
         representation: Representation,
@@ -82,7 +79,6 @@ impl Source {
     pub(super) fn new(config: &CompactConfig) -> Result<Self, ShapeError> {
         let structure = match (config.shape(), config.representation.has_states()) {
             (Shape::Bloom(_), _) => Structure::Digest(CountingBloom::with_digest(config.counting_shape())?),
-            (Shape::StatefulBloom(shape), _) => Structure::Counting(StatefulBloom::new(shape)?),
             (shape, false) => Structure::Hosts { pairs: Pairs::default(), filter: MultiLevel::empty(shape)? },
             (shape, true) => Structure::Cells(MultiLevel::empty(shape)?),
         };
@@ -122,7 +118,6 @@ impl Source {
         match &self.structure {
             Structure::Hosts { filter, .. } | Structure::Cells(filter) => filter.memory(),
             Structure::Digest(counting) => counting.digest().map_or(counting.memory(), Bloom::memory),
-            Structure::Counting(filter) => filter.memory(),
             Structure::Inherited { held, .. } => held.memory(),
         }
     }
@@ -133,7 +128,6 @@ impl Source {
             Structure::Digest(counting) => {
                 counting.digest_mut().expect("it was made with a digest, which is never taken away").memory_mut()
             }
-            Structure::Counting(filter) => filter.memory_mut(),
             Structure::Inherited { held, .. } => held.memory_mut(),
         }
     }
@@ -142,7 +136,7 @@ impl Source {
     pub(super) fn items_by_level(&self) -> Option<impl Iterator<Item = usize> + use<>> {
         match &self.structure {
             Structure::Hosts { filter, .. } | Structure::Cells(filter) => Some(filter.items_by_level().into_iter()),
-            Structure::Digest(_) | Structure::Counting(_) | Structure::Inherited { .. } => None,
+            Structure::Digest(_) | Structure::Inherited { .. } => None,
         }
     }
 
@@ -152,7 +146,6 @@ impl Source {
             Structure::Hosts { pairs, filter } => filter.bytes() + pairs.allocation_size(),
             Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
             Structure::Cells(filter) => filter.bytes(),
-            Structure::Counting(filter) => filter.memory().bytes(),
             Structure::Inherited { held, .. } => held.memory().bytes(),
         }
     }
@@ -170,24 +163,20 @@ impl Source {
     }
 
     pub(super) fn modify(&mut self, tuple: &Tuple, before: CellState, after: CellState) {
-        if !self.holds_states() {
+        let Structure::Cells(filter) = &mut self.structure else {
             match (before.is_established(tuple.protocol), after.is_established(tuple.protocol)) {
                 (false, true) => self.insert_member(tuple),
                 (true, false) => self.remove_member(tuple),
                 _ => {}
             }
             return;
-        }
+        };
         if before == after {
             return;
         }
         let key = key::of_connection(&self.secret, tuple);
         let [before, after] = [before, after].map(|state| u16::from(state.number()));
-        let is_known = match &mut self.structure {
-            Structure::Cells(filter) => filter.modify_state(key, before, after),
-            Structure::Counting(filter) => filter.modify(key, after),
-            _ => true,
-        };
+        let is_known = filter.modify_state(key, before, after);
         self.changes += u64::from(is_known);
         // There was no room for it: perhaps there is now.
         if !is_known && self.place(key, after) {
@@ -196,19 +185,13 @@ impl Source {
     }
 
     pub(super) fn remove(&mut self, tuple: &Tuple, state: CellState) {
-        if !self.holds_states() {
+        let Structure::Cells(filter) = &mut self.structure else {
             if state.is_established(tuple.protocol) {
                 self.remove_member(tuple);
             }
             return;
-        }
-        let key = key::of_connection(&self.secret, tuple);
-        let was_there = match &mut self.structure {
-            Structure::Cells(filter) => filter.remove_state(key, state.number().into()),
-            Structure::Counting(filter) => filter.remove(key),
-            _ => true,
         };
-        if was_there {
+        if filter.remove_state(key::of_connection(&self.secret, tuple), state.number().into()) {
             self.note_removed();
         } else {
             self.absent = self.absent.saturating_sub(1);
@@ -224,20 +207,13 @@ impl Source {
     }
 
     const fn holds_states(&self) -> bool {
-        matches!(self.structure, Structure::Cells(_) | Structure::Counting(_))
+        matches!(self.structure, Structure::Cells(_))
     }
 
     /// Gives a key that is not in the filter a cell. False if there is none.
     fn place(&mut self, key: KeyHash, state: u16) -> bool {
-        let is_placed = match &mut self.structure {
-            Structure::Cells(filter) => filter.insert_distinct(key, state).is_ok(),
-            Structure::Counting(filter) => {
-                filter.insert(key, state);
-                self.beyond += u64::from(self.entries >= self.items_max);
-                true
-            }
-            _ => false,
-        };
+        let Structure::Cells(filter) = &mut self.structure else { return false };
+        let is_placed = filter.insert_distinct(key, state).is_ok();
         if is_placed {
             self.note_inserted();
         }
@@ -268,7 +244,7 @@ impl Source {
                     self.absent += u64::from(is_first);
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
+            Structure::Cells(_) | Structure::Inherited { .. } => {}
         }
     }
 
@@ -295,7 +271,7 @@ impl Source {
                     self.absent -= 1;
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
+            Structure::Cells(_) | Structure::Inherited { .. } => {}
         }
     }
 

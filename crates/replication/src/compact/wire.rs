@@ -198,7 +198,6 @@ impl Announcement {
         let shape = Shape::decode(&shape, check).map_err(|error| CompactError::Exchange(error.into()))?;
         let fits = match representation {
             Representation::FlowDigest => matches!(shape, Shape::Bloom(_)),
-            Representation::CountingBloom => matches!(shape, Shape::StatefulBloom(_)),
             _ => matches!(shape, Shape::MultiLevel(_, filters::shape::Content::States)),
         };
         if !fits || symbols > 1 {

@@ -13,7 +13,6 @@
 //! |---|---|---|
 //! | words | anything | [`filters::exchange`]: gap · 2 + several, words of four bytes |
 //! | cells | fingerprints and states | gap · 4 + kind: 0 free; 1 the state, one or two bytes; 2 state and fingerprint, as many bytes as they have |
-//! | halves | two counters with states a word | gap · 4 + kind: 0 both empty; 1 the lower half, two bytes; 2 the higher; 3 both, four bytes |
 //! | flips | bits | gap, in bits, to the next bit that is turned over (the seed's difference message, section 2.1.1) |
 
 mod number;
@@ -27,8 +26,6 @@ use self::number::{read, write};
 
 /// The bit of a cell that is taken (see [`filters::multi_level`]).
 const TAKEN: u32 = 1 << 31;
-/// Bits of a state of two to a word, with its counter.
-const HALF: u32 = 16;
 
 /// What changes look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +39,6 @@ pub enum Coding {
         /// Bits of a state.
         content_bits: u8,
     },
-    /// Words of two parts.
-    Halves,
     /// Bits that are turned over.
     Flips,
 }
@@ -58,7 +53,6 @@ impl Coding {
             Shape::MultiLevel(shape, Content::States) if symbols => {
                 Self::Cells { fingerprint_bits: shape.fingerprint_bits, content_bits: shape.content_bits }
             }
-            Shape::StatefulBloom(shape) if symbols && shape.state_bits == 12 => Self::Halves,
             _ => Self::Words,
         }
     }
@@ -111,25 +105,6 @@ impl Encoder {
                     tail(rest, fingerprint_bits + content_bits, out);
                 }
             }
-            Coding::Halves => {
-                let gap = self.gap(index.into()) << 2;
-                let [low, high] = [word & 0xffff, word >> HALF];
-                match ((known ^ word) & 0xffff == 0, (known ^ word) >> HALF == 0) {
-                    _ if word == 0 => write(gap, out),
-                    (false, true) => {
-                        write(gap | 1, out);
-                        tail(low, 16, out);
-                    }
-                    (true, _) => {
-                        write(gap | 2, out);
-                        tail(high, 16, out);
-                    }
-                    (false, false) => {
-                        write(gap | 3, out);
-                        tail(word, 32, out);
-                    }
-                }
-            }
             Coding::Flips => {
                 let mut bits = known ^ word;
                 while bits != 0 {
@@ -179,7 +154,7 @@ pub fn decode(
         let (head, behind) = read(rest)?;
         let (gap, kind) = match coding {
             Coding::Words => (head >> 1, head & 1),
-            Coding::Cells { .. } | Coding::Halves => (head >> 2, head & 3),
+            Coding::Cells { .. } => (head >> 2, head & 3),
             Coding::Flips => (head, 0),
         };
         // Both are less than 2^63.
@@ -208,7 +183,7 @@ fn entry(coding: Coding, kind: u64, place: u64, known: u32, rest: &[u8]) -> Resu
     let unknown = ExchangeError::Malformed("a change of a kind that is not known");
     match (coding, kind) {
         (Coding::Words, 0) => read_tail(32, rest),
-        (Coding::Cells { .. } | Coding::Halves, 0) => Ok((0, rest)),
+        (Coding::Cells { .. }, 0) => Ok((0, rest)),
         (Coding::Cells { fingerprint_bits, content_bits }, 1) => {
             let (state, rest) = read_tail(content_bits, rest)?;
             // Where there is no fingerprint, this makes a word that no filter takes.
@@ -219,9 +194,6 @@ fn entry(coding: Coding, kind: u64, place: u64, known: u32, rest: &[u8]) -> Resu
             let (both, rest) = read_tail(fingerprint_bits + content_bits, rest)?;
             Ok((TAKEN | both, rest))
         }
-        (Coding::Halves, 1) => read_tail(16, rest).map(|(low, rest)| (known & 0xffff_0000 | low, rest)),
-        (Coding::Halves, 2) => read_tail(16, rest).map(|(high, rest)| (known & 0xffff | high << HALF, rest)),
-        (Coding::Halves, 3) => read_tail(32, rest),
         (Coding::Flips, _) => Ok((known ^ 1 << (place % 32), rest)),
         _ => Err(unknown),
     }

@@ -1,18 +1,17 @@
 //! That decoding a message in symbols yields what was encoded, and that messages cost what they should.
 
 use super::*;
-use filters::{BloomShape, CountingBloomShape, MultiLevelShape, StatefulBloomShape, Update};
+use filters::{BloomShape, CountingBloomShape, MultiLevelShape, Update};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const WORDS: usize = 4000;
 
-fn codings() -> [Coding; 5] {
+fn codings() -> [Coding; 4] {
     [
         Coding::Words,
         Coding::Cells { fingerprint_bits: 23, content_bits: 8 },
         Coding::Cells { fingerprint_bits: 16, content_bits: 8 },
-        Coding::Halves,
         Coding::Flips,
     ]
 }
@@ -100,11 +99,10 @@ fn a_change_of_state_takes_no_fingerprint_and_an_end_takes_nothing_but_its_place
 #[test]
 fn each_shape_has_the_coding_that_leaves_out_most() {
     let bits = Shape::Bloom(BloomShape { bits: 100, hashes: 4 });
-    let states = Shape::StatefulBloom(StatefulBloomShape { cells: 100, hashes: 4, state_bits: 12 });
     let levels = Shape::MultiLevel(MultiLevelShape::for_items(100, 8), Content::States);
     let counters = Shape::CountingBloom(CountingBloomShape { counters: 100, hashes: 4 });
     let cells = Coding::Cells { fingerprint_bits: 23, content_bits: 8 };
-    let expected = [(bits, Coding::Flips), (states, Coding::Halves), (levels, cells), (counters, Coding::Words)];
+    let expected = [(bits, Coding::Flips), (levels, cells), (counters, Coding::Words)];
     for (shape, coding) in expected {
         assert_eq!(Coding::of(shape, true), coding);
         assert_eq!(Coding::of(shape, false), if coding == Coding::Flips { coding } else { Coding::Words });

@@ -18,24 +18,20 @@ use control::watching::WatchOrder;
 use control::{ControlHandler, FlowsPage, FlowsQuery};
 
 /// Everything that questions are answered from.
-pub(in crate::gateway) struct Answers<'a, P> {
+pub(in crate::gateway) struct Answers<'a> {
     pub(super) reporting: &'a mut Reporting,
     pub(super) node: &'a mut Node,
-    pub(super) ports: &'a P,
+    pub(super) ports: &'a dyn PacketIo,
 }
 
 impl Reporting {
     /// Who answers operators' questions, and does as they wish.
-    pub(in crate::gateway) fn answers<'a, P: PacketIo>(
-        &'a mut self,
-        node: &'a mut Node,
-        ports: &'a P,
-    ) -> Answers<'a, P> {
+    pub(in crate::gateway) fn answers<'a>(&'a mut self, node: &'a mut Node, ports: &'a dyn PacketIo) -> Answers<'a> {
         Answers { reporting: self, node, ports }
     }
 }
 
-impl<P: PacketIo> Answers<'_, P> {
+impl Answers<'_> {
     fn port(&self, status: &NodeStatus, index: usize, name: &str, interface: &str) -> PortStatus {
         let counters = self.ports.counters(port_id(index));
         let traffic = traffic(self.node, self.ports, port_id(index));
@@ -67,6 +63,7 @@ impl<P: PacketIo> Answers<'_, P> {
             handed_over: counters.handed_over,
             taken: counters.taken,
             redirects: pipeline.redirects() as u64,
+            messages_lost: self.node.worker_messages_lost(),
         })
     }
 
@@ -84,7 +81,7 @@ impl<P: PacketIo> Answers<'_, P> {
     }
 }
 
-impl<P: PacketIo> ControlHandler for Answers<'_, P> {
+impl ControlHandler for Answers<'_> {
     fn status(&mut self) -> Status {
         let now = clock::now();
         let status = self.node.status(now);

@@ -1,7 +1,7 @@
 //! What operators want done with the node.
 
 use cluster::node::DrainRefused;
-use packet_io::{PacketIo, clock};
+use packet_io::clock;
 
 use super::answers::Answers;
 use super::roles::hindrances;
@@ -9,7 +9,7 @@ use api::EventKind;
 use control::OrderOutcome;
 use control::orders::{Order, ReloadOrder};
 
-impl<P: PacketIo> Answers<'_, P> {
+impl Answers<'_> {
     /// Does what an operator wants, and remembers it.
     pub(super) fn carry_out(&mut self, order: Order) -> OrderOutcome {
         let now = clock::now();

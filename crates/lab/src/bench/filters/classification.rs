@@ -3,10 +3,8 @@
 
 use std::hint::black_box;
 
-use ::filters::{
-    CountingBloomShape, Insertion, MultiLevel, MultiLevelShape, Secret, ShapeError, StatefulBloom, StatefulBloomShape,
-    States, d_left,
-};
+use ::filters::{CountingBloomShape, Insertion, MultiLevel, MultiLevelShape, Secret, ShapeError, States};
+use analysis::comparators::{StatefulBloom, StatefulBloomShape, d_left};
 use packet_io::usage::thread_cpu_time;
 use serde::Serialize;
 

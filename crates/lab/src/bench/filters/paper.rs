@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ::filters::theory::{self, FirstAvailable};
 use ::filters::{
     Counters, CountingBloom, CountingBloomShape, Full, Insertion, MultiLevel, MultiLevelShape, Secret, ShapeError,
-    d_left,
 };
+use analysis::comparators::d_left;
 use serde::Serialize;
 
 use super::keys::key;

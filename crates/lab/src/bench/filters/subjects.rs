@@ -5,8 +5,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use ::filters::{CountingBloom, CountingBloomShape};
 use ::filters::{
-    Exchange, Insertion, KeyHash, MarkId, Memory, MultiLevel, MultiLevelShape, Secret, ShapeError, States, d_left,
+    Exchange, Insertion, KeyHash, MarkId, Memory, MultiLevel, MultiLevelShape, Secret, ShapeError, States,
 };
+use analysis::comparators::d_left;
 use xorf::{BinaryFuse8, Filter};
 
 use super::auxiliary::WithAuxiliary;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cluster::forwarding;
-use daemon::gateway::GatewayError;
+use daemon::ProcessError;
 use packet_io::pcap::PcapError;
 
 /// Why a capture cannot be replayed.
@@ -35,7 +35,7 @@ pub enum ReplayError {
     },
     /// The node cannot be made from the configuration.
     #[error(transparent)]
-    Gateway(#[from] GatewayError),
+    Gateway(#[from] ProcessError),
     /// Its addresses and routes cannot be used.
     #[error(transparent)]
     Forwarding(#[from] forwarding::ConfigError),

@@ -53,12 +53,6 @@ pub(super) fn tcp(state: TcpState) -> CellState {
     CellState::from_number(state as u8 | replied)
 }
 
-/// All representations, those that studies compare with included.
-pub(super) const EVERY: [Representation; 6] = {
-    let ([a, b, c, d], [e, f]) = (Representation::ALL, Representation::COMPARED);
-    [a, b, c, d, e, f]
-};
-
 pub(super) fn config(representation: Representation, items_max: u64) -> CompactConfig {
     CompactConfig::new(representation, items_max, [1, 2])
 }

@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::harness::{EVERY, FAIR, FOUL, PEER, Pair, Weather, config};
-use crate::compact::{COMPARE_INTERVAL, CellState, CompactConfig, UpdateRule};
+use super::harness::{FAIR, FOUL, PEER, Pair, Weather, config};
+use crate::compact::{COMPARE_INTERVAL, CellState, CompactConfig, Representation, UpdateRule};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -74,7 +74,7 @@ proptest! {
     #[test]
     fn once_quiet_the_receiver_has_what_the_sender_has(
         events in proptest::collection::vec(event(), 1..150),
-        (representation, update, first) in (0_usize..6, 0_u8..4, 0_u8..2),
+        (representation, update, first) in (proptest::sample::select(&Representation::ALL[..]), 0_u8..4, 0_u8..2),
         symbols: bool,
         budget in proptest::option::of(5000_u64..50_000),
     ) {
@@ -82,7 +82,7 @@ proptest! {
             update: rule(update),
             symbols,
             budget_bytes_per_second: budget,
-            ..config(EVERY[representation], 400)
+            ..config(representation, 400)
         };
         let mut pair = Pair::new(config, weather(first));
         events.into_iter().for_each(|event| happen(&mut pair, event));
@@ -109,9 +109,9 @@ proptest! {
     #[test]
     fn a_difference_is_found_and_repaired_within_the_interval(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0_u32..32), 1..6),
-        representation in 0_usize..6, symbols: bool, churns: bool,
+        representation in proptest::sample::select(&Representation::ALL[..]), symbols: bool, churns: bool,
     ) {
-        let config = CompactConfig { symbols, ..config(EVERY[representation], 4000) };
+        let config = CompactConfig { symbols, ..config(representation, 4000) };
         let mut pair = Pair::new(config, FAIR);
         (0..3000).for_each(|number| pair.set(number, CellState::from_number(0x33)));
         pair.until_equal(Duration::from_secs(2));
@@ -143,6 +143,6 @@ proptest! {
     }
 }
 
-fn representation_holds(representation: usize, state: CellState, protocol: u8) -> bool {
-    EVERY[representation].has_states() || state.is_established(protocol)
+fn representation_holds(representation: Representation, state: CellState, protocol: u8) -> bool {
+    representation.has_states() || state.is_established(protocol)
 }

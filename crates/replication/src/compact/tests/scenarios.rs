@@ -7,7 +7,7 @@ use flow::conntrack::TcpState;
 use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
-use super::harness::{EVERY, FAIR, FOUL, PEER, Pair, Weather, config, tcp, tuple};
+use super::harness::{FAIR, FOUL, PEER, Pair, Weather, config, tcp, tuple};
 use crate::compact::{CompactConfig, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ fn churn(pair: &mut Pair, rounds: u32) {
 
 #[test]
 fn every_representation_comes_to_what_the_sender_has() {
-    for representation in EVERY {
+    for representation in Representation::ALL {
         for weather in [FAIR, FOUL] {
             let mut pair = Pair::new(config(representation, 2000), weather);
             churn(&mut pair, 40);

@@ -2,15 +2,11 @@
 //! 2006), a comparator in MLCBF: subtables of one size, and a new item goes to the least loaded of its buckets, the
 //! leftmost among equals.
 //!
-//! It is a [multi-level](crate::multi_level) filter whose levels have the same size, so it shares that code. Unlike
+//! It is a [multi-level](filters::multi_level) filter whose levels have the same size, so it shares that code. Unlike
 //! Bonomi's, an item has the same fingerprint in all subtables. He permutes key and fingerprint together, so two items
 //! that collide in one subtable collide in all.
 
-use crate::multi_level::MultiLevel;
-use crate::shape::{Insertion, MultiLevelShape};
-
-/// A d-left counting Bloom filter: a [`MultiLevel`] with the right [`shape`].
-pub type DLeft<H> = MultiLevel<H>;
+use filters::{Insertion, MultiLevelShape};
 
 /// The shape of a d-left filter with `cells` cells in total, in `subtables` subtables. The fingerprint has the bits of
 /// a cell beyond `content_bits`.
@@ -29,11 +25,11 @@ pub const fn shape(cells: u64, subtables: u8, cells_per_bucket: u8, content_bits
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counters, Secret};
+    use filters::{Counters, MultiLevel, Secret};
 
     #[test]
     fn items_are_distributed_with_more_in_subtables_on_the_left() {
-        let mut filter = DLeft::<Counters>::new(shape(10_000, 4, 8, 4)).expect("a shape");
+        let mut filter = MultiLevel::<Counters>::new(shape(10_000, 4, 8, 4)).expect("a shape");
         let secret = Secret::new([1, 1]);
         (0..2000).for_each(|number| assert!(filter.insert(secret.spread(number)).is_ok()));
         let items = filter.items_by_level();

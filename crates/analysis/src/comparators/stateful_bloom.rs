@@ -5,12 +5,39 @@
 //! change of state changes each of the key's cells, and the state of an item is unknown if it shares all its cells with
 //! items in other states.
 
-use crate::bloom::last_word_mask;
-use crate::counting_bloom::COUNTER_MAX;
-use crate::exchange::Exchange;
-use crate::hash::KeyHash;
-use crate::memory::Memory;
-use crate::shape::{Shape, ShapeError, StatefulBloomShape};
+use filters::counting_bloom::COUNTER_MAX;
+use filters::shape::WORDS_MAX;
+use filters::{KeyHash, Memory, ShapeError};
+
+/// The shape of a counting Bloom filter with states in its cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatefulBloomShape {
+    /// Its cells (m).
+    pub cells: u64,
+    /// Cells a key (k).
+    pub hashes: u8,
+    /// Bits of a state, whose highest value means "several": 4 (four cells a word) or 12 (two).
+    pub state_bits: u8,
+}
+
+impl StatefulBloomShape {
+    /// The number of words of a filter of this shape.
+    ///
+    /// # Errors
+    /// The shape is invalid.
+    pub fn words(self) -> Result<usize, ShapeError> {
+        let out_of_range = |what, value, least, most| Err(ShapeError::OutOfRange { what, value, least, most });
+        let per_word = match self.state_bits {
+            4 => 4,
+            12 => 2,
+            other => return out_of_range("state bits, 4 or 12", other.into(), 4, 12),
+        };
+        if !(1..=WORDS_MAX * per_word).contains(&self.cells) {
+            return out_of_range("cells", self.cells, 1, WORDS_MAX * per_word);
+        }
+        Ok(self.cells.div_ceil(per_word) as usize)
+    }
+}
 
 /// The result of looking up a key's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +68,7 @@ impl StatefulBloom {
     /// # Errors
     /// The shape is invalid.
     pub fn new(shape: StatefulBloomShape) -> Result<Self, ShapeError> {
-        Ok(Self { memory: Memory::new(Shape::StatefulBloom(shape).words()?), shape })
+        Ok(Self { memory: Memory::new(shape.words()?), shape })
     }
 
     /// The highest permitted state.
@@ -53,6 +80,17 @@ impl StatefulBloom {
     /// The state value that means "several".
     const fn several(&self) -> u32 {
         (1 << self.shape.state_bits) - 1
+    }
+
+    /// Its words.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Its words, to set marks and take changes.
+    pub const fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 
     fn cells(&self, key: KeyHash) -> impl Iterator<Item = usize> + use<> {
@@ -154,45 +192,10 @@ impl StatefulBloom {
     }
 }
 
-impl Exchange for StatefulBloom {
-    fn empty(shape: Shape) -> Result<Self, ShapeError> {
-        if let Shape::StatefulBloom(shape) = shape { Self::new(shape) } else { Err(ShapeError::OtherShape) }
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::StatefulBloom(self.shape)
-    }
-
-    fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    fn memory_mut(&mut self) -> &mut Memory {
-        &mut self.memory
-    }
-
-    fn admits(&self, index: usize, word: u32) -> bool {
-        let bits = 4 + u32::from(self.shape.state_bits);
-        let per_word = 32 / bits;
-        let is_within =
-            index + 1 < self.memory.words().len() || word & !last_word_mask(self.shape.cells, u64::from(per_word)) == 0;
-        // A cell without items has no state.
-        let is_whole = |cell: u32| {
-            let cell = word >> (cell * bits) & (self.several() << 4 | 0xf);
-            cell & 0xf > 0 || cell == 0
-        };
-        is_within && (0..per_word).all(is_whole)
-    }
-
-    fn put(&mut self, index: usize, word: u32) {
-        self.memory.set(index, word);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use filters::Secret;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -1,26 +1,29 @@
-//! Why a gateway cannot run.
+//! Why a process cannot run.
 
-use super::credentials;
+use crate::credentials::SecretError;
 use crate::logging;
 use control::ServerError;
 use control::metrics::server::MetricsError;
 use control::remote::RemoteError;
 
-/// Why a gateway cannot run. The operator sees its text only.
+/// Why a gateway or `mainstay sync` cannot run. The operator sees its text only.
 #[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
+pub enum ProcessError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] config::ConfigError),
     /// Logging cannot begin.
     #[error(transparent)]
     Logging(#[from] logging::LoggingError),
-    /// The system refuses something: an interface, an address, a privilege.
+    /// The system refuses something: an interface, an address, a privilege, connection tracking.
     #[error(transparent)]
     System(#[from] packet_io::IoError),
-    /// The node cannot be made as configured.
+    /// The gateway's node cannot be made as configured.
     #[error(transparent)]
     Node(#[from] cluster::node::ConfigError),
+    /// The node of `mainstay sync` cannot be made as configured.
+    #[error(transparent)]
+    SyncNode(#[from] conntrack_sync::ConfigError),
     /// The deferral cannot be used as configured.
     #[error("[replication.lazy]: {0}")]
     Lazy(#[from] replication::deferral::ConfigError),
@@ -38,12 +41,15 @@ pub enum GatewayError {
     Ftp(#[from] network_functions::ftp::FtpError),
     /// Keys or certificates cannot be used.
     #[error(transparent)]
-    Secret(#[from] credentials::SecretError),
+    Secret(#[from] SecretError),
     /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}: raise the limit of processes (ulimit -u, TasksMax)")]
+    Thread(#[source] std::io::Error),
+    /// A thread of a gateway cannot be started.
     #[error(
         "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"
     )]
-    Thread(#[source] std::io::Error),
+    GatewayThread(#[source] std::io::Error),
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
