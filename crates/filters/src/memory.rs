@@ -177,6 +177,14 @@ impl Memory {
         indices.into_iter().filter(|index| (*index as usize) < words).for_each(|index| mark.note(index as usize));
     }
 
+    /// Puts back the end of what [`Memory::take_changes`] has just given, which found no room: the next call goes on with it.
+    pub fn put_back(&mut self, mark: MarkId, rest: &[Change]) {
+        self.give_back(mark, rest.iter().map(|change| change.index));
+        if let (Some(mark), Some(first)) = (self.marked(mark), rest.first()) {
+            mark.next = first.index as usize / 64;
+        }
+    }
+
     /// Marks all words as changed: the receiver has none.
     pub fn change_all(&mut self, mark: MarkId) {
         let words = self.words;
@@ -275,6 +283,25 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all, (0..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_put_back_comes_next_and_in_order() {
+        let mut memory = Memory::new(1000);
+        let mark = memory.mark().expect("the first");
+        let changed = [10, 100, 300, 500, 700, 900];
+        changed.iter().for_each(|index| memory.set(*index as usize, 1));
+        let mut changes = Vec::new();
+        memory.take_changes(mark, 5, &mut changes);
+        memory.put_back(mark, &changes[1..]);
+        assert_eq!(taken(&mut memory, mark, 10), changed[1..]);
+        // The same where the search begins anew in between.
+        changed.iter().for_each(|index| memory.set(*index as usize, 2));
+        changes.clear();
+        memory.take_changes(mark, 6, &mut changes);
+        assert_eq!(changes.iter().map(|change| change.index).collect::<Vec<_>>(), [900, 10, 100, 300, 500, 700]);
+        memory.put_back(mark, &changes[1..]);
+        assert_eq!(taken(&mut memory, mark, 10), changed[..5]);
     }
 
     #[test]

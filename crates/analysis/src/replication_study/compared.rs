@@ -213,7 +213,7 @@ impl ComparedPair {
                 }
                 let rest = self.fill(&taken, &mut encoder, &mut content);
                 is_full = !rest.is_empty();
-                self.filter.memory_mut().give_back(self.mark, rest.iter().map(|change| change.index));
+                self.filter.memory_mut().put_back(self.mark, rest);
             }
             contents.extend((!content.is_empty()).then_some(content.len()));
         }

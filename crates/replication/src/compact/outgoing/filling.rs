@@ -153,7 +153,7 @@ impl Outgoing {
                 if is_full {
                     out.truncate(length);
                     let rest = &taken[at..];
-                    source.memory_mut().give_back(self.mark, rest.iter().map(|change| change.index));
+                    source.memory_mut().put_back(self.mark, rest);
                     self.left += rest.len();
                     break;
                 }

@@ -21,6 +21,25 @@ fn replicating(update: UpdateRule, representation: Representation) -> Pair {
 }
 
 #[test]
+fn an_update_fills_its_datagrams_wherever_the_one_before_ended() {
+    for representation in Representation::ALL {
+        let period = UpdateRule::Periodic(SECOND);
+        let mut pair = Pair::new(CompactConfig { update: period, ..config(representation, 40_000) }, FAIR);
+        (0..20_000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+        pair.until_equal(3 * SECOND);
+        pair.run(Duration::from_millis(10));
+        for round in 1..=5 {
+            let before = pair.sender.status();
+            (0..800).for_each(|number| pair.set(round * 100_000 + number, tcp(TcpState::Established)));
+            pair.until_equal(3 * SECOND);
+            let after = pair.sender.status();
+            let (bytes, datagrams) = (after.bytes - before.bytes, after.datagrams - before.datagrams);
+            assert!(datagrams <= bytes / 1000 + 2, "{}: {bytes} bytes in {datagrams} datagrams", representation.name());
+        }
+    }
+}
+
+#[test]
 fn a_periodic_update_sends_all_changes_together() {
     let mut pair = replicating(UpdateRule::Periodic(5 * SECOND), MULTI_LEVEL);
     // The first period begins with the first change.
