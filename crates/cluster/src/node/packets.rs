@@ -128,9 +128,13 @@ impl Node {
     }
 
     /// Something below the node forwards packets of established connections from now on, while the node is alive and active:
-    /// see [`Node::beat_fast_path`]. What an earlier process left below goes on; its connections are taken over.
+    /// see [`Node::beat_fast_path`]. What an earlier process left below goes on; its connections are taken over, and re-evaluated
+    /// when the node is active: that process may have had other rules.
     pub fn set_fast_path(&mut self, now: Instant, program: Box<dyn FastPathProgram + Send>) {
         self.pipeline.set_fast_path(now, program);
+        if !self.pipeline.table().is_empty() {
+            self.reevaluation.require(&self.roles, &mut self.pipeline);
+        }
     }
 
     /// The node is alive and has looked at what it received: to be called in each turn of the loop that drives it. The fast path

@@ -512,3 +512,19 @@ fn records_that_cannot_be_read_are_removed() {
     set(&mut cluster, 0, &program);
     assert_eq!((cluster.connections(0), program.below().installed.len()), (0, 0));
 }
+
+#[test]
+fn what_the_rules_after_a_restart_deny_ends() {
+    let (mut cluster, [program, _]) = start(Options::default());
+    let _ = alone(&mut cluster, &program);
+    cluster.restart(0);
+    let (now, new) = (cluster.now, with_rules(&cluster, 0, rules(Some(40_000))));
+    cluster.node_mut(0).reload(now, new).expect("it is sound");
+    set(&mut cluster, 0, &program);
+    assert_eq!(cluster.connections(0), 1, "its role is open");
+    cluster.run_until("the node to be active again", |cluster| cluster.node(0).holds_addresses());
+    beat(&mut cluster);
+    cluster.client_sends(40_000, segment(ACK, 1009, 5007), b"denied");
+    assert!(cluster.server_receives().is_none());
+    assert_eq!((cluster.connections(0), program.below().installed.len()), (0, 0));
+}
