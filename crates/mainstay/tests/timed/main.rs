@@ -1,0 +1,23 @@
+//! Failovers, faults and measurements, one at a time: two would take each other's processors.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod demo;
+mod demo_failures;
+mod fast_path_bench;
+mod faults;
+mod ftp;
+mod kernel;
+mod link;
+mod replication;
+mod secured;
+mod sync_bench;
+mod workers;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Waits for the turn of a test, which it has until the guard is dropped.
+fn take_turn() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
