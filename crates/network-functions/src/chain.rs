@@ -98,7 +98,7 @@ impl ChainBuilder {
         if self.functions.len() > CHAIN_FUNCTIONS_MAX {
             return Err(ChainError::TooManyFunctions(self.functions.len()));
         }
-        let mut links: Vec<Link> = Vec::with_capacity(self.functions.len());
+        let mut links: Vec<ChainEntry> = Vec::with_capacity(self.functions.len());
         let mut counter_names = Vec::new();
         for function in self.functions {
             check_unique(&links, &*function)?;
@@ -107,7 +107,7 @@ impl ChainBuilder {
             let counters = names.len();
             counter_names.extend(names.into_iter().map(|name| format!("{}.{name}", function.name())));
             let handles_packets = function.handles_packets();
-            links.push(Link { function, state, counters, handles_packets });
+            links.push(ChainEntry { function, state, counters, handles_packets });
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
         let translator = only_translator(&links);
@@ -116,13 +116,13 @@ impl ChainBuilder {
 }
 
 /// The index of the function that translates, if no other one handles packets.
-fn only_translator(links: &[Link]) -> Option<usize> {
+fn only_translator(links: &[ChainEntry]) -> Option<usize> {
     let mut handling = links.iter().enumerate().filter(|(_, link)| link.handles_packets);
     let (index, link) = handling.next()?;
     (link.function.only_translates() && handling.next().is_none()).then_some(index)
 }
 
-fn check_unique(links: &[Link], function: &dyn ErasedFunction) -> Result<(), ChainError> {
+fn check_unique(links: &[ChainEntry], function: &dyn ErasedFunction) -> Result<(), ChainError> {
     for link in links {
         if link.function.name() == function.name() {
             return Err(ChainError::DuplicateName(function.name()));
@@ -139,7 +139,7 @@ fn check_unique(links: &[Link], function: &dyn ErasedFunction) -> Result<(), Cha
 }
 
 /// A function in the chain, with its state's position and its counters.
-struct Link {
+struct ChainEntry {
     function: Box<dyn ErasedFunction>,
     /// Its state's bytes in [`Connection::functions`].
     state: Range<usize>,
@@ -173,7 +173,7 @@ impl TupleUse for NoTupleFree {
 
 /// Functions in order. Made by [`ChainBuilder`].
 pub struct Chain {
-    links: Vec<Link>,
+    links: Vec<ChainEntry>,
     /// The positions of states, including those of functions of earlier chains.
     layout: ChainLayout,
     /// Every state at its default, to begin and to decode from.
@@ -360,7 +360,7 @@ impl Chain {
     pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Option<Headers> {
         let Transport::Tcp(arrived) = headers.transport else { return None };
         let mut segment = arrived;
-        let ask = |link: &Link, segment: &mut _| {
+        let ask = |link: &ChainEntry, segment: &mut _| {
             link.function.as_sent(&connection.functions[link.state.clone()], segment, direction);
         };
         let renumbering = self.links.iter().filter(|link| link.function.renumbers());

@@ -21,13 +21,14 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use flow::wire::Packet;
 use flow::wire::tlv::{self, TlvError};
-use flow::{Direction, DropReason, Tuple};
+use flow::{Direction, DropReason, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::function::{Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict, state_attribute};
@@ -126,6 +127,8 @@ pub struct Firewall {
     log_default: bool,
     generation: u16,
     related: Related,
+    /// Ports that stand for all: those that rules name, and one that no rule names.
+    ingresses: Vec<PortId>,
 }
 
 impl Firewall {
@@ -135,6 +138,7 @@ impl Firewall {
     /// There are too many rules, or one of them is invalid.
     pub fn new(config: FirewallConfig) -> Result<Self, RuleSetError> {
         let rules = RuleSet::compile(config.rules.iter().map(|rule| &rule.conditions))?;
+        let ingresses = representative_ingresses(&config.rules);
         let outcome = |rule: Rule| RuleOutcome { name: rule.name, action: rule.action, log: rule.log };
         Ok(Self {
             rules,
@@ -142,6 +146,7 @@ impl Firewall {
             log_default: config.log_default,
             generation: config.generation,
             related: config.related,
+            ingresses,
         })
     }
 
@@ -168,6 +173,13 @@ impl Firewall {
             Action::Drop => Err(DropReason::FirewallDenied),
         }
     }
+}
+
+/// The ports that rules name, and the first that none names if there is one: every other port fares like the latter.
+fn representative_ingresses(rules: &[Rule]) -> Vec<PortId> {
+    let named: BTreeSet<PortId> = rules.iter().flat_map(|rule| rule.conditions.ingress.iter().copied()).collect();
+    let other = (0..=u8::MAX).map(PortId).find(|port| !named.contains(port));
+    named.into_iter().chain(other).collect()
 }
 
 fn log(context: &mut Context<'_>, action: Action, rule: &str, tuple: Tuple) {

@@ -25,7 +25,7 @@ impl Chain {
     /// that a filter's false positive does not bypass the rules, or when a state does not follow from the tuple.
     ///
     /// `ingress` is the port of a packet in the original direction; `None` when only a reply has arrived, and then
-    /// ingress conditions are not evaluated.
+    /// the connection may have begun at any port.
     ///
     /// Nothing is counted or logged; the caller checks whether the reply tuple is in use.
     #[must_use]

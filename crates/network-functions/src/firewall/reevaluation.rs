@@ -21,13 +21,19 @@ impl Firewall {
         self.hold(state, &key)
     }
 
-    /// The state of a connection with known tuple only: the rule that permits it. Its ingress becomes known with a
-    /// packet, and until then it is not re-evaluated.
+    /// The state of a connection of which the tuple is known: the rule that permits it. Without an ingress, a connection is
+    /// permitted that could have begun at some port. Its rule stays unknown if it may depend on the port, and it is not
+    /// re-evaluated.
     pub(super) fn remake(&self, outgoing: &Tuple, ingress: Option<PortId>) -> Option<FirewallState> {
-        let ingress_number = ingress.map_or(0, |port| u16::from(port.0) + 1);
-        let mut state = FirewallState { ingress_number, ..FirewallState::default() };
-        let Some(key) = state.key(outgoing) else { return Some(state) };
-        (self.hold(&mut state, &key) == ReevaluationOutcome::Allowed).then_some(state)
+        let permit = |port: PortId, ingress_number: u16| {
+            let mut state = FirewallState { ingress_number, ..FirewallState::default() };
+            (self.hold(&mut state, &key(outgoing, port)) == ReevaluationOutcome::Allowed).then_some(state)
+        };
+        if let Some(port) = ingress {
+            return permit(port, u16::from(port.0) + 1);
+        }
+        let permitted = self.ingresses.iter().find_map(|port| permit(*port, 0))?;
+        Some(if self.ingresses.len() == 1 { permitted } else { FirewallState::default() })
     }
 
     /// A rule of the current configuration permitted the connection: it would do so again.
@@ -51,10 +57,15 @@ impl FirewallState {
     /// The rule key of the connection's first packet; `None` when its ingress is unknown.
     fn key(&self, outgoing: &Tuple) -> Option<RuleKey> {
         let ingress = u8::try_from(self.ingress_number.checked_sub(1)?).ok()?;
-        // The tuple's discriminator is the type of the query, in either direction.
-        let kind = u8::try_from(outgoing.discriminator).ok().filter(|kind| *kind != 0);
-        let is_icmp = matches!(outgoing.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
-        let icmp = kind.filter(|_| is_icmp).map(|kind| (kind, ICMP_QUERY_CODE));
-        Some(RuleKey { tuple: *outgoing, icmp, ingress: PortId(ingress) })
+        Some(key(outgoing, PortId(ingress)))
     }
+}
+
+/// The rule key of a connection's first packet that came in at this port.
+fn key(outgoing: &Tuple, ingress: PortId) -> RuleKey {
+    // The tuple's discriminator is the type of the query, in either direction.
+    let kind = u8::try_from(outgoing.discriminator).ok().filter(|kind| *kind != 0);
+    let is_icmp = matches!(outgoing.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
+    let icmp = kind.filter(|_| is_icmp).map(|kind| (kind, ICMP_QUERY_CODE));
+    RuleKey { tuple: *outgoing, icmp, ingress }
 }

@@ -46,9 +46,12 @@ fn computed(block_ports: Option<u16>) -> SourceAction {
     SourceAction::Compute(vec!["192.0.2.1".parse().unwrap()], mapping)
 }
 
+fn rule(name: &str, conditions: Conditions) -> Rule {
+    Rule { name: name.into(), conditions, action: Action::Accept, log: false }
+}
+
 /// The inside may begin any connection, the outside only web connections.
 fn firewall() -> Firewall {
-    let rule = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let web =
         Conditions { protocols: vec![TCP], destination_ports: vec![PortRange::single(80)], ..Conditions::default() };
     let rules = vec![rule("inside", Conditions { ingress: vec![INSIDE], ..Conditions::default() }), rule("web", web)];
@@ -133,7 +136,13 @@ fn denied_connections_are_not_restored_on_a_filter_hit() {
     let denied = tcp("198.51.100.1:40000", "203.0.113.9:22");
     assert_eq!(chain.restore(&denied, Some(OUTSIDE)), None);
     assert!(chain.restore(&denied, Some(INSIDE)).is_some());
-    assert!(chain.restore(&denied, None).is_some(), "only a reply arrived: the ingress is unknown");
+    assert!(chain.restore(&denied, None).is_some(), "only a reply arrived: it may have begun inside");
+    let inside_out =
+        rule("inside", Conditions { sources: vec!["10.0.0.0/8".parse().unwrap()], ..Conditions::default() });
+    let rules = FirewallConfig { rules: vec![inside_out], ..FirewallConfig::default() };
+    let chain = ChainBuilder::new().push(Firewall::new(rules).unwrap()).build().unwrap();
+    assert_eq!(chain.restore(&denied, None), None, "it cannot have begun at any port");
+    assert!(chain.restore(&tcp("10.0.0.9:40000", "203.0.113.9:22"), None).is_some());
 }
 
 #[test]
