@@ -76,7 +76,7 @@ pub use tracking::{
     TrackingConfig,
 };
 pub use tunnel_endpoint::TunnelEndpointConfig;
-pub use worker_link::{LeadView, Report, USABLE_WITHIN, WORKER_MESSAGES_WAITING_MAX, WorkerMessage};
+pub use worker_link::{LeadView, USABLE_WITHIN, WORKER_MESSAGES_WAITING_MAX, WorkerMessage, WorkerReport};
 
 use announcing::Announcing;
 use departure::Departure;

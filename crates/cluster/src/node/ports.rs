@@ -11,7 +11,7 @@ use super::peer::{self, Peer};
 use super::replication_set::compact;
 use super::tunnel_endpoint::TunnelEndpoint;
 use crate::forwarding::{Admission, Forwarder};
-use crate::observation::Way;
+use crate::observation::RoutedTo;
 use crate::pipeline::{Edge, FilterMatch};
 
 /// What the pipeline needs from outside, lent for one batch: addresses and neighbours, the tunnel, and the peers that confirm
@@ -68,10 +68,10 @@ impl Edge for Ports<'_> {
         self.forwarder.post(now, packet);
     }
 
-    fn way(&self, tuple: &Tuple) -> Option<Way> {
+    fn routed_to(&self, tuple: &Tuple) -> Option<RoutedTo> {
         let destination = tuple.destination_ip();
         let next_hop = self.forwarder.route(destination)?;
-        Some(Way { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
+        Some(RoutedTo { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
     }
 
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {

@@ -49,7 +49,7 @@ pub enum WorkerMessage {
     /// What the lead knows of the node.
     LeadView(LeadView),
     /// How a worker stands.
-    Report(Report),
+    Report(WorkerReport),
     /// A neighbour.
     Neighbour(Learning),
     /// Whose replies come where.
@@ -81,7 +81,7 @@ struct PeerView {
 
 /// How a worker stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct WorkerReport {
     /// The take-over of each group for which its connections are usable; 0 while it is standby.
     usable_terms: [u64; GROUPS_MAX],
     /// It has a replica of every connection that it is to back up.
@@ -115,13 +115,13 @@ pub(super) struct WorkerLink {
     waiting: VecDeque<(WorkerId, WorkerMessage)>,
     lost: u64,
     /// The lead's: the last report of each other worker.
-    reports: Vec<Report>,
+    reports: Vec<WorkerReport>,
     /// The lead's: its last view.
     published: Option<LeadView>,
     /// The lead's: a take-over of each group that waits for the others, and until when.
     awaited: [Option<(u64, Instant)>; GROUPS_MAX],
     /// This worker's last report.
-    reported: Option<Report>,
+    reported: Option<WorkerReport>,
     usable_terms: [u64; GROUPS_MAX],
 }
 
@@ -129,7 +129,7 @@ pub(super) struct WorkerLink {
 impl WorkerLink {
     /// Of a lead worker with `others` other workers.
     pub(super) fn leading(others: usize) -> Self {
-        Self { reports: vec![Report::default(); others], ..Self::default() }
+        Self { reports: vec![WorkerReport::default(); others], ..Self::default() }
     }
 
     /// The next message, and its receiver.
@@ -181,7 +181,7 @@ impl WorkerLink {
 
     /// Reports to the lead, if something has changed.
     pub(super) fn report(&mut self, is_synchronised: bool, has_replicated_all: bool) {
-        let report = Report { usable_terms: self.usable_terms, is_synchronised, has_replicated_all };
+        let report = WorkerReport { usable_terms: self.usable_terms, is_synchronised, has_replicated_all };
         if self.reported != Some(report) {
             self.reported = Some(report);
             self.push(WorkerId::LEAD, WorkerMessage::Report(report));
@@ -212,7 +212,7 @@ impl WorkerLink {
     }
 
     /// Another worker has reported. False: there is no such worker.
-    pub(super) fn note_report(&mut self, from: WorkerId, report: Report) -> bool {
+    pub(super) fn note_report(&mut self, from: WorkerId, report: WorkerReport) -> bool {
         let known = from.index().checked_sub(1).and_then(|index| self.reports.get_mut(index));
         known.map(|known| *known = report).is_some()
     }
@@ -243,7 +243,7 @@ impl WorkerLink {
     pub(super) fn poll_usable(&mut self, now: Instant, roles: &Roles, events: &mut Events) -> Option<GroupId> {
         for group in roles.groups() {
             let Some((term, until)) = self.awaited[group.index()] else { continue };
-            let is_late = |report: &Report| report.usable_terms[group.index()] != term;
+            let is_late = |report: &WorkerReport| report.usable_terms[group.index()] != term;
             let late = (1..).map(WorkerId).zip(&self.reports).find(|(_, report)| is_late(report));
             if let Some((worker, _)) = late {
                 if now < until {

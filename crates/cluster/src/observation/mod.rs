@@ -26,7 +26,7 @@ use network_functions::tuple_filter::TupleFilter;
 
 pub use filter::{Dropped, PacketFilter};
 pub use latency::{BATCHES_PER_SAMPLE, FunctionLatency, HISTOGRAM_BOUNDS_NS, Histogram, Latencies, Stopwatch};
-pub use trace::{Arrival, Outcome, PacketTrace, STEPS_MAX, Step, Way};
+pub use trace::{Arrival, Outcome, PacketTrace, RoutedTo, STEPS_MAX, Step};
 
 pub(crate) use latency::Latency;
 use packets::Marks;

@@ -51,7 +51,7 @@ pub enum Arrival {
 
 /// Where a packet is sent on to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct RoutedTo {
     /// The port that it leaves by.
     pub port: PortId,
     /// Who takes it there: the gateway, or the destination itself.
@@ -126,7 +126,7 @@ pub enum Step {
     /// It belongs to another worker, and was handed over.
     HandedOver(WorkerId),
     /// There is a way to its destination, or none.
-    Routed(Option<Way>),
+    Routed(Option<RoutedTo>),
 }
 
 impl Step {

@@ -7,7 +7,7 @@ use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::Chain;
 
 use crate::forwarding::Admission;
-use crate::observation::Way;
+use crate::observation::RoutedTo;
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -50,7 +50,7 @@ pub trait Edge {
     }
 
     /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
-    fn way(&self, tuple: &Tuple) -> Option<Way> {
+    fn routed_to(&self, tuple: &Tuple) -> Option<RoutedTo> {
         let _ = tuple;
         None
     }

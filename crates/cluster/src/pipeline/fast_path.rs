@@ -10,26 +10,29 @@
 //! Packets on the fast path change nothing that is replicated. What was seen of them comes back when the next packet reaches the
 //! node, when the connection's time is over, and by a sweep from time to time.
 
+mod next_hops;
+mod program;
+
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
 use flow::conntrack::Tracker;
-use flow::fast_path::{Activity, NextHop, Plan, Windows, is_settled};
+use flow::fast_path::{Activity, Plan, Windows, is_settled};
 use flow::table::{Slot, Table};
 use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ip_protocol;
 use flow::{Connection, Direction, Instant, PortId};
 
+pub use self::next_hops::FAST_PATH_NEXT_HOPS_MAX;
+use self::next_hops::{Below, NextHops};
+pub use self::program::{FastPathProgram, FastPathStatus, InstallError, Left, PortTraffic};
 use super::connections::record_mut;
 use super::packet_path::GatewayReason;
 use crate::forwarding::Forwarder;
 
-/// Next hops that are known below at a time. When there are more, all are entered anew.
-pub const FAST_PATH_NEXT_HOPS_MAX: u32 = 4096;
 /// Packets of a connection, in both directions, from which on it is installed. Installing and removing takes as long as forwarding
 /// two or three packets in the node; a connection with one request and one answer is over by then.
 pub const FAST_PATH_PACKETS_MIN: u64 = 10;
@@ -39,87 +42,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 const SWEPT_MAX: usize = 4096;
 /// … and the most of an earlier generation that it removes, which takes system calls.
 const SWEEP_REMOVALS_MAX: usize = 256;
-
-/// Whatever forwards packets below the node. Connections and next hops have indices.
-pub trait FastPathProgram {
-    /// What an earlier process left below, still forwarding; `None`: nothing. To be called once, before anything else.
-    fn take_over(&mut self) -> Option<Left>;
-    /// Whether it keeps records for a later process.
-    fn keeps_records(&self) -> bool;
-    /// Installs a connection, and returns its index. `record` is the connection for a later process, if records are kept.
-    ///
-    /// # Errors
-    /// There is no room, or the system refuses.
-    fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError>;
-    /// Removes a connection. Returns what was seen of it since it was taken last.
-    fn remove(&mut self, connection: u32) -> Option<Activity>;
-    /// What was seen of a connection; its packets and bytes are those since the last call.
-    fn take_activity(&mut self, connection: u32) -> Option<Activity>;
-    /// Raises the windows of a connection.
-    fn raise(&mut self, connection: u32, windows: &Windows);
-    /// Sets a next hop, below [`FAST_PATH_NEXT_HOPS_MAX`]; `None`: packets to it reach the node.
-    fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>);
-    /// From now on only connections are forwarded that are installed from now on.
-    fn set_generation(&mut self, generation: u32);
-    /// Switches the forwarding on or off.
-    fn set_enabled(&mut self, is_enabled: bool);
-    /// The node is alive. If no peer is, the forwarding may outlast the node for a while.
-    fn beat(&mut self, now: Instant, is_alone: bool);
-    /// The interfaces of the ports, as the system numbers them now; `None` for a port without a fast path.
-    fn interfaces(&mut self) -> Vec<Option<u32>>;
-    /// Packets by what became of them, with names.
-    fn outcomes(&self) -> Vec<(&'static str, u64)>;
-}
-
-/// What an earlier process left below.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Left {
-    /// The generation in which connections are forwarded.
-    pub generation: u32,
-    /// Connections by their indices, with their records.
-    pub connections: Vec<(u32, Vec<u8>)>,
-}
-
-/// Why a connection was not installed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InstallError {
-    /// All places are taken.
-    Full,
-    /// Anything else.
-    Refused,
-}
-
-/// How the fast path stands.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FastPathStatus {
-    /// It forwards.
-    pub is_enabled: bool,
-    /// Connections that are installed.
-    pub connections: u32,
-    /// Packets that it has forwarded; a frame of many segments is one. The latest may be missing.
-    pub packets: u64,
-    /// Their bytes, from the IP header on.
-    pub bytes: u64,
-    /// Installations that were refused for want of room.
-    pub full: u64,
-    /// Installations that were refused otherwise.
-    pub refused: u64,
-    /// Packets by what became of them.
-    pub outcomes: Vec<(&'static str, u64)>,
-}
-
-/// What a port received and sent. A frame of many segments is one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PortTraffic {
-    /// Frames that came in.
-    pub received_frames: u64,
-    /// Their bytes, from the link header on.
-    pub received_bytes: u64,
-    /// Frames that went out.
-    pub sent_frames: u64,
-    /// Their bytes, from the link header on.
-    pub sent_bytes: u64,
-}
 
 /// Where a connection is installed.
 #[derive(Clone, Copy, Default)]
@@ -143,7 +65,7 @@ struct Installed {
 
 /// How packets of one direction go.
 #[derive(Clone, Copy)]
-struct Way {
+struct PlannedRoute {
     /// The interface on which they come in, as the system numbers it.
     ingress: u32,
     egress: PortId,
@@ -151,22 +73,12 @@ struct Way {
     destination: IpAddr,
 }
 
-impl Way {
+impl PlannedRoute {
     /// The neighbour that they are sent to; `None`: the route leads out of another port.
     fn neighbour(&self, forwarder: &Forwarder) -> Option<IpAddr> {
         let route = forwarder.route(self.destination).filter(|route| route.port == self.egress)?;
         Some(route.gateway.unwrap_or(self.destination))
     }
-}
-
-/// A next hop that is known below.
-struct KnownHop {
-    port: PortId,
-    neighbour: IpAddr,
-    /// As it was set last.
-    set: Option<NextHop>,
-    /// Packets went there since the last sweep.
-    is_used: bool,
 }
 
 /// See the [module](self).
@@ -179,10 +91,7 @@ pub(super) struct FastPath {
     /// By index.
     installed: Vec<Option<Installed>>,
     candidates: Vec<Slot>,
-    hops: Vec<KnownHop>,
-    hops_by_name: BTreeMap<(PortId, IpAddr), u32>,
-    /// The forwarder's neighbours as they were when the hops were compared with them.
-    neighbours_revision: u64,
+    next_hops: NextHops,
     generation: u32,
     /// What an earlier process installed is forwarded until the node knows its role.
     is_taken_over: bool,
@@ -204,9 +113,7 @@ impl FastPath {
             places: vec![Place::default(); connections_max as usize],
             installed: Vec::new(),
             candidates: Vec::new(),
-            hops: Vec::new(),
-            hops_by_name: BTreeMap::new(),
-            neighbours_revision: 0,
+            next_hops: NextHops::default(),
             generation: 0,
             is_taken_over: false,
             sweep_at: Instant::ZERO,
@@ -311,18 +218,17 @@ impl FastPath {
         if let Some(index) = self.index(slot).filter(|_| self.status.is_enabled) {
             // Packets to a next hop that is not set below reach the node.
             let next_hops = self.installed[index as usize].map(|installed| installed.next_hops);
-            let is_set = |hop: &u32| self.hops.get(*hop as usize).is_some_and(|hop| hop.set.is_some());
-            let are_set = next_hops.is_some_and(|hops| hops.iter().all(is_set));
+            let are_set = next_hops.is_some_and(|hops| hops.iter().all(|hop| self.next_hops.is_set(*hop)));
             return if are_set { Ok(()) } else { Err(GatewayReason::NextHop) };
         }
         self.check(connection)?;
         others()?;
-        let ways = self.ways(connection)?;
-        for way in &ways {
-            let neighbour = way.neighbour(forwarder).ok_or(GatewayReason::NextHop)?;
-            forwarder.link_to(way.egress, neighbour).ok_or(GatewayReason::NextHop)?;
+        let routes = self.routes(connection)?;
+        for route in &routes {
+            let neighbour = route.neighbour(forwarder).ok_or(GatewayReason::NextHop)?;
+            forwarder.link_to(route.egress, neighbour).ok_or(GatewayReason::NextHop)?;
         }
-        Plan::of(connection, ways.map(|way| way.ingress), [0; 2]).ok_or(GatewayReason::Windows)?;
+        Plan::of(connection, routes.map(|route| route.ingress), [0; 2]).ok_or(GatewayReason::Windows)?;
         Err(match self.places[slot.0 as usize] {
             Place::Failed(InstallError::Full) => GatewayReason::Full,
             Place::Failed(InstallError::Refused) => GatewayReason::Refused,
@@ -345,7 +251,7 @@ impl FastPath {
         self.interfaces = self.program.interfaces();
         self.generation = self.generation.wrapping_add(1);
         self.program.set_generation(self.generation);
-        self.neighbours_revision = 0;
+        self.next_hops.forget_revision();
     }
 
     /// Has it forward, or not. What was taken over goes on while the role `is_open`.
@@ -377,7 +283,7 @@ impl FastPath {
         self.candidates = candidates;
     }
 
-    /// Installs a connection, if its ways out are known.
+    /// Installs a connection, if its routes out are known.
     pub(super) fn install(
         &mut self,
         now: Instant,
@@ -414,17 +320,17 @@ impl FastPath {
         self.status.connections += 1;
     }
 
-    /// The ways of both directions. Packets come in where those of the other direction go out, as long as routes are symmetric;
+    /// The routes of both directions. Packets come in where those of the other direction go out, as long as routes are symmetric;
     /// others reach the node.
-    fn ways(&self, connection: &Connection) -> Result<[Way; 2], GatewayReason> {
+    fn routes(&self, connection: &Connection) -> Result<[PlannedRoute; 2], GatewayReason> {
         let interface = |port: PortId| self.interfaces.get(usize::from(port.0)).copied().flatten();
-        let way = |direction: Direction| {
+        let route = |direction: Direction| {
             let egress = connection.egress_port(direction).ok_or(GatewayReason::OneWay)?;
             let ingress_port = connection.egress_port(direction.reverse()).ok_or(GatewayReason::OneWay)?;
             let ingress = interface(ingress_port).ok_or(GatewayReason::Port)?;
-            Ok(Way { ingress, egress, destination: connection.translated(direction).destination_ip() })
+            Ok(PlannedRoute { ingress, egress, destination: connection.translated(direction).destination_ip() })
         };
-        Ok([way(Direction::Original)?, way(Direction::Reply)?])
+        Ok([route(Direction::Original)?, route(Direction::Reply)?])
     }
 
     fn plan(
@@ -433,55 +339,32 @@ impl FastPath {
         connection: &Connection,
         forwarder: &mut Forwarder,
     ) -> Result<(Plan, [u32; 2], [PortId; 2]), GatewayReason> {
-        let ways = self.ways(connection)?;
-        let mut next_hop = |way: &Way| self.next_hop(now, way, forwarder).ok_or(GatewayReason::NextHop);
-        let next_hops = [next_hop(&ways[0])?, next_hop(&ways[1])?];
-        let plan = Plan::of(connection, ways.map(|way| way.ingress), next_hops).ok_or(GatewayReason::Windows)?;
-        Ok((plan, next_hops, ways.map(|way| way.egress)))
+        let routes = self.routes(connection)?;
+        let mut next_hop = |route: &PlannedRoute| self.next_hop(now, route, forwarder).ok_or(GatewayReason::NextHop);
+        let next_hops = [next_hop(&routes[0])?, next_hop(&routes[1])?];
+        let plan = Plan::of(connection, routes.map(|route| route.ingress), next_hops).ok_or(GatewayReason::Windows)?;
+        Ok((plan, next_hops, routes.map(|route| route.egress)))
     }
 
-    /// The index of a way's next hop.
-    fn next_hop(&mut self, now: Instant, way: &Way, forwarder: &mut Forwarder) -> Option<u32> {
-        let (port, neighbour) = (way.egress, way.neighbour(forwarder)?);
-        if let Some(index) = self.hops_by_name.get(&(port, neighbour)) {
-            return Some(*index);
+    /// The index of a route's next hop.
+    fn next_hop(&mut self, now: Instant, route: &PlannedRoute, forwarder: &mut Forwarder) -> Option<u32> {
+        let (port, neighbour) = (route.egress, route.neighbour(forwarder)?);
+        if let Some(index) = self.next_hops.index(port, neighbour) {
+            return Some(index);
         }
         forwarder.use_neighbour(now, port, neighbour)?;
-        let index = u32::try_from(self.hops.len()).ok()?;
-        if index >= FAST_PATH_NEXT_HOPS_MAX {
+        if self.next_hops.is_full() {
             self.invalidate();
-            self.hops.clear();
-            self.hops_by_name.clear();
+            self.next_hops.clear();
             return None;
         }
-        self.hops.push(KnownHop { port, neighbour, set: None, is_used: true });
-        self.hops_by_name.insert((port, neighbour), index);
-        self.set_next_hop(index, forwarder);
-        Some(index)
+        let below = Below { program: &mut *self.program, interfaces: &self.interfaces };
+        Some(self.next_hops.add(port, neighbour, forwarder, below))
     }
 
     /// Sets the next hops whose neighbour has another link address than when they were set, or none any more.
     pub(super) fn refresh_next_hops(&mut self, forwarder: &Forwarder) {
-        if self.neighbours_revision == forwarder.neighbours_revision() {
-            return;
-        }
-        self.neighbours_revision = forwarder.neighbours_revision();
-        for index in 0..self.hops.len() as u32 {
-            self.set_next_hop(index, forwarder);
-        }
-    }
-
-    fn set_next_hop(&mut self, index: u32, forwarder: &Forwarder) {
-        let hop = &mut self.hops[index as usize];
-        let interface = self.interfaces.get(usize::from(hop.port.0)).copied().flatten();
-        let link = forwarder.link_to(hop.port, hop.neighbour);
-        let new = interface
-            .zip(link)
-            .map(|(ifindex, link)| NextHop::new(ifindex, link.source.0, link.destination.0, link.mtu_bytes));
-        if hop.set != new {
-            hop.set = new;
-            self.program.set_next_hop(index, new.as_ref());
-        }
+        self.next_hops.refresh(forwarder, Below { program: &mut *self.program, interfaces: &self.interfaces });
     }
 
     /// When [`FastPath::sweep`] is due.
@@ -510,16 +393,11 @@ impl FastPath {
                     table.expire_sooner(slot, expires_at);
                 }
                 for (hop, packets) in next_hops.iter().zip(activity.packets) {
-                    let hop = self.hops.get_mut(*hop as usize).filter(|_| packets > 0);
-                    hop.into_iter().for_each(|hop| hop.is_used = true);
+                    self.next_hops.note_packets(*hop, packets);
                 }
             }
         }
-        // Their link addresses are confirmed as if the packets had come through the node.
-        for hop in self.hops.iter_mut().filter(|hop| hop.is_used) {
-            hop.is_used = false;
-            let _ = forwarder.use_neighbour(now, hop.port, hop.neighbour);
-        }
+        self.next_hops.confirm_used(now, forwarder);
         self.refresh_next_hops(forwarder);
     }
 

@@ -323,7 +323,7 @@ pub(super) fn forward<E: Edge>(
     edge: &mut E,
 ) -> Disposition {
     if observation.attends() {
-        observation.step(Step::Routed(edge.way(&packet.headers.tuple)));
+        observation.step(Step::Routed(edge.routed_to(&packet.headers.tuple)));
     }
     edge.forward(now, packet)
 }

@@ -19,7 +19,7 @@ use super::site::Site;
 use super::{ACK, exchange};
 use crate::observation::{
     Arrival, BATCHES_PER_SAMPLE, CapturedFrame, ConnectionChange, Dropped, OBSERVED_WAITING_MAX, Outcome, PacketFilter,
-    PacketTrace, Point, Sight, Step, Stopwatch, Subject, TooManyWatches, WATCHES_MAX, WatchId, Way,
+    PacketTrace, Point, RoutedTo, Sight, Step, Stopwatch, Subject, TooManyWatches, WATCHES_MAX, WatchId,
 };
 
 const WATCH: WatchId = WatchId(7);
@@ -106,7 +106,7 @@ fn a_packet_that_passes_shows_its_rule_its_translation_and_its_way() {
         .collect();
     let handled = CallOutcome::Handled(Verdict::Forward);
     assert_eq!(translations, [(own, seen, CallOutcome::Began(Ok(()))), (own, seen, handled)]);
-    let way = Way { port: OUTSIDE, next_hop: SERVER.into() };
+    let way = RoutedTo { port: OUTSIDE, next_hop: SERVER.into() };
     assert_eq!(trace.steps.last(), Some(&Step::Routed(Some(way))));
 }
 
@@ -224,7 +224,7 @@ fn an_icmp_error_is_traced_with_the_connection_that_it_is_about() {
     let [trace] = &traces(&mut cluster, 0)[..] else { panic!("one packet, one trace") };
     let original = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 80));
     assert_eq!(trace.steps[0], Step::QuotesPacketOf { original });
-    assert!(matches!(trace.steps[1], Step::Routed(Some(Way { port: INSIDE, .. }))), "{:?}", trace.steps);
+    assert!(matches!(trace.steps[1], Step::Routed(Some(RoutedTo { port: INSIDE, .. }))), "{:?}", trace.steps);
 }
 
 #[test]
