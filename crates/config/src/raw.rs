@@ -129,6 +129,10 @@ pub struct RawPort {
     /// is what fits the port's MTU: 40 bytes less for IPv4, 60 for IPv6. A number from 536 to 65495 applies to both families. Of a
     /// connection's two ports, the smaller value applies. SYN and SYN/ACK are lowered, never raised. Default: segments are not clamped.
     pub mss_clamp: Option<Spanned<MssText>>,
+    /// Whether the fast path hands packets for this port to the other end of its virtual cable at once (`bpf_redirect_peer`). For an
+    /// interface that is a veth whose other end is in another network namespace, as a container's is. The port's own interface then
+    /// neither counts nor captures these packets. A change needs a restart.
+    pub redirect_peer: Option<Spanned<bool>>,
 }
 
 /// Each section is a group of shared addresses that move together. With several groups, several nodes carry connections and back each

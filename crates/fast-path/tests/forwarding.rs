@@ -279,7 +279,7 @@ fn transfer(network: &Network, fast_path: &mut FastPath, version: u8, listener: 
     true
 }
 
-fn assert_tcp_passes(has_segmentation: bool, config: &Config) {
+fn assert_tcp_passes(has_segmentation: bool, config: &Config, to_peer: bool) {
     let Some(network) = network() else { return };
     let Some(mut fast_path) = common::load(config) else { return };
     for host in [&network.client, &network.server] {
@@ -291,7 +291,7 @@ fn assert_tcp_passes(has_segmentation: bool, config: &Config) {
         })
         .unwrap();
     }
-    network.attach(&mut fast_path);
+    network.attach_as(&mut fast_path, to_peer);
     let stop = AtomicBool::new(false);
     let captures = thread::scope(|scope| {
         let captures = [&network.client, &network.server].map(|host| scope.spawn(|| verify_checksums(host, &stop)));
@@ -312,16 +312,22 @@ fn assert_tcp_passes(has_segmentation: bool, config: &Config) {
 
 #[test]
 fn tcp_passes_with_segmentation_offload() {
-    assert_tcp_passes(true, &Config { heartbeat_age_max: PATIENCE * 10, ..Config::default() });
+    assert_tcp_passes(true, &Config { heartbeat_age_max: PATIENCE * 10, ..Config::default() }, false);
 }
 
 #[test]
 fn tcp_passes_with_whole_checksums_and_single_segments() {
-    assert_tcp_passes(false, &Config { heartbeat_age_max: PATIENCE * 10, ..Config::default() });
+    assert_tcp_passes(false, &Config { heartbeat_age_max: PATIENCE * 10, ..Config::default() }, false);
 }
 
 #[test]
 fn tcp_passes_where_the_program_is_attached_by_clsact() {
     let config = Config { heartbeat_age_max: PATIENCE * 10, allow_tcx: false, ..Config::default() };
-    assert_tcp_passes(true, &config);
+    assert_tcp_passes(true, &config, false);
+}
+
+#[test]
+fn tcp_passes_to_the_other_ends_of_the_cables() {
+    let config = Config { heartbeat_age_max: PATIENCE * 10, ..Config::default() };
+    assert_tcp_passes(true, &config, true);
 }

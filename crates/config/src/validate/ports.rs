@@ -9,7 +9,7 @@ use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawPort, RawRoute, Text};
 use super::super::validated::{Backend, Group, Port, Route, SharedAddress};
 use super::super::value::{self, Prefix};
-use super::common::quoted;
+use super::common::{flag, quoted};
 use super::groups::grouped_addresses;
 use super::{family_name, named, one_of, parsed};
 
@@ -75,7 +75,16 @@ fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], diagnosti
         let checked = value::mss_clamp(clamp.get_ref());
         checked.map_err(|mistake| diagnostics.error(clamp.span(), &subject, mistake)).ok()
     });
-    Port { id, name, interface, backend, addresses, mss_clamp }
+    let redirect_peer =
+        flag("port.redirect_peer", raw.redirect_peer.as_ref().map(|flag| *flag.get_ref()), false, diagnostics);
+    if let Some(written) = raw.redirect_peer.as_ref().filter(|_| redirect_peer && backend != Backend::AfPacket) {
+        let mistake = Mistake::new(
+            format!("a port of the backend {} has no fast path, so redirect_peer has no effect", backend.name()),
+            format!("remove it, or set backend = {:?}", Backend::AfPacket.name()),
+        );
+        diagnostics.warning(written.span(), &subject, mistake);
+    }
+    Port { id, name, interface, backend, addresses, mss_clamp, redirect_peer }
 }
 
 /// Any ports can be mixed but for these two: a packet socket hands over runs of segments as one frame, which `AF_XDP`

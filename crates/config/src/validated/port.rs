@@ -45,6 +45,8 @@ pub struct Port {
     pub addresses: Vec<SharedAddress>,
     /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
     pub mss_clamp: Option<MssClamp>,
+    /// The fast path hands packets to the other end of the port's virtual cable, which is in another network namespace.
+    pub redirect_peer: bool,
 }
 
 /// A shared address.

@@ -8,7 +8,8 @@ use fast_path::{ConnectionIndex, Error, FastPath, Outcome, interface_index};
 use flow::Instant;
 use flow::fast_path::{Activity, NextHop, Plan, Windows};
 
-use config::validated::{Backend, Config};
+use config::validated::{Backend, Config, Port};
+use packet_io::netlink::Netlink;
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
 pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
@@ -21,10 +22,46 @@ const HEARTBEAT_AGE_MAX_LEAST: Duration = Duration::from_millis(150);
 /// The program, attached to the ports.
 pub(super) struct KernelFastPath {
     program: FastPath,
-    /// Of each port the interface, and its number as the program is attached; `None` for a port without a fast path.
-    ports: Vec<Option<(String, u32)>>,
+    /// By port; `None` for a port without a fast path.
+    ports: Vec<Option<AttachedPort>>,
     /// How long it forwards without the gateway while no peer is alive; `None`: it ends with the gateway.
     restart_grace: Option<Duration>,
+}
+
+/// A port that the program is attached to.
+struct AttachedPort {
+    interface: String,
+    /// The interface's number when the program was attached.
+    index: u32,
+    /// As configured.
+    redirects_peer: bool,
+    /// Packets for it can be handed to the other end of its cable.
+    leads_elsewhere: bool,
+}
+
+impl AttachedPort {
+    fn new(port: &Port) -> Result<Self, Error> {
+        let index = interface_index(&port.interface)?;
+        let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
+        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false };
+        attached.look();
+        Ok(attached)
+    }
+
+    /// Looks where the interface leads. The kernel drops what is redirected to an end in the same namespace.
+    fn look(&mut self) {
+        if !self.redirects_peer {
+            return;
+        }
+        let found = Netlink::open().and_then(|mut netlink| netlink.interface(&self.interface));
+        self.leads_elsewhere = found.is_ok_and(|found| found.index == self.index && found.leads_elsewhere);
+        if !self.leads_elsewhere {
+            let interface = &self.interface;
+            tracing::warn!(
+                "{interface} is no virtual cable into another network namespace, so redirect_peer has no effect: remove it"
+            );
+        }
+    }
 }
 
 impl KernelFastPath {
@@ -72,19 +109,23 @@ impl KernelFastPath {
             if is_served {
                 program.attach(&port.interface)?;
             }
-            let index = is_served.then(|| interface_index(&port.interface)).transpose()?;
-            ports.push(index.map(|index| (port.interface.clone(), index)));
+            ports.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
         }
         Ok(Self { program, ports, restart_grace })
     }
 
     /// Attaches the program to interfaces that were made anew.
     fn follow_interfaces(&mut self) {
-        for (interface, attached) in self.ports.iter_mut().flatten() {
-            let Some(index) = interface_index(interface).ok().filter(|index| index != attached) else { continue };
-            let result = self.program.detach(*attached).and_then(|_| self.program.attach(interface));
+        for port in self.ports.iter_mut().flatten() {
+            let Some(index) = interface_index(&port.interface).ok().filter(|index| *index != port.index) else {
+                continue;
+            };
+            let result = self.program.detach(port.index).and_then(|_| self.program.attach(&port.interface));
             match result {
-                Ok(()) => *attached = index,
+                Ok(()) => {
+                    port.index = index;
+                    port.look();
+                }
                 Err(error) => tracing::warn!("{error}"),
             }
         }
@@ -173,7 +214,9 @@ impl FastPathProgram for KernelFastPath {
     }
 
     fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) {
-        warned(self.program.set_next_hop(index, hop));
+        let to_peer = |ifindex| self.ports.iter().flatten().any(|port| port.index == ifindex && port.leads_elsewhere);
+        let hop = hop.map(|hop| NextHop { to_peer: to_peer(hop.ifindex), ..*hop });
+        warned(self.program.set_next_hop(index, hop.as_ref()));
     }
 
     fn set_generation(&mut self, generation: u32) {
@@ -193,7 +236,7 @@ impl FastPathProgram for KernelFastPath {
 
     fn interfaces(&mut self) -> Vec<Option<u32>> {
         self.follow_interfaces();
-        self.ports.iter().map(|port| port.as_ref().map(|(_, index)| *index)).collect()
+        self.ports.iter().map(|port| port.as_ref().map(|port| port.index)).collect()
     }
 
     fn outcomes(&self) -> Vec<(&'static str, u64)> {

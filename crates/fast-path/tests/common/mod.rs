@@ -92,8 +92,13 @@ impl Network {
 
     /// Attaches the fast path to the gateway's interfaces, and sets its next hops: 0 to the client, 1 to the server.
     pub(crate) fn attach(&self, fast_path: &mut FastPath) {
+        self.attach_as(fast_path, false);
+    }
+
+    /// As [`Network::attach`]; packets go to the hosts' ends of the cables at once if `to_peer`.
+    pub(crate) fn attach_as(&self, fast_path: &mut FastPath, to_peer: bool) {
         for (index, hop) in (0..).zip(self.next_hops()) {
-            fast_path.set_next_hop(index, Some(&hop)).unwrap();
+            fast_path.set_next_hop(index, Some(&NextHop { to_peer, ..hop })).unwrap();
         }
         self.gateway.run(|| PORTS.into_iter().for_each(|port| fast_path.attach(port).unwrap())).unwrap();
     }

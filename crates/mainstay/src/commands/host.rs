@@ -45,6 +45,8 @@ struct PortOnHost {
     /// XDP in the driver, `AF_XDP` without copies; nothing where the kernel does not report it.
     native_xdp: Option<bool>,
     zero_copy: Option<bool>,
+    /// It is an end of a virtual cable whose other end is in another namespace.
+    leads_elsewhere: bool,
 }
 
 impl Host {
@@ -125,6 +127,7 @@ impl PortOnHost {
             generic_receive: offload(Offload::GenericReceive),
             native_xdp: features.map(|features| features.native),
             zero_copy: features.map(|features| features.zero_copy),
+            leads_elsewhere: found.is_some_and(|interface| interface.leads_elsewhere),
         }
     }
 
@@ -145,7 +148,13 @@ impl PortOnHost {
             return problems;
         }
         if !self.up {
-            problems.push(Problem::warning(key, &format!("{interface} is off: ip link set {interface} up")));
+            problems.push(Problem::warning(key.clone(), &format!("{interface} is off: ip link set {interface} up")));
+        }
+        if port.redirect_peer && !self.leads_elsewhere {
+            let sentence = format!(
+                "{interface} is no virtual cable into another network namespace, so redirect_peer has no effect: remove it"
+            );
+            problems.push(Problem::warning(key, &sentence));
         }
         if port.backend == Backend::AfXdp {
             problems.extend(self.problems_of_af_xdp(workers));

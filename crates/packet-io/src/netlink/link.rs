@@ -37,6 +37,8 @@ pub struct Interface {
     pub running: bool,
     /// A loopback interface.
     pub loopback: bool,
+    /// It is an end of a virtual cable whose other end is in another namespace.
+    pub leads_elsewhere: bool,
     /// Index of the bridge it is a port of.
     pub bridge_index: Option<u32>,
     /// Its IP addresses.
@@ -53,8 +55,11 @@ impl Interface {
             loopback: flags.contains(LinkFlags::Loopback),
             ..Self::default()
         };
+        let (mut is_cable, mut is_across) = (false, false);
         for attribute in &message.attributes {
             match attribute {
+                LinkAttribute::LinkInfo(info) => is_cable = info.contains(&LinkInfo::Kind(InfoKind::Veth)),
+                LinkAttribute::LinkNetNsId(_) => is_across = true,
                 LinkAttribute::IfName(name) => interface.name.clone_from(name),
                 LinkAttribute::Mtu(mtu_bytes) => interface.mtu_bytes = *mtu_bytes,
                 LinkAttribute::Controller(index) => interface.bridge_index = Some(*index),
@@ -64,6 +69,7 @@ impl Interface {
                 _ => {}
             }
         }
+        interface.leads_elsewhere = is_cable && is_across;
         interface
     }
 }

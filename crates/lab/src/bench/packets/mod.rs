@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use self::conntrack_room::ConntrackRoom;
 use self::report::Report;
-use self::side::{Cost, Network, Way};
+use self::side::{Cost, Network, SideKind};
 use super::BenchError;
 use super::bulk::KernelRules;
 use super::rounds::{self, Rounds};
@@ -39,7 +39,7 @@ use config::validated::Backend;
 use console::Progress;
 
 /// What is compared once more, with full tables.
-const FULL_WAYS: [Way; 3] = [Way::Cable, Way::FastPath, Way::Kernel];
+const FULL_WAYS: [SideKind; 3] = [SideKind::Cable, SideKind::FastPath, SideKind::Kernel];
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
@@ -62,8 +62,8 @@ struct Figures {
     arrived: Rounds,
 }
 
-/// The figures of the sides, in the order of [`Way::ALL`]; none of those that were not measured.
-type AllFigures = [Figures; Way::ALL.len()];
+/// The figures of the sides, in the order of [`SideKind::ALL`]; none of those that were not measured.
+type AllFigures = [Figures; SideKind::ALL.len()];
 
 /// A comparison of several sides.
 struct Comparison {
@@ -77,7 +77,7 @@ struct Comparison {
 impl Comparison {
     /// Measures these ways in turns, with packets of so many connections.
     fn measure(
-        ways: &[Way],
+        ways: &[SideKind],
         connections: u32,
         args: &BenchPacketsArgs,
         watch: &Watch,
@@ -92,7 +92,7 @@ impl Comparison {
         }
         let mut figures = AllFigures::default();
         rounds::repeat(progress, &format!("packets of {connections} connections"), args.rounds, |round| {
-            let mut costs = [None; Way::ALL.len()];
+            let mut costs = [None; SideKind::ALL.len()];
             for turn in 0..networks.len() {
                 // No side is always the first: what warms up or wears off within a round favours nobody.
                 let at = (turn + round as usize) % networks.len();
@@ -122,7 +122,7 @@ impl Comparison {
 fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
     testbed::gain_namespaces()?;
     let (watch, progress) = (Watch::new()?, Progress::new());
-    let few = Comparison::measure(&Way::ALL, args.flows, args, &watch, &progress)?;
+    let few = Comparison::measure(&SideKind::ALL, args.flows, args, &watch, &progress)?;
     let full = match few.make_room(args.connections) {
         Ok(_room) => Ok(Comparison::measure(&FULL_WAYS, args.connections, args, &watch, &progress)?.figures),
         Err(reason) => Err(reason),
@@ -131,11 +131,11 @@ fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
 }
 
 /// Takes down a round.
-fn note(figures: &mut AllFigures, costs: &[Option<Cost>; Way::ALL.len()]) {
-    let cable = costs[Way::Cable as usize].unwrap_or_default();
-    for ((figures, cost), way) in figures.iter_mut().zip(costs).zip(Way::ALL) {
+fn note(figures: &mut AllFigures, costs: &[Option<Cost>; SideKind::ALL.len()]) {
+    let cable = costs[SideKind::Cable as usize].unwrap_or_default();
+    for ((figures, cost), way) in figures.iter_mut().zip(costs).zip(SideKind::ALL) {
         let Some(cost) = cost else { continue };
-        let off = if way == Way::Cable { Cost::default() } else { cable };
+        let off = if way == SideKind::Cable { Cost::default() } else { cable };
         figures.ns_per_packet.push(cost.ns_per_packet - off.ns_per_packet);
         figures.machine_ns_per_packet.push(cost.machine_ns_per_packet - off.machine_ns_per_packet);
         figures.arrived.push(cost.arrived);

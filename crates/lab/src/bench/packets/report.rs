@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::side::Way;
+use super::side::SideKind;
 use super::{AllFigures, Figures, KernelRules};
 use crate::args::BenchPacketsArgs;
 use crate::bench::rounds::rounded;
@@ -22,6 +22,8 @@ pub(super) struct Sides<T> {
     pub(super) af_packet: T,
     /// A node with `AF_PACKET` and the fast path in the kernel.
     pub(super) fast_path: T,
+    /// The same, which hands packets to the other ends of the ports' cables at once (`redirect_peer`).
+    pub(super) fast_path_peer: T,
     /// The kernel with nftables in the node's place.
     pub(super) kernel_nft: T,
     /// The kernel, which forwards without tracking, rules and translation.
@@ -34,16 +36,17 @@ pub(super) struct Sides<T> {
 
 impl<T> Sides<T> {
     fn of(figures: &AllFigures, full: Option<&AllFigures>, figure: impl Fn(&Figures) -> T) -> Self {
-        let of = |way: Way| figure(&figures[way as usize]);
-        let of_full = |way: Way| full.map(|figures| figure(&figures[way as usize]));
+        let of = |way: SideKind| figure(&figures[way as usize]);
+        let of_full = |way: SideKind| full.map(|figures| figure(&figures[way as usize]));
         Self {
-            af_xdp: of(Way::AfXdp),
-            af_packet: of(Way::AfPacket),
-            fast_path: of(Way::FastPath),
-            kernel_nft: of(Way::Kernel),
-            kernel_plain: of(Way::PlainKernel),
-            fast_path_1m: of_full(Way::FastPath),
-            kernel_nft_1m: of_full(Way::Kernel),
+            af_xdp: of(SideKind::AfXdp),
+            af_packet: of(SideKind::AfPacket),
+            fast_path: of(SideKind::FastPath),
+            fast_path_peer: of(SideKind::FastPathPeer),
+            kernel_nft: of(SideKind::Kernel),
+            kernel_plain: of(SideKind::PlainKernel),
+            fast_path_1m: of_full(SideKind::FastPath),
+            kernel_nft_1m: of_full(SideKind::Kernel),
         }
     }
 }
@@ -71,6 +74,7 @@ pub(super) struct Report {
     pub(super) ratio_af_xdp: f64,
     pub(super) ratio_af_packet: f64,
     pub(super) ratio_fast_path: f64,
+    pub(super) ratio_fast_path_peer: f64,
     /// The same with full tables on both sides.
     pub(super) ratio_fast_path_1m: Option<f64>,
     /// What a packet costs with a cable in between, taken off the figures above.
@@ -89,11 +93,11 @@ impl Report {
         full: Result<&AllFigures, &String>,
         kernel_rules: KernelRules,
     ) -> Self {
-        let ratio = |figures: &AllFigures, way: Way| {
-            let kernel = &figures[Way::Kernel as usize].ns_per_packet;
+        let ratio = |figures: &AllFigures, way: SideKind| {
+            let kernel = &figures[SideKind::Kernel as usize].ns_per_packet;
             rounded(figures[way as usize].ns_per_packet.median_ratio(kernel), 3)
         };
-        let cable = |figures: &AllFigures| rounded(figures[Way::Cable as usize].ns_per_packet.median(), 0);
+        let cable = |figures: &AllFigures| rounded(figures[SideKind::Cable as usize].ns_per_packet.median(), 0);
         let left_out = full.err().cloned();
         let full = full.ok();
         Self {
@@ -109,10 +113,11 @@ impl Report {
             spans_ns_per_packet: Sides::of(figures, full, |side| {
                 side.ns_per_packet.span().map(|figure| rounded(figure, 0))
             }),
-            ratio_af_xdp: ratio(figures, Way::AfXdp),
-            ratio_af_packet: ratio(figures, Way::AfPacket),
-            ratio_fast_path: ratio(figures, Way::FastPath),
-            ratio_fast_path_1m: full.map(|figures| ratio(figures, Way::FastPath)),
+            ratio_af_xdp: ratio(figures, SideKind::AfXdp),
+            ratio_af_packet: ratio(figures, SideKind::AfPacket),
+            ratio_fast_path: ratio(figures, SideKind::FastPath),
+            ratio_fast_path_peer: ratio(figures, SideKind::FastPathPeer),
+            ratio_fast_path_1m: full.map(|figures| ratio(figures, SideKind::FastPath)),
             cable_ns_per_packet: cable(figures),
             cable_1m_ns_per_packet: full.map(cable),
             machine_ns_per_packet: Sides::of(figures, full, |side| rounded(side.machine_ns_per_packet.median(), 0)),
@@ -141,6 +146,7 @@ impl Report {
         row("mainstay, AF_XDP".into(), |sides| sides.af_xdp, spans.af_xdp);
         row("mainstay, AF_PACKET".into(), |sides| sides.af_packet, spans.af_packet);
         row("mainstay, fast path".into(), |sides| sides.fast_path, spans.fast_path);
+        row("mainstay, fast path to cable's end".into(), |sides| sides.fast_path_peer, spans.fast_path_peer);
         row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
         row("kernel, plain forwarding".into(), |sides| sides.kernel_plain, spans.kernel_plain);
         let connections = count(self.connections.into());
@@ -182,7 +188,8 @@ impl Report {
     /// What the reader should know before believing the figures.
     fn warnings(&self) -> Vec<String> {
         let list = |sides: &Sides<f64>| {
-            let few = [sides.af_xdp, sides.af_packet, sides.fast_path, sides.kernel_nft, sides.kernel_plain];
+            let Sides { af_xdp, af_packet, fast_path, fast_path_peer, kernel_nft, kernel_plain, .. } = *sides;
+            let few = [af_xdp, af_packet, fast_path, fast_path_peer, kernel_nft, kernel_plain];
             let full = [sides.fast_path_1m, sides.kernel_nft_1m];
             few.into_iter().chain(full.into_iter().flatten()).collect::<Vec<f64>>()
         };

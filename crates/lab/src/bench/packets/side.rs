@@ -41,7 +41,7 @@ const SETTLED_FOR: Duration = Duration::from_millis(100);
 
 /// What is between sender and receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum SideKind {
     /// A cable.
     Cable,
     /// A node with `AF_XDP`.
@@ -50,15 +50,17 @@ pub(super) enum Way {
     AfPacket,
     /// A node with `AF_PACKET` and the fast path in the kernel.
     FastPath,
+    /// The same, which hands packets to the other ends of the ports' cables at once.
+    FastPathPeer,
     /// The kernel with nftables and masquerade.
     Kernel,
     /// The kernel, which only forwards.
     PlainKernel,
 }
 
-impl Way {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Cable, Self::AfXdp, Self::AfPacket, Self::FastPath, Self::Kernel, Self::PlainKernel];
+impl SideKind {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Cable, Self::AfXdp, Self::AfPacket, Self::FastPath, Self::FastPathPeer, Self::Kernel, Self::PlainKernel];
 }
 
 /// What a packet cost in one turn.
@@ -72,7 +74,7 @@ pub(super) struct Cost {
 
 /// A sender, what is in between, and a receiver.
 pub(super) struct Network {
-    way: Way,
+    way: SideKind,
     generator: Generator,
     cluster: Option<Cluster>,
     rules: Option<KernelRules>,
@@ -92,9 +94,9 @@ impl Network {
     ///
     /// # Errors
     /// The machine lacks what is needed, or connections are not answered.
-    pub(super) fn build(way: Way, connections: u32, watch: &Watch) -> Result<Self, BenchError> {
+    pub(super) fn build(way: SideKind, connections: u32, watch: &Watch) -> Result<Self, BenchError> {
         let topology = Topology::build()?;
-        if way == Way::Cable {
+        if way == SideKind::Cable {
             lay_cable(&topology)?;
         }
         // Else what comes goes to the hosts, which costs more on all sides alike.
@@ -104,25 +106,25 @@ impl Network {
         let mut rules = None;
         let mut cluster = None;
         match way {
-            Way::Cable => {}
-            Way::AfXdp => cluster = Some(start_node(&topology, Backend::AfXdp, connections, false, watch)?),
-            Way::AfPacket => cluster = Some(start_node(&topology, Backend::AfPacket, connections, false, watch)?),
-            Way::FastPath => cluster = Some(start_node(&topology, Backend::AfPacket, connections, true, watch)?),
-            Way::Kernel => {
+            SideKind::Cable => {}
+            SideKind::AfXdp | SideKind::AfPacket | SideKind::FastPath | SideKind::FastPathPeer => {
+                cluster = Some(start_node(&topology, way, connections, watch)?);
+            }
+            SideKind::Kernel => {
                 rules = Some(KernelRules::install(&topology.nodes[0])?);
                 topology.nodes[0].run(keep_connections)?;
             }
-            Way::PlainKernel => forward_only(&topology.nodes[0])?,
+            SideKind::PlainKernel => forward_only(&topology.nodes[0])?,
         }
         let (next_hop, source) = match way {
-            Way::Cable => (link_address(&topology.server, BRIDGE)?, OUTSIDE[0]),
+            SideKind::Cable => (link_address(&topology.server, BRIDGE)?, OUTSIDE[0]),
             _ => (link_address(&topology.nodes[0], INTERFACES[0])?, CLIENT[0]),
         };
         let path = Path { link: [link_address(&topology.client, BRIDGE)?, next_hop], source, destination: SERVER[0] };
         let generator = Generator::open(&topology.client, interface, &path, connections)?;
         let mut network = Self { way, generator, cluster, rules, topology };
         // Nothing is tracked on the others.
-        if !matches!(way, Way::Cable | Way::PlainKernel) {
+        if !matches!(way, SideKind::Cable | SideKind::PlainKernel) {
             network.answer_each_connection()?;
         }
         Ok(network)
@@ -161,8 +163,8 @@ impl Network {
     /// How many connections are on the fast path, or in the kernel's table; `None` where there is neither.
     pub(super) fn established(&self) -> Result<Option<u32>, BenchError> {
         match self.way {
-            Way::FastPath => Ok(self.on_fast_path()),
-            Way::Kernel if self.rules == Some(KernelRules::Nftables) => {
+            SideKind::FastPath | SideKind::FastPathPeer => Ok(self.on_fast_path()),
+            SideKind::Kernel if self.rules == Some(KernelRules::Nftables) => {
                 let count = self.topology.nodes[0].run(|| sysctl::read("net/netfilter/nf_conntrack_count"))??;
                 Ok(count.parse().ok())
             }
@@ -237,9 +239,9 @@ impl Network {
 }
 
 /// Where the sender's frames leave from, and, on the other host, where they arrive.
-const fn interface_of(way: Way) -> &'static str {
+const fn interface_of(way: SideKind) -> &'static str {
     match way {
-        Way::Cable => CABLE,
+        SideKind::Cable => CABLE,
         _ => TO_NODE,
     }
 }
@@ -328,22 +330,18 @@ impl Answers {
     }
 }
 
-fn start_node(
-    topology: &Topology,
-    backend: Backend,
-    connections: u32,
-    has_fast_path: bool,
-    watch: &Watch,
-) -> Result<Cluster, BenchError> {
+fn start_node(topology: &Topology, kind: SideKind, connections: u32, watch: &Watch) -> Result<Cluster, BenchError> {
     let connections_max = table_size(connections);
+    let has_fast_path = matches!(kind, SideKind::FastPath | SideKind::FastPathPeer);
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
         connections_max,
         workers: 1,
-        backend,
+        backend: if kind == SideKind::AfXdp { Backend::AfXdp } else { Backend::AfPacket },
         tuning: Tuning {
             fast_path_connections_max: if has_fast_path { connections_max as u32 } else { 0 },
+            redirects_peer: kind == SideKind::FastPathPeer,
             udp_stream_timeout: Some(UDP_STREAM_TIMEOUT),
             ..Tuning::default()
         },

@@ -34,6 +34,8 @@ pub struct Tuning {
     pub udp_stream_timeout: Option<Duration>,
     /// Established connections are forwarded in the kernel, so many at most; 0: none.
     pub fast_path_connections_max: u32,
+    /// The fast path hands packets to the other ends of the ports' cables at once.
+    pub redirects_peer: bool,
 }
 
 /// Connections that the kernel forwards in a node, if nothing else is asked for.
@@ -51,6 +53,7 @@ impl Default for Tuning {
             udp_timeout: None,
             udp_stream_timeout: None,
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
+            redirects_peer: false,
         }
     }
 }
