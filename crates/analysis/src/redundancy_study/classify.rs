@@ -8,7 +8,7 @@ use flow::wire::tcp_flags;
 
 use super::limits::FLOWS_MAX;
 use super::options::Network;
-use super::packet::{Known, Observed, Secrecy, Way};
+use super::packet::{Known, Observed, Secrecy, SiteDirection};
 use super::protocol::ProtocolId;
 
 /// Payloads shorter than this are not classified by their bytes.
@@ -52,7 +52,7 @@ impl Classifier {
     }
 
     /// The site is where the configured networks are; else where private addresses are; else where clients are.
-    fn way(&self, packet: &Observed<'_>, is_from_client: bool) -> Way {
+    fn way(&self, packet: &Observed<'_>, is_from_client: bool) -> SiteDirection {
         let is_inside = |address: IpAddr| self.inside.iter().any(|network| network.contains(address));
         let configured = [is_inside(packet.source), is_inside(packet.destination)];
         let guessed = [is_private(packet.source), is_private(packet.destination)];
@@ -63,7 +63,7 @@ impl Classifier {
             (_, [false, true]) if self.inside.is_empty() => false,
             _ => is_from_client,
         };
-        if is_outbound { Way::Outbound } else { Way::Inbound }
+        if is_outbound { SiteDirection::Outbound } else { SiteDirection::Inbound }
     }
 
     /// Whether the client of the packet's flow sent it, and whether all of its bytes were sent before.
@@ -138,16 +138,16 @@ mod tests {
         let configured: Network = "192.0.2.0/24".parse().expect("a network");
         let mut classifier = Classifier::new(&[configured]);
         let ack = (0, tcp_flags::ACK);
-        assert_eq!(classifier.look(&packet("192.0.2.1:80", "10.0.0.1:4000", ack, b"")).way, Way::Outbound);
-        assert_eq!(classifier.look(&packet("10.0.0.1:4000", "192.0.2.1:80", ack, b"")).way, Way::Inbound);
+        assert_eq!(classifier.look(&packet("192.0.2.1:80", "10.0.0.1:4000", ack, b"")).way, SiteDirection::Outbound);
+        assert_eq!(classifier.look(&packet("10.0.0.1:4000", "192.0.2.1:80", ack, b"")).way, SiteDirection::Inbound);
         let mut classifier = Classifier::new(&[]);
-        assert_eq!(classifier.look(&packet("10.0.0.1:80", "198.51.100.1:4000", ack, b"")).way, Way::Outbound);
-        assert_eq!(classifier.look(&packet("198.51.100.1:80", "[fd00::1]:4000", ack, b"")).way, Way::Inbound);
+        assert_eq!(classifier.look(&packet("10.0.0.1:80", "198.51.100.1:4000", ack, b"")).way, SiteDirection::Outbound);
+        assert_eq!(classifier.look(&packet("198.51.100.1:80", "[fd00::1]:4000", ack, b"")).way, SiteDirection::Inbound);
         // Both are private: the client's side counts, by its SYN although its port is lower, or by its port.
         let syn = (0, tcp_flags::SYN);
-        assert_eq!(classifier.look(&packet("10.0.0.1:1000", "10.0.0.2:8080", syn, b"")).way, Way::Outbound);
-        assert_eq!(classifier.look(&packet("10.0.0.2:8080", "10.0.0.1:1000", ack, b"")).way, Way::Inbound);
-        assert_eq!(classifier.look(&packet("10.0.0.2:80", "10.0.0.3:1000", ack, b"")).way, Way::Inbound);
+        assert_eq!(classifier.look(&packet("10.0.0.1:1000", "10.0.0.2:8080", syn, b"")).way, SiteDirection::Outbound);
+        assert_eq!(classifier.look(&packet("10.0.0.2:8080", "10.0.0.1:1000", ack, b"")).way, SiteDirection::Inbound);
+        assert_eq!(classifier.look(&packet("10.0.0.2:80", "10.0.0.3:1000", ack, b"")).way, SiteDirection::Inbound);
     }
 
     #[test]

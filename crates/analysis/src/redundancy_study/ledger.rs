@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::Analysis;
 use super::limits::HOSTS_MAX;
-use super::packet::{Packet, Way};
+use super::packet::{Packet, SiteDirection};
 use super::tally::Savings;
 
 /// What there is. Nothing is saved in it.
@@ -53,7 +53,7 @@ impl Analysis for Ledger {
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         self.outcome.traffic.add(packet, payload.len(), 0);
         if self.hosts.len() < HOSTS_MAX {
-            self.hosts.insert(if packet.way == Way::Outbound { packet.source } else { packet.destination });
+            self.hosts.insert(if packet.way == SiteDirection::Outbound { packet.source } else { packet.destination });
         }
         let at = packet.at.as_nanos();
         let [first, last] = self.outcome.time_nanos.unwrap_or([at; 2]);

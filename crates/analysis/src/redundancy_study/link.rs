@@ -3,7 +3,7 @@
 use redundancy::{Encoder, EncoderConfig, Period, SampleTable, Sampling, Trust, Window};
 
 use super::options::Codec;
-use super::packet::{Packet, Way};
+use super::packet::{Packet, SiteDirection};
 
 /// The study's encoders hide nothing, and their result are to be the same each time.
 const KEY: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
@@ -47,12 +47,12 @@ impl Link {
     }
 
     /// SAMPLEBYTE's table of a way on which nothing was encoded yet.
-    pub(super) const fn set_table(&mut self, way: Way, table: SampleTable) {
+    pub(super) const fn set_table(&mut self, way: SiteDirection, table: SampleTable) {
         self.tables[way as usize] = table;
     }
 
     /// The encoder that encoded last on this way.
-    pub(super) fn encoder(&self, way: Way) -> Option<&Encoder> {
+    pub(super) fn encoder(&self, way: SiteDirection) -> Option<&Encoder> {
         self.encoders[way as usize].as_deref()
     }
 }

@@ -43,7 +43,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use self::options::{Network, Options, Site, digest_of};
-pub use self::packet::{Observed, Way};
+pub use self::packet::{Observed, SiteDirection};
 pub use self::result::RedundancyResult;
 pub use self::run::{Open, Progress, Watch, run};
 pub use self::source::{Source, TraceSource};

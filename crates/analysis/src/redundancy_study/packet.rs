@@ -33,14 +33,14 @@ pub struct Observed<'a> {
 
 /// Which way a packet goes over the link that is studied: each has a cache of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Way {
+pub enum SiteDirection {
     /// To the site.
     Inbound,
     /// From the site.
     Outbound,
 }
 
-impl Way {
+impl SiteDirection {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Inbound, Self::Outbound];
 
@@ -75,7 +75,7 @@ pub(super) struct Packet {
     pub(super) destination_port: u16,
     pub(super) tcp: Option<(u32, u8)>,
     pub(super) ip_bytes: u32,
-    pub(super) way: Way,
+    pub(super) way: SiteDirection,
     pub(super) protocol: ProtocolId,
     pub(super) secrecy: Secrecy,
     /// Its bytes were sent before in the same flow.
@@ -137,7 +137,7 @@ impl Batch {
 /// What [`super::classify`] finds out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
-    pub(super) way: Way,
+    pub(super) way: SiteDirection,
     pub(super) protocol: ProtocolId,
     pub(super) secrecy: Secrecy,
     pub(super) is_repeated: bool,

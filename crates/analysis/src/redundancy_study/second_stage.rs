@@ -6,7 +6,7 @@ use flow::Instant;
 use redundancy::second_stage::{BUNDLE_BYTES_MAX, Bundler};
 
 use super::compressors::{Library, Squeezer};
-use super::packet::Way;
+use super::packet::SiteDirection;
 
 /// A library behind bundlers, one for each way.
 pub(super) struct SecondStage {
@@ -19,12 +19,12 @@ pub(super) struct SecondStage {
 
 impl SecondStage {
     pub(super) fn new(library: Library, gather: Duration) -> Self {
-        let bundlers = Way::ALL.map(|_| Bundler::new(gather, BUNDLE_BYTES_MAX));
+        let bundlers = SiteDirection::ALL.map(|_| Bundler::new(gather, BUNDLE_BYTES_MAX));
         Self { squeezer: Squeezer::new(library), bundlers, gathered_bytes: [0; 2], out: Vec::new() }
     }
 
     /// Takes a packet. Returns what was saved of those that left.
-    pub(super) fn handle(&mut self, now: Instant, way: Way, packet: &[u8]) -> i64 {
+    pub(super) fn handle(&mut self, now: Instant, way: SiteDirection, packet: &[u8]) -> i64 {
         if packet.is_empty() {
             return 0;
         }
@@ -42,14 +42,14 @@ impl SecondStage {
     }
 
     /// What did not become smaller goes as it is, without a bundle.
-    fn flush(&mut self, way: Way) -> i64 {
+    fn flush(&mut self, way: SiteDirection) -> i64 {
         let before = std::mem::take(&mut self.gathered_bytes[way as usize]);
         let is_sent = self.bundlers[way as usize].flush(&mut self.squeezer, &mut self.out);
         if is_sent { before.saturating_sub(self.out.len()) as i64 } else { 0 }
     }
 
     pub(super) fn finish(&mut self) -> i64 {
-        Way::ALL.into_iter().map(|way| self.flush(way)).sum()
+        SiteDirection::ALL.into_iter().map(|way| self.flush(way)).sum()
     }
 }
 
@@ -66,8 +66,8 @@ mod tests {
         let mut alone = SecondStage::new(Library::Gzip, Duration::ZERO);
         let mut saved = [0; 2];
         for ms in 0..30 {
-            saved[0] += stage.handle(Instant::from_millis(ms), Way::Inbound, &text);
-            saved[1] += alone.handle(Instant::from_millis(ms), Way::Inbound, &text);
+            saved[0] += stage.handle(Instant::from_millis(ms), SiteDirection::Inbound, &text);
+            saved[1] += alone.handle(Instant::from_millis(ms), SiteDirection::Inbound, &text);
         }
         assert_eq!(alone.finish(), 0, "nothing waits where nothing is gathered");
         saved[0] += stage.finish();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::packet::{Packet, Secrecy, Way};
+use super::packet::{Packet, Secrecy, SiteDirection};
 
 /// Bytes on the wire without and with redundancy elimination. Headers are in both.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ impl Savings {
 
     /// Of one way.
     #[must_use]
-    pub(super) const fn way(&self, way: Way) -> &Tally {
+    pub(super) const fn way(&self, way: SiteDirection) -> &Tally {
         &self.ways[way as usize]
     }
 }

@@ -8,7 +8,7 @@ use super::analysis::Analysis;
 use super::limits::TRAINING_BYTES;
 use super::link::{Link, sampling};
 use super::options::Codec;
-use super::packet::{Packet, Way};
+use super::packet::{Packet, SiteDirection};
 use super::tally::Savings;
 use super::training::Training;
 
@@ -64,7 +64,7 @@ impl TrainedAnalysis {
         self.outcome.savings.add(packet, payload.len(), saved);
     }
 
-    fn train(&mut self, way: Way) {
+    fn train(&mut self, way: SiteDirection) {
         let Some(waiting) = self.waiting[way as usize].take() else { return };
         let has_payload = waiting.iter().any(|(_, payload)| !payload.is_empty());
         if let Some(sampling) = self.sampling.clone().filter(|_| has_payload) {
@@ -101,7 +101,7 @@ impl Analysis for TrainedAnalysis {
     }
 
     fn finish(mut self) -> TrainedOutcome {
-        Way::ALL.into_iter().for_each(|way| self.train(way));
+        SiteDirection::ALL.into_iter().for_each(|way| self.train(way));
         self.outcome
     }
 }

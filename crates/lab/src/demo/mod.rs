@@ -29,7 +29,7 @@ use crate::testbed::cluster::Shape;
 use crate::testbed::gain_namespaces;
 use crate::testbed::topology::Topology;
 use crate::testbed::watch::Watch;
-use report::{Report, Settings};
+use report::{DemoReport, Settings};
 use run::Stage;
 
 /// Descriptors that the demo needs beside those of its connections.
@@ -89,7 +89,7 @@ fn check_representation(args: &DemoArgs) -> Result<(), DemoError> {
     Ok(())
 }
 
-fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
+fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> {
     let settings = Settings::new(args);
     let progress = console::Progress::new();
     let stage = Stage {
@@ -103,7 +103,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;
     let without_replication = stage.run(false)?;
-    Ok(Report {
+    Ok(DemoReport {
         program_version: env!("CARGO_PKG_VERSION").into(),
         began_unix_s,
         kernel: sysctl::read("kernel/osrelease").unwrap_or_default(),

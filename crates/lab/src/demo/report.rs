@@ -57,7 +57,7 @@ impl Settings {
 
 /// The demo's result: what became of the connections with replication, and without it for comparison.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Report {
+pub struct DemoReport {
     /// The program's version.
     pub program_version: String,
     /// Seconds since 1970 when the demo began.
@@ -75,7 +75,7 @@ pub struct Report {
     pub without_replication: RunReport,
 }
 
-impl Report {
+impl DemoReport {
     /// Every connection that was established before the kill outlived it, and every byte was right; or the representation is
     /// experimental, and that was not promised.
     #[must_use]

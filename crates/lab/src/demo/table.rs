@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::replication::ReplicationReport;
-use super::report::{KindReport, Report, RunReport};
+use super::report::{DemoReport, KindReport, RunReport};
 use crate::emulator::LATENESS_P99_US_MAX;
 use crate::testbed::traffic::Kind;
 use console::{Table, count, counted, scaled};
@@ -13,7 +13,7 @@ const NONE: &str = "–";
 
 /// The whole result.
 #[must_use]
-pub fn describe(report: &Report) -> String {
+pub fn describe(report: &DemoReport) -> String {
     let mut text = headline(&report.replicated);
     text.push('\n');
     text.push_str(&summary(report).render());
@@ -38,7 +38,7 @@ pub fn describe(report: &Report) -> String {
 
 /// What is to be said of runs that had to be repeated.
 #[must_use]
-pub fn repetitions(report: &Report) -> Option<String> {
+pub fn repetitions(report: &DemoReport) -> Option<String> {
     let repeated = report.replicated.repeated + report.without_replication.repeated;
     (repeated > 0).then(|| {
         format!(
@@ -51,7 +51,7 @@ pub fn repetitions(report: &Report) -> Option<String> {
 
 /// What is to be said of emulated links that the machine left no time for.
 #[must_use]
-pub fn lateness(report: &Report) -> Option<String> {
+pub fn lateness(report: &DemoReport) -> Option<String> {
     let runs = [&report.replicated, &report.without_replication];
     let p99_us = runs.into_iter().filter_map(|run| run.link_lateness_p99_us).max()?;
     (p99_us > LATENESS_P99_US_MAX).then(|| {
@@ -89,7 +89,7 @@ pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, "B")
 }
 
-fn summary(report: &Report) -> Table {
+fn summary(report: &DemoReport) -> Table {
     let mut table = Table::of("|>REPLICATED|>NOT REPLICATED");
     let mut row = |label: &str, cell: &dyn Fn(&RunReport) -> String| {
         table.row([label.to_owned(), cell(&report.replicated), cell(&report.without_replication)]);
@@ -123,7 +123,7 @@ fn replicated_as(report: &ReplicationReport) -> String {
     )
 }
 
-fn kinds(report: &Report) -> Table {
+fn kinds(report: &DemoReport) -> Table {
     let mut table = Table::of("KIND|>CONNECTIONS|>SURVIVED|>LONGEST PAUSE|>MEDIAN|>VERIFIED|>NOT REPLICATED: SURVIVED");
     for kind in Kind::ALL {
         let Some(with) = report.replicated.kind(kind) else { continue };

@@ -12,7 +12,7 @@ use packet_io::signal::die_with_parent;
 use packet_io::tun::DeviceKind;
 
 use super::channel::Settings;
-use super::report::{Answer, Report};
+use super::report::{Answer, LinkReport};
 use super::{BOTH, Direction};
 
 /// What a link is to be.
@@ -180,7 +180,7 @@ impl Link {
     ///
     /// # Errors
     /// The link is gone.
-    pub fn report(&mut self) -> Result<Report, LinkError> {
+    pub fn report(&mut self) -> Result<LinkReport, LinkError> {
         self.ask_for_report("report")
     }
 
@@ -188,11 +188,11 @@ impl Link {
     ///
     /// # Errors
     /// The link is gone.
-    pub fn finish(mut self) -> Result<Report, LinkError> {
+    pub fn finish(mut self) -> Result<LinkReport, LinkError> {
         self.ask_for_report("end")
     }
 
-    fn ask_for_report(&mut self, line: &str) -> Result<Report, LinkError> {
+    fn ask_for_report(&mut self, line: &str) -> Result<LinkReport, LinkError> {
         match self.ask(line)? {
             Answer::Report(report) => Ok(*report),
             other => Err(LinkError::Silent(format!("to {line:?} it said {other:?}"))),

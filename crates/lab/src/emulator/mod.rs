@@ -2,8 +2,8 @@
 //!
 //! A process of its own makes a tunnel device in each namespace and carries packets between them by its settings:
 //! [`channel`] decides which arrive and when, without a clock; `process` moves them at that time, and reports how late
-//! it was. Who measures through a link asks for its [`Report`] and throws away runs in which it was late
-//! ([`Report::is_too_late`]).
+//! it was. Who measures through a link asks for its [`LinkReport`] and throws away runs in which it was late
+//! ([`LinkReport::is_too_late`]).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 pub use args::LinkArgs;
 pub use link::{Link, LinkError, LinkPlan};
 pub use process::{EmulatorError, run};
-pub use report::{DirectionReport, LATENESS_P99_US_MAX, Lateness, Report};
+pub use report::{DirectionReport, LATENESS_P99_US_MAX, Lateness, LinkReport};
 
 /// A direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

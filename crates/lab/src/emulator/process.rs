@@ -18,7 +18,7 @@ use simulator::random::Random;
 use super::args::LinkArgs;
 use super::channel::{Channel, OUTAGES_MAX, Settings};
 use super::command::Command;
-use super::report::{Answer, DirectionReport, LatenessHistogram, Report};
+use super::report::{Answer, DirectionReport, LatenessHistogram, LinkReport};
 use super::tardiness::Tardiness;
 use super::{BOTH, Direction};
 
@@ -247,7 +247,7 @@ impl Emulator {
         Ok(())
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> LinkReport {
         let [forward, backward] = BOTH.map(|direction| {
             let channel = &self.channels[direction.source()];
             DirectionReport {
@@ -256,7 +256,7 @@ impl Emulator {
                 refused: self.ends[1 - direction.source()].refused,
             }
         });
-        Report {
+        LinkReport {
             seconds: clock::now().saturating_since(self.counting_since).as_secs_f64(),
             seed: self.seed,
             is_preferred: self.is_preferred,

@@ -15,7 +15,7 @@ const BUCKETS: usize = 10_000;
 
 /// How a link has been since it began, or was reset.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct LinkReport {
     /// For how long.
     pub seconds: f64,
     /// What its chances are drawn from.
@@ -30,7 +30,7 @@ pub struct Report {
     pub backward: DirectionReport,
 }
 
-impl Report {
+impl LinkReport {
     /// Whether the link was as late as makes a measurement worthless ([`LATENESS_P99_US_MAX`]).
     #[must_use]
     pub const fn is_too_late(&self) -> bool {
@@ -76,7 +76,7 @@ pub(super) enum Answer {
     /// It did not, and why.
     Refused(String),
     /// What it was asked for.
-    Report(Box<Report>),
+    Report(Box<LinkReport>),
 }
 
 /// How often packets were how late.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written() {
-        let report = Report {
+        let report = LinkReport {
             seconds: 1.5,
             seed: 7,
             is_preferred: true,

@@ -17,7 +17,7 @@ use packet_io::{random, sysctl};
 use super::topology::{
     BRIDGE, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
 };
-use crate::emulator::{self, Link, LinkError, LinkPlan, Report};
+use crate::emulator::{self, Link, LinkError, LinkPlan, LinkReport};
 
 /// Names of the delaying link's ends: at the bridge, and at the client.
 const FAR: [&str; 2] = ["to-far", "near"];
@@ -63,7 +63,7 @@ impl Distances {
     /// # Errors
     /// A link is gone.
     pub fn lateness_p99_us(&mut self) -> Result<Option<u64>, LinkError> {
-        let reports: Vec<Report> = self.links.iter_mut().map(Link::report).collect::<Result<_, _>>()?;
+        let reports: Vec<LinkReport> = self.links.iter_mut().map(Link::report).collect::<Result<_, _>>()?;
         Ok(reports.iter().map(|report| report.lateness.p99_us).max())
     }
 }

@@ -11,7 +11,7 @@ use mio::Waker;
 use packet_io::IoError;
 
 use super::topology::Topology;
-use super::traffic::client::{Client, Command, Plan, Progress, Report};
+use super::traffic::client::{Client, Command, Plan, Progress, TrafficReport};
 use super::traffic::server::Server;
 
 /// Why there is no traffic.
@@ -38,7 +38,7 @@ pub struct Session {
     progress: Arc<Mutex<Progress>>,
     commands: Sender<Command>,
     waker: Waker,
-    client: Option<JoinHandle<Result<Report, TrafficError>>>,
+    client: Option<JoinHandle<Result<TrafficReport, TrafficError>>>,
     server: Option<JoinHandle<io::Result<()>>>,
     stop: Arc<AtomicBool>,
 }
@@ -95,7 +95,7 @@ impl Session {
     ///
     /// # Errors
     /// The client failed while it ran.
-    pub fn finish(mut self) -> Result<Report, TrafficError> {
+    pub fn finish(mut self) -> Result<TrafficReport, TrafficError> {
         self.command(Command::Stop)?;
         let client = self.client.take().ok_or(TrafficError::ClientGone)?;
         client.join().map_err(|_| TrafficError::ClientGone)?

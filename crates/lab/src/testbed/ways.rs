@@ -25,7 +25,7 @@ pub const SECOND_OUTSIDE: Both<IpAddr> = [v4(198, 51, 100, 2), v6(0x2001, 0x0db8
 
 /// A way of connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct RouterPair {
     /// The server's addresses that are reached by it.
     pub server: Both<IpAddr>,
     /// The group of the client's router, 0 or 1.
@@ -35,22 +35,22 @@ pub struct Way {
 }
 
 /// All ways; the first two lead through one node each, the others through both.
-pub const WAYS: [Way; 4] = [
-    Way { server: SERVER, out: 0, back: 0 },
-    Way { server: [v4(198, 51, 100, 11), v6(0x2001, 0x0db8, 2, 0x11)], out: 1, back: 1 },
-    Way { server: [v4(198, 51, 100, 12), v6(0x2001, 0x0db8, 2, 0x12)], out: 0, back: 1 },
-    Way { server: [v4(198, 51, 100, 13), v6(0x2001, 0x0db8, 2, 0x13)], out: 1, back: 0 },
+pub const WAYS: [RouterPair; 4] = [
+    RouterPair { server: SERVER, out: 0, back: 0 },
+    RouterPair { server: [v4(198, 51, 100, 11), v6(0x2001, 0x0db8, 2, 0x11)], out: 1, back: 1 },
+    RouterPair { server: [v4(198, 51, 100, 12), v6(0x2001, 0x0db8, 2, 0x12)], out: 0, back: 1 },
+    RouterPair { server: [v4(198, 51, 100, 13), v6(0x2001, 0x0db8, 2, 0x13)], out: 1, back: 0 },
 ];
 
 /// The ways through one node each, or all of them.
 #[must_use]
-pub fn chosen(with_asymmetric: bool) -> &'static [Way] {
+pub fn chosen(with_asymmetric: bool) -> &'static [RouterPair] {
     if with_asymmetric { &WAYS } else { &WAYS[..2] }
 }
 
 /// Where a server with these ports listens to be reached by these ways: neighbours in the list go different ways.
 #[must_use]
-pub fn server_addresses(ways: &[Way], ports: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
+pub fn server_addresses(ways: &[RouterPair], ports: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
     let of_port = |port| {
         let of_family = move |family: usize| ways.iter().map(move |way| SocketAddr::new(way.server[family], port));
         (0..2).flat_map(of_family)

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use flow::Instant;
 use flow::random::SplitMix64;
 
-use super::anti_entropy::Report;
+use super::anti_entropy::ComparisonOutcome;
 use super::sender::COMPARISON_BYTES_MAX;
 use super::status::SessionEvent;
 use super::{Handle, Holding, Link, Session, Store};
@@ -79,8 +79,8 @@ impl Session {
     fn push_comparison_events(&mut self) {
         while let Some(report) = self.anti_entropy.poll_report() {
             self.events.push(match report {
-                Report::Diverged(connections) => SessionEvent::Diverged { connections },
-                Report::Agreed(repaired) => SessionEvent::Agreed { repaired },
+                ComparisonOutcome::Diverged(connections) => SessionEvent::Diverged { connections },
+                ComparisonOutcome::Agreed(repaired) => SessionEvent::Agreed { repaired },
             });
         }
     }

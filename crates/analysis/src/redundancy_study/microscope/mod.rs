@@ -21,7 +21,7 @@ use super::analysis::Analysis;
 use super::link::Link;
 use super::magnitudes::Magnitudes;
 use super::options::Codec;
-use super::packet::{Packet, Way};
+use super::packet::{Packet, SiteDirection};
 use super::tally::Savings;
 
 /// Matches are counted by length in steps of so many bytes.
@@ -102,7 +102,7 @@ impl Microscope {
             link,
             cache_bytes,
             outcome: MicroscopeOutcome::default(),
-            owners: Way::ALL.map(|_| Owners::new(cache_bytes)),
+            owners: SiteDirection::ALL.map(|_| Owners::new(cache_bytes)),
             chunks: Chunks::default(),
             wavelets: Default::default(),
         }

@@ -237,7 +237,7 @@ impl RedundancyResult {
             optimal_with_own: book.bound_with_own(&plan::optimal(&base)),
             trained: book.trained(&plan::trained(&base)).map(|trained| Trained {
                 saved: trained.savings.total().saved(),
-                tables: super::Way::ALL.map(|way| (way.name(), trained.tables[way as usize].clone())).into(),
+                tables: super::SiteDirection::ALL.map(|way| (way.name(), trained.tables[way as usize].clone())).into(),
             }),
             combined: combined(&book, &base),
             by_protocol: protocols(&savings),
@@ -270,7 +270,7 @@ impl RedundancyResult {
                 packets: total.packets,
                 bytes: total.bytes,
                 payload_bytes: total.payload_bytes,
-                bytes_by_way: super::Way::ALL.map(|way| (way.name(), traffic.way(way).bytes)).into(),
+                bytes_by_way: super::SiteDirection::ALL.map(|way| (way.name(), traffic.way(way).bytes)).into(),
                 retransmitted_bytes: traffic.repeated.payload_bytes,
                 saved_of_retransmissions: share(savings.repeated.saved_bytes as f64, total.bytes),
                 seconds: ledger.time_nanos.map_or(0.0, |[first, last]| (last - first) as f64 / 1e9),
@@ -318,7 +318,7 @@ impl Saved {
 }
 
 fn by_way(savings: &Savings) -> BTreeMap<&'static str, f64> {
-    super::Way::ALL.map(|way| (way.name(), savings.way(way).saved())).into()
+    super::SiteDirection::ALL.map(|way| (way.name(), savings.way(way).saved())).into()
 }
 
 fn combined(book: &Book<'_>, base: &Codec) -> Vec<Combined> {

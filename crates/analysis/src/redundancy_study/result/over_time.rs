@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::redundancy_study::Way;
+use crate::redundancy_study::SiteDirection;
 use crate::redundancy_study::microscope::{BIN_NANOS, MicroscopeOutcome, Scale, UsageSaved};
 use crate::redundancy_study::options::{Codec, Site};
 use crate::redundancy_study::outcome::Outcome;
@@ -68,7 +68,7 @@ pub(super) fn of_largest(sites: &[Site], state: &State, base: &Codec) -> Option<
     // Of those that are alike, the first.
     let found = (0..sites.len()).rev().filter_map(microscope);
     let (site, microscope) = found.max_by_key(|(_, microscope)| microscope.savings.total().bytes)?;
-    let ways = Way::ALL.into_iter().filter(|way| microscope.savings.way(*way).bytes > 0);
+    let ways = SiteDirection::ALL.into_iter().filter(|way| microscope.savings.way(*way).bytes > 0);
     Some(OverTime {
         site: sites[site].name.clone(),
         ways: ways.map(|way| (way.name(), WayOverTime::of(microscope, way))).collect(),
@@ -76,7 +76,7 @@ pub(super) fn of_largest(sites: &[Site], state: &State, base: &Codec) -> Option<
 }
 
 impl WayOverTime {
-    fn of(microscope: &MicroscopeOutcome, way: Way) -> Self {
+    fn of(microscope: &MicroscopeOutcome, way: SiteDirection) -> Self {
         let timeline = &microscope.timelines[way as usize];
         let volume = |(seconds, bytes_per_s): (u64, [f64; 2])| {
             let [mbit_per_s, mbit_per_s_sent] = bytes_per_s.map(|bytes| rounded(bytes * 8.0 / 1e6));

@@ -19,7 +19,7 @@ pub(super) struct PerMessage {
 
 /// One way in which packets come.
 #[derive(Debug, Serialize)]
-pub(super) struct Way {
+pub(super) struct SideFigures {
     pub(super) cpu_us_per_message: PerMessage,
     /// The second over the first: the median of the rounds' ratios.
     pub(super) ratio: f64,
@@ -48,14 +48,14 @@ pub(super) struct Report {
     pub(super) rounds: u32,
     /// Packets come a batch at a time.
     #[serde(flatten)]
-    pub(super) together: Way,
+    pub(super) together: SideFigures,
     /// Packets come one at a time.
-    pub(super) alone: Way,
+    pub(super) alone: SideFigures,
     pub(super) ratio_goal: f64,
     pub(super) in_memory: InMemory,
 }
 
-impl Way {
+impl SideFigures {
     fn new(sides: &Sides, messages_per_datagram: f64) -> Self {
         let Sides { plain, encrypted } = sides;
         let cpu_us_per_message =
@@ -79,8 +79,8 @@ impl Report {
         Self {
             connections_per_round: args.connections,
             rounds: args.rounds,
-            together: Way::new(&figures.together, together),
-            alone: Way::new(&figures.alone, alone),
+            together: SideFigures::new(&figures.together, together),
+            alone: SideFigures::new(&figures.alone, alone),
             ratio_goal: RATIO_GOAL,
             in_memory: InMemory {
                 seal_ns_per_datagram: fixed(seal[0].median(), seal_byte),

@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use super::report::{Report, RunReport, Settings};
+use super::report::{DemoReport, RunReport, Settings};
 use super::run::{BULK_BYTES_PER_S, MIX};
 use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use crate::testbed::traffic::Kind;
@@ -16,7 +16,7 @@ use console::count;
 
 /// The page.
 #[must_use]
-pub fn page(report: &Report) -> String {
+pub fn page(report: &DemoReport) -> String {
     let sections = [
         header(report),
         tiles(report),
@@ -34,7 +34,7 @@ pub fn page(report: &Report) -> String {
     )
 }
 
-fn header(report: &Report) -> String {
+fn header(report: &DemoReport) -> String {
     let without = &report.without_replication;
     format!(
         "<header><div class=\"brand\">Mainstay demo</div><h1>{}</h1><p class=\"lead\">Real TCP through two gateway nodes; \
@@ -45,7 +45,7 @@ fn header(report: &Report) -> String {
     )
 }
 
-fn tiles(report: &Report) -> String {
+fn tiles(report: &DemoReport) -> String {
     let (with, without) = (&report.replicated, &report.without_replication);
     let mut html = String::from("<div class=\"tiles\">");
     let mut tile = |class: &str, name: &str, value: &str, beside: &str| {
@@ -76,7 +76,7 @@ fn unit(figure: &str) -> String {
     figure.split_once(' ').map_or_else(|| figure.to_owned(), |(number, unit)| format!("{number} <small>{unit}</small>"))
 }
 
-fn charts(report: &Report, quantity: Quantity, title: &str) -> String {
+fn charts(report: &DemoReport, quantity: Quantity, title: &str) -> String {
     let runs = [("Replicated", &report.replicated), ("Not replicated", &report.without_replication)];
     let peak = runs.iter().map(|(_, run)| quantity.peak(run)).fold(0.0, f64::max);
     let mut html = format!("<section class=\"card\"><h2>{title}</h2><div class=\"legend\">");
@@ -100,7 +100,7 @@ fn charts(report: &Report, quantity: Quantity, title: &str) -> String {
     html
 }
 
-fn kinds(report: &Report) -> String {
+fn kinds(report: &DemoReport) -> String {
     let mut html = String::from(
         "<section class=\"card\"><h2>By kind of traffic</h2><div class=\"scroll\"><table><thead><tr><th>kind</th>\
          <th>survived</th><th>longest pause</th><th>median pause</th><th>verified</th><th>not replicated: survived</th>\
@@ -160,8 +160,8 @@ fn events(run: &RunReport) -> String {
     html
 }
 
-fn method(report: &Report) -> String {
-    let Report { program_version, kernel, processors, began_unix_s, settings, .. } = report;
+fn method(report: &DemoReport) -> String {
+    let DemoReport { program_version, kernel, processors, began_unix_s, settings, .. } = report;
     let Settings { link_loss, rtt_ms, ramp, .. } = settings;
     let mix: Vec<String> = MIX.iter().map(|(kind, number)| format!("{number} {}", kind.label())).collect();
     let mut extra = String::new();

@@ -45,8 +45,8 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
     }
 }
 
-fn report() -> Report {
-    Report {
+fn report() -> DemoReport {
+    DemoReport {
         program_version: "1.2.3".into(),
         began_unix_s: 1_790_000_000,
         kernel: "6.18".into(),
@@ -91,7 +91,7 @@ fn the_page_is_whole_and_asks_nothing_of_any_network() {
 #[test]
 fn a_run_in_which_nothing_ever_came_can_be_shown() {
     let empty = RunReport::default();
-    let page = page(&Report { replicated: empty.clone(), without_replication: empty, ..report() });
+    let page = page(&DemoReport { replicated: empty.clone(), without_replication: empty, ..report() });
     assert!(!page.contains("NaN"), "{page}");
 }
 

@@ -81,7 +81,7 @@ impl KernelRun {
     /// Sums a run up.
     pub(super) fn new(
         killed_at: Epoch,
-        mut traffic: client::Report,
+        mut traffic: client::TrafficReport,
         taken_over: TakenOver,
         replicated: Option<&HashSet<(SocketAddr, SocketAddr)>>,
     ) -> Self {

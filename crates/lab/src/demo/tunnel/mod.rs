@@ -21,12 +21,12 @@ use self::error::DOWNLOADED_WITHIN;
 pub use self::error::TunnelError;
 use self::gateways::{Gateways, Tunnels};
 use self::objects::{OBJECTS, Objects};
-use self::report::{Failover, Failovers, Measured, Report, describe, saved};
+use self::report::{Failover, Failovers, Measured, TunnelReport, describe, saved};
 use self::topology::Topology;
 use self::transfers::{Downloads, Outcome, Server};
 use super::DemoError;
 use crate::args::DemoArgs;
-use crate::emulator::Report as LinkReport;
+use crate::emulator::LinkReport;
 use crate::emulator::channel::Settings;
 use crate::testbed::cluster::Directory;
 use crate::testbed::watch::Watch;
@@ -76,7 +76,7 @@ struct Stage {
 }
 
 impl Demo<'_> {
-    fn make_report(&self) -> Result<Report, TunnelError> {
+    fn make_report(&self) -> Result<TunnelReport, TunnelError> {
         let directory = Directory::create()?;
         let written = |source| TunnelError::Cluster(directory.error(source));
         let object_bytes = usize::from(self.args.object_mib) << 20;
@@ -103,7 +103,7 @@ impl Demo<'_> {
         let alone = self.measure("without mirrors", &mut stage, &objects)?;
         let unmirrored = self.fail_over("without mirrors", &mut stage, &objects, 0)?;
         let failovers = Failovers { encoder, decoder, unmirrored };
-        Ok(Report::new(
+        Ok(TunnelReport::new(
             (settings.to_string(), CLIENTS, congestion_control, self.args.object_mib),
             [&with, &without, &alone],
             failovers,

@@ -62,7 +62,7 @@ pub(super) struct Failovers {
 
 /// The result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Report {
+pub struct TunnelReport {
     /// The program's version.
     pub program_version: String,
     /// The link's settings, the same in both directions, as `mainstay link` has them.
@@ -124,7 +124,7 @@ pub(super) struct Measured {
     pub(super) lateness_p99_us: u64,
 }
 
-impl Report {
+impl TunnelReport {
     pub(super) fn new(
         (link, clients, congestion_control, object_mib): (String, usize, String, u8),
         [with, without, alone]: [&Measured; 3],
@@ -176,10 +176,11 @@ impl Report {
 
 /// The report for people.
 #[must_use]
-pub fn describe(report: &Report) -> String {
+pub fn describe(report: &TunnelReport) -> String {
     let mut text = String::new();
-    let Report { effective_mbit_per_s: rate, first_mbit_per_s: first, link_bytes, longest_pause_ms: pause, .. } =
-        report;
+    let TunnelReport {
+        effective_mbit_per_s: rate, first_mbit_per_s: first, link_bytes, longest_pause_ms: pause, ..
+    } = report;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     // Writing to a string cannot fail.
     let _ = write!(

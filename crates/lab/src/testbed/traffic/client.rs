@@ -69,7 +69,7 @@ pub struct Progress {
 
 /// What the client knows in the end.
 #[derive(Debug)]
-pub struct Report {
+pub struct TrafficReport {
     /// A story per connection (and per datagram flow).
     pub outcomes: Vec<Outcome>,
     /// Progress over time.
@@ -148,7 +148,7 @@ impl Client {
     ///
     /// # Errors
     /// Waiting for events fails.
-    pub fn run(mut self, commands: &Receiver<Command>) -> io::Result<Report> {
+    pub fn run(mut self, commands: &Receiver<Command>) -> io::Result<TrafficReport> {
         self.open_planned();
         let mut events = Events::with_capacity(1024);
         loop {
@@ -171,7 +171,7 @@ impl Client {
             }
         }
         let outcomes = self.connections.into_iter().map(|connection| connection.outcome).collect();
-        Ok(Report { outcomes, timeline: self.timeline })
+        Ok(TrafficReport { outcomes, timeline: self.timeline })
     }
 
     fn open_planned(&mut self) {

@@ -32,7 +32,7 @@ use player::{CapturedFrame, Player};
 use timeline::Timeline;
 
 pub use error::ReplayError;
-pub use report::{Connections, PortReport, Report};
+pub use report::{Connections, PortReport, ReplayReport};
 
 /// Packets between two updates of the progress line.
 const PROGRESS_PACKETS: u64 = 1 << 16;
@@ -113,11 +113,11 @@ impl Replay<'_> {
         mut capture: CaptureReader<R>,
         source: &Path,
         sink: Option<(&Path, W)>,
-    ) -> Result<Report, ReplayError> {
+    ) -> Result<ReplayReport, ReplayError> {
         let forwarding = player::forwarding_config(self.config);
         let chooser = IngressChooser::new(self.config, &forwarding, self.port_map)?;
         let mut sink = sink.map(|(path, file)| Sink::new(path, file, self.config)).transpose()?;
-        let mut report = Report::new(self.config);
+        let mut report = ReplayReport::new(self.config);
         let mut player: Option<Player> = None;
         let mut timeline: Option<Timeline> = None;
         let mut frame = Vec::new();
@@ -169,7 +169,7 @@ impl Replay<'_> {
 fn next<R: Read>(
     capture: &mut CaptureReader<R>,
     frame: &mut Vec<u8>,
-    report: &mut Report,
+    report: &mut ReplayReport,
     path: &Path,
 ) -> Result<Option<CaptureRecord>, ReplayError> {
     match capture.read(frame) {

@@ -14,7 +14,7 @@ use console::{Table, count};
 
 /// What became of a capture's packets; `--json` prints it as it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Report {
+pub struct ReplayReport {
     /// Packets played.
     pub packets: u64,
     /// Those that went on, perhaps translated, or were answered.
@@ -71,7 +71,7 @@ pub struct PortReport {
     pub sent: u64,
 }
 
-impl Report {
+impl ReplayReport {
     pub(super) fn new(config: &Config) -> Self {
         let ports = config.ports.iter().map(|port| PortReport { name: port.name.clone(), ..PortReport::default() });
         Self { ports: ports.collect(), ..Self::default() }

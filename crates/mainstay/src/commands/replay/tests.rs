@@ -76,7 +76,7 @@ fn pcap<'a>(frames: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
 }
 
 /// What is made of a capture, and what the gateway sends: ports and frames.
-fn replayed(replay: &Replay<'_>, capture: &[u8]) -> (Report, Vec<(usize, Vec<u8>)>) {
+fn replayed(replay: &Replay<'_>, capture: &[u8]) -> (ReplayReport, Vec<(usize, Vec<u8>)>) {
     let mut written = Vec::new();
     let reader = CaptureReader::new(capture).expect("it is a capture");
     let report = replay.play(reader, Path::new("in"), Some((Path::new("out"), &mut written))).expect("it plays");

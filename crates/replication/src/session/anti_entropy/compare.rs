@@ -3,8 +3,8 @@
 use flow::Instant;
 
 use super::{
-    ASK_RETRY_INTERVAL, ASKS_MAX, AntiEntropy, COMPARE_INTERVAL, DIVERGENT_MAX, LISTED_MAX, LISTING_TIMEOUT,
-    LISTINGS_BEFORE_ROUND, Phase, ROUND_INTERVAL, Report,
+    ASK_RETRY_INTERVAL, ASKS_MAX, AntiEntropy, COMPARE_INTERVAL, ComparisonOutcome, DIVERGENT_MAX, LISTED_MAX,
+    LISTING_TIMEOUT, LISTINGS_BEFORE_ROUND, Phase, ROUND_INTERVAL,
 };
 use crate::item::Buckets;
 use crate::message::anti_entropy::{Ask, DigestsView};
@@ -114,7 +114,7 @@ impl AntiEntropy {
     fn agreed(&mut self, now: Instant) {
         self.status.agreed_at = Some(now);
         if self.found_at_once > 0 {
-            self.reports.push_back(Report::Agreed(self.repaired_at_once));
+            self.reports.push_back(ComparisonOutcome::Agreed(self.repaired_at_once));
         }
         (self.found_at_once, self.repaired_at_once) = (0, 0);
     }

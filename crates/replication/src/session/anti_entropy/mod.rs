@@ -138,13 +138,13 @@ pub(super) struct AntiEntropy {
     round_asked_at: Option<Instant>,
     questions: VecDeque<Ask>,
     status: AntiEntropyStatus,
-    reports: VecDeque<Report>,
+    reports: VecDeque<ComparisonOutcome>,
     wants_round: bool,
 }
 
 /// A result of the comparison, for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Report {
+pub(super) enum ComparisonOutcome {
     /// So many connections were found to differ.
     Diverged(u32),
     /// None differs any more, and so many were put right.
@@ -231,7 +231,7 @@ impl AntiEntropy {
     }
 
     /// The next result.
-    pub(super) fn poll_report(&mut self) -> Option<Report> {
+    pub(super) fn poll_report(&mut self) -> Option<ComparisonOutcome> {
         self.reports.pop_front()
     }
 

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use flow::Instant;
 
 use super::{
-    AntiEntropy, COMPARE_INTERVAL, DIVERGENT_MAX, Difference, Divergent, GATHER_STEPS_MAX, LISTED_MAX, LISTING_SETTLES,
-    LISTING_TIMEOUT, LISTINGS_MAX, Phase, REPAIR_RETRY_INTERVAL, REPAIRS_MAX, Report, TOUCHED_MAX, own,
+    AntiEntropy, COMPARE_INTERVAL, ComparisonOutcome, DIVERGENT_MAX, Difference, Divergent, GATHER_STEPS_MAX,
+    LISTED_MAX, LISTING_SETTLES, LISTING_TIMEOUT, LISTINGS_MAX, Phase, REPAIR_RETRY_INTERVAL, REPAIRS_MAX, TOUCHED_MAX,
+    own,
 };
 use crate::item::Item;
 use crate::message::anti_entropy::{Ask, Listed, ListingView};
@@ -88,7 +89,7 @@ impl AntiEntropy {
         if new > 0 {
             self.status.divergent_found += u64::from(new);
             self.found_at_once += new;
-            self.reports.push_back(Report::Diverged(new));
+            self.reports.push_back(ComparisonOutcome::Diverged(new));
         }
         self.phase = Phase::Repairing;
         self.tries = 0;

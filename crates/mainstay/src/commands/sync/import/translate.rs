@@ -21,7 +21,7 @@ pub struct Remark {
 
 /// The two nodes' way to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum PeerAddressing {
     /// Both addresses are known.
     Unicast {
         /// This node's.
@@ -44,7 +44,7 @@ pub struct Translation {
     /// The mode is one in which `mainstay sync` can replicate to a conntrackd.
     pub is_ftfw: bool,
     /// The way, if it could be made out.
-    pub way: Option<Way>,
+    pub way: Option<PeerAddressing>,
     /// The link's interface.
     pub interface: Option<String>,
     /// Keys of `[conntrackd]`, with their values.
@@ -301,7 +301,7 @@ fn is_interface(name: &str) -> bool {
 }
 
 /// Both ends of the link.
-fn addresses(link: &Statement, translation: &mut Translation) -> Option<Way> {
+fn addresses(link: &Statement, translation: &mut Translation) -> Option<PeerAddressing> {
     let address = |names: [&str; 2]| -> Option<IpAddr> {
         names.iter().find_map(|name| link.find(name)).and_then(|statement| statement.value().parse().ok())
     };
@@ -322,9 +322,9 @@ fn addresses(link: &Statement, translation: &mut Translation) -> Option<Way> {
         let local = address(["IPv4_interface", "IPv6_interface"])?;
         let is_sound = own.is_multicast() && !local.is_multicast() && own.is_ipv4() == local.is_ipv4();
         return (is_sound && translation.interface.is_some())
-            .then(|| Way::Multicast { local: at(local), group: at(own) });
+            .then(|| PeerAddressing::Multicast { local: at(local), group: at(own) });
     }
     let peer = address(["IPv4_Destination_Address", "IPv6_Destination_Address"])?;
     let is_sound = own != peer && own.is_ipv4() == peer.is_ipv4() && !own.is_multicast() && !peer.is_multicast();
-    is_sound.then(|| Way::Unicast { local: at(own), peer: at(peer) })
+    is_sound.then(|| PeerAddressing::Unicast { local: at(own), peer: at(peer) })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use super::translate::{Translation, Way};
+use super::translate::{PeerAddressing, Translation};
 
 /// Ports of the native protocol: the usual one, and another where a conntrackd has it.
 const NATIVE_PORTS: [u16; 2] = [3781, 3782];
@@ -23,11 +23,11 @@ pub(super) fn toml(translation: &Translation, file: &str) -> String {
     for remark in &translation.remarks {
         let _ = writeln!(text, "# {}: {}: {}", remark.line, remark.subject, remark.text);
     }
-    let own_id = u8::from(matches!(translation.way, Some(Way::Unicast { local, peer }) if peer < local));
+    let own_id = u8::from(matches!(translation.way, Some(PeerAddressing::Unicast { local, peer }) if peer < local));
     let _ = writeln!(
         text,
         "\n[node]\nid = {own_id}{}\ncontrol_socket = {}\nmetrics = \"127.0.0.1:9465\"",
-        if matches!(translation.way, Some(Way::Unicast { .. })) {
+        if matches!(translation.way, Some(PeerAddressing::Unicast { .. })) {
             "                                    # the node of the lower address is 0"
         } else {
             "                                    # give the other node 1"
@@ -85,10 +85,10 @@ fn peers(text: &mut String, translation: &Translation, own_id: u8) {
     native(text, translation, way, peer_id);
 }
 
-fn conntrackd(text: &mut String, translation: &Translation, way: &Way, peer_id: u8) {
+fn conntrackd(text: &mut String, translation: &Translation, way: &PeerAddressing, peer_id: u8) {
     let (local, key, address) = match way {
-        Way::Unicast { local, peer } => (local, "peer", peer),
-        Way::Multicast { local, group } => (local, "multicast", group),
+        PeerAddressing::Unicast { local, peer } => (local, "peer", peer),
+        PeerAddressing::Multicast { local, group } => (local, "multicast", group),
     };
     let mut keys = vec![("local", quoted(&local.to_string())), (key, quoted(&address.to_string()))];
     keys.extend(translation.interface.as_ref().map(|name| ("interface", quoted(name))));
@@ -99,13 +99,13 @@ fn conntrackd(text: &mut String, translation: &Translation, way: &Way, peer_id: 
 }
 
 /// Where both nodes run Mainstay. Written out where that is the only way, else for later.
-fn native(text: &mut String, translation: &Translation, way: &Way, peer_id: u8) {
-    let (Way::Unicast { local, .. } | Way::Multicast { local, .. }) = way;
+fn native(text: &mut String, translation: &Translation, way: &PeerAddressing, peer_id: u8) {
+    let (PeerAddressing::Unicast { local, .. } | PeerAddressing::Multicast { local, .. }) = way;
     let port = if local.port() == NATIVE_PORTS[0] { NATIVE_PORTS[1] } else { NATIVE_PORTS[0] };
     let own = SocketAddr::new(local.ip(), port);
     let peer = match way {
-        Way::Unicast { peer, .. } => Some(SocketAddr::new(peer.ip(), port)),
-        Way::Multicast { .. } => None,
+        PeerAddressing::Unicast { peer, .. } => Some(SocketAddr::new(peer.ip(), port)),
+        PeerAddressing::Multicast { .. } => None,
     };
     let lines = [
         "[replication]".to_owned(),
