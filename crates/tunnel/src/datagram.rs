@@ -11,7 +11,7 @@
 //! kind 1, Data:   number u48, numbers since the oldest that still may come u16, offset of the first record that
 //!                 begins in the body u16 (all ones: none), body
 //! kind 2, Ack:    next u48, end u48, ranges missing between them: first u48, count u16 each
-//! kind 3, Alive:  bytes of the largest datagram heard lately u16, 64-byte granules of the cache u32, padding
+//! kind 3, Alive:  bytes of the largest datagram received lately u16, 64-byte granules of the cache u32, padding
 //! ```
 //! Version is 2. All numbers are in network order.
 

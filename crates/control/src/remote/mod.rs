@@ -7,7 +7,7 @@
 //! ```text
 //!  client ── TCP, TLS ──► deadline ─► certificate or token ─► role ─► relay ─► serve
 //!                            │                 │
-//!                            └─ too slow       └─ wrong: told so, counted, at most some a second
+//!                            └─ too slow       └─ wrong: refused, counted, at most some a second
 //! ```
 
 mod access;

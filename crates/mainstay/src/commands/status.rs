@@ -240,7 +240,7 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.in_flight),
         count(peer.resent),
         count(peer.lost),
-        peer.last_received_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
+        peer.last_received_ns.map_or_else(|| "never".to_owned(), |at_ns| format!("{} ago", ago(now_ns, at_ns))),
     ]
 }
 

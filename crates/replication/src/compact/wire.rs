@@ -15,7 +15,7 @@
 //! by its receiver
 //!   0x81 ack       number behind the highest received u32, held for µs u32, received: 256 bits, the highest number's first
 //!   0x82 ask       new stream_number u32, epoch u64; `stream_number` is the one that is not known
-//!   0x83 sections  the number of each section that is to be told again u32
+//!   0x83 sections  the number of each section that is to be sent again u32
 //!   0x84 refuse    epoch u64, words that it would take at most u64
 //! ```
 

@@ -7,7 +7,7 @@ use super::scale::Span;
 use super::{Plot, Series};
 use crate::report::text::{escaped, short};
 
-/// Width of a letter, about.
+/// Width of a character, about.
 const CHARACTER_WIDTH: f64 = 6.8;
 /// The most of the width that names get.
 const NAMES_SHARE_MAX: f64 = 0.5;

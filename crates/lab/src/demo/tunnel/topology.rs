@@ -32,7 +32,7 @@ pub(super) const PREFIX_BITS: u8 = 24;
 /// A site's addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SitePlan {
-    /// Its letter.
+    /// Its name, one character.
     pub(super) name: &'static str,
     pub(super) host: IpAddr,
     /// The gateway's address inside.

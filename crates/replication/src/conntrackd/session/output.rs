@@ -30,7 +30,7 @@ impl FtfwSession {
     }
 
     pub(super) fn silent_at(&self) -> Option<Instant> {
-        self.last_received_at.map(|heard| heard + self.config.peer_timeout)
+        self.last_received_at.map(|at| at + self.config.peer_timeout)
     }
 
     /// Writes a datagram for the peer to `buf`, replacing what is there; false if there is none to send now.

@@ -144,11 +144,11 @@ impl InheritedFilters {
     }
 
     pub(in crate::node) fn status(&self) -> InheritedStatus {
-        self.senders().map(CompactSender::status).fold(InheritedStatus::default(), |sum, told| InheritedStatus {
+        self.senders().map(CompactSender::status).fold(InheritedStatus::default(), |sum, status| InheritedStatus {
             filters: sum.filters + 1,
-            entries: sum.entries + told.entries,
-            bytes: sum.bytes + told.bytes,
-            memory_bytes: sum.memory_bytes + told.memory_bytes,
+            entries: sum.entries + status.entries,
+            bytes: sum.bytes + status.bytes,
+            memory_bytes: sum.memory_bytes + status.memory_bytes,
         })
     }
 }
