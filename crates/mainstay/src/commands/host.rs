@@ -47,6 +47,8 @@ struct PortOnHost {
     zero_copy: Option<bool>,
     /// It is an end of a virtual cable whose other end is in another namespace.
     leads_elsewhere: bool,
+    /// It belongs to a bridge or bond.
+    is_enslaved: bool,
 }
 
 impl Host {
@@ -128,6 +130,7 @@ impl PortOnHost {
             native_xdp: features.map(|features| features.native),
             zero_copy: features.map(|features| features.zero_copy),
             leads_elsewhere: found.is_some_and(|interface| interface.leads_elsewhere),
+            is_enslaved: found.is_some_and(|interface| interface.bridge_index.is_some()),
         }
     }
 
@@ -149,6 +152,13 @@ impl PortOnHost {
         }
         if !self.up {
             problems.push(Problem::warning(key.clone(), &format!("{interface} is off: ip link set {interface} up")));
+        }
+        if self.is_enslaved {
+            let sentence = format!(
+                "{interface} belongs to a bridge or bond of the kernel, which takes its frames, too: name the bridge or bond as the \
+                 interface, or take it out (ip link set {interface} nomaster)"
+            );
+            problems.push(Problem::warning(key.clone(), &sentence));
         }
         if port.redirect_peer && !self.leads_elsewhere {
             let sentence = format!(

@@ -7,6 +7,7 @@ use std::process::Output;
 
 use crate::common::program::Folder;
 use crate::common::{Host, SOUND, gateway};
+use packet_io::netlink::Netlink;
 use packet_io::udp::{UdpOptions, UdpSocket};
 
 /// The gateway's error when it cannot start. The check reports the same beforehand, for people and as JSON.
@@ -58,6 +59,28 @@ fn an_interface_that_is_not_there_is_named() {
     let Some(host) = Host::new("interface") else { return };
     let said = refusal(&host, &SOUND.replace("out0", "eth7"));
     assert!(said.starts_with("there is no interface \"eth7\""), "{said}");
+}
+
+#[test]
+fn the_check_warns_of_interfaces_that_belong_to_a_bridge_or_lead_nowhere_else() {
+    let Some(host) = Host::new("warned") else { return };
+    host.inside(|| {
+        let mut netlink = Netlink::open().expect("netlink");
+        netlink.create_bridge("br0").expect("a bridge");
+        netlink.attach_to_bridge("in0", "br0").expect("a port of it");
+    });
+    let path = host.file(&SOUND.replace("interface = \"out0\"", "interface = \"out0\"\nredirect_peer = true"));
+    let json = host.inside(|| check(&path, &["--json"]));
+    assert!(json.status.success(), "{}", said(&json.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
+    for (key, part) in
+        [("port inside", "in0 belongs to a bridge or bond"), ("port outside", "redirect_peer has no effect")]
+    {
+        let is_it = |problem: &serde_json::Value| {
+            problem["key"] == key && problem["text"].as_str().is_some_and(|text| text.contains(part))
+        };
+        assert!(json["problems"].as_array().expect("a list").iter().any(is_it), "{part}: {json:#}");
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub struct Interface {
     pub loopback: bool,
     /// It is an end of a virtual cable whose other end is in another namespace.
     pub leads_elsewhere: bool,
-    /// Index of the bridge it is a port of.
+    /// Index of the bridge or bond that it belongs to.
     pub bridge_index: Option<u32>,
     /// Its IP addresses.
     pub addresses: Vec<InterfaceAddress>,
