@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
-const LAYERS: [(&str, bool); 19] = [
+const LAYERS: [(&str, bool); 20] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -31,6 +31,7 @@ const LAYERS: [(&str, bool); 19] = [
     ("replication", true),
     ("tunnel", true),
     ("cluster", true),
+    ("edge", true),
     ("conntrack-sync", true),
     ("analysis", false),
     ("simulator", false),

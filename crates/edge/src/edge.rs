@@ -1,0 +1,428 @@
+//! An edge: packets, time and the state of nodes in; packets and events out.
+
+use alloc::vec::Vec;
+
+use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
+use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
+use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
+
+use crate::config::{ConfigError, EdgeConfig, NodePort};
+use crate::distribution::Distribution;
+use crate::event::{EdgeCounters, EdgeEvent, EdgeStatus, Events};
+use crate::flows::{Flows, Index};
+use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
+use crate::node_set::{NODES_MAX, NodeSet};
+use crate::rate_control::{RateControl, RateStatus, set_window};
+use crate::tcp::{End, Observed, timestamps};
+
+/// A frame that was polled: the port to send it by, and the state of its checksum. It stands for one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// The port.
+    pub port: PortId,
+    /// The state of its transport checksum.
+    pub checksum: Checksum,
+}
+
+/// The edge switch on one side of a cluster.
+///
+/// ```
+/// use edge::{Edge, EdgeConfig, NodePort, NodeSet};
+/// use flow::wire::{build, ip_protocol};
+/// use flow::{Disposition, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
+/// use std::net::Ipv4Addr;
+///
+/// let nodes = (0..2).map(|n| NodePort { node: NodeId(n), port: PortId(1 + n), link_address: None }).collect();
+/// let mut edge = Edge::new(EdgeConfig::new(PortId(0), nodes, HashKey([1, 2])))?;
+/// let tuple = Tuple::v4(ip_protocol::UDP, (Ipv4Addr::new(10, 0, 0, 2), 4000), (Ipv4Addr::new(192, 0, 2, 1), 53));
+/// let mut bytes = build::udp(&tuple, b"a query");
+/// let length_bytes = bytes.len();
+/// let mut batch = PacketBatch::new();
+/// batch.push(Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap());
+/// edge.handle_packets(Instant::ZERO, &mut batch);
+/// let node = edge.predict(&tuple, NodeSet::EMPTY).unwrap();
+/// assert_eq!(batch[0].disposition, Disposition::Transmit(PortId(1 + node.0)));
+/// // If that node fails, the other one gets the flow.
+/// edge.set_node_alive(Instant::ZERO, node, false);
+/// assert_eq!(edge.predict(&tuple, NodeSet::EMPTY), Some(NodeId(1 - node.0)));
+/// # Ok::<(), edge::ConfigError>(())
+/// ```
+#[derive(Debug)]
+pub struct Edge {
+    network_port: PortId,
+    /// By the node's number.
+    nodes: [Option<NodePort>; NODES_MAX],
+    distribution: Distribution,
+    flows: Flows,
+    recovery: Option<LocalRecovery>,
+    rate_control: Option<RateControl>,
+    events: Events,
+    counters: EdgeCounters,
+}
+
+impl Edge {
+    /// An edge all of whose nodes are alive.
+    ///
+    /// # Errors
+    /// The configuration cannot be used; see [`EdgeConfig::check`].
+    pub fn new(config: EdgeConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let mut nodes = [None; NODES_MAX];
+        config.nodes.iter().for_each(|node| nodes[usize::from(node.node.0)] = Some(*node));
+        let set = config.node_set();
+        Ok(Self {
+            network_port: config.network_port,
+            nodes,
+            distribution: Distribution::new(set, config.affinity, config.hash_key),
+            flows: Flows::new(config.connections_max, config.idle_timeouts, config.hash_key),
+            recovery: config.recovery.as_ref().map(LocalRecovery::new),
+            rate_control: config.rate_control.map(|config| RateControl::new(config, set)),
+            events: Events::default(),
+            counters: EdgeCounters::default(),
+        })
+    }
+
+    /// Handles a batch of packets to completion: each frame's disposition is decided when this returns.
+    ///
+    /// A frame is dropped for the reason for which `flow::wire::parse` refuses it, and as [`DropReason::NoRoute`] if no node is alive
+    /// or its port is not in the configuration.
+    pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        for frame in batch {
+            let result = self.handle_frame(now, frame);
+            frame.disposition = match result {
+                Ok(port) if port == self.network_port => {
+                    self.counters.left += 1;
+                    Disposition::Transmit(port)
+                }
+                Ok(port) => {
+                    self.counters.entered += 1;
+                    Disposition::Transmit(port)
+                }
+                Err(reason) => {
+                    self.counters.dropped[reason as usize] += 1;
+                    Disposition::Drop(reason)
+                }
+            };
+        }
+    }
+
+    /// The port that a frame leaves by.
+    fn handle_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
+        let mut headers = Headers::NONE;
+        let parsed = wire::parse_into(frame, &mut headers)?;
+        let is_entering = frame.ingress == self.network_port;
+        let from = self.nodes.iter().flatten().find(|node| node.port == frame.ingress).map(|node| node.node);
+        if is_entering {
+            let node = match parsed {
+                Parsed::Arp(_) => self.node_of_link_control(frame),
+                Parsed::Ip(()) => self.handle_entering(now, frame, &mut headers),
+            };
+            return self.send_to(node.ok_or(DropReason::NoRoute)?, frame);
+        }
+        let from = from.ok_or(DropReason::NoRoute)?;
+        if let Parsed::Ip(()) = parsed {
+            self.handle_leaving(now, from, frame, &mut headers);
+        }
+        Ok(self.network_port)
+    }
+
+    fn send_to(&self, node: NodeId, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
+        let node = self.nodes[usize::from(node.0)].ok_or(DropReason::NoRoute)?;
+        let is_group = frame.bytes().first().is_some_and(|first| first & 1 != 0);
+        if let (Some(MacAddress(address)), false) = (node.link_address, is_group) {
+            frame.bytes_mut()[..address.len()].copy_from_slice(&address);
+        }
+        Ok(node.port)
+    }
+
+    /// The node for ARP and neighbour discovery: that with the frame's link address, else the live node with the lowest number.
+    fn node_of_link_control(&self, frame: &Frame<'_>) -> Option<NodeId> {
+        let address = frame.bytes().first_chunk::<ETHERNET_HEADER_BYTES>().map(|header| &header[..6]);
+        let has_address = |node: &&NodePort| node.link_address.is_some_and(|own| Some(&own.0[..]) == address);
+        let addressed = self.nodes.iter().flatten().find(has_address).map(|node| node.node);
+        addressed.or_else(|| self.distribution.ecmp.alive().iter().next())
+    }
+
+    /// A packet of the near host: selects its node.
+    fn handle_entering(&mut self, now: Instant, frame: &Frame<'_>, headers: &mut Headers) -> Option<NodeId> {
+        let (entering, segment) = match headers.transport {
+            _ if headers.is_fragment => {
+                self.counters.fragments += 1;
+                return self.distribution.select_fragment(&headers.tuple);
+            }
+            // An error goes to the node of the packet that it quotes, which left the cluster here.
+            Transport::IcmpError(error) => return self.node_of_error(&error.inner.inverse()),
+            Transport::IcmpOther(..) => return self.node_of_link_control(frame),
+            Transport::Tcp(segment) => (headers.tuple, Some(segment)),
+            _ => (headers.tuple, None),
+        };
+        let Some(index) = self.connection(now, &entering, segment.as_ref(), None) else {
+            return self.distribution.select(&entering, None);
+        };
+        let node = self.place(&entering, index)?;
+        if let Some(segment) = segment {
+            let observed = self.observe(now, index, End::Near, frame, headers, &segment);
+            let passing = Passing { frame, headers, segment: &segment, observed };
+            if let Some(recovery) = &mut self.recovery {
+                recovery.handle_entering(now, &mut self.flows, index, passing);
+            }
+            if let Some(rate_control) = self.rate_control.as_mut().filter(|_| segment.payload_bytes > 0) {
+                rate_control.note_entering(self.flows.get_mut(index), segment.payload_bytes);
+            }
+        }
+        self.flows.touch(now, index);
+        Some(node)
+    }
+
+    fn node_of_error(&self, entering: &Tuple) -> Option<NodeId> {
+        let known = self.flows.find(entering).map(|index| self.flows.get(index).node);
+        self.distribution.select(entering, known)
+    }
+
+    /// The connection of a packet, which is entered in the table if it is new and to be kept there. `from`: the node that the
+    /// packet comes from.
+    fn connection(
+        &mut self,
+        now: Instant,
+        entering: &Tuple,
+        segment: Option<&TcpSegment>,
+        from: Option<NodeId>,
+    ) -> Option<Index> {
+        if let Some(index) = self.flows.find(entering) {
+            return Some(index);
+        }
+        let is_kept = match segment {
+            Some(segment) => !segment.has(tcp_flags::RST),
+            None => self.distribution.is_learned(),
+        };
+        if !is_kept {
+            return None;
+        }
+        let node = from.or_else(|| self.distribution.select(entering, None))?;
+        let recovery = &mut self.recovery;
+        let index = self.flows.insert(now, entering, node, &mut |index, record| {
+            if let Some(recovery) = recovery {
+                recovery.release_record(index, &mut record.clone());
+            }
+        });
+        let first_choice = self.distribution.first_choice(entering).filter(|first| *first != node && from.is_none());
+        if let Some(failed) = first_choice.filter(|first| !self.distribution.is_alive(*first)) {
+            self.flows.get_mut(index).set_moved_from(failed);
+        }
+        Some(index)
+    }
+
+    /// The node that a connection's next packet goes to. It moves if its node has failed.
+    fn place(&mut self, entering: &Tuple, index: Index) -> Option<NodeId> {
+        let before = self.flows.get(index).node;
+        let node = self.distribution.select(entering, Some(before))?;
+        if node != before {
+            let record = self.flows.get_mut(index);
+            if self.distribution.is_alive(before) {
+                record.node = node;
+            } else {
+                record.move_to(node);
+                self.counters.moved += 1;
+            }
+        }
+        Some(node)
+    }
+
+    fn observe(
+        &mut self,
+        now: Instant,
+        index: Index,
+        from: End,
+        frame: &Frame<'_>,
+        headers: &Headers,
+        segment: &TcpSegment,
+    ) -> Observed {
+        let header = frame.bytes().get(usize::from(headers.l4_offset)..usize::from(headers.payload_offset));
+        let timestamps = header.and_then(timestamps);
+        let tcp = &mut self.flows.get_mut(index).tcp;
+        tcp.observe(micros(now), from, segment, timestamps)
+    }
+
+    /// A packet of the far host that leaves the cluster from the node `from`.
+    fn handle_leaving(&mut self, now: Instant, from: NodeId, frame: &mut Frame<'_>, headers: &mut Headers) {
+        let segment = match headers.transport {
+            _ if headers.is_fragment => {
+                self.counters.fragments += 1;
+                return;
+            }
+            Transport::IcmpError(_) | Transport::IcmpOther(..) => return,
+            Transport::Tcp(segment) => Some(segment),
+            _ => None,
+        };
+        let entering = headers.tuple.inverse();
+        let Some(index) = self.connection(now, &entering, segment.as_ref(), Some(from)) else { return };
+        self.learn(from, index);
+        if let Some(mut segment) = segment {
+            self.clamp(frame, headers, &mut segment, index);
+            let observed = self.observe(now, index, End::Far, frame, headers, &segment);
+            if let Some(rate_control) = &mut self.rate_control {
+                rate_control.note_acknowledged(from, observed.acknowledged_bytes);
+            }
+            if let Some(recovery) = &mut self.recovery {
+                let passing = Passing { frame, headers, segment: &segment, observed };
+                recovery.handle_leaving(now, &mut self.flows, index, passing);
+            }
+        }
+        self.flows.touch(now, index);
+    }
+
+    /// The node of a connection is the one that its first packet leaves from. After a failure it is learned once more. Packets
+    /// that a failed node sent before teach nothing.
+    fn learn(&mut self, from: NodeId, index: Index) {
+        let record = self.flows.get_mut(index);
+        let may_learn = !record.is_learned || !self.distribution.is_alive(record.node);
+        if !self.distribution.is_learned() || !may_learn || !self.distribution.is_alive(from) {
+            return;
+        }
+        if record.node != from && !self.distribution.is_alive(record.node) {
+            record.move_to(from);
+            self.counters.moved += 1;
+        }
+        record.node = from;
+        record.is_learned = true;
+    }
+
+    /// Lowers the window of a segment to the near host while rate control is active.
+    fn clamp(&mut self, frame: &mut Frame<'_>, headers: &mut Headers, segment: &mut TcpSegment, index: Index) {
+        let Some(rate_control) = &mut self.rate_control else { return };
+        if let Some(window) = rate_control.clamped_window(self.flows.get(index), segment) {
+            set_window(frame, headers, segment, window);
+        }
+    }
+
+    /// A node is alive, or is not any more: flows go to live nodes at once. The failure detector decides (for example
+    /// `cluster::failure_detector`).
+    pub fn set_node_alive(&mut self, now: Instant, node: NodeId, is_alive: bool) {
+        if !self.distribution.ecmp.set_alive(node, is_alive) {
+            return;
+        }
+        self.events.push(now, if is_alive { EdgeEvent::NodeReturned(node) } else { EdgeEvent::NodeLost(node) });
+        if let Some(recovery) = self.recovery.as_mut().filter(|_| is_alive) {
+            recovery.note_heartbeats_lost(node, 0);
+            recovery.node_returned(node);
+        }
+        if let Some(rate_control) = &mut self.rate_control {
+            rate_control.set_failed(node, !is_alive);
+        }
+        self.report(now);
+    }
+
+    /// A node has lost `count` heartbeats in a row; 0: it has sent one. See
+    /// [`CachePolicy::FromSecondLostHeartbeat`](crate::CachePolicy::FromSecondLostHeartbeat).
+    pub fn note_heartbeats_lost(&mut self, _now: Instant, node: NodeId, count: u32) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.note_heartbeats_lost(node, count);
+        }
+    }
+
+    /// The queue or the processor of a node is saturated, or is not any more. See
+    /// [`Capacity::Measured`](crate::Capacity::Measured).
+    pub fn note_saturated(&mut self, _now: Instant, node: NodeId, is_saturated: bool) {
+        if let Some(rate_control) = &mut self.rate_control {
+            rate_control.note_saturated(node, is_saturated);
+        }
+    }
+
+    /// The connections of a failed node go on at the survivors, each of which must confirm it. A node that is still alive for the
+    /// edge counts as failed from now on.
+    pub fn switched_over(&mut self, now: Instant, failed: NodeId) {
+        self.set_node_alive(now, failed, false);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.switched_over(failed);
+        }
+        self.events.push(now, EdgeEvent::SwitchedOver(failed));
+    }
+
+    /// A node has the state of all connections that it took over: the edge resends what they lost.
+    pub fn owner_confirmed(&mut self, now: Instant, node: NodeId) {
+        if let Some(recovery) = self.recovery.as_mut().filter(|_| self.distribution.is_alive(node)) {
+            recovery.owner_confirmed(now, node);
+        }
+    }
+
+    /// The node that a connection would go to if the nodes of `failed` failed, too [TRIPOD, section V-C]. `entering` is the tuple of
+    /// its packets that enter the cluster here. `None`: no node would be alive.
+    #[must_use]
+    pub fn predict(&self, entering: &Tuple, failed: NodeSet) -> Option<NodeId> {
+        let known = self.flows.find(entering).map(|index| self.flows.get(index).node);
+        self.distribution.predict(entering, known, failed)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let recovery = &mut self.recovery;
+        self.flows.expire(now, &mut |index, record| {
+            if let Some(recovery) = recovery {
+                recovery.release_record(index, &mut record.clone());
+            }
+        });
+        if let Some(rate_control) = &mut self.rate_control {
+            rate_control.handle_timeout(now);
+        }
+        self.report(now);
+    }
+
+    /// When [`Edge::handle_timeout`] or [`Edge::poll_transmit`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let recovery = self.recovery.as_ref().and_then(LocalRecovery::poll_timeout);
+        let rate_control = self.rate_control.as_ref().and_then(RateControl::poll_timeout);
+        [self.flows.next_expiry(), recovery, rate_control].into_iter().flatten().min()
+    }
+
+    /// Writes the next frame that the edge itself sends to `buffer`. `None`: there is none now.
+    pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let nodes = &self.nodes;
+        let link_address = |node: NodeId| nodes[usize::from(node.0)].and_then(|node| node.link_address);
+        let outgoing = self.recovery.as_mut()?.poll(now, &self.flows, &self.distribution, link_address, buffer);
+        self.report(now);
+        let port = match outgoing? {
+            Outgoing::ToNode(node) => self.nodes[usize::from(node.0)]?.port,
+            Outgoing::ToNetwork => self.network_port,
+        };
+        Some(Transmit { port, checksum: Checksum::Valid })
+    }
+
+    /// The next event, and when it happened.
+    pub fn poll_event(&mut self) -> Option<(Instant, EdgeEvent)> {
+        self.events.pop()
+    }
+
+    /// Makes events of what the parts report.
+    fn report(&mut self, now: Instant) {
+        while let Some((node, resent)) = self.recovery.as_mut().and_then(LocalRecovery::poll_finished) {
+            self.events.push(now, EdgeEvent::Recovered { node, resent });
+        }
+        while let Some((node, status)) = self.rate_control.as_mut().and_then(RateControl::poll_change) {
+            self.events.push(now, EdgeEvent::RateControl { node, status });
+        }
+    }
+
+    /// The status of the edge.
+    #[must_use]
+    pub fn status(&self) -> EdgeStatus {
+        let recovery = self.recovery.as_ref();
+        let [segments_held, acknowledgements_held] = recovery.map_or([(0, 0); 2], LocalRecovery::slots);
+        EdgeStatus {
+            alive: self.distribution.ecmp.alive(),
+            connections: self.flows.len(),
+            segments_held,
+            acknowledgements_held,
+            held_bytes: recovery.map_or(0, LocalRecovery::memory_bytes),
+            flows: self.flows.counters(),
+            recovery: recovery.map(LocalRecovery::counters).unwrap_or_default(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// The rate control of a node. `None`: there is none.
+    #[must_use]
+    pub fn rate_status(&self, node: NodeId) -> Option<RateStatus> {
+        self.rate_control.as_ref().map(|rate_control| rate_control.status(node))
+    }
+}

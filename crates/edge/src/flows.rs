@@ -1,0 +1,375 @@
+//! The bounded table of connections at an edge: their node, and what is known of their TCP.
+//!
+//! A connection has one record. Four lists have all records in the order of their last packets, one list for each [`Stage`]. A
+//! record expires at the head of its list. If the table is full, a new connection replaces the one whose last packet is
+//! oldest, of the first stage that has one: closed, opening, other protocols, open. So a flood of SYNs displaces its own kind.
+//!
+//! Packets that fall on held slots are elsewhere: a record has the number of its held segment and of its held
+//! acknowledgement.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::wire::ip_protocol;
+use flow::{HashKey, Instant, NodeId, Tuple};
+use hashbrown::HashTable;
+
+use crate::list::{Linked, Links, List, NONE};
+use crate::node_set::NODES_MAX;
+use crate::tcp::TcpConnection;
+
+/// The most connections that one call removes because they are idle.
+const EXPIRIES_PER_CALL_MAX: usize = 256;
+/// The most connections of a table.
+pub const CONNECTIONS_MAX: u32 = 1 << 28;
+
+/// The stage of a connection, in the order in which victims are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// TCP, closed by both ends or reset.
+    Closed,
+    /// TCP, the handshake is not complete.
+    Opening,
+    /// Another protocol.
+    Other,
+    /// TCP with segments of both ends.
+    Open,
+}
+
+const STAGES: [Stage; 4] = [Stage::Closed, Stage::Opening, Stage::Other, Stage::Open];
+
+/// How long a connection without packets is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdleTimeouts {
+    /// TCP whose handshake is complete.
+    pub open: Duration,
+    /// TCP whose handshake is not complete.
+    pub opening: Duration,
+    /// TCP that was closed or reset.
+    pub closed: Duration,
+    /// Every other protocol.
+    pub other: Duration,
+}
+
+impl Default for IdleTimeouts {
+    /// Not shorter than those of the nodes (`flow::conntrack::Timeouts`), so that replies find the node of their connection.
+    fn default() -> Self {
+        Self {
+            open: Duration::from_secs(5 * 24 * 60 * 60),
+            opening: Duration::from_secs(120),
+            closed: Duration::from_secs(10),
+            other: Duration::from_secs(600),
+        }
+    }
+}
+
+impl IdleTimeouts {
+    const fn of(&self, stage: Stage) -> Duration {
+        match stage {
+            Stage::Closed => self.closed,
+            Stage::Opening => self.opening,
+            Stage::Other => self.other,
+            Stage::Open => self.open,
+        }
+    }
+}
+
+/// The number of a connection in its table.
+pub(crate) type Index = u32;
+
+/// What the edge knows of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// The tuple of its packets that enter the cluster here.
+    pub(crate) entering: Tuple,
+    pub(crate) tcp: TcpConnection,
+    last_packet_at: Instant,
+    links: Links,
+    /// The slot of its held segment, or [`NONE`].
+    pub(crate) segment: u32,
+    /// The slot of its held acknowledgement, or [`NONE`].
+    pub(crate) acknowledgement: u32,
+    /// The number of the interval in which it last sent data into the cluster.
+    pub(crate) active_in: u16,
+    /// The node that its packets go to.
+    pub(crate) node: NodeId,
+    /// The failed node that it was moved from, or a number beyond [`NODES_MAX`].
+    moved_from: NodeId,
+    stage: Stage,
+    /// A packet left the cluster from `node`.
+    pub(crate) is_learned: bool,
+}
+
+impl Record {
+    fn new(entering: &Tuple, node: NodeId, now: Instant) -> Self {
+        Self {
+            entering: *entering,
+            tcp: TcpConnection::NEW,
+            last_packet_at: now,
+            links: Links::NEW,
+            segment: NONE,
+            acknowledgement: NONE,
+            active_in: 0,
+            node,
+            moved_from: NOT_MOVED,
+            stage: stage(entering, &TcpConnection::NEW),
+            is_learned: false,
+        }
+    }
+
+    /// The failed node that the connection was moved from, until it is recovered.
+    pub(crate) fn moved_from(&self) -> Option<NodeId> {
+        (usize::from(self.moved_from.0) < NODES_MAX).then_some(self.moved_from)
+    }
+
+    /// The connection goes on at `node`, as its node has failed.
+    pub(crate) const fn move_to(&mut self, node: NodeId) {
+        self.moved_from = self.node;
+        self.node = node;
+        self.is_learned = false;
+    }
+
+    /// The connection began at another node than that of its first choice, which has failed.
+    pub(crate) const fn set_moved_from(&mut self, failed: NodeId) {
+        self.moved_from = failed;
+    }
+
+    /// What its failed node lost is recovered.
+    pub(crate) const fn set_recovered(&mut self) {
+        self.moved_from = NOT_MOVED;
+    }
+}
+
+const NOT_MOVED: NodeId = NodeId(u8::MAX);
+
+const fn stage(entering: &Tuple, tcp: &TcpConnection) -> Stage {
+    if entering.protocol != ip_protocol::TCP {
+        Stage::Other
+    } else if tcp.is_closed() {
+        Stage::Closed
+    } else if tcp.is_opening() {
+        Stage::Opening
+    } else {
+        Stage::Open
+    }
+}
+
+impl Linked for Vec<Record> {
+    fn links(&mut self, index: u32) -> &mut Links {
+        &mut self[index as usize].links
+    }
+}
+
+/// What the table did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowCounters {
+    /// Connections entered.
+    pub created: u64,
+    /// Connections removed because they were idle.
+    pub expired: u64,
+    /// Connections replaced by new ones because the table was full.
+    pub evicted: u64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    key: HashKey,
+    timeouts: IdleTimeouts,
+    connections_max: u32,
+    records: Vec<Record>,
+    free: Vec<Index>,
+    index: HashTable<Index>,
+    lists: [List; STAGES.len()],
+    counters: FlowCounters,
+}
+
+impl Flows {
+    /// A table of at most `connections_max` connections. Memory is reserved as they come.
+    pub(crate) fn new(connections_max: u32, timeouts: IdleTimeouts, key: HashKey) -> Self {
+        Self {
+            key,
+            timeouts,
+            connections_max: connections_max.clamp(1, CONNECTIONS_MAX),
+            records: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            lists: [List::EMPTY; STAGES.len()],
+            counters: FlowCounters::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.index.len() as u32
+    }
+
+    pub(crate) const fn counters(&self) -> FlowCounters {
+        self.counters
+    }
+
+    pub(crate) fn find(&self, entering: &Tuple) -> Option<Index> {
+        let hash = self.key.hash(entering);
+        self.index.find(hash, |index| self.records[*index as usize].entering == *entering).copied()
+    }
+
+    pub(crate) fn get(&self, index: Index) -> &Record {
+        &self.records[index as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, index: Index) -> &mut Record {
+        &mut self.records[index as usize]
+    }
+
+    /// Enters a connection that is not in the table. If the table is full, the victim is removed first by `release`, which
+    /// frees what is held for it.
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        entering: &Tuple,
+        node: NodeId,
+        release: &mut dyn FnMut(Index, &Record),
+    ) -> Index {
+        if self.len() >= self.connections_max
+            && let Some(victim) = self.victim()
+        {
+            self.counters.evicted += 1;
+            self.remove(victim, release);
+        }
+        self.counters.created += 1;
+        let record = Record::new(entering, node, now);
+        let index = self.free.pop().unwrap_or(self.records.len() as Index);
+        if index as usize == self.records.len() {
+            self.records.push(record);
+        } else {
+            self.records[index as usize] = record;
+        }
+        self.lists[record.stage as usize].push(&mut self.records, index);
+        let (key, records) = (self.key, &self.records);
+        self.index.insert_unique(key.hash(entering), index, |other| key.hash(&records[*other as usize].entering));
+        index
+    }
+
+    fn victim(&self) -> Option<Index> {
+        self.lists.iter().map(|list| list.first).find(|first| *first != NONE)
+    }
+
+    fn remove(&mut self, index: Index, release: &mut dyn FnMut(Index, &Record)) {
+        let record = self.records[index as usize];
+        release(index, &record);
+        self.lists[record.stage as usize].remove(&mut self.records, index);
+        if let Ok(entry) = self.index.find_entry(self.key.hash(&record.entering), |other| *other == index) {
+            entry.remove();
+        }
+        self.free.push(index);
+    }
+
+    /// A packet of the connection passed: it moves to the end of the list of its stage.
+    pub(crate) fn touch(&mut self, now: Instant, index: Index) {
+        let record = &mut self.records[index as usize];
+        let before = record.stage;
+        record.last_packet_at = now;
+        record.stage = stage(&record.entering, &record.tcp);
+        let after = record.stage;
+        self.lists[before as usize].remove(&mut self.records, index);
+        self.lists[after as usize].push(&mut self.records, index);
+    }
+
+    /// Removes connections that are idle, a bounded number of them.
+    pub(crate) fn expire(&mut self, now: Instant, release: &mut dyn FnMut(Index, &Record)) {
+        for _ in 0..EXPIRIES_PER_CALL_MAX {
+            let Some((_, first)) = self.next_expiries().find(|(expires_at, _)| *expires_at <= now) else { return };
+            self.counters.expired += 1;
+            self.remove(first, release);
+        }
+    }
+
+    /// When the first connection expires.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.next_expiries().map(|(expires_at, _)| expires_at).min()
+    }
+
+    /// The first connection of each stage, and when it expires.
+    fn next_expiries(&self) -> impl Iterator<Item = (Instant, Index)> {
+        STAGES.into_iter().zip(&self.lists).filter(|(_, list)| list.first != NONE).map(|(stage, list)| {
+            let last_packet_at = self.records[list.first as usize].last_packet_at;
+            (last_packet_at + self.timeouts.of(stage), list.first)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::held::{HeldPackets, SEGMENT_FRAME_BYTES_MAX};
+    use core::net::Ipv4Addr;
+    use flow::wire::{TcpSegment, tcp_flags};
+
+    use crate::tcp::End;
+
+    fn tuple(protocol: u8, port: u16) -> Tuple {
+        Tuple::v4(protocol, (Ipv4Addr::new(10, 0, 0, 2), port), (Ipv4Addr::new(192, 0, 2, 1), 443))
+    }
+
+    fn table(connections_max: u32) -> Flows {
+        Flows::new(connections_max, IdleTimeouts::default(), HashKey([1, 2]))
+    }
+
+    fn enter(flows: &mut Flows, at_ms: u64, tuple: &Tuple) -> Vec<Tuple> {
+        let mut removed = Vec::new();
+        flows.insert(Instant::from_millis(at_ms), tuple, NodeId(0), &mut |_, record| removed.push(record.entering));
+        removed
+    }
+
+    /// Makes the connection open: segments of both ends pass.
+    fn open(flows: &mut Flows, at_ms: u64, tuple: &Tuple) {
+        let index = flows.find(tuple).expect("it is in the table");
+        let segment = TcpSegment { flags: tcp_flags::ACK, sequence: 9, acknowledgement: 5, ..Default::default() };
+        flows.get_mut(index).tcp.observe(0, End::Near, &segment, None);
+        flows.touch(Instant::from_millis(at_ms), index);
+    }
+
+    #[test]
+    fn a_connection_with_a_full_segment_takes_at_most_1700_bytes() {
+        // An index entry: a number and a control byte, in a table that is at least 7/16 full.
+        let index_bytes = (size_of::<Index>() + 1) * 16 / 7;
+        let bytes = size_of::<Record>() + index_bytes + HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES;
+        assert!(size_of::<Record>() <= 144, "a record has {} bytes", size_of::<Record>());
+        assert!(bytes <= 1700, "a connection with a held segment takes {bytes} bytes");
+        assert!(SEGMENT_FRAME_BYTES_MAX >= 1514 + 4, "a full segment with a tag fits");
+    }
+
+    #[test]
+    fn a_full_table_replaces_the_oldest_connection_that_is_not_open() {
+        let mut flows = table(3);
+        let (first, second, third) = (tuple(6, 1), tuple(6, 2), tuple(17, 3));
+        assert!(enter(&mut flows, 0, &first).is_empty() && enter(&mut flows, 1, &second).is_empty());
+        open(&mut flows, 2, &first);
+        assert!(enter(&mut flows, 3, &third).is_empty());
+        assert_eq!(enter(&mut flows, 4, &tuple(6, 4)), [second], "a handshake that is not complete goes first");
+        assert_eq!(enter(&mut flows, 5, &tuple(17, 5)), [tuple(6, 4)]);
+        assert_eq!(enter(&mut flows, 6, &tuple(17, 6)), [third], "then the oldest of the other protocols");
+        assert!(flows.find(&first).is_some() && flows.len() == 3 && flows.counters().evicted == 3);
+    }
+
+    #[test]
+    fn idle_connections_expire_by_their_stage() {
+        let mut flows = table(8);
+        for (port, protocol) in [(1, 6), (2, 6), (3, 17)] {
+            enter(&mut flows, 0, &tuple(protocol, port));
+        }
+        open(&mut flows, 0, &tuple(6, 1));
+        let mut expired = |flows: &mut Flows, at_s: u64| {
+            let mut ports = Vec::new();
+            flows.expire(Instant::from_millis(at_s * 1000), &mut |_, record| ports.push(record.entering.source_port));
+            ports
+        };
+        assert_eq!(flows.next_expiry(), Some(Instant::from_millis(120_000)));
+        assert_eq!(expired(&mut flows, 119), []);
+        assert_eq!(expired(&mut flows, 120), [2]);
+        flows.touch(Instant::from_millis(500_000), flows.find(&tuple(17, 3)).expect("it is there"));
+        assert_eq!(expired(&mut flows, 1099), []);
+        assert_eq!(expired(&mut flows, 1100), [3]);
+        assert_eq!(expired(&mut flows, 5 * 24 * 60 * 60), [1]);
+        assert_eq!((flows.len(), flows.next_expiry()), (0, None));
+    }
+}

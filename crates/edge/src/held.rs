@@ -1,0 +1,296 @@
+//! Packets that are held to be resent: a bounded cache with one slot per packet.
+//!
+//! Slots are in the order in which their packets were held. If the cache is full, the packet that was held first is the victim.
+//! It is unacknowledged for the longest time, so its sender has probably given up or waits for a long timeout.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use flow::serial::{is_after, is_before};
+use flow::wire::checksum::{self, Sum};
+use flow::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
+use flow::wire::{Headers, MacAddress, TcpSegment, tcp_flags};
+use flow::{Instant, NodeId, Tuple};
+
+use crate::list::{Linked, Links, List, NONE};
+
+/// Bytes of a held segment's frame: a full segment in Ethernet with a tag. Longer ones are cut.
+pub(crate) const SEGMENT_FRAME_BYTES_MAX: usize = 1518;
+/// Bytes of a held acknowledgement's frame: its headers without payload, with 20 bytes of IPv4 options at most.
+pub(crate) const ACKNOWLEDGEMENT_FRAME_BYTES_MAX: usize = 124;
+
+const IPV4_LENGTH_OFFSET: usize = 2;
+const IPV4_CHECKSUM_OFFSET: usize = 10;
+const IPV6_LENGTH_OFFSET: usize = 4;
+const IPV6_HEADER_BYTES: usize = 40;
+const TCP_SEQUENCE_OFFSET: usize = 4;
+const TCP_ACKNOWLEDGEMENT_OFFSET: usize = 8;
+const TCP_DATA_OFFSET: usize = 12;
+const TCP_FLAGS_OFFSET: usize = 13;
+
+/// A held packet of at most `N` bytes, from its link header on.
+#[derive(Clone, Debug)]
+pub(crate) struct Held<const N: usize> {
+    /// When it was held.
+    pub(crate) held_at: Instant,
+    links: Links,
+    /// The connection that it belongs to.
+    pub(crate) connection: u32,
+    /// The node that it was resent to last, or [`NOT_RESENT`].
+    pub(crate) resent_to: NodeId,
+    l3_offset: u8,
+    l4_offset: u8,
+    flags: u8,
+    length_bytes: u16,
+    bytes: [u8; N],
+}
+
+/// No node.
+pub(crate) const NOT_RESENT: NodeId = NodeId(u8::MAX);
+
+/// How a held packet is changed when it is resent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resending {
+    /// Another sequence number.
+    pub(crate) sequence: Option<u32>,
+    /// Another link address to send it to.
+    pub(crate) destination: Option<MacAddress>,
+}
+
+impl<const N: usize> Held<N> {
+    const EMPTY: Self = Self {
+        held_at: Instant::ZERO,
+        links: Links::NEW,
+        connection: 0,
+        resent_to: NOT_RESENT,
+        l3_offset: 0,
+        l4_offset: 0,
+        flags: 0,
+        length_bytes: 0,
+        bytes: [0; N],
+    };
+
+    /// Holds the headers of `frame` and at most `payload_bytes_max` bytes of its payload; fewer where they do not fit.
+    /// `None`, without changes, if it cannot be held: its headers do not fit, or it has urgent data that would be cut.
+    fn fill(&mut self, frame: &[u8], headers: &Headers, segment: &TcpSegment, payload_bytes_max: usize) -> Option<()> {
+        let payload = usize::from(headers.payload_offset);
+        let room_bytes = N.checked_sub(payload)?;
+        let payload_bytes = headers.l3_end().checked_sub(payload)?;
+        let kept_bytes = payload_bytes.min(payload_bytes_max).min(room_bytes);
+        let is_cut = kept_bytes < payload_bytes;
+        if is_cut && (segment.has(tcp_flags::URG) || kept_bytes == 0 && payload_bytes_max > 0) {
+            return None;
+        }
+        let length_bytes = payload + kept_bytes;
+        let (l3_offset, l4_offset) = (u8::try_from(headers.l3_offset).ok()?, u8::try_from(headers.l4_offset).ok()?);
+        self.bytes[..length_bytes].copy_from_slice(frame.get(..length_bytes)?);
+        (self.l3_offset, self.l4_offset, self.length_bytes) = (l3_offset, l4_offset, length_bytes as u16);
+        let ends = tcp_flags::FIN | tcp_flags::PSH;
+        self.flags = if is_cut { segment.flags & !ends } else { segment.flags };
+        Some(())
+    }
+
+    /// A number of its TCP header.
+    fn number(&self, offset: usize) -> u32 {
+        let at = usize::from(self.l4_offset) + offset;
+        self.bytes[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    }
+
+    /// Its first sequence number.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.number(TCP_SEQUENCE_OFFSET)
+    }
+
+    /// The number behind it, as it is held.
+    pub(crate) fn end(&self) -> u32 {
+        let header_bytes = usize::from(self.bytes[usize::from(self.l4_offset) + TCP_DATA_OFFSET] >> 4) * 4;
+        let payload_bytes = usize::from(self.length_bytes) - usize::from(self.l4_offset) - header_bytes;
+        let (sequence, payload_bytes) = (self.sequence(), payload_bytes as u32);
+        TcpSegment { flags: self.flags, sequence, payload_bytes, ..TcpSegment::default() }.end()
+    }
+
+    /// The number that it acknowledges.
+    pub(crate) fn acknowledgement(&self) -> u32 {
+        self.number(TCP_ACKNOWLEDGEMENT_OFFSET)
+    }
+
+    /// Whether it is a SYN.
+    pub(crate) const fn is_syn(&self) -> bool {
+        self.flags & tcp_flags::SYN != 0
+    }
+
+    /// Writes the packet to be sent: lengths, flags and checksums follow what is held. `tuple` is the packet's own.
+    pub(crate) fn write(&self, tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.bytes[..usize::from(self.length_bytes)]);
+        if let Some(MacAddress(address)) = resending.destination {
+            out[..address.len()].copy_from_slice(&address);
+        }
+        let (ip, tcp) = out[usize::from(self.l3_offset)..].split_at_mut((self.l4_offset - self.l3_offset).into());
+        let packet_bytes = ip.len() + tcp.len();
+        if tuple.version == 4 {
+            ip[IPV4_LENGTH_OFFSET..][..2].copy_from_slice(&(packet_bytes as u16).to_be_bytes());
+            ip[IPV4_CHECKSUM_OFFSET..][..2].fill(0);
+            let checksum = Sum::of(ip).checksum();
+            ip[IPV4_CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum.to_be_bytes());
+        } else {
+            let length_bytes = (packet_bytes - IPV6_HEADER_BYTES) as u16;
+            ip[IPV6_LENGTH_OFFSET..][..2].copy_from_slice(&length_bytes.to_be_bytes());
+        }
+        if let Some(sequence) = resending.sequence {
+            tcp[TCP_SEQUENCE_OFFSET..][..4].copy_from_slice(&sequence.to_be_bytes());
+        }
+        // The bits of explicit congestion notification stay as they came.
+        let known = tcp_flags::FIN | tcp_flags::SYN | tcp_flags::RST | tcp_flags::PSH | tcp_flags::ACK | tcp_flags::URG;
+        tcp[TCP_FLAGS_OFFSET] = tcp[TCP_FLAGS_OFFSET] & !known | self.flags & known;
+        tcp[TCP_CHECKSUM_OFFSET..][..2].fill(0);
+        let checksum = Sum::of(tcp).plus(checksum::pseudo_header(tuple, tcp.len() as u32)).checksum();
+        tcp[TCP_CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Bytes of the TCP header without options and of the frame's other headers at least, for a plausibility check.
+    const HEADERS_FIT: () = assert!(N >= 14 + 8 + IPV6_HEADER_BYTES + TCP_HEADER_BYTES);
+}
+
+/// Slots that are allocated at once.
+const CHUNK_SLOTS: usize = 64;
+
+/// The array of slots, in chunks that never move.
+#[derive(Debug, Default)]
+struct Slots<const N: usize>(Vec<Box<[Held<N>]>>);
+
+impl<const N: usize> Slots<N> {
+    fn get(&self, slot: u32) -> &Held<N> {
+        &self.0[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    }
+
+    fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
+        &mut self.0[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    }
+}
+
+impl<const N: usize> Linked for Slots<N> {
+    fn links(&mut self, index: u32) -> &mut Links {
+        &mut self.get_mut(index).links
+    }
+}
+
+/// A packet to be held.
+#[derive(Clone, Copy)]
+pub(crate) struct Holding<'a> {
+    /// Its frame, from the link header on.
+    pub(crate) frame: &'a [u8],
+    /// Its headers.
+    pub(crate) headers: &'a Headers,
+    /// Its segment.
+    pub(crate) segment: &'a TcpSegment,
+    /// Bytes of payload to hold at most.
+    pub(crate) payload_bytes_max: usize,
+}
+
+/// The cache.
+#[derive(Debug)]
+pub(crate) struct HeldPackets<const N: usize> {
+    slots: Slots<N>,
+    free: Vec<u32>,
+    order: List,
+    slots_max: u32,
+    used: u32,
+}
+
+impl<const N: usize> HeldPackets<N> {
+    /// Bytes of memory of a slot, with its share of the pointer to its chunk.
+    pub(crate) const SLOT_BYTES: usize = size_of::<Held<N>>() + size_of::<Box<[Held<N>]>>().div_ceil(CHUNK_SLOTS);
+
+    /// A cache of at most `memory_bytes_max` bytes, which are reserved as they are needed.
+    pub(crate) fn new(memory_bytes_max: usize) -> Self {
+        let () = Held::<N>::HEADERS_FIT;
+        let slots_max = u32::try_from(memory_bytes_max / Self::SLOT_BYTES).unwrap_or(u32::MAX - 1);
+        Self { slots: Slots(Vec::new()), free: Vec::new(), order: List::EMPTY, slots_max, used: 0 }
+    }
+
+    /// Slots in use.
+    pub(crate) const fn len(&self) -> u32 {
+        self.used
+    }
+
+    /// Slots at most.
+    pub(crate) const fn slots_max(&self) -> u32 {
+        self.slots_max
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> &Held<N> {
+        self.slots.get(slot)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
+        self.slots.get_mut(slot)
+    }
+
+    /// The slot whose packet was held first, or `list::NONE`.
+    pub(crate) const fn first(&self) -> u32 {
+        self.order.first
+    }
+
+    /// The slot behind `slot` in that order, or `list::NONE`.
+    pub(crate) fn next(&self, slot: u32) -> u32 {
+        self.slots.get(slot).links.next
+    }
+
+    /// The slot that the next packet would evict. `None`: there is room.
+    pub(crate) fn victim(&self) -> Option<u32> {
+        (self.used >= self.slots_max && self.order.first != NONE).then_some(self.order.first)
+    }
+
+    /// Holds a packet in a new slot. `None`: it cannot be held, or there is no room; see [`HeldPackets::victim`].
+    pub(crate) fn insert(&mut self, now: Instant, connection: u32, packet: Holding<'_>) -> Option<u32> {
+        if self.used >= self.slots_max {
+            return None;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots.get_mut(slot).connection = connection;
+        self.used += 1;
+        self.order.push(&mut self.slots, slot);
+        let is_held = self.replace(now, slot, packet);
+        if !is_held {
+            self.remove(slot);
+        }
+        is_held.then_some(slot)
+    }
+
+    /// Allocates a chunk of slots and returns the first.
+    fn grow(&mut self) -> u32 {
+        let first = (self.slots.0.len() * CHUNK_SLOTS) as u32;
+        self.slots.0.push(alloc::vec![Held::EMPTY; CHUNK_SLOTS].into_boxed_slice());
+        self.free.extend((first + 1..first + CHUNK_SLOTS as u32).rev());
+        first
+    }
+
+    /// Holds another packet of the same connection in a slot. Returns false, without changes, if it cannot be held.
+    pub(crate) fn replace(&mut self, now: Instant, slot: u32, packet: Holding<'_>) -> bool {
+        let held = self.slots.get_mut(slot);
+        let is_held = held.fill(packet.frame, packet.headers, packet.segment, packet.payload_bytes_max).is_some();
+        if is_held {
+            (held.held_at, held.resent_to) = (now, NOT_RESENT);
+            self.order.remove(&mut self.slots, slot);
+            self.order.push(&mut self.slots, slot);
+        }
+        is_held
+    }
+
+    /// Frees a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.order.remove(&mut self.slots, slot);
+        self.free.push(slot);
+        self.used -= 1;
+    }
+}
+
+/// Whether a held segment is to be replaced by one that begins at `sequence`, which is not acknowledged: it begins lower, or is a
+/// retransmission of the same bytes.
+pub(crate) const fn is_replaced(held: (u32, u32), unacknowledged: u32, sequence: u32) -> bool {
+    let covers = !is_after(held.0, unacknowledged) && is_after(held.1, unacknowledged);
+    // Of a held segment that is acknowledged in part, a retransmission from the lowest missing byte is worth more.
+    let begins_lower = is_before(sequence, held.0) || covers && sequence == unacknowledged;
+    begins_lower || sequence == held.0
+}
