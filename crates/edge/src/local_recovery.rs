@@ -380,9 +380,10 @@ impl LocalRecovery {
             };
             self.walks[0] = walk;
             if outgoing.is_some() {
-                let burst_began_at =
-                    now.as_nanos().saturating_sub(self.interval.as_nanos() as u64 * u64::from(BURST_PACKETS_MAX));
-                self.next_at = self.next_at.max(Instant::from_nanos(burst_began_at)) + self.interval;
+                // Of a burst, all but the first count as sent earlier.
+                let burst_nanos = self.interval.as_nanos() as u64 * u64::from(BURST_PACKETS_MAX - 1);
+                let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(burst_nanos));
+                self.next_at = self.next_at.max(earliest) + self.interval;
                 return outgoing;
             }
         }

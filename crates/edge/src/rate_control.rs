@@ -14,8 +14,8 @@
 //!  clamp(n+1)  = max(window_bytes_min, window(n+1))                                                                         (10)
 //! ```
 //!
-//! The first clamp is a multiple of the fair share, not the advertised window. The window of (9) is kept within the range of (10):
-//! otherwise it would fall without limit during an overload, and be late to recover.
+//! The first clamp is a multiple of the fair share, not the advertised window, and during an overload the clamp is never more. The
+//! window of (9) is kept within the range of (10): otherwise it would fall without limit, and be late to recover.
 //!
 //! Only acknowledgements that leave the cluster towards a sender are changed, and only their window field. A window is never raised,
 //! and the right edge that a sender was given never moves left (RFC 9293 section 3.8.6).
@@ -144,11 +144,12 @@ impl RateControl {
         } else {
             self.failed.remove(node);
         }
-        self.change_phases();
+        self.change_phases(is_failed);
     }
 
-    /// Begins the control of the survivors, or its release.
-    fn change_phases(&mut self) {
+    /// Begins the control of the survivors, or its release. `has_failed`: one more node has just failed, so that there are more
+    /// connections for each survivor.
+    fn change_phases(&mut self, has_failed: bool) {
         let survivors = self.nodes.without(self.failed);
         let moved = self.failed.iter().map(|node| self.controllers[usize::from(node.0)].recent().connections).sum();
         let share = Share { moved, survivors: survivors.len().max(1) };
@@ -157,6 +158,12 @@ impl RateControl {
             let before = controller.phase;
             controller.phase = match (before, self.failed.is_empty(), survivors.contains(node)) {
                 (RatePhase::Inactive | RatePhase::Releasing, false, true) => controller.start(&self.config, share),
+                (RatePhase::Active, false, true) if has_failed => {
+                    let window_bytes = controller.window_bytes;
+                    let phase = controller.start(&self.config, share);
+                    controller.window_bytes = controller.window_bytes.min(window_bytes);
+                    phase
+                }
                 (RatePhase::Active, true, _) => RatePhase::Releasing,
                 (_, _, false) => RatePhase::Inactive,
                 (phase, _, true) => phase,
@@ -233,7 +240,7 @@ impl RateControl {
             }
         }
         // A capacity that was measured meanwhile begins the control.
-        self.change_phases();
+        self.change_phases(false);
     }
 }
 
@@ -269,12 +276,16 @@ impl Controller {
         }
     }
 
+    /// The first clamp: a multiple of the fair share of so many connections.
+    fn initial_bytes(&self, config: &RateControlConfig, capacity: f64, connections: f64) -> f64 {
+        config.initial_share * capacity * self.round_trip_s(config) / connections.max(1.0)
+    }
+
     /// The control begins at a multiple of the fair share. It does not while the capacity is unknown.
     fn start(&mut self, config: &RateControlConfig, share: Share) -> RatePhase {
         let Some(capacity) = self.capacity else { return self.phase };
         let connections = f64::from(self.recent().connections) + f64::from(share.moved) / f64::from(share.survivors);
-        let fair_bytes = capacity * self.round_trip_s(config) / connections.max(1.0);
-        self.window_bytes = in_range(config.initial_share * fair_bytes, config);
+        self.window_bytes = in_range(self.initial_bytes(config, capacity, connections), config);
         RatePhase::Active
     }
 
@@ -304,6 +315,11 @@ impl Controller {
         let Some(capacity) = self.capacity else { return };
         let connections = f64::from(self.last.connections.max(1));
         let excess_bytes = self.last.bytes_in as f64 - config.delta * capacity * elapsed_s;
+        if excess_bytes > 0.0 {
+            // The clamp may be far above what senders use, if they were few or idle. Then (9) would lower it for many intervals
+            // without any effect on them.
+            self.window_bytes = self.window_bytes.min(self.initial_bytes(config, capacity, connections));
+        }
         let windows = connections * elapsed_s / self.round_trip_s(config);
         self.window_bytes = in_range(self.window_bytes - config.alpha * excess_bytes / windows, config);
     }
