@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod conntrackd;
 pub mod control_request;
 pub mod ctnetlink;
+pub mod edge;
 pub mod failure_detection;
 pub mod filters;
 pub mod frame;

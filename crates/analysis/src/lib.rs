@@ -2,7 +2,7 @@
 //!
 //! * [`trace`]: captures as a stream of packets, in bounded memory.
 //! * [`synthesis`]: traffic of stated statistics, where captures are not to be had.
-//! * [`comparators`]: filters that no node can be configured with, for comparison.
+//! * [`comparators`]: filters and distributions of flows that cannot be configured, for comparison.
 //! * [`replication_study`]: the cost of each way to replicate connections to a backup, and what the backup would know.
 //! * [`redundancy_study`]: what redundancy elimination would save, where, and with which cache.
 //! * [`report`]: results as a page for people, as JSON and as Parquet.
