@@ -9,11 +9,11 @@ use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatc
 use crate::config::{ConfigError, EdgeConfig, NodePort};
 use crate::distribution::Distribution;
 use crate::event::{EdgeCounters, EdgeEvent, EdgeStatus, Events};
-use crate::flows::{Flows, Index};
+use crate::flows::{Flows, Index, Record};
 use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::rate_control::{RateControl, RateStatus, set_window};
-use crate::tcp::{End, Observed, timestamps};
+use crate::tcp::{End, Observed, SegmentOptions};
 
 /// A frame that was polled: the port to send it by, and the state of its checksum. It stands for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,8 +161,9 @@ impl Edge {
         };
         let node = self.place(&entering, index)?;
         if let Some(segment) = segment {
-            let observed = self.observe(now, index, End::Near, frame, headers, &segment);
-            let passing = Passing { frame, headers, segment: &segment, observed };
+            let options = read_options(frame, headers);
+            let observed = self.observe(now, index, End::Near, &segment, options);
+            let passing = Passing { frame, headers, segment: &segment, observed, is_signed: options.is_signed };
             if let Some(recovery) = &mut self.recovery {
                 recovery.handle_entering(now, &mut self.flows, index, passing);
             }
@@ -200,9 +201,9 @@ impl Edge {
         }
         let node = from.or_else(|| self.distribution.select(entering, None))?;
         let recovery = &mut self.recovery;
-        let index = self.flows.insert(now, entering, node, &mut |index, record| {
+        let index = self.flows.insert(now, entering, node, &mut |index, record: &mut Record| {
             if let Some(recovery) = recovery {
-                recovery.release_record(index, &mut record.clone());
+                recovery.release_record(index, record);
             }
         });
         let first_choice = self.distribution.first_choice(entering).filter(|first| *first != node && from.is_none());
@@ -233,14 +234,10 @@ impl Edge {
         now: Instant,
         index: Index,
         from: End,
-        frame: &Frame<'_>,
-        headers: &Headers,
         segment: &TcpSegment,
+        options: SegmentOptions,
     ) -> Observed {
-        let header = frame.bytes().get(usize::from(headers.l4_offset)..usize::from(headers.payload_offset));
-        let timestamps = header.and_then(timestamps);
-        let tcp = &mut self.flows.get_mut(index).tcp;
-        tcp.observe(micros(now), from, segment, timestamps)
+        self.flows.get_mut(index).tcp.observe(micros(now), from, segment, options.timestamps)
     }
 
     /// A packet of the far host that leaves the cluster from the node `from`.
@@ -258,13 +255,16 @@ impl Edge {
         let Some(index) = self.connection(now, &entering, segment.as_ref(), Some(from)) else { return };
         self.learn(from, index);
         if let Some(mut segment) = segment {
-            self.clamp(frame, headers, &mut segment, index);
-            let observed = self.observe(now, index, End::Far, frame, headers, &segment);
+            let options = read_options(frame, headers);
+            if !options.is_signed {
+                self.clamp(frame, headers, &mut segment, index);
+            }
+            let observed = self.observe(now, index, End::Far, &segment, options);
             if let Some(rate_control) = &mut self.rate_control {
                 rate_control.note_acknowledged(from, observed.acknowledged_bytes);
             }
             if let Some(recovery) = &mut self.recovery {
-                let passing = Passing { frame, headers, segment: &segment, observed };
+                let passing = Passing { frame, headers, segment: &segment, observed, is_signed: options.is_signed };
                 recovery.handle_leaving(now, &mut self.flows, index, passing);
             }
         }
@@ -356,9 +356,9 @@ impl Edge {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         let recovery = &mut self.recovery;
-        self.flows.expire(now, &mut |index, record| {
+        self.flows.expire(now, &mut |index, record: &mut Record| {
             if let Some(recovery) = recovery {
-                recovery.release_record(index, &mut record.clone());
+                recovery.release_record(index, record);
             }
         });
         if let Some(rate_control) = &mut self.rate_control {
@@ -425,4 +425,10 @@ impl Edge {
     pub fn rate_status(&self, node: NodeId) -> Option<RateStatus> {
         self.rate_control.as_ref().map(|rate_control| rate_control.status(node))
     }
+}
+
+/// The options of a TCP segment in a frame.
+fn read_options(frame: &Frame<'_>, headers: &Headers) -> SegmentOptions {
+    let header = frame.bytes().get(usize::from(headers.l4_offset)..usize::from(headers.payload_offset));
+    header.map(SegmentOptions::read).unwrap_or_default()
 }

@@ -227,7 +227,7 @@ impl Flows {
         now: Instant,
         entering: &Tuple,
         node: NodeId,
-        release: &mut dyn FnMut(Index, &Record),
+        release: &mut dyn FnMut(Index, &mut Record),
     ) -> Index {
         if self.len() >= self.connections_max
             && let Some(victim) = self.victim()
@@ -253,9 +253,9 @@ impl Flows {
         self.lists.iter().map(|list| list.first).find(|first| *first != NONE)
     }
 
-    fn remove(&mut self, index: Index, release: &mut dyn FnMut(Index, &Record)) {
+    fn remove(&mut self, index: Index, release: &mut dyn FnMut(Index, &mut Record)) {
+        release(index, &mut self.records[index as usize]);
         let record = self.records[index as usize];
-        release(index, &record);
         self.lists[record.stage as usize].remove(&mut self.records, index);
         if let Ok(entry) = self.index.find_entry(self.key.hash(&record.entering), |other| *other == index) {
             entry.remove();
@@ -275,7 +275,7 @@ impl Flows {
     }
 
     /// Removes connections that are idle, a bounded number of them.
-    pub(crate) fn expire(&mut self, now: Instant, release: &mut dyn FnMut(Index, &Record)) {
+    pub(crate) fn expire(&mut self, now: Instant, release: &mut dyn FnMut(Index, &mut Record)) {
         for _ in 0..EXPIRIES_PER_CALL_MAX {
             let Some((_, first)) = self.next_expiries().find(|(expires_at, _)| *expires_at <= now) else { return };
             self.counters.expired += 1;
@@ -358,7 +358,7 @@ mod tests {
             enter(&mut flows, 0, &tuple(protocol, port));
         }
         open(&mut flows, 0, &tuple(6, 1));
-        let mut expired = |flows: &mut Flows, at_s: u64| {
+        let expired = |flows: &mut Flows, at_s: u64| {
             let mut ports = Vec::new();
             flows.expire(Instant::from_millis(at_s * 1000), &mut |_, record| ports.push(record.entering.source_port));
             ports

@@ -70,15 +70,19 @@ impl<const N: usize> Held<N> {
         bytes: [0; N],
     };
 
-    /// Holds the headers of `frame` and at most `payload_bytes_max` bytes of its payload; fewer where they do not fit.
-    /// `None`, without changes, if it cannot be held: its headers do not fit, or it has urgent data that would be cut.
-    fn fill(&mut self, frame: &[u8], headers: &Headers, segment: &TcpSegment, payload_bytes_max: usize) -> Option<()> {
+    /// Holds a packet's headers and at most `payload_bytes_max` bytes of its payload; fewer where they do not fit.
+    /// `None`, without changes, if it cannot be held: its headers do not fit, or it would be changed and has urgent data or a
+    /// signature.
+    fn fill(&mut self, packet: Holding<'_>) -> Option<()> {
+        let Holding { frame, headers, segment, payload_bytes_max, is_signed } = packet;
         let payload = usize::from(headers.payload_offset);
         let room_bytes = N.checked_sub(payload)?;
         let payload_bytes = headers.l3_end().checked_sub(payload)?;
         let kept_bytes = payload_bytes.min(payload_bytes_max).min(room_bytes);
         let is_cut = kept_bytes < payload_bytes;
-        if is_cut && (segment.has(tcp_flags::URG) || kept_bytes == 0 && payload_bytes_max > 0) {
+        let is_acknowledgement = payload_bytes_max == 0;
+        let is_changeable = !is_signed && !segment.has(tcp_flags::URG) && (kept_bytes > 0 || is_acknowledgement);
+        if (is_cut || is_acknowledgement) && !is_changeable {
             return None;
         }
         let length_bytes = payload + kept_bytes;
@@ -186,6 +190,8 @@ pub(crate) struct Holding<'a> {
     pub(crate) segment: &'a TcpSegment,
     /// Bytes of payload to hold at most.
     pub(crate) payload_bytes_max: usize,
+    /// It has a signature, so that it cannot be changed.
+    pub(crate) is_signed: bool,
 }
 
 /// The cache.
@@ -269,7 +275,7 @@ impl<const N: usize> HeldPackets<N> {
     /// Holds another packet of the same connection in a slot. Returns false, without changes, if it cannot be held.
     pub(crate) fn replace(&mut self, now: Instant, slot: u32, packet: Holding<'_>) -> bool {
         let held = self.slots.get_mut(slot);
-        let is_held = held.fill(packet.frame, packet.headers, packet.segment, packet.payload_bytes_max).is_some();
+        let is_held = held.fill(packet).is_some();
         if is_held {
             (held.held_at, held.resent_to) = (now, NOT_RESENT);
             self.order.remove(&mut self.slots, slot);

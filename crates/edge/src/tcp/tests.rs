@@ -164,12 +164,15 @@ fn timestamps_are_read_from_options_that_are_well_formed() {
     let mut header = [0; 32];
     header[12] = 8 << 4;
     header[20..].copy_from_slice(&[1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9]);
+    let timestamps = |header: &[u8]| SegmentOptions::read(header).timestamps;
     assert_eq!(timestamps(&header), Some((7, 9)));
     assert_eq!(timestamps(&header[..20]), None);
     header[23] = 9;
     assert_eq!(timestamps(&header), None, "a value of 7 bytes");
     header[23] = 11;
     assert_eq!(timestamps(&header), None, "a value that does not fit");
+    header[20..24].copy_from_slice(&[19, 12, 0, 0]);
+    assert!(SegmentOptions::read(&header).is_signed);
 }
 
 proptest! {

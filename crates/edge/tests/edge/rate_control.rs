@@ -132,6 +132,25 @@ fn a_connection_whose_scale_is_unknown_is_left_alone() {
 }
 
 #[test]
+fn a_signed_segment_is_left_alone() {
+    let mut world = world(Capacity::Configured(1000));
+    let (connection, node) = open_on_survivor(&mut world, Some(2));
+    world.edge.set_node_alive(world.now, NodeId(0), false);
+    // An MD5 signature (RFC 2385) covers the window.
+    let plain = connection.far(ACK, 1, 1, u16::MAX);
+    let mut transport = plain[L4..].to_vec();
+    transport[12] = 10 << 4;
+    transport.extend([&[19, 18][..], &[7; 16], &[0; 2]].concat());
+    transport[16..18].fill(0);
+    let tuple = connection.tuple.inverse();
+    let sum = checksum::Sum::of(&transport).plus(checksum::pseudo_header(&tuple, transport.len() as u32));
+    transport[16..18].copy_from_slice(&sum.checksum().to_be_bytes());
+    let signed = build::Envelope::default().raw(&tuple, &transport);
+    assert_ne!(world.leave(node, plain.clone()), plain, "without the option the window is clamped");
+    assert_eq!(world.leave(node, signed.clone()), signed);
+}
+
+#[test]
 fn a_capacity_is_measured_in_saturated_intervals_only() {
     let mut world = world(Capacity::Measured);
     let on = open_on_survivor(&mut world, Some(2));

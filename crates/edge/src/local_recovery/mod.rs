@@ -10,6 +10,8 @@
 //! A connection has at most one held segment, and one held acknowledgement if it does not use SACK. A segment leaves its slot
 //! when an acknowledgement covers it. A retransmission of the same bytes replaces it.
 
+mod walk;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,11 +25,13 @@ use crate::distribution::Distribution;
 use crate::flows::{Flows, Index, Record};
 use crate::heavy_hitters::HeavyHitters;
 use crate::held::{
-    ACKNOWLEDGEMENT_FRAME_BYTES_MAX, Held, HeldPackets, Holding, Resending, SEGMENT_FRAME_BYTES_MAX, is_replaced,
+    ACKNOWLEDGEMENT_FRAME_BYTES_MAX, HeldPackets, Holding, Resending, SEGMENT_FRAME_BYTES_MAX, is_replaced,
 };
 use crate::list::NONE;
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::tcp::Observed;
+
+use walk::{Walk, skip};
 
 /// Lost heartbeats in a row from which packets are held by [`CachePolicy::FromSecondLostHeartbeat`].
 const HEARTBEATS_LOST_MIN: u32 = 2;
@@ -43,7 +47,7 @@ const VISITS_PER_POLL_MAX: usize = 1024;
 pub struct RecoveryCounters {
     /// Packets held, retransmissions included.
     pub held: u64,
-    /// Packets that were not held because they have urgent data or unusual headers.
+    /// Packets that were not held because they have urgent data, a signature or unusual headers.
     pub unholdable: u64,
     /// Held packets that gave way to others because the memory was full.
     pub evicted: u64,
@@ -77,20 +81,6 @@ pub(crate) enum Outgoing {
     ToNetwork,
 }
 
-/// The walk through the held packets of the connections that a node has taken over.
-#[derive(Clone, Copy, Debug)]
-struct Walk {
-    node: NodeId,
-    /// The nodes whose connections it has taken over.
-    failed: NodeSet,
-    confirmed_at: Instant,
-    /// The next slots.
-    acknowledgement: u32,
-    segment: u32,
-    copies_sent: u8,
-    resent: Resent,
-}
-
 /// A packet of a connection, in a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Passing<'a, 'b> {
@@ -98,6 +88,8 @@ pub(crate) struct Passing<'a, 'b> {
     pub(crate) headers: &'a Headers,
     pub(crate) segment: &'a TcpSegment,
     pub(crate) observed: Observed,
+    /// It has a signature, so nothing of it can be changed.
+    pub(crate) is_signed: bool,
 }
 
 /// Held packets, and what is being resent.
@@ -182,6 +174,7 @@ impl LocalRecovery {
             headers: passing.headers,
             segment: passing.segment,
             payload_bytes_max: payload_bytes_max(frame, passing.headers, record),
+            is_signed: passing.is_signed,
         };
         if slot == NONE {
             self.make_room(flows);
@@ -259,7 +252,8 @@ impl LocalRecovery {
 
     fn hold_acknowledgement(&mut self, now: Instant, flows: &mut Flows, index: Index, passing: Passing<'_, '_>) {
         let (headers, segment) = (passing.headers, passing.segment);
-        let packet = Holding { frame: passing.frame.bytes(), headers, segment, payload_bytes_max: 0 };
+        let (frame, is_signed) = (passing.frame.bytes(), passing.is_signed);
+        let packet = Holding { frame, headers, segment, payload_bytes_max: 0, is_signed };
         let mut slot = flows.get(index).acknowledgement;
         let is_held = if slot == NONE {
             if let Some(victim) = self.acknowledgements.victim() {
@@ -279,9 +273,7 @@ impl LocalRecovery {
 
     /// Frees what is held for a connection.
     fn release(&mut self, flows: &mut Flows, index: Index) {
-        self.release_record(index, &mut flows.get(index).clone());
-        let record = flows.get_mut(index);
-        (record.segment, record.acknowledgement) = (NONE, NONE);
+        self.release_record(index, flows.get_mut(index));
     }
 
     /// Frees what is held for a connection that is being removed.
@@ -401,7 +393,7 @@ impl LocalRecovery {
         let slot = walk.acknowledgement;
         let held = self.acknowledgements.get_mut(slot);
         let record = flows.get(held.connection);
-        let is_due = is_due(walk, held, record, distribution)
+        let is_due = walk.is_due(held, record, distribution)
             && held.acknowledgement() == record.tcp.near_unacknowledged()
             && record.tcp.near_is_waiting()
             && !record.tcp.near_has_timed_out(micros(now));
@@ -410,7 +402,7 @@ impl LocalRecovery {
                 held.resent_to = walk.node;
             }
             walk.copies_sent = 0;
-            walk.acknowledgement = next_of(walk, &self.acknowledgements, slot);
+            walk.acknowledgement = walk.next_of(&self.acknowledgements, slot);
             return None;
         }
         // Only a segment in sequence is acceptable to its receiver (RFC 9293 section 3.10.7.4).
@@ -431,10 +423,10 @@ impl LocalRecovery {
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
         let slot = walk.segment;
-        walk.segment = next_of(walk, &self.segments, slot);
+        walk.segment = walk.next_of(&self.segments, slot);
         let held = self.segments.get_mut(slot);
         let record = flows.get(held.connection);
-        if !is_due(walk, held, record, distribution) {
+        if !walk.is_due(held, record, distribution) {
             return None;
         }
         held.resent_to = walk.node;
@@ -447,43 +439,6 @@ impl LocalRecovery {
             self.counters.segments_resent += 1;
         }
         Some(Outgoing::ToNode(walk.node))
-    }
-}
-
-/// Whether a held packet is to be resent: the node of its connection has failed, the node of the walk has taken it over, and
-/// the packet passed before that.
-fn is_due<const N: usize>(walk: &Walk, held: &Held<N>, record: &Record, distribution: &Distribution) -> bool {
-    let failed = match record.moved_from() {
-        Some(failed) if record.node == walk.node => Some(failed),
-        _ if distribution.is_alive(record.node) => None,
-        _ => distribution
-            .select(&record.entering, Some(record.node))
-            .filter(|node| *node == walk.node)
-            .map(|_| record.node),
-    };
-    failed.is_some_and(|failed| walk.failed.contains(failed))
-        && held.held_at <= walk.confirmed_at
-        && held.resent_to != walk.node
-        && !record.tcp.is_closed()
-}
-
-/// The slot behind `slot`. Packets that were held after the confirmation end the walk: all further ones were, too.
-fn next_of<const N: usize>(walk: &Walk, packets: &HeldPackets<N>, slot: u32) -> u32 {
-    let next = packets.next(slot);
-    if next != NONE && packets.get(next).held_at > walk.confirmed_at { NONE } else { next }
-}
-
-/// A slot loses its place in the order: walks that are there go on behind it.
-fn skip<const N: usize>(walks: &mut [Walk], packets: &HeldPackets<N>, slot: u32) {
-    for walk in walks {
-        let next = packets.next(slot);
-        let cursor = if N == SEGMENT_FRAME_BYTES_MAX { &mut walk.segment } else { &mut walk.acknowledgement };
-        if *cursor == slot {
-            *cursor = next;
-            if N != SEGMENT_FRAME_BYTES_MAX {
-                walk.copies_sent = 0;
-            }
-        }
     }
 }
 

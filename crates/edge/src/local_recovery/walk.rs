@@ -1,0 +1,63 @@
+//! The walk through the held packets of the connections that a node has taken over, in the order in which they were held.
+
+use flow::{Instant, NodeId};
+
+use super::Resent;
+use crate::distribution::Distribution;
+use crate::flows::Record;
+use crate::held::{Held, HeldPackets, SEGMENT_FRAME_BYTES_MAX};
+use crate::list::NONE;
+use crate::node_set::NodeSet;
+
+/// The walk through the held packets of the connections that a node has taken over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    pub(super) node: NodeId,
+    /// The nodes whose connections it has taken over.
+    pub(super) failed: NodeSet,
+    pub(super) confirmed_at: Instant,
+    /// The next slots.
+    pub(super) acknowledgement: u32,
+    pub(super) segment: u32,
+    pub(super) copies_sent: u8,
+    pub(super) resent: Resent,
+}
+
+impl Walk {
+    /// Whether a held packet is to be resent: the node of its connection has failed, the node of the walk has taken it over, and
+    /// the packet passed before that.
+    pub(super) fn is_due<const N: usize>(&self, held: &Held<N>, record: &Record, distribution: &Distribution) -> bool {
+        let failed = match record.moved_from() {
+            Some(failed) if record.node == self.node => Some(failed),
+            _ if distribution.is_alive(record.node) => None,
+            _ => distribution
+                .select(&record.entering, Some(record.node))
+                .filter(|node| *node == self.node)
+                .map(|_| record.node),
+        };
+        failed.is_some_and(|failed| self.failed.contains(failed))
+            && held.held_at <= self.confirmed_at
+            && held.resent_to != self.node
+            && !record.tcp.is_closed()
+    }
+
+    /// The slot behind `slot`. Packets that were held after the confirmation end the walk: all further ones were, too.
+    pub(super) fn next_of<const N: usize>(&self, packets: &HeldPackets<N>, slot: u32) -> u32 {
+        let next = packets.next(slot);
+        if next != NONE && packets.get(next).held_at > self.confirmed_at { NONE } else { next }
+    }
+}
+
+/// A slot loses its place in the order: walks that are there go on behind it.
+pub(super) fn skip<const N: usize>(walks: &mut [Walk], packets: &HeldPackets<N>, slot: u32) {
+    for walk in walks {
+        let next = packets.next(slot);
+        let cursor = if N == SEGMENT_FRAME_BYTES_MAX { &mut walk.segment } else { &mut walk.acknowledgement };
+        if *cursor == slot {
+            *cursor = next;
+            if N != SEGMENT_FRAME_BYTES_MAX {
+                walk.copies_sent = 0;
+            }
+        }
+    }
+}
