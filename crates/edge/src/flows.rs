@@ -2,7 +2,7 @@
 //!
 //! A connection has one record. Four lists have all records in the order of their last packets, one list for each [`Stage`]. A
 //! record expires at the head of its list. If the table is full, a new connection replaces the one whose last packet is
-//! oldest, of the first stage that has one: closed, opening, other protocols, open. So a flood of SYNs displaces its own kind.
+//! oldest, of the first stage that has one: closed, handshake, other protocols, open. So a flood of SYNs displaces its own kind.
 //!
 //! Packets that fall on held slots are elsewhere: a record has the number of its held segment and of its held
 //! acknowledgement.
@@ -29,14 +29,14 @@ pub(crate) enum Stage {
     /// TCP, closed by both ends or reset.
     Closed,
     /// TCP, the handshake is not complete.
-    Opening,
+    Handshake,
     /// Another protocol.
     Other,
     /// TCP with segments of both ends.
     Open,
 }
 
-const STAGES: [Stage; 4] = [Stage::Closed, Stage::Opening, Stage::Other, Stage::Open];
+const STAGES: [Stage; 4] = [Stage::Closed, Stage::Handshake, Stage::Other, Stage::Open];
 
 /// How long a connection without packets is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub struct IdleTimeouts {
     /// TCP whose handshake is complete.
     pub open: Duration,
     /// TCP whose handshake is not complete.
-    pub opening: Duration,
+    pub handshake: Duration,
     /// TCP that was closed or reset.
     pub closed: Duration,
     /// Every other protocol.
@@ -56,7 +56,7 @@ impl Default for IdleTimeouts {
     fn default() -> Self {
         Self {
             open: Duration::from_secs(5 * 24 * 60 * 60),
-            opening: Duration::from_secs(120),
+            handshake: Duration::from_secs(120),
             closed: Duration::from_secs(10),
             other: Duration::from_secs(600),
         }
@@ -67,7 +67,7 @@ impl IdleTimeouts {
     const fn of(&self, stage: Stage) -> Duration {
         match stage {
             Stage::Closed => self.closed,
-            Stage::Opening => self.opening,
+            Stage::Handshake => self.handshake,
             Stage::Other => self.other,
             Stage::Open => self.open,
         }
@@ -147,8 +147,8 @@ const fn stage(entering: &Tuple, tcp: &TcpConnection) -> Stage {
         Stage::Other
     } else if tcp.is_closed() {
         Stage::Closed
-    } else if tcp.is_opening() {
-        Stage::Opening
+    } else if tcp.is_in_handshake() {
+        Stage::Handshake
     } else {
         Stage::Open
     }
@@ -335,7 +335,7 @@ mod tests {
         let bytes = size_of::<Record>() + index_bytes + HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES;
         assert!(size_of::<Record>() <= 144, "a record has {} bytes", size_of::<Record>());
         assert!(bytes <= 1700, "a connection with a held segment takes {bytes} bytes");
-        assert!(SEGMENT_FRAME_BYTES_MAX >= 1514 + 4, "a full segment with a tag fits");
+        const { assert!(SEGMENT_FRAME_BYTES_MAX >= 1514 + 4, "a full segment with a tag fits") };
     }
 
     #[test]

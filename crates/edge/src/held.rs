@@ -79,10 +79,10 @@ impl<const N: usize> Held<N> {
         let room_bytes = N.checked_sub(payload)?;
         let payload_bytes = headers.l3_end().checked_sub(payload)?;
         let kept_bytes = payload_bytes.min(payload_bytes_max).min(room_bytes);
-        let is_cut = kept_bytes < payload_bytes;
+        let is_truncated = kept_bytes < payload_bytes;
         let is_acknowledgement = payload_bytes_max == 0;
         let is_changeable = !is_signed && !segment.has(tcp_flags::URG) && (kept_bytes > 0 || is_acknowledgement);
-        if (is_cut || is_acknowledgement) && !is_changeable {
+        if (is_truncated || is_acknowledgement) && !is_changeable {
             return None;
         }
         let length_bytes = payload + kept_bytes;
@@ -90,7 +90,7 @@ impl<const N: usize> Held<N> {
         self.bytes[..length_bytes].copy_from_slice(frame.get(..length_bytes)?);
         (self.l3_offset, self.l4_offset, self.length_bytes) = (l3_offset, l4_offset, length_bytes as u16);
         let ends = tcp_flags::FIN | tcp_flags::PSH;
-        self.flags = if is_cut { segment.flags & !ends } else { segment.flags };
+        self.flags = if is_truncated { segment.flags & !ends } else { segment.flags };
         Some(())
     }
 

@@ -100,7 +100,7 @@ pub fn churn(method: Method, nodes: u8, failures: &[NodeId], flows: u64) -> Chur
     for failure in failures {
         failed.insert(*failure);
         let after = method.placement(nodes, failed, flows);
-        for (old, new) in before.iter().zip(&after).filter(|(old, new)| old != new) {
+        for (old, _) in before.iter().zip(&after).filter(|(old, new)| old != new) {
             churn.moved += 1.0 / flows as f64;
             churn.moved_needlessly += f64::from(u8::from(old != failure)) / flows as f64;
         }

@@ -10,7 +10,7 @@
 //! A connection has at most one held segment, and one held acknowledgement if it does not use SACK. A segment leaves its slot
 //! when an acknowledgement covers it. A retransmission of the same bytes replaces it.
 
-mod walk;
+mod owner_recovery;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ use crate::list::NONE;
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::tcp::Observed;
 
-use walk::{Walk, skip};
+use owner_recovery::{OwnerRecovery, skip};
 
 /// Lost heartbeats in a row from which packets are held by [`CachePolicy::FromSecondLostHeartbeat`].
 const HEARTBEATS_LOST_MIN: u32 = 2;
@@ -104,7 +104,7 @@ pub(crate) struct LocalRecovery {
     suspected: NodeSet,
     /// By survivor: the failed nodes that it has not confirmed to have taken over.
     unconfirmed: [NodeSet; NODES_MAX],
-    walks: ArrayVec<Walk, NODES_MAX>,
+    recoveries: ArrayVec<OwnerRecovery, NODES_MAX>,
     finished: VecDeque<(NodeId, Resent)>,
     next_at: Instant,
     counters: RecoveryCounters,
@@ -125,7 +125,7 @@ impl LocalRecovery {
             hitters,
             suspected: NodeSet::EMPTY,
             unconfirmed: [NodeSet::EMPTY; NODES_MAX],
-            walks: ArrayVec::new(),
+            recoveries: ArrayVec::new(),
             finished: VecDeque::new(),
             next_at: Instant::ZERO,
             counters: RecoveryCounters::default(),
@@ -185,7 +185,7 @@ impl LocalRecovery {
         }
         let held = self.segments.get(slot);
         if is_replaced((held.sequence(), held.end()), unacknowledged, passing.segment.sequence) {
-            skip(&mut self.walks, &self.segments, slot);
+            skip(&mut self.recoveries, &self.segments, slot);
             let is_held = self.segments.replace(now, slot, packet);
             self.count_held(is_held);
         }
@@ -222,7 +222,7 @@ impl LocalRecovery {
         }
     }
 
-    /// A segment that leaves the cluster was observed, and is on its way to the near host.
+    /// A segment that leaves the cluster was observed, and is about to go to the near host.
     pub(crate) fn handle_leaving(&mut self, now: Instant, flows: &mut Flows, index: Index, passing: Passing<'_, '_>) {
         let record = flows.get_mut(index);
         if passing.observed.is_reopened || record.tcp.is_closed() {
@@ -264,7 +264,7 @@ impl LocalRecovery {
             slot = self.acknowledgements.insert(now, index, packet).unwrap_or(NONE);
             slot != NONE
         } else {
-            skip(&mut self.walks, &self.acknowledgements, slot);
+            skip(&mut self.recoveries, &self.acknowledgements, slot);
             self.acknowledgements.replace(now, slot, packet)
         };
         flows.get_mut(index).acknowledgement = slot;
@@ -289,7 +289,7 @@ impl LocalRecovery {
     fn remove_segment(&mut self, record: &mut Record) {
         let slot = core::mem::replace(&mut record.segment, NONE);
         if slot != NONE {
-            skip(&mut self.walks, &self.segments, slot);
+            skip(&mut self.recoveries, &self.segments, slot);
             self.segments.remove(slot);
         }
     }
@@ -297,7 +297,7 @@ impl LocalRecovery {
     fn remove_acknowledgement(&mut self, record: &mut Record) {
         let slot = core::mem::replace(&mut record.acknowledgement, NONE);
         if slot != NONE {
-            skip(&mut self.walks, &self.acknowledgements, slot);
+            skip(&mut self.recoveries, &self.acknowledgements, slot);
             self.acknowledgements.remove(slot);
         }
     }
@@ -324,21 +324,29 @@ impl LocalRecovery {
             return;
         }
         let mut resent = Resent::default();
-        // A walk that is not finished begins once more; what it has resent is marked.
-        if let Some(at) = self.walks.iter().position(|walk| walk.node == node) {
-            let before = self.walks.remove(at);
+        // A recovery that is not finished begins once more; what it has resent is marked.
+        if let Some(at) = self.recoveries.iter().position(|recovery| recovery.node == node) {
+            let before = self.recoveries.remove(at);
             before.failed.iter().for_each(|node| {
                 failed.insert(node);
             });
             resent = before.resent;
         }
         let (acknowledgement, segment) = (self.acknowledgements.first(), self.segments.first());
-        self.walks.push(Walk { node, failed, confirmed_at: now, acknowledgement, segment, copies_sent: 0, resent });
+        self.recoveries.push(OwnerRecovery {
+            node,
+            failed,
+            confirmed_at: now,
+            acknowledgement,
+            segment,
+            copies_sent: 0,
+            resent,
+        });
     }
 
     /// When [`LocalRecovery::poll`] has work.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        (!self.walks.is_empty()).then_some(self.next_at)
+        (!self.recoveries.is_empty()).then_some(self.next_at)
     }
 
     /// A node whose connections are recovered, and what was resent for them.
@@ -359,18 +367,18 @@ impl LocalRecovery {
             return None;
         }
         for _ in 0..VISITS_PER_POLL_MAX {
-            let mut walk = *self.walks.first()?;
-            let outgoing = if walk.acknowledgement != NONE {
-                self.visit_acknowledgement(now, &mut walk, flows, distribution, out)
-            } else if walk.segment != NONE {
-                let destination = link_address(walk.node);
-                self.visit_segment(&mut walk, flows, distribution, destination, out)
+            let mut recovery = *self.recoveries.first()?;
+            let outgoing = if recovery.acknowledgement != NONE {
+                self.visit_acknowledgement(now, &mut recovery, flows, distribution, out)
+            } else if recovery.segment != NONE {
+                let destination = link_address(recovery.node);
+                self.visit_segment(&mut recovery, flows, distribution, destination, out)
             } else {
-                self.finished.push_back((walk.node, walk.resent));
-                self.walks.remove(0);
+                self.finished.push_back((recovery.node, recovery.resent));
+                self.recoveries.remove(0);
                 continue;
             };
-            self.walks[0] = walk;
+            self.recoveries[0] = recovery;
             if outgoing.is_some() {
                 // Of a burst, all but the first count as sent earlier.
                 let burst_nanos = self.interval.as_nanos() as u64 * u64::from(BURST_PACKETS_MAX - 1);
@@ -385,60 +393,60 @@ impl LocalRecovery {
     fn visit_acknowledgement(
         &mut self,
         now: Instant,
-        walk: &mut Walk,
+        recovery: &mut OwnerRecovery,
         flows: &Flows,
         distribution: &Distribution,
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
-        let slot = walk.acknowledgement;
+        let slot = recovery.acknowledgement;
         let held = self.acknowledgements.get_mut(slot);
         let record = flows.get(held.connection);
-        let is_due = walk.is_due(held, record, distribution)
+        let is_due = recovery.is_due(held, record, distribution)
             && held.acknowledgement() == record.tcp.near_unacknowledged()
             && record.tcp.near_is_waiting()
             && !record.tcp.near_has_timed_out(micros(now));
-        if !is_due || walk.copies_sent >= ACKNOWLEDGEMENT_COPIES {
-            if walk.copies_sent > 0 {
-                held.resent_to = walk.node;
+        if !is_due || recovery.copies_sent >= ACKNOWLEDGEMENT_COPIES {
+            if recovery.copies_sent > 0 {
+                held.resent_to = recovery.node;
             }
-            walk.copies_sent = 0;
-            walk.acknowledgement = walk.next_of(&self.acknowledgements, slot);
+            recovery.copies_sent = 0;
+            recovery.acknowledgement = recovery.next_of(&self.acknowledgements, slot);
             return None;
         }
         // Only a segment in sequence is acceptable to its receiver (RFC 9293 section 3.10.7.4).
         let resending = Resending { sequence: Some(record.tcp.far_next()), destination: None };
         held.write(&record.entering.inverse(), resending, out);
-        walk.copies_sent += 1;
-        walk.resent.acknowledgements += 1;
+        recovery.copies_sent += 1;
+        recovery.resent.acknowledgements += 1;
         self.counters.acknowledgements_resent += 1;
         Some(Outgoing::ToNetwork)
     }
 
     fn visit_segment(
         &mut self,
-        walk: &mut Walk,
+        recovery: &mut OwnerRecovery,
         flows: &Flows,
         distribution: &Distribution,
         destination: Option<MacAddress>,
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
-        let slot = walk.segment;
-        walk.segment = walk.next_of(&self.segments, slot);
+        let slot = recovery.segment;
+        recovery.segment = recovery.next_of(&self.segments, slot);
         let held = self.segments.get_mut(slot);
         let record = flows.get(held.connection);
-        if !walk.is_due(held, record, distribution) {
+        if !recovery.is_due(held, record, distribution) {
             return None;
         }
-        held.resent_to = walk.node;
+        held.resent_to = recovery.node;
         held.write(&record.entering, Resending { sequence: None, destination }, out);
         if held.is_syn() {
-            walk.resent.syns += 1;
+            recovery.resent.syns += 1;
             self.counters.syns_resent += 1;
         } else {
-            walk.resent.segments += 1;
+            recovery.resent.segments += 1;
             self.counters.segments_resent += 1;
         }
-        Some(Outgoing::ToNode(walk.node))
+        Some(Outgoing::ToNode(recovery.node))
     }
 }
 

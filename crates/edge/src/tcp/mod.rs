@@ -317,7 +317,7 @@ impl TcpConnection {
     }
 
     /// The handshake is not complete.
-    pub(crate) const fn is_opening(&self) -> bool {
+    pub(crate) const fn is_in_handshake(&self) -> bool {
         let [near, far] = &self.ends;
         !near.has(flag::KNOWN) || !far.has(flag::KNOWN)
     }

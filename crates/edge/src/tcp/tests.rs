@@ -25,10 +25,10 @@ fn open() -> TcpConnection {
     let mut tcp = TcpConnection::NEW;
     let near = NEAR.wrapping_add(1);
     assert!(tcp.observe(0, End::Near, &segment(SYN, NEAR, 0, 0), None).has_unacknowledged);
-    assert!(tcp.is_opening());
+    assert!(tcp.is_in_handshake());
     assert_eq!(tcp.observe(0, End::Far, &segment(SYN | ACK, FAR, near, 0), None).acknowledged_bytes, 1);
     assert_eq!(tcp.observe(0, End::Near, &segment(ACK, near, FAR + 1, 0), None).acknowledged_bytes, 1);
-    assert!(!tcp.is_opening() && !tcp.near_is_waiting() && tcp.near_unacknowledged() == near);
+    assert!(!tcp.is_in_handshake() && !tcp.near_is_waiting() && tcp.near_unacknowledged() == near);
     tcp
 }
 
@@ -103,7 +103,7 @@ fn resets_close_only_within_the_window_or_as_the_answer_to_a_syn() {
 }
 
 #[test]
-fn a_forged_syn_changes_nothing_and_a_contradicting_syn_ack_from_a_node_begins_the_state_again() {
+fn a_forged_syn_changes_nothing_and_a_contradicting_syn_ack_from_a_node_replaces_the_state() {
     let mut tcp = open();
     tcp.observe(0, End::Near, &segment(ACK, near(0), FAR + 1, 10), None);
     for flags in [SYN, SYN | ACK] {

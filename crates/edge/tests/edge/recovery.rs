@@ -335,7 +335,7 @@ fn a_connection_that_leaves_the_table_takes_its_packet_along() {
 }
 
 #[test]
-fn a_port_that_is_used_again_holds_the_syn_of_the_new_connection() {
+fn a_reused_port_holds_the_syn_of_the_new_connection() {
     let (mut world, connection, node) = open(Connection::new(1));
     world.enter(connection.near(ACK, 1, 1, &[1; 100]));
     world.leave(node, connection.far(RST, 1, 0, 0));

@@ -155,7 +155,7 @@ impl Host {
     }
 }
 
-/// A frame on its way, or a moment at which timers are looked at.
+/// A frame that travels, or a moment at which timers are looked at.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Moment {
     ToHost { connection: usize, is_client: bool, bytes: Vec<u8> },

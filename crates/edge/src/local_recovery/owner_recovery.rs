@@ -1,4 +1,4 @@
-//! The walk through the held packets of the connections that a node has taken over, in the order in which they were held.
+//! The recovery of the connections that one node has taken over: through the held packets, in the order in which they were held.
 
 use flow::{Instant, NodeId};
 
@@ -9,9 +9,9 @@ use crate::held::{Held, HeldPackets, SEGMENT_FRAME_BYTES_MAX};
 use crate::list::NONE;
 use crate::node_set::NodeSet;
 
-/// The walk through the held packets of the connections that a node has taken over.
+/// The recovery of the connections that one node has taken over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
+pub(super) struct OwnerRecovery {
     pub(super) node: NodeId,
     /// The nodes whose connections it has taken over.
     pub(super) failed: NodeSet,
@@ -23,8 +23,8 @@ pub(super) struct Walk {
     pub(super) resent: Resent,
 }
 
-impl Walk {
-    /// Whether a held packet is to be resent: the node of its connection has failed, the node of the walk has taken it over, and
+impl OwnerRecovery {
+    /// Whether a held packet is to be resent: the node of its connection has failed, this node has taken it over, and
     /// the packet passed before that.
     pub(super) fn is_due<const N: usize>(&self, held: &Held<N>, record: &Record, distribution: &Distribution) -> bool {
         let failed = match record.moved_from() {
@@ -41,22 +41,22 @@ impl Walk {
             && !record.tcp.is_closed()
     }
 
-    /// The slot behind `slot`. Packets that were held after the confirmation end the walk: all further ones were, too.
+    /// The slot behind `slot`. Packets that were held after the confirmation end the recovery: all further ones were, too.
     pub(super) fn next_of<const N: usize>(&self, packets: &HeldPackets<N>, slot: u32) -> u32 {
         let next = packets.next(slot);
         if next != NONE && packets.get(next).held_at > self.confirmed_at { NONE } else { next }
     }
 }
 
-/// A slot loses its place in the order: walks that are there go on behind it.
-pub(super) fn skip<const N: usize>(walks: &mut [Walk], packets: &HeldPackets<N>, slot: u32) {
-    for walk in walks {
+/// A slot loses its place in the order: recoveries that are there go on behind it.
+pub(super) fn skip<const N: usize>(recoveries: &mut [OwnerRecovery], packets: &HeldPackets<N>, slot: u32) {
+    for recovery in recoveries {
         let next = packets.next(slot);
-        let cursor = if N == SEGMENT_FRAME_BYTES_MAX { &mut walk.segment } else { &mut walk.acknowledgement };
+        let cursor = if N == SEGMENT_FRAME_BYTES_MAX { &mut recovery.segment } else { &mut recovery.acknowledgement };
         if *cursor == slot {
             *cursor = next;
             if N != SEGMENT_FRAME_BYTES_MAX {
-                walk.copies_sent = 0;
+                recovery.copies_sent = 0;
             }
         }
     }
