@@ -329,8 +329,11 @@ impl Edge {
     }
 
     /// The connections of a failed node go on at the survivors, each of which must confirm it. A node that is still alive for the
-    /// edge counts as failed from now on.
+    /// edge counts as failed from now on. Unknown nodes are ignored.
     pub fn switched_over(&mut self, now: Instant, failed: NodeId) {
+        if self.nodes.get(usize::from(failed.0)).is_none_or(Option::is_none) {
+            return;
+        }
         self.set_node_alive(now, failed, false);
         if let Some(recovery) = &mut self.recovery {
             recovery.switched_over(failed);

@@ -323,8 +323,10 @@ mod tests {
     /// Makes the connection open: segments of both ends pass.
     fn open(flows: &mut Flows, at_ms: u64, tuple: &Tuple) {
         let index = flows.find(tuple).expect("it is in the table");
-        let segment = TcpSegment { flags: tcp_flags::ACK, sequence: 9, acknowledgement: 5, ..Default::default() };
-        flows.get_mut(index).tcp.observe(0, End::Near, &segment, None);
+        for (from, sequence, acknowledgement) in [(End::Near, 9, 5), (End::Far, 5, 9)] {
+            let segment = TcpSegment { flags: tcp_flags::ACK, sequence, acknowledgement, ..Default::default() };
+            flows.get_mut(index).tcp.observe(0, from, &segment, None);
+        }
         flows.touch(Instant::from_millis(at_ms), index);
     }
 

@@ -196,11 +196,13 @@ impl RateControl {
         }
     }
 
-    /// The window field that a segment to the near host gets. `None`: its own.
+    /// The window field that a segment to the near host gets. `None`: its own. A connection whose numbers are not known for
+    /// certain is left alone.
     pub(crate) fn clamped_window(&mut self, record: &Record, segment: &TcpSegment) -> Option<u16> {
         let controller = self.controllers.get_mut(usize::from(record.node.0))?;
         let is_acknowledgement = segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
-        if controller.phase == RatePhase::Inactive || !is_acknowledgement {
+        let is_valid = is_acknowledgement && record.tcp.is_valid_from_far(segment);
+        if controller.phase == RatePhase::Inactive || !is_valid {
             return None;
         }
         let shift = record.tcp.window_shift(End::Far)?;

@@ -54,6 +54,8 @@ mod flag {
     pub(super) const SCALED: u8 = 16;
     /// It has retransmitted since data of it was last acknowledged.
     pub(super) const RETRANSMITTED: u8 = 32;
+    /// A valid segment of it was seen.
+    pub(super) const SEEN: u8 = 64;
 }
 
 /// One end point as a sender.
@@ -121,7 +123,7 @@ pub(crate) struct Observed {
     pub(crate) has_unacknowledged: bool,
     /// Bytes of the other end that it acknowledges and no earlier segment did.
     pub(crate) acknowledged_bytes: u32,
-    /// It begins a connection after one that was closed.
+    /// It begins another connection than the one before.
     pub(crate) is_reopened: bool,
 }
 
@@ -154,11 +156,19 @@ impl TcpConnection {
             *self = Self::NEW;
             observed.is_reopened = true;
         }
-        let is_valid =
-            if segment.has(tcp_flags::SYN) { self.begin(from, segment) } else { self.pick_up(from, segment) };
+        let is_valid = if !segment.has(tcp_flags::SYN) {
+            self.pick_up(from, segment)
+        } else if self.is_contradicted(from, segment) {
+            observed.is_reopened = true;
+            self.replace(from, segment);
+            true
+        } else {
+            self.begin(from, segment)
+        };
         if self.is_closed || !is_valid {
             return observed;
         }
+        self.ends[from as usize].flags |= flag::SEEN;
         if segment.has(tcp_flags::ACK) {
             observed.acknowledged_bytes = self.acknowledge(now_us, from, segment, timestamps.map(|(_, echo)| echo));
         }
@@ -177,20 +187,25 @@ impl TcpConnection {
     }
 
     /// A SYN: the sender's numbers begin, unless that contradicts what is known. Returns whether the segment is valid.
-    fn begin(&mut self, from: End, segment: &TcpSegment) -> bool {
-        if self.fits_begin(from, segment) {
+    const fn begin(&mut self, from: End, segment: &TcpSegment) -> bool {
+        let fits = self.fits_begin(from, segment);
+        if fits {
             self.note_begin(from, segment);
-            return true;
         }
+        fits
+    }
+
+    /// Whether a SYN/ACK that a node let pass is of another connection than the state. An old one is not.
+    const fn is_contradicted(&self, from: End, segment: &TcpSegment) -> bool {
         let (sender, receiver) = (&self.ends[from as usize], &self.ends[1 - from as usize]);
         let is_old = sender.has(flag::SYN) && sender.is_near(segment) && receiver.has_sent(segment.acknowledgement);
-        let replaces = from == End::Far && segment.has(tcp_flags::ACK) && !is_old;
-        if replaces {
-            *self = Self::NEW;
-            self.ends[End::Near as usize].begin(segment.acknowledgement, WINDOW_BYTES_FIRST);
-            self.note_begin(from, segment);
-        }
-        replaces
+        matches!(from, End::Far) && segment.has(tcp_flags::ACK) && !is_old && !self.fits_begin(from, segment)
+    }
+
+    /// The state becomes that of the connection which this SYN/ACK begins. The SYN of the near end is unknown.
+    const fn replace(&mut self, from: End, segment: &TcpSegment) {
+        *self = Self::NEW;
+        self.note_begin(from, segment);
     }
 
     /// Whether a SYN is the first of its sender or its retransmission, and acknowledges the SYN of the other end if any.
@@ -316,10 +331,16 @@ impl TcpConnection {
         self.is_closed
     }
 
-    /// The handshake is not complete.
+    /// The handshake is not complete, or only one end has sent segments.
     pub(crate) const fn is_in_handshake(&self) -> bool {
         let [near, far] = &self.ends;
-        !near.has(flag::KNOWN) || !far.has(flag::KNOWN)
+        !near.has(flag::SEEN) || !far.has(flag::SEEN)
+    }
+
+    /// Whether a segment of the far end fits the numbers that both ends have used. If data passed unseen, none does.
+    pub(crate) const fn is_valid_from_far(&self, segment: &TcpSegment) -> bool {
+        let [near, far] = &self.ends;
+        far.has(flag::KNOWN) && far.is_near(segment) && near.has_sent(segment.acknowledgement)
     }
 
     /// The near end's lowest number that is not acknowledged.

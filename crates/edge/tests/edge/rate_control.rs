@@ -132,6 +132,15 @@ fn a_connection_whose_scale_is_unknown_is_left_alone() {
 }
 
 #[test]
+fn a_connection_of_which_data_passed_unseen_is_left_alone() {
+    let mut world = world(Capacity::Configured(1000));
+    let (connection, node) = open_on_survivor(&mut world, Some(2));
+    world.edge.set_node_alive(world.now, NodeId(0), false);
+    let beyond = connection.far(ACK, 1, 5000, u16::MAX);
+    assert_eq!(world.leave(node, beyond.clone()), beyond, "what it acknowledges was not seen here");
+}
+
+#[test]
 fn a_signed_segment_is_left_alone() {
     let mut world = world(Capacity::Configured(1000));
     let (connection, node) = open_on_survivor(&mut world, Some(2));

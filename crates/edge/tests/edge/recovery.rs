@@ -345,6 +345,32 @@ fn a_reused_port_holds_the_syn_of_the_new_connection() {
 }
 
 #[test]
+fn a_connection_that_its_ends_began_anew_holds_nothing_of_the_former() {
+    let (mut world, connection, node) = open(Connection::new(1));
+    world.enter(connection.near(ACK, 1, 1, &[1; 100]));
+    // The near end was restarted. Its SYN looks forged, but the far end has answered it.
+    world.enter(connection.near(SYN, 1 << 31, 0, b""));
+    assert_eq!(world.edge.status().segments_held.0, 1);
+    world.leave(node, connection.far(SYN | ACK, 1 << 31, (1 << 31) + 1, u16::MAX));
+    assert_eq!(world.edge.status().segments_held.0, 0);
+    assert_eq!(resent_after_failure(&mut world, node), []);
+}
+
+#[test]
+fn a_flood_of_segments_of_no_connection_displaces_no_open_connection() {
+    let mut world = World::new(|c| c.connections_max = 100);
+    let connection = Connection::new(1);
+    let node = connection.open(&mut world);
+    world.enter(connection.near(ACK, 1, 1, &[1; 100]));
+    for flags in [SYN, ACK, ACK | FIN] {
+        (100..400).for_each(|port| _ = world.enter(Connection::new(port).near(flags, 1, 1, b"")));
+    }
+    let status = world.edge.status();
+    assert_eq!((status.connections, status.flows.evicted), (100, 1 + 300 - 100 + 2 * 300));
+    assert!(resent_after_failure(&mut world, node).contains(&(1, 100)));
+}
+
+#[test]
 fn a_node_that_returns_before_the_take_over_is_sent_nothing_twice() {
     let (mut world, connection, node) = open(Connection::new(1));
     world.enter(connection.near(ACK, 1, 1, &[1; 100]));
