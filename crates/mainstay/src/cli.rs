@@ -8,6 +8,7 @@ mod gateway;
 mod help;
 mod inspect;
 mod key;
+mod model;
 mod operate;
 mod replay;
 mod shell;
@@ -25,6 +26,7 @@ pub use flows::FlowsArgs;
 pub use gateway::{CheckArgs, GatewayArgs};
 pub use inspect::{CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs};
 pub use key::KeyArgs;
+pub use model::{ModelCommand, ModelFailoverArgs};
 pub use operate::{DrainArgs, ReloadArgs, UndrainArgs};
 pub use replay::{PortMapping, ReplayArgs};
 pub use shell::{CompletionsArgs, ManArgs};
@@ -77,7 +79,7 @@ pub enum Command {
     /// What changes a running gateway.
     #[command(flatten)]
     Operate(OperateCommand),
-    /// What studies captures.
+    /// What studies captures, and what formulas predict.
     #[command(flatten)]
     Plan(PlanCommand),
     /// What demonstrates, measures and simulates.
@@ -130,7 +132,7 @@ pub enum OperateCommand {
     Key(KeyArgs),
 }
 
-/// What studies captures.
+/// What studies captures, and what formulas predict.
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
     /// Play a capture through a configuration and report the outcome of its packets
@@ -138,6 +140,9 @@ pub enum PlanCommand {
     /// Study captures: the cost of replication, the savings of redundancy elimination
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Evaluate models: TCP across a failover
+    #[command(subcommand)]
+    Model(ModelCommand),
 }
 
 /// What demonstrates, measures and simulates; packages are built without.

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use console::color::{self, When};
 
-use cli::{Cli, Command, InspectCommand, OperateCommand, PlanCommand, RunCommand, ShellCommand, StudyCommand};
+use cli::{
+    Cli, Command, InspectCommand, ModelCommand, OperateCommand, PlanCommand, RunCommand, ShellCommand, StudyCommand,
+};
 use commands::CommandError;
 use exit::Exit;
 
@@ -54,6 +56,7 @@ fn dispatch(command: &Command) -> Result<(), CommandError> {
         Command::Plan(PlanCommand::Replay(args)) => commands::replay::run(args),
         Command::Plan(PlanCommand::Study(StudyCommand::Replication(args))) => commands::study::replication::run(args),
         Command::Plan(PlanCommand::Study(StudyCommand::Redundancy(args))) => commands::study::redundancy::run(args),
+        Command::Plan(PlanCommand::Model(ModelCommand::Failover(args))) => commands::model::failover::run(args),
         #[cfg(feature = "lab")]
         Command::Try(cli::TryCommand::Demo(args)) => Ok(lab::demo::run(args).map_err(lab::LabError::from)?),
         #[cfg(feature = "lab")]

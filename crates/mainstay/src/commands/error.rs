@@ -12,6 +12,7 @@ use control::remote::RemoteError;
 use daemon::ProcessError;
 use packet_io::pcap::PcapError;
 
+use super::model::ModelError;
 use super::problem::CheckFailed;
 use super::replay::ReplayError;
 use super::study::StudyError;
@@ -60,6 +61,9 @@ pub enum CommandError {
     /// A study has no result.
     #[error(transparent)]
     Study(#[from] StudyError),
+    /// A model has no figures.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A conntrackd.conf was not translated.
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -206,7 +210,7 @@ impl From<&CommandError> for Exit {
             CommandError::Client(error) | CommandError::Hook(HookFailed::Client(error)) => error.into(),
             CommandError::Hook(HookFailed::NoDaemon(_)) => Self::Unreachable,
             CommandError::KernelForwards(_) | CommandError::Reload(_) => Self::Refused,
-            CommandError::UnknownCommand(_) => Self::Usage,
+            CommandError::UnknownCommand(_) | CommandError::Model(ModelError::Config(_)) => Self::Usage,
             _ => Self::Failed,
         }
     }

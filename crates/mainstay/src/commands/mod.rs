@@ -10,6 +10,7 @@ pub mod follow;
 mod host;
 pub mod key;
 pub mod latency;
+pub mod model;
 mod probe;
 pub mod problem;
 pub mod reload;
