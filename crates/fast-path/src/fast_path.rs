@@ -220,7 +220,8 @@ impl FastPath {
         }
     }
 
-    /// Removes what an earlier process pinned in a directory, if there is such a directory: its program forwards nothing more.
+    /// Removes what an earlier process pinned in a directory, if there is such a directory: its program forwards nothing more as soon
+    /// as the kernel has detached it, which it does by a work queue.
     ///
     /// # Errors
     /// A pin cannot be removed.

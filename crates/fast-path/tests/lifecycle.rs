@@ -323,7 +323,11 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
     drop(fast_path);
     assert!(hosts.exchange());
     FastPath::remove_pins(&directory).unwrap();
-    assert!(!hosts.exchange(), "all has ended");
+    // The kernel detaches a program whose last pin is gone some time later, by its work queue.
+    let deadline = Instant::now() + PATIENCE;
+    while hosts.exchange() {
+        assert!(Instant::now() < deadline, "all has ended");
+    }
 }
 
 #[test]
