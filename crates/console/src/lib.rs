@@ -98,8 +98,8 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a piece of a text that goes on. A reader that has seen enough (`head`) ends the process, quietly: nobody is there for
-/// the rest.
+/// Prints a piece of a text that goes on. A reader that has seen enough (`head`) ends the process, quietly: the rest has no
+/// reader.
 ///
 /// # Errors
 /// The operating system would not take the text.
@@ -108,7 +108,7 @@ pub fn print_more(text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(end_if_nobody_reads)
 }
 
-/// Ends the process, quietly, if the error is that nobody reads any more; the error otherwise.
+/// Ends the process, quietly, if the error is that the reader is gone; the error otherwise.
 pub fn end_if_nobody_reads(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);

@@ -285,7 +285,7 @@ impl FastPath {
         plan.check()?;
         let now = now();
         let index = self.free_index(now)?;
-        // Before the flows: whoever finds them finds the record of the same connection.
+        // Before the flows: a process that finds them finds the record of the same connection.
         if let Err(error) = self.keep_record(index, record) {
             self.released.push_back((index, now));
             return Err(error);

@@ -145,7 +145,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// An end that rests until it is made active. The seed is at random, from whoever starts it.
+    /// An end that rests until it is made active. The seed is random, from the caller.
     #[must_use]
     pub fn new(config: TunnelConfig, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);

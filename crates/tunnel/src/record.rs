@@ -280,7 +280,7 @@ impl Reassembly {
                 return None;
             }
             let Some(length) = length.filter(|length| *length <= RECORD_BYTES_MAX) else {
-                // Nobody sends that: whoever did is not understood before its next datagram.
+                // No end sends that: a sender of it is not understood before its next datagram.
                 self.bytes.clear();
                 self.taken = 0;
                 self.is_torn = true;

@@ -1,7 +1,7 @@
 //! The tunnel's datagrams encrypted and authenticated: by the secure channel that nodes use, under keys of their own.
 //!
 //! A channel incarnations as long as this node is the tunnel's end. A node that becomes the end begins with a handshake, and the
-//! other end, which has keys of whoever was the end before, takes the new ones as it does from a peer that was restarted.
+//! other end, which has keys of the former end, takes the new ones as it does from a peer that was restarted.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -47,7 +47,7 @@ pub(super) struct Session {
     own: u32,
     peer: Option<u32>,
     former: VecDeque<u32>,
-    /// Whoever is to be answered, though it is not the other end yet.
+    /// The sender that is to be answered, though it is not the other end yet.
     answer_to: Option<u32>,
     alive_at: Instant,
     /// Keep-alives that follow at once, so that all sizes are tried.
@@ -95,7 +95,7 @@ impl Session {
 
     /// This end begins a new incarnation.
     pub(super) fn restart(&mut self, now: Instant) {
-        // Zero stands for nobody.
+        // Zero stands for no end.
         self.own = (self.random.next() >> 32) as u32 | 1;
         // The other end may be the same: its messages to the former name no longer count. So old datagrams do not reach
         // the new session, and a peer that a late hello made a former one is let in.
@@ -185,7 +185,7 @@ impl Session {
         self.received_at
     }
 
-    /// Time has passed. True if this end took another name because nobody answers to the one that it had.
+    /// Time has passed. True if this end took another name because its former name is not answered.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let is_unheard = now.saturating_since(self.received_at) >= RENAME_AFTER;
         if is_unheard {

@@ -19,7 +19,7 @@ const CHI_SQUARE_MAX: u64 = 345;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// Zero is nobody's.
+    /// No flow has zero.
     tag: u64,
     /// The lower of the two ends, in the order of addresses and ports, is the client.
     low_is_client: bool,

@@ -80,7 +80,7 @@ pub(super) struct Packet {
     pub(super) secrecy: Secrecy,
     /// Its bytes were sent before in the same flow.
     pub(super) is_repeated: bool,
-    /// Whoever began its flow sent it.
+    /// The end that began its flow sent it.
     pub(super) is_from_client: bool,
     payload: Range<usize>,
 }

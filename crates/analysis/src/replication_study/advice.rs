@@ -8,7 +8,7 @@ use crate::report::short;
 /// another state; of tuples of none, those that it takes for one.
 const MISTAKES_MAX: f64 = 0.02;
 const FALSE_POSITIVES_MAX: f64 = 0.001;
-/// Precise messages are the simplest; whoever is to do without them must save so much of the bytes,
+/// Precise messages are the simplest; another representation must save so much of the bytes,
 const SAVED_MIN: f64 = 0.3;
 /// and so many bytes a second, less than which no link between nodes notices.
 const SAVED_BYTES_PER_SECOND_MIN: f64 = 10_000.0;

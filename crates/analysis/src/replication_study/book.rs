@@ -349,7 +349,7 @@ impl Book {
         let absent = (0..limit).map(|_| self.random_tuple()).collect();
         let mut same_hosts = Vec::new();
         for tuple in active.iter().map(|active| active.tuple).filter(has_ports) {
-            // The discard port answers nobody any more: hardly a connection comes from it.
+            // The discard port answers no more: hardly a connection comes from it.
             let other = Tuple { source_port: 9, ..tuple };
             if other != tuple {
                 same_hosts.push(other);

@@ -8,7 +8,7 @@ use super::config::{ConfigError, Method, StudyConfig};
 use super::lane::{Lane, LaneOutcome};
 use super::ops::Entry;
 
-/// Batches that may wait for a thread; then whoever reads the captures waits.
+/// Batches that may wait for a thread; then the reader of the captures waits.
 const BATCHES_MAX: usize = 8;
 
 /// What became of each filter: method, index of the threshold, outcome.

@@ -194,7 +194,7 @@ fn finish_ipv4(frame: &mut [u8]) -> Option<Checksum> {
         header[2..4].copy_from_slice(&length.to_be_bytes());
     }
     write_ipv4_checksum(header);
-    // Whoever is to cut a segment fills in the checksums of its parts.
+    // The device that cuts a segment fills in the checksums of its parts.
     Some(if is_without_length { Checksum::Valid } else { Checksum::Unverified })
 }
 

@@ -1,9 +1,9 @@
 //! Failure detection over every path there is: the replication path, and the link of each service port.
 //!
-//! Each path has a BFD session of its own. A peer is up while any path is, and down once all are: a cut replication link alone makes
-//! nobody take over. Heartbeats travel over all paths, so that roles stay coordinated, and handshakes of the secure channel as
+//! Each path has a BFD session of its own. A peer is up while any path is, and down once all are: after a cut of the replication link
+//! alone no node takes over. Heartbeats travel over all paths, so that roles stay coordinated, and handshakes of the secure channel as
 //! long as the replication path is not up. What travels over a service path is what the replication port would carry, encrypted
-//! by the same channel; a packet of failure detection is followed by its path's number, so that nobody can move it to another.
+//! by the same channel; a packet of failure detection is followed by its path's number, so that no stranger can move it to another.
 //!
 //! A path that never came up counts for nothing: the peer is of a release without service paths, or has no such port.
 

@@ -274,8 +274,8 @@ fn frame_of(packet: &Restored, egress: Egress) -> Option<OwnedFrame> {
     leave_to_hardware(bytes, packet.segmentation, ingress)
 }
 
-/// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it. What the other site said of how to
-/// cut it must fit the packet: it goes to the kernel.
+/// Verifies a packet that stands for several, and leaves its checksum to the device that divides it. The sizes from the
+/// other site must fit the packet: it goes to the kernel.
 fn leave_to_hardware(mut bytes: Vec<u8>, segmentation: Segmentation, ingress: PortId) -> Option<OwnedFrame> {
     let length_bytes = bytes.len();
     let Ok(Parsed::Ip(headers)) = parse(&Frame::new(&mut bytes, 0, length_bytes, ingress)?) else { return None };

@@ -6,7 +6,7 @@
 //! are at a take-over (see [`flow::conntrack::Tracker::take_over`]).
 //!
 //! What that weakens is bounded. It concerns a connection of which no packet was seen here for [`QUIET_MIN`], and whose last
-//! packet here lies before the end of such a time. The first packet after that is not checked against windows, whoever made it; a
+//! packet here lies before the end of such a time. The first packet after that is not checked against windows, whatever its sender; a
 //! RST among the first does not end the connection. A connection that goes on here without such a pause is checked strictly
 //! throughout, and one that was checked once after the end of such a time is checked strictly ever after.
 

@@ -49,7 +49,7 @@ impl Pipeline {
     ) -> Result<Disposition, DropReason> {
         let incoming = *packet.headers;
         let disposition = match incoming.transport {
-            // An error quotes less than any link takes, and nobody may cut neighbour discovery (RFC 6980).
+            // An error quotes less than any link takes, and neighbour discovery must not be fragmented (RFC 6980).
             Transport::IcmpError(_) | Transport::IcmpOther(..) => Err(DropReason::Fragment),
             _ => {
                 let found = self.connections.table.lookup(arrival.hash, &incoming.tuple);

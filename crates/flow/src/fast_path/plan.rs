@@ -92,7 +92,7 @@ pub fn is_settled(connection: &Connection) -> bool {
         && connection.flags & (REPLIED | REPLICA | SHARED) == REPLIED
 }
 
-/// Why a plan cannot be carried out. The fault of whoever made it.
+/// Why a plan cannot be carried out. The fault of the caller that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
     /// Translation changes the family or the protocol, or the directions differ in them.

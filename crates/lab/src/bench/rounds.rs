@@ -20,7 +20,7 @@ pub(super) fn repeat<E>(
 }
 
 /// Two sides in the order of their turns. Neither is always the first: what warms up or wears off within a round favours
-/// nobody.
+/// neither.
 pub(super) fn turns<T>(round: u32, mut sides: [T; 2]) -> [T; 2] {
     if round.is_multiple_of(2) {
         sides.reverse();

@@ -1,4 +1,4 @@
-//! How long packets may have waited before they were read: what nobody stamps.
+//! How long packets may have waited before they were read: this time has no stamp.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

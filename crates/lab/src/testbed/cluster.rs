@@ -477,7 +477,7 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     )
 }
 
-/// The nodes have a key in common, which nobody else has.
+/// The nodes share a key.
 fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
     if plan.tuning.is_plain {
         return "\n[replication.security]\nmode = \"plain\"\n".into();

@@ -66,7 +66,7 @@ impl SyncDaemon {
     }
 }
 
-/// The link between the machines is nobody's connection.
+/// Packets of the link between the machines belong to no connection.
 const UNTRACKED_LINK: &str = "
 table inet link {
     chain incoming { type filter hook prerouting priority raw; iifname sync notrack; }

@@ -58,7 +58,7 @@ impl Exchange {
     fn new(random: &mut Random) -> Self {
         let mut ends = [EndPoint::new(Direction::Original, random), EndPoint::new(Direction::Reply, random)];
         if random.chance(8) {
-            // What goes by belongs to a connection that nobody here saw begin.
+            // What goes by belongs to a connection whose begin was not seen here.
             for side in [0, 1] {
                 let syn = ends[side].syn(random);
                 ends[side].note_sent(syn);

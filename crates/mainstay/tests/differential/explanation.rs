@@ -22,7 +22,7 @@ pub(crate) enum Explanation {
     /// the side for what it showed all the same, Mainstay does not.
     DroppedSegmentBelieved,
     /// A RST passed, and the connection went on. The kernel learns from it what its side has sent and offered, Mainstay
-    /// learns nothing, for nobody vouches for a RST.
+    /// learns nothing, for no acknowledgement confirms a RST.
     ResetMovedWindow,
     /// A RST without ACK, or with an acknowledgement of 0, behind a SYN. The kernel compares the acknowledgement with what
     /// it remembers of the SYN, which may be nothing, and believes the RST; Mainstay asks for a real acknowledgement.

@@ -71,7 +71,7 @@ pub(crate) enum Connection {
         is_replied: bool,
         /// It is assured.
         is_assured: bool,
-        /// Which timeout it has; `None` is one that nobody should have.
+        /// Which timeout it has; `None` is one that no connection should have.
         lifetime: Option<Lifetime>,
     },
 }

@@ -18,8 +18,8 @@ pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const CLIENT_PORT_FIRST: u32 = 1024;
 const CLIENT_PORTS: u32 = 60_000;
 
-/// A segment, and in which direction of its exchange it goes. [`Direction::Original`] is from the client here, whoever
-/// began the connection.
+/// A segment, and in which direction of its exchange it goes. [`Direction::Original`] is from the client here, also if the
+/// server began the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) direction: Direction,

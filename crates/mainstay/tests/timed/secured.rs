@@ -183,7 +183,7 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
     let active = site.active();
     let mut stream = connect(&site.topology);
     exchange(&mut stream, b"before");
-    // The stranger has the dead peer's address and port, which nobody is closer to having.
+    // The stranger has the dead peer's address and port, which no peer is closer to having.
     site.kill(1 - active);
     let socket = site.topology.nodes[1 - active].run(|| UdpSocket::bind((SYNC[1 - active], REPLICATION_PORT))).unwrap();
     let socket = socket.expect("the port is free");

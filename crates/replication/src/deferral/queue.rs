@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use flow::Instant;
 
 /// The end of a list.
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 /// In which list a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +45,8 @@ impl Entry {
     const EMPTY: Self = Self {
         began: Instant::ZERO,
         since: Instant::ZERO,
-        before: NOBODY,
-        after: NOBODY,
+        before: NONE,
+        after: NONE,
         place: Place::None,
         is_counted: false,
         is_unknown_to_peers: false,
@@ -69,7 +69,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(connections_max: u32) -> Self {
-        let list = List { first: NOBODY, last: NOBODY, len: 0 };
+        let list = List { first: NONE, last: NONE, len: 0 };
         Self { entries: vec![Entry::EMPTY; connections_max as usize], lists: [list; LISTS.len()] }
     }
 
@@ -110,7 +110,7 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return };
         entry.place = place;
         let Some(list) = Self::index(place).map(|list| &mut self.lists[list]) else { return };
-        (entry.since, entry.before, entry.after) = (now, list.last, NOBODY);
+        (entry.since, entry.before, entry.after) = (now, list.last, NONE);
         let before = core::mem::replace(&mut list.last, slot);
         list.len += 1;
         match self.entries.get_mut(before as usize) {

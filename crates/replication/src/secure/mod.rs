@@ -3,8 +3,8 @@
 //! A [`Channel`] is a value as a session is: it is handed datagrams and the time, and is asked for datagrams. It knows no
 //! socket, no clock and no randomness but the seed that it was given.
 //!
-//! * The handshake is Noise (revision 34), pattern `NNpsk0`, with X25519, AES-256-GCM and SHA-256: two messages. Whoever does
-//!   not have the [pre-shared key](PreSharedKey) is refused at the first one, before anything is computed that costs much.
+//! * The handshake is Noise (revision 34), pattern `NNpsk0`, with X25519, AES-256-GCM and SHA-256: two messages. A peer
+//!   without the [pre-shared key](PreSharedKey) is refused at the first one, before anything is computed that costs much.
 //! * [`Certificates`], instead of keys or beside them, are shown when the handshake has made session keys: a chain and a
 //!   signature over the handshake's hash.
 //! * Session keys are exchanged every so often ([`Rotation`]) without a gap: a node sends under new keys when it knows that

@@ -54,7 +54,7 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    /// An end that remembers nothing. The key is at random: which flows share a place is nobody's to choose.
+    /// An end that remembers nothing. The key is at random: no sender can choose which flows share a place.
     pub(crate) fn new(key: u64) -> Self {
         Self { places: vec![None; PLACES], versions: vec![0; PLACES], packets: 0, key }
     }

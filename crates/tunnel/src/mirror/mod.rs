@@ -7,7 +7,7 @@
 //!                             │ ◄─ what it lacks │                              a decoder for what was received
 //!                             └─ that, within a rate ►
 //! ```
-//! An encoded stream is a small part of what it stands for, and whoever decodes it has the cache that it was encoded against. So
+//! An encoded stream is a small part of what it stands for, and a node that decodes it has the cache that it was encoded against. So
 //! a mirror costs between the nodes what the tunnel costs between the sites. What a mirror lacks, because it joined late or
 //! something was left out or lost, it knows by the numbers; it asks for it, the newest first, and is given it as it is, within
 //! a share of the rate. What it lacks all the same when it becomes the tunnel's end is not pointed to, or asked for at the

@@ -76,7 +76,7 @@ impl Standby {
         }
     }
 
-    /// What it holds, for whoever goes on with it. It begins anew.
+    /// What it holds, for the end that goes on with it. It begins anew.
     pub(super) fn take(&mut self) -> Inheritance {
         self.leave();
         let [sent, received] = core::mem::take(&mut self.caches);

@@ -6,7 +6,7 @@
 //! | 0xd1  | kind  |  every datagram
 //! +-------+-------+----------------
 //! kind 1, Follow: name u32 of the life of a mirror, from who stands by to all others
-//! kind 2, Stream: a datagram of kind Data from whoever is the end, or Ack to it, as between the two ends (super::datagram)
+//! kind 2, Stream: a datagram of kind Data from the active end, or Ack to it, as between the two ends (super::datagram)
 //! kind 3, Want:   name u32, side u8, what is lacking (redundancy::wire::control, Missing)
 //!
 //! entries of the stream, each the body of a record FromEncoder:

@@ -27,7 +27,7 @@ fn what(result: &RedundancyResult) -> Option<String> {
     if saved <= 0.0 {
         return Some("Next to nothing comes a second time: redundancy elimination would be of no use here.".to_owned());
     }
-    // Of several sites it would be one's, and of a few seconds nobody's.
+    // With several sites it would be of one of them, and a few seconds show nothing.
     let of_one = result.over_time.as_ref().filter(|_| result.sites.len() == 1);
     let busiest = of_one.and_then(|over_time| {
         let usage =

@@ -100,7 +100,7 @@ impl Connection {
         self.is_at_beginning
     }
 
-    /// The connection goes on with another object, of which nobody has said how large it is.
+    /// The connection goes on with another object of unknown size.
     pub(super) fn wants_object(&self) -> bool {
         self.step == Step::Request && self.object_bytes == 0
     }

@@ -85,7 +85,7 @@ pub enum Behaviour {
         /// The data on it.
         exchanges: Exchanges,
     },
-    /// A SYN that nobody answers, sent again after 1, 3, 7 … seconds: from 1 to `tries` SYNs, each number as likely.
+    /// A SYN without an answer, sent again after 1, 3, 7 … seconds: from 1 to `tries` SYNs, each number as likely.
     TcpUnanswered {
         /// SYNs at most.
         tries: u8,
@@ -99,7 +99,7 @@ pub enum Behaviour {
         /// The data.
         exchanges: Exchanges,
     },
-    /// From 1 to `datagrams` datagrams, a second after each other, that nobody answers.
+    /// From 1 to `datagrams` datagrams, a second after each other, without an answer.
     UdpUnanswered {
         /// Datagrams at most.
         datagrams: u8,

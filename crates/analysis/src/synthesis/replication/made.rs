@@ -1,4 +1,4 @@
-//! What was made, for whoever wants to compare a study's result with it.
+//! What was made, to compare a study's result with it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Made {
     pub sessions: u64,
     /// Connections.
     pub connections: u64,
-    /// Of these, nobody answers.
+    /// Of these, the connections without an answer.
     pub one_way: u64,
     /// Of these, UDP.
     pub udp: u64,

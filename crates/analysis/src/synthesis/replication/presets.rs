@@ -109,7 +109,7 @@ fn tcp(name: &str, share: f64, lifetime: Quantiles, ending: Ending, exchanges: E
     }
 }
 
-/// What nobody answers or somebody refuses: a scan of ports, and what goes astray and is tried so often at most.
+/// Packets without an answer, or refused: a scan of ports, and strays, each tried so often at most.
 fn unwanted(unanswered: f64, refused: f64, tries: u8) -> [Component; 2] {
     let scan = |name: &str, share, behaviour, together| Component {
         name: name.into(),

@@ -107,7 +107,7 @@ pub(crate) fn stop_forwarding(node: &Namespace) -> Result<(), IoError> {
     node.run(|| FORWARDING.iter().try_for_each(|name| sysctl::write(name, "0")))?
 }
 
-/// From now on the node answers nobody, as a machine without power.
+/// From now on the node answers nothing, as a machine without power.
 pub(crate) fn unplug(node: &Namespace) -> Result<(), IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;

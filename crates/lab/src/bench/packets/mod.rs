@@ -2,7 +2,7 @@
 //! `AF_PACKET`, and by the kernel with nftables in a node's place. All three track connections, filter and translate
 //! sources.
 //!
-//! On virtual cables much of a packet's way is walked in its sender's time, and nobody else's: the time of a node's
+//! On virtual cables much of a packet's way is walked in its sender's time alone: the time of a node's
 //! process is a small part of it. So what is counted is all that anybody spends on the packets: the sender with what
 //! the kernel does in its midst (soft interrupts included), the node's process, and the kernel's threads for what is
 //! left over. The same is counted with nothing but a cable between sender and receiver, and what a packet costs there
@@ -94,7 +94,7 @@ impl Comparison {
         rounds::repeat(progress, &format!("packets of {connections} connections"), args.rounds, |round| {
             let mut costs = [None; SideKind::ALL.len()];
             for turn in 0..networks.len() {
-                // No side is always the first: what warms up or wears off within a round favours nobody.
+                // No side is always the first: what warms up or wears off within a round favours no side.
                 let at = (turn + round as usize) % networks.len();
                 let duration = Duration::from_secs_f64(args.seconds);
                 costs[ways[at] as usize] = Some(networks[at].pass(duration, args.packets_per_second, watch)?);

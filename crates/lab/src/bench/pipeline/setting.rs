@@ -16,7 +16,7 @@ use network_functions::rule_set::Conditions;
 /// This node, and the one that it replicates its connections to.
 pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
-/// The secret of the hash: any will do, as nobody attacks.
+/// The secret of the hash: any will do, as there is no attack.
 pub(super) const HASH_KEY: HashKey = HashKey([0x5851_f42d_4c95_7f2d, 0x1405_7b7e_f767_814f]);
 
 /// Rules of the firewall, unless others are asked for; the last one is the one that lets connections in.

@@ -1,4 +1,4 @@
-//! What a pair of gateways is to the experiment, whoever's it is: something that is started, gets ready, and of which the
+//! What a pair of gateways is to the experiment, ours or others: something that is started, gets ready, and of which the
 //! active one dies.
 //!
 //! ```text
@@ -47,7 +47,7 @@ pub trait Pair {
     /// here, as the manager would that its operators use.
     ///
     /// # Errors
-    /// A signal came. That nobody takes over is a result, not an error.
+    /// A signal came. That no node takes over is a result, not an error.
     fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError>;
 }
 

@@ -49,12 +49,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<BTreeMap<Subject, Figures
     let mut figures = BTreeMap::<Subject, Figures>::new();
     let subjects = &setting.subjects;
     rounds::repeat(&setting.progress, "connections a second", setting.args.rounds(), |round| {
-        // Nobody is always the first.
+        // No subject is always the first.
         let first = round as usize % subjects.len().max(1);
         for number in 0..subjects.len() {
             let subject = subjects[(first + number) % subjects.len()];
             // By itself: all namespaces' connections lie in one table of the kernel's, and those of another pair make
-            // whoever comes after it slower.
+            // the next one slower.
             Stand::start(setting, subject)?.measure(setting, figures.entry(subject).or_default())?;
         }
         Ok::<_, BenchError>(())

@@ -1,4 +1,4 @@
-//! What a daemon that replicates a router's connections is to the measurement, whoever's it is.
+//! What a daemon that replicates a router's connections is to the measurement: `mainstay sync` or conntrackd.
 //!
 //! ```text
 //!   started ──► check_ready ──► (traffic) ──► kill, on the one side ──► take over, begin_as_primary on the other

@@ -192,7 +192,7 @@ impl Demonstration<'_> {
         Err(ClusterError::NotReady { reason: missing.into(), logs: routers.logs() }.into())
     }
 
-    /// Gives every connection the time for its next retransmission, which comes the later the longer nobody answered. That
+    /// Gives every connection the time for its next retransmission, which comes the later the longer no answer came. That
     /// one has no progress all the same shows in the result.
     fn await_progress(&self, session: &Session, since: Instant) -> Result<(), RunError> {
         let deadline = Instant::now() + PROGRESS_WITHIN;

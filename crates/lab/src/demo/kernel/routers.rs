@@ -1,5 +1,5 @@
-//! Two Linux routers: nftables in front of the kernel's connection tracking, `mainstay sync` beside each, and whoever moves
-//! the shared addresses.
+//! Two Linux routers: nftables in front of the kernel's connection tracking, `mainstay sync` beside each, and the
+//! program that moves the shared addresses.
 
 use std::collections::HashSet;
 use std::fs;

@@ -43,7 +43,7 @@ impl Server {
                 match listener.accept() {
                     Ok((stream, _)) => {
                         let files = files.clone();
-                        // Whoever asked finds out by himself that it failed.
+                        // The client that asked notices by itself that it failed.
                         thread::spawn(move || drop(serve(stream, &files)));
                     }
                     Err(_) => thread::sleep(LOOK_EVERY),

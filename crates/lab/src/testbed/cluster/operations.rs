@@ -60,7 +60,7 @@ impl Cluster {
     /// Drains the active node, waits until the other has taken over, and undrains it.
     ///
     /// # Errors
-    /// The node refuses, or nobody takes over.
+    /// The node refuses, or no node takes over.
     pub fn drain_and_undrain_active(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         let drained = self.active()?;
         self.nodes[drained].ask(|client| client.drain(false))?;

@@ -72,7 +72,7 @@ impl Tuning {
     }
 
     /// The filter, with no more room than is needed, so that it errs as often as one that an operator has sized well. What it
-    /// does not know passes when it is said twice, and whoever asks it often is not kept from asking: the demo does.
+    /// does not know passes when it is sent twice. No source is limited: the demo asks often.
     pub(super) fn filter(&self, connections_max: usize) -> String {
         if !self.representation.is_compact() {
             return String::new();

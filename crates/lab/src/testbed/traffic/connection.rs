@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 
 /// The most that one socket reads before others have their turn, in bytes.
 const READ_TURN_BYTES: usize = 256 * 1024;
-/// The most that waits to be sent on one socket, in bytes; whoever adds more is not paced.
+/// The most that waits to be sent on one socket, in bytes; a caller that adds more is not paced.
 const OUTGOING_BYTES_MAX: usize = 64 * 1024;
 
 /// A socket and what waits to be sent on it.

@@ -36,7 +36,7 @@ fn a_link_that_comes_and_goes_leaves_one_active_node_and_all_connections() {
     for holder in [1, 0, 1, 0] {
         cluster.set_link(false);
         cluster.wait_for_roles(["active", "active"]);
-        // No time to become synchronised before the next cut. Whoever stood by took the addresses last, and keeps them.
+        // No time to become synchronised before the next cut. The node that stood by took the addresses last, and keeps them.
         cluster.set_link(true);
         cluster.wait_for_roles(if holder == 0 { ["active", "standby"] } else { ["standby", "active"] });
     }
@@ -64,7 +64,7 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
         is_down && peer.detector == "up" && peer.split_brain == "none" && peer.session != "open"
     };
     wait_for("both to be degraded", || is_degraded(0) && is_degraded(1), || cluster.story());
-    // This is the fault itself: so long does it last, and nobody may take over meanwhile.
+    // This is the fault itself: so long does it last, and no node may take over meanwhile.
     let has_moved = holds_within(PARTITION, || cluster.roles() != ["active", "standby"]);
     assert!(!has_moved, "{}", cluster.story());
     traffic.all_go_on(&cluster);

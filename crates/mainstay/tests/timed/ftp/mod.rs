@@ -120,7 +120,7 @@ fn modes(server: SocketAddr) -> &'static [Mode] {
     }
 }
 
-/// Python's client, where there is one: nobody here wrote it.
+/// Python's client, where there is one: an implementation that is not ours.
 fn pythons_client_agrees(topology: &Topology, server: SocketAddr) {
     let script = format!(
         "import ftplib\nftp = ftplib.FTP()\nftp.connect('{}', {})\nftp.login()\n\

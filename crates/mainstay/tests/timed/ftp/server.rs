@@ -6,7 +6,7 @@ use std::thread;
 
 use super::{PATIENCE, accept_within, pattern};
 
-/// Serves whoever connects, for as long as the process lives.
+/// Serves every client, for as long as the process lives.
 pub(crate) fn serve(listener: TcpListener) {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {

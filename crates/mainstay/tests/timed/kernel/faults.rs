@@ -85,7 +85,7 @@ fn a_restarted_standby_receives_a_full_sync_before_it_may_take_over() {
 fn a_daemon_that_was_killed_beside_its_router_finds_the_connections_in_the_kernel() {
     let Some((_turn, mut routers)) = pair("") else { return };
     routers.kill_sync(LEFT);
-    // They begin while nobody looks.
+    // They begin while the daemon does not run.
     let traffic = Traffic::mixed(&routers);
     traffic.all_go_on(&routers);
     routers.start_sync(LEFT).unwrap();

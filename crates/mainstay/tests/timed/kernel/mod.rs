@@ -1,4 +1,4 @@
-//! Two Linux routers with nftables, `mainstay sync` beside each, and whoever moves the addresses: real processes, real TCP and
+//! Two Linux routers with nftables, `mainstay sync` beside each, and the program that moves the addresses: real processes, real TCP and
 //! UDP in namespaces, translated and not.
 //!
 //! Each test's name is what is promised; `docs/testing.md` has them as a table. The machine that runs them may be

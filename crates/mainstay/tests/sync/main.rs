@@ -1,5 +1,8 @@
 //! `mainstay sync` on two machines with kernels of their own.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod filters;
 mod operating;
 mod recovery;

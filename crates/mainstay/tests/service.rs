@@ -1,5 +1,7 @@
 //! The gateway as a service: its notifications to the service manager, and that it needs no more than its unit gives it.
 
+mod common;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs;
@@ -35,7 +37,7 @@ impl Manager {
         let path = host.folder.join("notify.sock");
         let socket = UnixDatagram::bind(&path).expect("a free path");
         socket.set_read_timeout(Some(PATIENCE)).expect("it can be set");
-        // Whoever the gateway runs as is to reach it.
+        // Any user that the gateway runs as must reach it.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
         Self { socket, path, states: RefCell::default() }
     }

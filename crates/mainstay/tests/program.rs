@@ -272,7 +272,7 @@ fn a_capture_is_replayed_and_what_the_gateway_sends_is_written() {
     };
     let file = std::fs::File::create(&capture).expect("a temporary file");
     let mut writer = PcapWriter::new(file).expect("there is room");
-    // The example's office lets its own hosts out, and nobody in.
+    // The example's office lets its own hosts out, and no host in.
     let packets = [syn("10.0.0.5:40000", "203.0.113.9:443"), syn("203.0.113.9:40000", "10.0.0.5:443")];
     for (second, packet) in (1_700_000_000..).zip(&packets) {
         writer.write(flow::Instant::from_millis(1000 * second), packet).expect("there is room");

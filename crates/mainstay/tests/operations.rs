@@ -1,5 +1,7 @@
 //! Operators at work on running nodes: nothing that they do costs a connection.
 
+mod common;
+
 use std::process::Output;
 
 use crate::common::program::{Program, mainstay, wait_for};

@@ -1,6 +1,8 @@
 //! A session with a real conntrackd, which has a real kernel's connections: everything that one can replicate to the other, both ways, and
 //! what becomes of it when messages are lost and processes die. `docs/conntrackd.md` has what was learnt.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod daemon;
 mod sync;
 mod world;

@@ -6,13 +6,15 @@
 //! ```
 //! One link of each network is narrower than the others, and neither host is on it: only ICMP reports it.
 
+mod common;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::program::{Folder, PATIENCE, Program};
+use crate::common::program::{Folder, PATIENCE, Program, until};
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::sysctl;
@@ -134,7 +136,9 @@ impl Network {
     /// The client connects, and one of the two sends much.
     fn bulk(&self, family: usize, client_sends: bool) {
         let server = SocketAddr::new(addresses(HOSTS - 2, 2)[family], 7000);
-        let listener = self.hosts[SERVER].run(|| TcpListener::bind(server).unwrap()).unwrap();
+        // A child of another test has the last listener until it has become another program.
+        let bind = || self.hosts[SERVER].run(|| TcpListener::bind(server).ok()).unwrap();
+        let listener = until("the server's port is free", bind);
         let client = self.hosts[0].run(|| TcpStream::connect_timeout(&server, PATIENCE).unwrap()).unwrap();
         let (served, peer) = listener.accept().unwrap();
         assert_eq!(peer.ip(), addresses(GATEWAY, 1)[family], "the server sees the shared address");

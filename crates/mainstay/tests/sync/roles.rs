@@ -124,7 +124,7 @@ fn a_hook_that_cannot_be_obeyed_fails_with_a_sentence() {
     assert!(done, "{said}");
     assert!(left.hook("backup", "2s").0 && left.hook("fault", "2s").0);
     assert!(left.hook("ready", "").0, "the fault is keepalived's own, and must be able to end");
-    // A daemon that does not get on keeps nobody waiting for ever.
+    // No command waits for ever for a daemon that makes no progress.
     signal::pause(left.id()).expect("it is ours");
     let (done, said) = left.hook("primary", "300ms");
     signal::resume(left.id()).expect("it is ours");

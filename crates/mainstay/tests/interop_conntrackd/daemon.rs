@@ -112,7 +112,7 @@ impl Conntrackd {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What it logged and said, for whoever wants to know why.
+    /// What it logged and printed, for the message of a failure.
     pub(crate) fn log(&self) -> String {
         ["log", "out"].map(|name| fs::read_to_string(self.directory.join(name)).unwrap_or_default()).concat()
     }

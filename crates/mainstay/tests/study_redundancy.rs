@@ -1,5 +1,7 @@
 //! `mainstay study redundancy` as an operator runs it: files, a pipe, and a kill in the middle.
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -55,7 +57,7 @@ fn state_of(folder: &Path) -> Vec<u8> {
 
 /// Bytes of a block, in which a shell measures what a file may have.
 const BLOCK_BYTES: usize = 512;
-/// What the system sends whoever writes a file beyond what it may have; its default is to end the program.
+/// The signal for a process that writes a file beyond its limit; its default is to end the program.
 const SIGXFSZ: i32 = 25;
 
 #[test]
