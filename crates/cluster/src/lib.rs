@@ -2,9 +2,10 @@
 //!
 //! - [`failure_detector`]: Bidirectional Forwarding Detection (RFC 5880) between two nodes, or a node and a router.
 //! - [`role`]: which of the nodes holds the shared addresses, and the heartbeat by which they agree.
+//! - [`edge_link`]: between a node and the edges beside the cluster.
 //! - [`forwarding`]: routes, neighbours (ARP and Neighbour Discovery), address announcements, ICMP.
 //!
-//! The three know nothing of each other: their owner carries events from one to the next. They know no clock,
+//! They know nothing of each other: their owner carries events from one to the next. They know no clock,
 //! socket, thread or unseeded randomness: time, packets and seeds come in, packets and events are polled out.
 //!
 //! ```
@@ -32,6 +33,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod edge_link;
 pub mod failure_detector;
 pub mod forwarding;
 pub mod node;

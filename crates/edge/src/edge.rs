@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
+use arrayvec::ArrayVec;
+use flow::wire::arp::ArpView;
 use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 
@@ -10,6 +11,7 @@ use crate::config::{ConfigError, EdgeConfig, NodePort};
 use crate::distribution::Distribution;
 use crate::event::{EdgeCounters, EdgeEvent, EdgeStatus, Events};
 use crate::flows::{Flows, Index, Record};
+use crate::link_control::{self, LinkControl};
 use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::rate_control::{RateControl, RateStatus, set_window};
@@ -56,6 +58,7 @@ pub struct Edge {
     flows: Flows,
     recovery: Option<LocalRecovery>,
     rate_control: Option<RateControl>,
+    link_control: LinkControl,
     events: Events,
     counters: EdgeCounters,
 }
@@ -77,6 +80,7 @@ impl Edge {
             flows: Flows::new(config.connections_max, config.idle_timeouts, config.hash_key),
             recovery: config.recovery.as_ref().map(LocalRecovery::new),
             rate_control: config.rate_control.map(|config| RateControl::new(config, set)),
+            link_control: LinkControl::default(),
             events: Events::default(),
             counters: EdgeCounters::default(),
         })
@@ -84,8 +88,8 @@ impl Edge {
 
     /// Handles a batch of packets to completion: each frame's disposition is decided when this returns.
     ///
-    /// A frame is dropped for the reason for which `flow::wire::parse` refuses it, and as [`DropReason::NoRoute`] if no node is alive
-    /// or its port is not in the configuration.
+    /// A frame to a group goes to all ports, as in a switch. Another one is dropped for the reason for which `flow::wire::parse`
+    /// refuses it, and as [`DropReason::NoRoute`] if no node is alive or its port is not in the configuration.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
         for frame in batch {
             let result = self.handle_frame(now, frame);
@@ -108,22 +112,66 @@ impl Edge {
 
     /// The port that a frame leaves by.
     fn handle_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
+        let from = self.nodes.iter().flatten().find(|node| node.port == frame.ingress).map(|node| node.node);
+        let is_entering = frame.ingress == self.network_port;
+        if !is_entering && from.is_none() {
+            return Err(DropReason::NoRoute);
+        }
+        let destination = link_control::destination(frame).ok_or(DropReason::Truncated)?;
+        if destination.is_group() {
+            return self.flood(frame, from);
+        }
         let mut headers = Headers::NONE;
         let parsed = wire::parse_into(frame, &mut headers)?;
-        let is_entering = frame.ingress == self.network_port;
-        let from = self.nodes.iter().flatten().find(|node| node.port == frame.ingress).map(|node| node.node);
-        if is_entering {
+        let Some(from) = from else {
             let node = match parsed {
                 Parsed::Arp(_) => self.node_of_link_control(frame),
                 Parsed::Ip(()) => self.handle_entering(now, frame, &mut headers),
             };
             return self.send_to(node.ok_or(DropReason::NoRoute)?, frame);
+        };
+        if let Some(other) = self.node_with(destination).filter(|other| other.node != from) {
+            return Ok(other.port);
         }
-        let from = from.ok_or(DropReason::NoRoute)?;
-        if let Parsed::Ip(()) = parsed {
-            self.handle_leaving(now, from, frame, &mut headers);
+        match parsed {
+            Parsed::Arp(offset) => self.learn_arp(from, frame, offset),
+            Parsed::Ip(()) => self.handle_leaving(now, from, frame, &mut headers),
         }
         Ok(self.network_port)
+    }
+
+    /// A frame to a group goes to every port but its own. The first of them is returned.
+    fn flood(&mut self, frame: &Frame<'_>, from: Option<NodeId>) -> Result<PortId, DropReason> {
+        if let Some(from) = from {
+            self.learn_holder(from, frame);
+        }
+        let nodes = self.nodes.iter().flatten().filter(|node| Some(node.node) != from).map(|node| node.port);
+        let mut ports: ArrayVec<PortId, NODES_MAX> = nodes.collect();
+        let first = if from.is_some() { self.network_port } else { ports.pop_at(0).ok_or(DropReason::NoRoute)? };
+        let lost = self.link_control.copy(frame, &ports);
+        self.counters.dropped[DropReason::TransmitFailed as usize] += lost;
+        Ok(first)
+    }
+
+    /// Learns from a frame that a node sends to a group which address it holds.
+    fn learn_holder(&mut self, from: NodeId, frame: &Frame<'_>) {
+        let mut headers = Headers::NONE;
+        match wire::parse_into(frame, &mut headers) {
+            Ok(Parsed::Arp(offset)) => self.learn_arp(from, frame, offset),
+            Ok(Parsed::Ip(())) => self.link_control.learn_advertisement(from, frame, &headers),
+            Err(_) => {}
+        }
+    }
+
+    fn learn_arp(&mut self, from: NodeId, frame: &Frame<'_>, offset: u16) {
+        if let Some(Ok(arp)) = frame.bytes().get(usize::from(offset)..).map(ArpView::new_checked) {
+            self.link_control.learn_arp(from, &arp);
+        }
+    }
+
+    /// The node with this link address.
+    fn node_with(&self, address: MacAddress) -> Option<NodePort> {
+        self.nodes.iter().flatten().find(|node| node.link_address == Some(address)).copied()
     }
 
     fn send_to(&self, node: NodeId, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
@@ -137,10 +185,15 @@ impl Edge {
 
     /// The node for ARP and neighbour discovery: that with the frame's link address, else the live node with the lowest number.
     fn node_of_link_control(&self, frame: &Frame<'_>) -> Option<NodeId> {
-        let address = frame.bytes().first_chunk::<ETHERNET_HEADER_BYTES>().map(|header| &header[..6]);
-        let has_address = |node: &&NodePort| node.link_address.is_some_and(|own| Some(&own.0[..]) == address);
-        let addressed = self.nodes.iter().flatten().find(has_address).map(|node| node.node);
-        addressed.or_else(|| self.distribution.ecmp.alive().iter().next())
+        let addressed = link_control::destination(frame).and_then(|address| self.node_with(address));
+        addressed.map(|node| node.node).or_else(|| self.distribution.ecmp.alive().iter().next())
+    }
+
+    /// The node that answers a query to one of the addresses that nodes hold.
+    fn node_of_query(&self, headers: &Headers) -> Option<NodeId> {
+        let Transport::IcmpQuery(_) = headers.transport else { return None };
+        let holder = self.link_control.holder(headers.tuple.destination_ip());
+        holder.filter(|node| self.distribution.is_alive(*node))
     }
 
     /// A packet of the near host: selects its node.
@@ -153,6 +206,7 @@ impl Edge {
             // An error goes to the node of the packet that it quotes, which left the cluster here.
             Transport::IcmpError(error) => return self.node_of_error(&error.inner.inverse()),
             Transport::IcmpOther(..) => return self.node_of_link_control(frame),
+            Transport::IcmpQuery(_) if let Some(holder) = self.node_of_query(headers) => return Some(holder),
             Transport::Tcp(segment) => (headers.tuple, Some(segment)),
             _ => (headers.tuple, None),
         };
@@ -247,7 +301,11 @@ impl Edge {
                 self.counters.fragments += 1;
                 return;
             }
-            Transport::IcmpError(_) | Transport::IcmpOther(..) => return,
+            Transport::IcmpOther(..) => {
+                self.link_control.learn_advertisement(from, frame, headers);
+                return;
+            }
+            Transport::IcmpError(_) => return,
             Transport::Tcp(segment) => Some(segment),
             _ => None,
         };
@@ -292,6 +350,13 @@ impl Edge {
         let Some(rate_control) = &mut self.rate_control else { return };
         if let Some(window) = rate_control.clamped_window(self.flows.get(index), segment) {
             set_window(frame, headers, segment, window);
+        }
+    }
+
+    /// Packets to a node are addressed to this link address from now on. Unknown nodes are ignored.
+    pub fn set_link_address(&mut self, node: NodeId, address: MacAddress) {
+        if let Some(Some(node)) = self.nodes.get_mut(usize::from(node.0)) {
+            node.link_address = Some(address);
         }
     }
 
@@ -373,13 +438,17 @@ impl Edge {
     /// When [`Edge::handle_timeout`] or [`Edge::poll_transmit`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let copies = self.link_control.has_copies().then_some(Instant::ZERO);
         let recovery = self.recovery.as_ref().and_then(LocalRecovery::poll_timeout);
         let rate_control = self.rate_control.as_ref().and_then(RateControl::poll_timeout);
-        [self.flows.next_expiry(), recovery, rate_control].into_iter().flatten().min()
+        [self.flows.next_expiry(), copies, recovery, rate_control].into_iter().flatten().min()
     }
 
-    /// Writes the next frame that the edge itself sends to `buffer`. `None`: there is none now.
+    /// Writes the next frame that the edge itself sends to `buffer`, or the next copy of a frame to a group. `None`: there is none now.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((port, checksum)) = self.link_control.poll(buffer) {
+            return Some(Transmit { port, checksum });
+        }
         let nodes = &self.nodes;
         let link_address = |node: NodeId| nodes[usize::from(node.0)].and_then(|node| node.link_address);
         let outgoing = self.recovery.as_mut()?.poll(now, &self.flows, &self.distribution, link_address, buffer);

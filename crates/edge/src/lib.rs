@@ -13,6 +13,8 @@
 //!   when another node has taken the connection over ([`RecoveryConfig`]).
 //! - It controls rates after a failover by the advertised window ([`RateControlConfig`]).
 //!
+//! Frames to a group pass it as they pass a switch, so that nodes answer ARP and Neighbour Discovery and receive each other.
+//!
 //! Packets *enter* the cluster from the near side and *leave* it towards the near side. Whether nodes are alive, and when a take-over
 //! is complete, are inputs. The crate knows no clock, socket or failure detector, and it changes nothing of a packet but its
 //! destination link address and the window field.
@@ -32,6 +34,7 @@ mod event;
 mod flows;
 mod heavy_hitters;
 mod held;
+mod link_control;
 mod list;
 mod local_recovery;
 mod node_set;

@@ -241,6 +241,12 @@ impl Session {
         }
     }
 
+    /// The interval at which the peer sends, before jitter. Zero when no packet has come yet.
+    #[must_use]
+    pub fn receive_interval(&self) -> Duration {
+        self.detection_time() / u32::from(self.remote_detect_multiplier.max(1))
+    }
+
     fn note_remote(&mut self, now: Instant, packet: &ControlPacket) {
         self.remote_discriminator = packet.my_discriminator;
         self.remote_state = packet.state;

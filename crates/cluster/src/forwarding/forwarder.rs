@@ -320,7 +320,12 @@ impl Forwarder {
 
     /// The ports whose links are paths to the peers, and the node that frames on them must be for.
     pub(crate) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
-        self.path_frames = PathFrames::new(node, paths);
+        self.path_frames.set_paths(node, paths);
+    }
+
+    /// Edges may send frames to this node, by any port.
+    pub(crate) const fn set_edges(&mut self, node: NodeId) {
+        self.path_frames.set_edges(node);
     }
 
     /// Keeps a frame of a peer until it is polled.
@@ -333,7 +338,7 @@ impl Forwarder {
         self.path_frames.poll()
     }
 
-    /// Writes the frame that carries `datagram` to a peer by the port over `out`. `None`: there is no such path, or the
+    /// Writes the frame that carries `datagram` to a peer or an edge by the port over `out`. `None`: there is no such path, or the
     /// datagram does not fit.
     pub(crate) fn write_path_frame(
         &self,

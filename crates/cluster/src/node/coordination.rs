@@ -60,6 +60,7 @@ impl Node {
         let forwards = self.roles.forwards_any();
         let event = self.replication.handle_timeout(now, &mut self.pipeline, forwards);
         self.events.extend(now, event);
+        self.edges.handle_timeout(now);
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
@@ -84,6 +85,7 @@ impl Node {
             self.announcing.poll_timeout(),
             self.departure.poll_timeout(self.service_gap.served_at()),
             self.tunnel.as_ref().and_then(|tunnel| tunnel.poll_timeout()),
+            self.edges.poll_timeout(),
         ];
         peers.chain(parts).flatten().min()
     }

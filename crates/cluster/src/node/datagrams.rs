@@ -43,10 +43,12 @@ impl Node {
         self.handle_plain_detection(now, Path::Replication, from, packet, ttl)
     }
 
-    /// Takes what peers sent over service paths.
+    /// Takes what peers and edges sent over the links of service ports.
     pub(super) fn take_path_frames(&mut self, now: Instant) {
         while let Some(frame) = self.forwarder.poll_path_frame() {
-            if self.handle_path_frame(now, &frame).is_err() {
+            if frame.kind == PathFrameKind::FromEdge {
+                self.handle_edge_frame(now, &frame);
+            } else if self.handle_path_frame(now, &frame).is_err() {
                 self.pipeline.count_drop(flow::DropReason::LocalUnhandled);
             }
         }
@@ -59,6 +61,8 @@ impl Node {
             (Some(channel), PathFrameKind::Detection) => Err(channel.refuse_plain_text().into()),
             (None, PathFrameKind::Detection) => self.handle_plain_detection(now, path, *from, datagram, TIME_TO_LIVE),
             (_, PathFrameKind::Replication) => self.handle_datagram(now, path, *from, datagram),
+            // Not among peers.
+            (_, PathFrameKind::FromEdge | PathFrameKind::ToEdge) => Ok(()),
         }
     }
 

@@ -19,6 +19,7 @@ mod config;
 mod coordination;
 mod datagrams;
 mod departure;
+mod edges;
 mod error;
 mod event;
 mod held;
@@ -50,6 +51,8 @@ use flow::table::Slot;
 use flow::{HashKey, Instant, NodeId, Tuple};
 use replication::deferral;
 
+use crate::edge_link::EdgeSessions;
+use crate::failure_detector;
 use crate::forwarding::{Forwarder, Sharing};
 use crate::pipeline::{FilterMatch, Pipeline, Place};
 use crate::role::{self, Roles};
@@ -120,6 +123,8 @@ pub struct Node {
     decrypted: Vec<u8>,
     /// This end of the tunnel to another site.
     tunnel: Option<Box<TunnelEndpoint>>,
+    /// The edges beside the cluster; the lead worker's.
+    edges: EdgeSessions,
 }
 
 /// Construction.
@@ -172,6 +177,7 @@ impl Node {
             announcing: Announcing::default(),
             decrypted: Vec::new(),
             tunnel: None,
+            edges: EdgeSessions::new(0, failure_detector::Config::default(), 0),
         })
     }
 
@@ -281,6 +287,7 @@ impl Node {
             ports: self.tracking.ports().to_vec(),
             next_hops: self.tracking.next_hops().to_vec(),
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.status(now)),
+            edges_up: self.edges.up(),
         };
         status.readiness = readiness(&status, self.id);
         status

@@ -43,9 +43,10 @@ impl Node {
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let (ours, forwarder) = (Division::of(self.place().steering), &mut self.forwarder);
-        let path_frame = self.replication.peers.poll_path_frame(now, ours, forwarder, buffer);
-        match path_frame.or_else(|| self.forwarder.poll_transmit(now, buffer)) {
+        let ours = Division::of(self.place().steering);
+        let path_frame = self.replication.peers.poll_path_frame(now, ours, &mut self.forwarder, buffer);
+        let own_frame = path_frame.or_else(|| self.poll_edge_frame(now, buffer));
+        match own_frame.or_else(|| self.forwarder.poll_transmit(now, buffer)) {
             Some(out) => {
                 Some(Transmit::Port { port: out.port, checksum: out.checksum, segmentation: out.segmentation })
             }

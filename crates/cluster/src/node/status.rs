@@ -61,6 +61,8 @@ pub struct NodeStatus {
     pub next_hops: Vec<NextHopTrack>,
     /// The tunnel to another site, if there is one.
     pub tunnel: Option<tunnel::TunnelStatus>,
+    /// Edges that receive this node, and that it receives; each port counts its own.
+    pub edges_up: usize,
 }
 
 /// How a node stands to a group of shared addresses.

@@ -142,18 +142,69 @@ fn an_icmp_error_goes_to_the_node_of_the_connection_that_it_quotes() {
     }
 }
 
+/// The ports that a frame was copied to.
+fn copies(world: &mut World) -> Vec<PortId> {
+    world.resent().into_iter().map(|(_, transmit, _)| transmit.port).collect()
+}
+
 #[test]
-fn neighbour_discovery_goes_to_the_addressed_node_or_the_first_live_one() {
+fn frames_to_a_group_go_to_every_port_but_their_own() {
     let mut world = World::new(|_| ());
     let host = (MacAddress([2, 0, 0, 0, 0, 9]), Ipv4Addr::new(10, 0, 0, 2));
     let mut request = build::arp_request(host.0, host.1, Ipv4Addr::new(10, 0, 0, 1));
     assert_eq!(world.arrive(NETWORK, &mut request), Disposition::Transmit(port(NodeId(0))));
     assert_eq!(request[..6], [0xff; 6], "a broadcast stays one");
+    assert_eq!(copies(&mut world), [port(NodeId(1)), port(NodeId(2))]);
+    assert_eq!(world.arrive(port(NodeId(1)), &mut request), Disposition::Transmit(NETWORK));
+    assert_eq!(copies(&mut world), [port(NodeId(0)), port(NodeId(2))]);
+    // A node that is not alive for flows may be a passive one, which must know its neighbours.
     world.edge.set_node_alive(world.now, NodeId(0), false);
-    assert_eq!(world.arrive(NETWORK, &mut request), Disposition::Transmit(port(NodeId(1))));
+    world.arrive(NETWORK, &mut request);
+    assert_eq!(copies(&mut world), [port(NodeId(1)), port(NodeId(2))]);
+    // Copies that are not sent are limited.
+    for _ in 0..1000 {
+        world.arrive(NETWORK, &mut request);
+    }
+    assert_eq!(copies(&mut world).len(), 512);
+    assert_eq!(world.edge.status().counters.dropped_for(DropReason::TransmitFailed), 2000 - 512);
+}
+
+#[test]
+fn link_control_goes_to_the_addressed_node_or_the_first_live_one() {
+    let mut world = World::new(|_| ());
+    let host = (MacAddress([2, 0, 0, 0, 0, 9]), Ipv4Addr::new(10, 0, 0, 2));
+    let mut request = build::arp_request(host.0, host.1, Ipv4Addr::new(10, 0, 0, 1));
     request[..6].copy_from_slice(&node_address(NodeId(2)).0);
     assert_eq!(world.arrive(NETWORK, &mut request), Disposition::Transmit(port(NodeId(2))));
-    assert_eq!(world.arrive(port(NodeId(2)), &mut request), Disposition::Transmit(NETWORK));
+    assert_eq!(world.arrive(port(NodeId(0)), &mut request), Disposition::Transmit(port(NodeId(2))), "between nodes");
+    // Its address was learned from the host's side: the one that the host knows is of a node that is gone.
+    request[..6].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+    assert_eq!(world.arrive(NETWORK, &mut request), Disposition::Transmit(port(NodeId(0))));
+    world.edge.set_node_alive(world.now, NodeId(0), false);
+    request[..6].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+    assert_eq!(world.arrive(NETWORK, &mut request), Disposition::Transmit(port(NodeId(1))));
+    assert_eq!(request[..6], node_address(NodeId(1)).0);
+    world.edge.set_link_address(NodeId(1), MacAddress([2, 7, 7, 7, 7, 7]));
+    world.arrive(NETWORK, &mut request);
+    assert_eq!(request[..6], [2, 7, 7, 7, 7, 7]);
+}
+
+#[test]
+fn a_query_to_an_address_goes_to_the_node_that_announced_it_last() {
+    let mut world = World::new(|_| ());
+    let shared = Ipv4Addr::new(10, 0, 0, 1);
+    let tuple = Tuple::v4(ip_protocol::ICMP, (Ipv4Addr::new(10, 0, 0, 2), 0), (shared, 0));
+    let query =
+        |id: u32| Envelope::default().icmp(&tuple, IcmpHeader { kind: 8, code: 0, parameter: id << 16 | 1 }, b"ping");
+    for holder in [NodeId(2), NodeId(0)] {
+        let mut announcement = build::arp_request(node_address(holder), shared, shared);
+        world.arrive(port(holder), &mut announcement);
+        for id in 0..20 {
+            assert_eq!(world.enter(query(id)), holder);
+        }
+    }
+    world.edge.set_node_alive(world.now, NodeId(0), false);
+    assert_ne!(world.enter(query(1)), NodeId(0));
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Between a node and the edges beside the cluster: each knows whether the other is alive, and an edge knows what the node serves.
+//!
+//! ```text
+//!   edge                                                    node
+//!    │  BFD control packet                                   │   RFC 5880; the node is passive: it answers edges that it
+//!    ├──────────────────────────────────────────────────────►│   never heard of, up to its limit
+//!    │  node state, BFD control packet if one is due         │
+//!    │◄──────────────────────────────────────────────────────┤   at once when the state changes
+//! ```
+//!
+//! Both travel in Ethernet frames over the link between them ([`crate::forwarding::PATH_ETHER_TYPE`]), so neither needs an address
+//! there. A node's state is 16 bytes:
+//!
+//! ```text
+//!    0  flags: bit 0, the node forwards packets; the other bits are 0 and are ignored
+//!    1  zero, 7 bytes, which are ignored
+//!    8  nodes whose connections it serves: bit n for node n, big-endian
+//! ```
+//!
+//! The frames are not authenticated. They decide only where an edge sends packets, as ARP and Neighbour Discovery on the same link do.
+
+mod edges;
+mod nodes;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use flow::NodeId;
+
+use crate::failure_detector::BfdError;
+
+pub use edges::EDGES_MAX;
+pub(crate) use edges::EdgeSessions;
+pub use nodes::{LinkError, NodeLinkStatus, NodeLinks, NodeUpdate};
+
+/// Bytes of a node's state.
+pub const NODE_STATE_BYTES: usize = 16;
+/// Nodes that a state can name.
+pub const NODES_MAX: u8 = 64;
+
+const FORWARDS: u8 = 1;
+
+/// What a node serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeState {
+    /// It forwards the packets that arrive at its ports.
+    pub forwards: bool,
+    /// The nodes whose connections it serves: they are dead or passive, and the state of their connections is usable here.
+    /// Bit n stands for node n.
+    pub serves: u64,
+}
+
+impl NodeState {
+    /// Whether it serves the connections of the node.
+    #[must_use]
+    pub const fn serves(&self, node: NodeId) -> bool {
+        node.0 < NODES_MAX && self.serves & (1 << node.0) != 0
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[if self.forwards { FORWARDS } else { 0 }, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&self.serves.to_be_bytes());
+    }
+
+    /// Reads it, and returns what follows. `None`: it is truncated.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let ([flags, _, _, _, _, _, _, _, serves @ ..], rest) = bytes.split_first_chunk::<NODE_STATE_BYTES>()?;
+        Some((Self { forwards: flags & FORWARDS != 0, serves: u64::from_be_bytes(*serves) }, rest))
+    }
+}
+
+/// Why a frame of an edge was not taken. The edge's fault, or of whoever sends in its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum EdgeError {
+    /// There is no room for another.
+    #[error("more edges than failure_detection.edges_max: raise it if they are yours")]
+    TooMany,
+    /// Its packet is none of failure detection.
+    #[error(transparent)]
+    Bfd(#[from] BfdError),
+}

@@ -1,0 +1,66 @@
+//! The edges beside the cluster: they are answered, and learn what this node serves.
+
+use alloc::vec::Vec;
+
+use flow::{DropReason, Instant, NodeId};
+
+use super::Node;
+use super::peer::Peer;
+use crate::edge_link::{EDGES_MAX, EdgeSessions, NodeState};
+use crate::failure_detector::{self, ConfigError};
+use crate::forwarding::{OutFrame, PathFrame, PathFrameKind};
+use crate::role::State;
+
+impl Node {
+    /// Has the node answer this many edges at most, over the links of its ports. The lead alone does.
+    ///
+    /// # Errors
+    /// The configuration of failure detection cannot be used.
+    pub fn set_edges(&mut self, edges_max: u8, config: failure_detector::Config, seed: u64) -> Result<(), ConfigError> {
+        config.check()?;
+        if self.place().leads() && edges_max > 0 {
+            self.edges = EdgeSessions::new(edges_max.min(EDGES_MAX).into(), config, seed);
+            self.forwarder.set_edges(self.id);
+        }
+        Ok(())
+    }
+
+    /// What an edge sent.
+    pub(super) fn handle_edge_frame(&mut self, now: Instant, frame: &PathFrame) {
+        if self.edges.handle(now, frame.port, frame.from.0, &frame.datagram).is_err() {
+            self.pipeline.count_drop(DropReason::LocalUnhandled);
+        }
+    }
+
+    /// What this node serves. It has replicas of all connections that peers owned: it serves those of a peer that is dead, and
+    /// those of a live one if it holds all addresses. While it takes over, their state is not usable yet.
+    fn served(&self) -> NodeState {
+        let (roles, forwards) = (&self.roles, self.roles.forwards_any());
+        let is_taking_over = roles.states().any(|state| state == State::TakingOver);
+        if !forwards || is_taking_over {
+            return NodeState { forwards, serves: 0 };
+        }
+        let holds_all = roles.claims_all();
+        let is_served = |peer: &&Peer| holds_all || !peer.is_up();
+        let served = self.replication.peers.iter().filter(is_served);
+        let bit = |peer: &Peer| 1_u64.checked_shl(peer.id.0.into()).unwrap_or(0);
+        NodeState { forwards, serves: served.fold(0, |nodes, peer| nodes | bit(peer)) }
+    }
+
+    /// The next frame for an edge. One leaves at once when it has changed what this node serves.
+    pub(super) fn poll_edge_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<OutFrame> {
+        if self.edges.is_empty() {
+            return None;
+        }
+        let state = self.served();
+        self.edges.set_state(state);
+        let mut datagram = Vec::new();
+        while let Some((port, edge)) = self.edges.poll_transmit(now, &mut datagram) {
+            let (to, kind) = (NodeId(edge), PathFrameKind::ToEdge);
+            if self.forwarder.write_path_frame(port, to, kind, &datagram, buffer).is_some() {
+                return Some(OutFrame::of_own(port));
+            }
+        }
+        None
+    }
+}
