@@ -143,7 +143,7 @@ impl Edge {
     /// A frame to a group goes to every port but its own. The first of them is returned.
     fn flood(&mut self, frame: &Frame<'_>, from: Option<NodeId>) -> Result<PortId, DropReason> {
         if let Some(from) = from {
-            self.learn_holder(from, frame);
+            self.learn_announced(from, frame);
         }
         let nodes = self.nodes.iter().flatten().filter(|node| Some(node.node) != from).map(|node| node.port);
         let mut ports: ArrayVec<PortId, NODES_MAX> = nodes.collect();
@@ -153,8 +153,8 @@ impl Edge {
         Ok(first)
     }
 
-    /// Learns from a frame that a node sends to a group which address it holds.
-    fn learn_holder(&mut self, from: NodeId, frame: &Frame<'_>) {
+    /// Learns from a frame that a node sends to a group which address it announces.
+    fn learn_announced(&mut self, from: NodeId, frame: &Frame<'_>) {
         let mut headers = Headers::NONE;
         match wire::parse_into(frame, &mut headers) {
             Ok(Parsed::Arp(offset)) => self.learn_arp(from, frame, offset),
@@ -192,8 +192,8 @@ impl Edge {
     /// The node that answers a query to one of the addresses that nodes hold.
     fn node_of_query(&self, headers: &Headers) -> Option<NodeId> {
         let Transport::IcmpQuery(_) = headers.transport else { return None };
-        let holder = self.link_control.holder(headers.tuple.destination_ip());
-        holder.filter(|node| self.distribution.is_alive(*node))
+        let announcer = self.link_control.announcer(headers.tuple.destination_ip());
+        announcer.filter(|node| self.distribution.is_alive(*node))
     }
 
     /// A packet of the near host: selects its node.
@@ -206,7 +206,7 @@ impl Edge {
             // An error goes to the node of the packet that it quotes, which left the cluster here.
             Transport::IcmpError(error) => return self.node_of_error(&error.inner.inverse()),
             Transport::IcmpOther(..) => return self.node_of_link_control(frame),
-            Transport::IcmpQuery(_) if let Some(holder) = self.node_of_query(headers) => return Some(holder),
+            Transport::IcmpQuery(_) if let Some(node) = self.node_of_query(headers) => return Some(node),
             Transport::Tcp(segment) => (headers.tuple, Some(segment)),
             _ => (headers.tuple, None),
         };

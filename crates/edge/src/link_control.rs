@@ -16,8 +16,8 @@ use crate::node_set::NODES_MAX;
 
 /// Copies of frames to a group that wait to be sent, at most; further ones are dropped.
 pub(crate) const COPIES_MAX: usize = 512;
-/// Addresses whose holder is remembered; when there are more, the one learned first is forgotten.
-const HOLDERS_MAX: usize = 256;
+/// Announced addresses that are remembered; when there are more, the one learned first is forgotten.
+const ANNOUNCED_MAX: usize = 256;
 /// ICMPv6 type of a neighbour advertisement (RFC 4861 section 4.4).
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 /// The target address in it: its first byte and the one behind its last.
@@ -36,7 +36,7 @@ struct FrameCopy {
 pub(crate) struct LinkControl {
     copies: VecDeque<FrameCopy>,
     /// Addresses and the nodes that announced them last.
-    holders: VecDeque<(IpAddr, NodeId)>,
+    announced: VecDeque<(IpAddr, NodeId)>,
 }
 
 /// The destination of a frame. `None`: it is truncated.
@@ -90,18 +90,18 @@ impl LinkControl {
     }
 
     fn learn(&mut self, node: NodeId, address: IpAddr) {
-        if let Some(known) = self.holders.iter_mut().find(|(known, _)| *known == address) {
+        if let Some(known) = self.announced.iter_mut().find(|(known, _)| *known == address) {
             known.1 = node;
             return;
         }
-        if self.holders.len() >= HOLDERS_MAX {
-            self.holders.pop_front();
+        if self.announced.len() >= ANNOUNCED_MAX {
+            self.announced.pop_front();
         }
-        self.holders.push_back((address, node));
+        self.announced.push_back((address, node));
     }
 
     /// The node that announced an address last.
-    pub(crate) fn holder(&self, address: IpAddr) -> Option<NodeId> {
-        self.holders.iter().find(|(known, _)| *known == address).map(|(_, node)| *node)
+    pub(crate) fn announcer(&self, address: IpAddr) -> Option<NodeId> {
+        self.announced.iter().find(|(known, _)| *known == address).map(|(_, node)| *node)
     }
 }

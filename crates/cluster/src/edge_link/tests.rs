@@ -1,4 +1,4 @@
-//! An edge and three nodes, joined by cables that can be cut.
+//! An edge and three nodes, joined by cables that can fail.
 
 use std::vec::Vec;
 
@@ -22,7 +22,7 @@ struct World {
     now: Instant,
     edge: NodeLinks,
     nodes: Vec<EdgeSessions>,
-    is_cut: Vec<bool>,
+    is_severed: Vec<bool>,
     updates: Vec<(u64, NodeUpdate)>,
     frames: usize,
 }
@@ -34,7 +34,7 @@ impl World {
             now: Instant::from_millis(1000),
             edge: NodeLinks::new(EDGE, &nodes, Config::default(), 5).expect("it is sound"),
             nodes: (0..NODES).map(|n| EdgeSessions::new(2, Config::default(), n.into())).collect(),
-            is_cut: std::vec![false; NODES.into()],
+            is_severed: std::vec![false; NODES.into()],
             updates: Vec::new(),
             frames: 0,
         }
@@ -53,7 +53,7 @@ impl World {
         self.edge.handle_timeout(now);
         while let Some(port) = self.edge.poll_transmit(now, &mut frame) {
             let node = usize::from(port.0 - 1);
-            if !self.is_cut[node] {
+            if !self.is_severed[node] {
                 let (header, datagram) = PathHeader::read(&frame).expect("it is whole");
                 assert_eq!((header.from, header.to), (EDGE, port.0 - 1));
                 self.nodes[node].handle(now, PortId(7), header.from, datagram).expect("it is taken");
@@ -67,7 +67,7 @@ impl World {
                 self.frames += 1;
                 let header = PathHeader { kind: PathFrameKind::ToEdge, from: n, to, path: PathId::OF_EDGES };
                 header.write(mac(100 + n), &datagram, &mut frame).expect("it fits");
-                if !self.is_cut[usize::from(n)] {
+                if !self.is_severed[usize::from(n)] {
                     assert_eq!(self.edge.handle_frame(now, PortId(n + 1), &frame), Ok(true));
                 }
             }
@@ -119,7 +119,7 @@ fn a_state_is_read_as_it_was_written() {
 fn a_dead_node_is_lost_within_the_detection_time_and_the_survivors_report_that_they_serve() {
     let mut world = settled();
     let at = world.now;
-    world.is_cut[1] = true;
+    world.is_severed[1] = true;
     world.run(150);
     let (lost_at_ms, _) = *world.updates.iter().find(|(_, update)| *update == NodeUpdate::Stopped(NodeId(1))).unwrap();
     let after_ms = lost_at_ms - at.as_nanos() / 1_000_000;
@@ -146,14 +146,14 @@ fn a_dead_node_is_lost_within_the_detection_time_and_the_survivors_report_that_t
     assert_eq!(world.take(), [], "it is reported once");
 
     // A second one dies. Each survivor reports again, but not before it serves both.
-    world.is_cut[2] = true;
+    world.is_severed[2] = true;
     world.run(150);
     world.take();
     world.set(0, true, 1 << 1 | 1 << 2);
     world.exchange();
     assert_eq!(world.take(), [NodeUpdate::Serves(NodeId(0))]);
 
-    world.is_cut[1] = false;
+    world.is_severed[1] = false;
     world.run(400);
     assert!(world.take().contains(&NodeUpdate::Forwards(NodeId(1))));
 }
@@ -200,10 +200,10 @@ fn edges_are_limited_and_forgotten() {
     let node = &mut world.nodes[0];
     assert_eq!(node.up(), 1);
     node.handle(now, PortId(7), 200, &packet).expect("there is room for two");
-    // The one that never came up gives way; the one that is up does not.
+    // The one that never came up is replaced; the one that is up is not.
     node.handle(now, PortId(7), 201, &packet).expect("in the place of the other");
     assert_eq!((node.up(), node.sessions_len()), (1, 2));
-    world.is_cut = std::vec![true; NODES.into()];
+    world.is_severed = std::vec![true; NODES.into()];
     world.run(70_000);
     assert!(world.nodes[0].is_empty(), "silent for a minute");
     assert!(world.nodes[0].poll_timeout().is_none());

@@ -196,11 +196,11 @@ fn a_query_to_an_address_goes_to_the_node_that_announced_it_last() {
     let tuple = Tuple::v4(ip_protocol::ICMP, (Ipv4Addr::new(10, 0, 0, 2), 0), (shared, 0));
     let query =
         |id: u32| Envelope::default().icmp(&tuple, IcmpHeader { kind: 8, code: 0, parameter: id << 16 | 1 }, b"ping");
-    for holder in [NodeId(2), NodeId(0)] {
-        let mut announcement = build::arp_request(node_address(holder), shared, shared);
-        world.arrive(port(holder), &mut announcement);
+    for node in [NodeId(2), NodeId(0)] {
+        let mut announcement = build::arp_request(node_address(node), shared, shared);
+        world.arrive(port(node), &mut announcement);
         for id in 0..20 {
-            assert_eq!(world.enter(query(id)), holder);
+            assert_eq!(world.enter(query(id)), node);
         }
     }
     world.edge.set_node_alive(world.now, NodeId(0), false);
