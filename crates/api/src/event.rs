@@ -100,6 +100,10 @@ pub enum EventKind {
     SplitBrain,
     /// The split brain ended.
     SplitBrainEnded,
+    /// An edge has resent what a node lost that had failed.
+    Resent,
+    /// The rate control of an edge changed.
+    RateControl,
     /// An operator should look at the detail.
     Warning,
     /// The process is stopping.
@@ -150,6 +154,8 @@ impl EventKind {
             Self::AddressConflict => "address conflict",
             Self::SplitBrain => "split brain",
             Self::SplitBrainEnded => "split brain over",
+            Self::Resent => "packets resent",
+            Self::RateControl => "rate control",
             Self::Warning => "warning",
             Self::Stopping => "stopping",
         }

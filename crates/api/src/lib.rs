@@ -10,6 +10,7 @@
 
 pub mod channel_status;
 pub mod compact_status;
+pub mod edge;
 mod ends;
 mod event;
 mod lazy_status;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use channel_status::{ChannelStatus, RefusedCount};
 pub use compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use edge::{EdgeNodeStatus, EdgeStatus};
 pub use ends::Ends;
 pub use event::{Event, EventKind};
 pub use lazy_status::LazyStatus;

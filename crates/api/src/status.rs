@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChannelStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SyncStatus};
+use super::{ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SyncStatus};
 
 /// The status of a node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Status {
     /// Replication of the kernel's connections. Only `mainstay sync` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
+    /// Nodes and held packets of an edge. Only `mainstay edge` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<Box<EdgeStatus>>,
 }
 
 /// The fast path: established connections whose packets the kernel forwards.

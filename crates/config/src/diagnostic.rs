@@ -158,6 +158,11 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
+    /// Whether something was reported that the file cannot be used with.
+    pub(super) fn has_errors(&self) -> bool {
+        self.found.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
     /// The settings that were noted.
     pub(super) fn into_settings(self) -> Vec<Setting> {
         self.settings
@@ -190,7 +195,7 @@ impl<'a> Diagnostics<'a> {
     /// All diagnostics in the order of the file, and whether an error is among them.
     pub(super) fn finish(mut self) -> (Vec<Diagnostic>, bool) {
         self.found.sort_by_key(|finding| (finding.line, finding.column));
-        let failed = self.found.iter().any(|finding| finding.severity == Severity::Error);
+        let failed = self.has_errors();
         (self.found, failed)
     }
 }

@@ -6,6 +6,7 @@
 pub mod compact;
 pub mod compression;
 pub mod diagnostic;
+pub mod edge;
 pub mod key_file;
 pub mod lazy;
 pub mod raw;

@@ -3,6 +3,7 @@
 //! The comments of types and fields are the text of `docs/reference`: a type describes its section, a field its key. What follows
 //! `Default:` stands in the column of defaults.
 
+pub mod edge;
 mod limits;
 mod reachability;
 mod redundancy;
@@ -471,4 +472,7 @@ pub struct RawFailureDetection {
     /// causes no take-over. The names of ports must be the same on all nodes. With `mode = "plain"` these frames are not authenticated.
     /// A change needs a restart.
     pub service_paths: Option<bool>,
+    /// Largest number of edges (`mainstay edge`) that the node answers, each counted once for each port. Frames of edges are not
+    /// authenticated. A change needs a restart.
+    pub edges_max: Option<Spanned<u8>>,
 }

@@ -18,6 +18,12 @@ pub fn sync(text: &str) -> Vec<Setting> {
     settings(text, validate::sync::validate)
 }
 
+/// The same of a file of `mainstay edge`.
+#[must_use]
+pub fn edge(text: &str) -> Vec<Setting> {
+    settings(text, validate::edge::validate)
+}
+
 /// Checks the text for what is noted on the way; mistakes in it do not matter.
 fn settings<R: DeserializeOwned, C>(text: &str, validate: impl FnOnce(&R, &mut Diagnostics<'_>) -> C) -> Vec<Setting> {
     let mut diagnostics = Diagnostics::new(Source { file: "reference", text });

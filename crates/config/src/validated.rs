@@ -1,6 +1,7 @@
 //! What the daemon runs with: every value checked, every reference resolved, every default filled in.
 
 mod cluster;
+pub mod edge;
 mod fast_path;
 mod functions;
 mod limits;

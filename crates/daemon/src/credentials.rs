@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flow::HashKey;
 use network_functions::nat::MappingKey;
 use packet_io::{clock, random};
 use replication::secure::{
@@ -45,6 +46,9 @@ pub enum SecretError {
     /// The file of the secret that mappings are computed under.
     #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
     MappingKey(SecretFileError),
+    /// The file of the secret that flows are hashed under.
+    #[error("{0}: `mainstay key` makes keys; the path is hash_key in [edge]")]
+    HashKey(SecretFileError),
     /// It does not hold a pre-shared key.
     #[error("{}: {source}", path.display())]
     NotAKey {
@@ -74,13 +78,27 @@ pub(crate) fn unix_time() -> Duration {
 
 /// The secret of keyed mappings of source NAT, from a file as `mainstay key` writes it.
 pub fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
-    let secret = secret_file::read(path).map_err(SecretError::MappingKey)?;
+    Ok(MappingKey(derived(path, b"nat mapping", SecretError::MappingKey)?))
+}
+
+/// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.
+pub(crate) fn hash_key(path: &Path) -> Result<HashKey, SecretError> {
+    Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))
+}
+
+/// Two words that are derived from a key for one purpose.
+fn derived(
+    path: &Path,
+    purpose: &[u8],
+    unreadable: impl FnOnce(SecretFileError) -> SecretError,
+) -> Result<[u64; 2], SecretError> {
+    let secret = secret_file::read(path).map_err(unreadable)?;
     let text = std::str::from_utf8(&secret).unwrap_or_default();
     let key = PreSharedKey::from_text(text)
         .map_err(|source| SecretError::NotAKey { path: path.to_owned(), source })?
-        .derive(b"nat mapping");
+        .derive(purpose);
     let half = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
-    Ok(MappingKey([half(&key[..8]), half(&key[8..])]))
+    Ok([half(&key[..8]), half(&key[8..])])
 }
 
 /// What secures the channels of one worker that starts now, if anything does.

@@ -6,7 +6,7 @@ use control::ServerError;
 use control::metrics::server::MetricsError;
 use control::remote::RemoteError;
 
-/// Why a gateway or `mainstay sync` cannot run. The operator sees its text only.
+/// Why a gateway, an edge or `mainstay sync` cannot run. The operator sees its text only.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The configuration cannot be used.
@@ -24,6 +24,12 @@ pub enum ProcessError {
     /// The node of `mainstay sync` cannot be made as configured.
     #[error(transparent)]
     SyncNode(#[from] conntrack_sync::ConfigError),
+    /// The edge cannot be made as configured.
+    #[error("[edge]: {0}")]
+    Edge(#[from] ::edge::ConfigError),
+    /// Failure detection cannot be used as configured.
+    #[error("[failure_detection]: {0}")]
+    Detection(#[from] cluster::failure_detector::ConfigError),
     /// The deferral cannot be used as configured.
     #[error("[replication.lazy]: {0}")]
     Lazy(#[from] replication::deferral::ConfigError),

@@ -1,14 +1,17 @@
-//! The processes: [`gateway`] runs a node of a cluster, [`sync`] replicates the kernel's connection tracking.
+//! The processes: [`gateway`] runs a node of a cluster, [`edge`] the switch beside a cluster, [`sync`] replicates the kernel's
+//! connection tracking.
 //!
 //! Each owns its node, its sockets and its threads, and answers operators over the control API. What a node decides is in
-//! `cluster`; what a configuration means is in `config`.
+//! `cluster` and `edge`; what a configuration means is in `config`.
 
 mod complaints;
 pub mod credentials;
 mod describe;
+pub mod edge;
 mod error;
 pub mod gateway;
 pub mod logging;
+mod ports;
 pub mod sync;
 
 pub use error::ProcessError;

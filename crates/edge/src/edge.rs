@@ -86,12 +86,13 @@ impl Edge {
         })
     }
 
-    /// Handles a batch of packets to completion: each frame's disposition is decided when this returns.
+    /// Handles a batch of packets to completion: each frame's disposition is decided when this returns. Frames whose disposition is
+    /// decided before are left alone.
     ///
     /// A frame to a group goes to all ports, as in a switch. Another one is dropped for the reason for which `flow::wire::parse`
     /// refuses it, and as [`DropReason::NoRoute`] if no node is alive or its port is not in the configuration.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
-        for frame in batch {
+        for frame in batch.iter_mut().filter(|frame| frame.disposition == Disposition::Undecided) {
             let result = self.handle_frame(now, frame);
             frame.disposition = match result {
                 Ok(port) if port == self.network_port => {

@@ -27,6 +27,13 @@ const SYNCS: [&str; 2] = [
      [[control.client]]\nname = \"client\"\nrole = \"read\"\n",
 ];
 
+/// The same of `mainstay edge`.
+const EDGES: [&str; 2] = [
+    include_str!("../../../examples/edge-inside.toml"),
+    "[control]\nlisten = \"127.0.0.1:1\"\n[[control.client]]\nname = \"client\"\nrole = \"read\"\n[rate_control]\n\
+     capacity_bits_per_s = 8000\n",
+];
+
 fn main() {
     let mut commands = Vec::new();
     // The pages are the same whatever the environment of this process has.
@@ -35,6 +42,7 @@ fn main() {
     add_commands(&program, "", &mut commands);
     let reference = json!({
         "gateway": settings(&GATEWAYS, config::reference::gateway),
+        "edge": settings(&EDGES, config::reference::edge),
         "sync": settings(&SYNCS, config::reference::sync),
         "metrics": Metric::ALL.iter().map(|metric| described(*metric)).collect::<Vec<_>>(),
         "commands": commands,

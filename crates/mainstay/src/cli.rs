@@ -3,6 +3,7 @@
 //! A command belongs to the group that its enumeration is: the help is made of them.
 
 mod arguments;
+mod edge;
 mod flows;
 mod gateway;
 mod help;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 
+pub use edge::{EdgeArgs, EdgeCommand};
 pub use flows::FlowsArgs;
 pub use gateway::{CheckArgs, GatewayArgs};
 pub use inspect::{CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs};
@@ -57,13 +59,13 @@ impl Cli {
         let mut command = Self::grouped_command().color(arguments::color(&arguments));
         let matches = command.try_get_matches_from_mut(arguments)?;
         let cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        match &cli.command {
-            Command::Run(RunCommand::Sync(sync)) if sync.is_contradictory() => {
-                let mut command = command.find_subcommand("sync").cloned().unwrap_or(command);
-                Err(command.error(ErrorKind::ArgumentConflict, "options of the daemon cannot be used with a command"))
-            }
-            _ => Ok(cli),
-        }
+        let contradictory = match &cli.command {
+            Command::Run(RunCommand::Sync(sync)) if sync.is_contradictory() => "sync",
+            Command::Run(RunCommand::Edge(edge)) if edge.is_contradictory() => "edge",
+            _ => return Ok(cli),
+        };
+        let mut command = command.find_subcommand(contradictory).cloned().unwrap_or(command);
+        Err(command.error(ErrorKind::ArgumentConflict, "options of the daemon cannot be used with a command"))
     }
 }
 
@@ -96,6 +98,8 @@ pub enum Command {
 pub enum RunCommand {
     /// Run one node of a gateway cluster
     Gateway(GatewayArgs),
+    /// Run the switch beside a cluster: it distributes flows to nodes and resends what a failed one lost
+    Edge(Box<EdgeArgs>),
     /// Replicate the kernel's connection tracking, in place of conntrackd
     Sync(Box<SyncArgs>),
 }

@@ -47,6 +47,7 @@ fn dispatch(command: &Command) -> Result<(), CommandError> {
     match command {
         Command::Run(RunCommand::Gateway(args)) if args.check.check => commands::check::run(args),
         Command::Run(RunCommand::Gateway(args)) => Ok(daemon::gateway::run(&args.config)?),
+        Command::Run(RunCommand::Edge(args)) => commands::edge::run(args),
         Command::Run(RunCommand::Sync(args)) => commands::sync::run(args),
         Command::Inspect(command) => inspect(command),
         Command::Operate(OperateCommand::Reload(args)) => commands::reload::run(args),

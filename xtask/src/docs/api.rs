@@ -22,6 +22,7 @@ const FILES: [&str; 12] = [
     "path.rs",
     "redundancy.rs",
     "status.rs",
+    "edge.rs",
     "sync.rs",
 ];
 /// The lines of an answer that are described: the value of `line`, and the type.

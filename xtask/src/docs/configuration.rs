@@ -1,4 +1,4 @@
-//! The pages of configuration keys: a gateway's, and those of `mainstay sync`.
+//! The pages of configuration keys: a gateway's, and those of `mainstay edge` and `mainstay sync`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -20,6 +20,8 @@ const GATEWAY: [&str; 9] = [
 ];
 /// The file with the types of `mainstay sync`, whose names hide a gateway's.
 const SYNC: &str = "raw/sync.rs";
+/// The file with the types of `mainstay edge`.
+const EDGE: &str = "raw/edge.rs";
 
 /// The page of a gateway's keys, with ranges and defaults as its checks note them.
 pub(super) fn gateway(root: &Path, settings: &[Setting]) -> Result<String, String> {
@@ -34,6 +36,14 @@ pub(super) fn sync(root: &Path, settings: &[Setting]) -> Result<String, String> 
     let sections = schema(root, &files)?.sections("RawSync")?;
     let title = "Configuration keys of mainstay sync";
     Ok(page(title, "[mainstay sync](../sync.md) has examples and advice.", &sections, settings))
+}
+
+/// The page of the keys of `mainstay edge`.
+pub(super) fn edge(root: &Path, settings: &[Setting]) -> Result<String, String> {
+    let files: Vec<&str> = GATEWAY.into_iter().chain([EDGE]).collect();
+    let sections = schema(root, &files)?.sections("RawEdgeFile")?;
+    let title = "Configuration keys of mainstay edge";
+    Ok(page(title, "[Edges](../edge.md) has examples and advice.", &sections, settings))
 }
 
 fn schema(root: &Path, files: &[&str]) -> Result<Schema, String> {

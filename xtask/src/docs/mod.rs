@@ -27,6 +27,7 @@ const NOTICE: &str = "This page is generated from the code by `cargo run -p xtas
 struct Reference {
     gateway: Vec<Setting>,
     sync: Vec<Setting>,
+    edge: Vec<Setting>,
     metrics: Vec<Metric>,
     commands: Vec<Subcommand>,
     exits: Vec<Exit>,
@@ -76,6 +77,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let pages = [
         ("configuration.md", configuration::gateway(root, &reference.gateway)?),
         ("sync-configuration.md", configuration::sync(root, &reference.sync)?),
+        ("edge-configuration.md", configuration::edge(root, &reference.edge)?),
         ("metrics.md", metrics(&reference.metrics)),
         ("commands.md", commands(&reference.commands, &reference.exits)),
         ("api.md", api::page(root)?),

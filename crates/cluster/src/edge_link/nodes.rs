@@ -90,6 +90,8 @@ struct NodeLink {
     heartbeats_lost: u32,
     /// It counts as forwarding packets.
     forwards: bool,
+    /// The edge's port has carrier.
+    has_carrier: bool,
 }
 
 impl NodeLink {
@@ -139,6 +141,7 @@ impl NodeLinks {
                 received_at: None,
                 heartbeats_lost: 0,
                 forwards: false,
+                has_carrier: true,
             }
         };
         let links: Vec<NodeLink> = nodes.iter().map(link).collect();
@@ -173,6 +176,12 @@ impl NodeLinks {
         }
         self.update(now);
         Ok(true)
+    }
+
+    /// A port of this edge has carrier, or has none: a node without is as good as dead at once.
+    pub fn set_carrier(&mut self, now: Instant, port: PortId, has_carrier: bool) {
+        self.links.iter_mut().filter(|link| link.port == port).for_each(|link| link.has_carrier = has_carrier);
+        self.update(now);
     }
 
     /// The edge was not served for `gap` until `now`: the nodes' silence meanwhile counts for nothing.
@@ -241,7 +250,7 @@ impl NodeLinks {
                 link.heartbeats_lost = missed;
                 self.updates.push_back(NodeUpdate::HeartbeatsLost { node: link.node, count: missed });
             }
-            let forwards = link.is_up && link.state.forwards;
+            let forwards = link.is_up && link.has_carrier && link.state.forwards;
             if forwards != link.forwards {
                 link.forwards = forwards;
                 let node = link.node;

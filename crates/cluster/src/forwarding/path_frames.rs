@@ -147,8 +147,9 @@ pub(super) struct PathFrames {
 /// Link addresses of peers that are remembered; further ones are not.
 const PEER_ADDRESSES_MAX: usize = 64;
 
-/// Whether a frame that is neither IP nor ARP is one of these.
-pub(crate) fn is_path_frame(frame: &[u8]) -> bool {
+/// Whether a frame is one of these.
+#[must_use]
+pub fn is_path_frame(frame: &[u8]) -> bool {
     EthernetView::new_checked(frame).is_ok_and(|link| link.ether_type() == PATH_ETHER_TYPE)
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use cluster::edge_link::EDGES_MAX;
 use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
 use toml::Spanned;
@@ -227,6 +228,7 @@ fn failure_detection(
         startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), diagnostics),
         preempt: raw.preempt.unwrap_or_default(),
         service_paths: flag("failure_detection.service_paths", raw.service_paths, true, diagnostics),
+        edges_max: setting!("failure_detection", raw.edges_max => within(0, 0..=EDGES_MAX), diagnostics),
     }
 }
 

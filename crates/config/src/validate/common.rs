@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake, Text};
 use super::super::validated::Port;
-use super::super::value;
+use super::super::value::{self, SizeText};
 
 /// Longest node or port name.
 const NAME_BYTES_MAX: usize = 32;
@@ -153,6 +153,28 @@ pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display, D: From<T> + Into
         return default;
     }
     D::from(number)
+}
+
+/// A number of bytes within a range. `None`: it is not written, or wrong.
+pub(super) fn sized(
+    subject: &str,
+    written: Option<&Spanned<SizeText>>,
+    default: usize,
+    range: &RangeInclusive<usize>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<usize> {
+    let span = [range.start(), range.end()].map(|bytes| value::written_size(*bytes)).join(" to ");
+    diagnostics.describe(subject, Some(value::written_size(default)), span.clone());
+    let written = written?;
+    let checked = value::size(written.get_ref()).and_then(|bytes| {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if range.contains(&bytes) {
+            Ok(bytes)
+        } else {
+            Err(Mistake::new(format!("{bytes} bytes are out of range"), format!("write a size from {span}")))
+        }
+    });
+    checked.map_err(|mistake| diagnostics.error(written.span(), subject, mistake)).ok()
 }
 
 /// Whether a key is set, or its default.

@@ -7,6 +7,7 @@ mod cluster;
 mod common;
 mod compact;
 mod control;
+pub(super) mod edge;
 mod fast_path;
 mod firewall;
 mod ftp;
@@ -100,6 +101,54 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
 }
 
 /// What stands in for a section that is not there.
+/// The section `[node]` of a daemon that is no node of a gateway's cluster. `remedies` are for keys that only a gateway has: `nodes`,
+/// `priority` and `announce_refresh`.
+fn lone_node(
+    raw: Option<&Spanned<RawNode>>,
+    socket_default: &str,
+    remedies: [&str; 3],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Node {
+    let stand_in = no_node();
+    let raw = raw.map_or_else(
+        || {
+            let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
+            diagnostics.error(0..0, "[node]", mistake);
+            &stand_in
+        },
+        Spanned::get_ref,
+    );
+    let refused = [
+        ("node.nodes", raw.nodes.as_ref().map(Spanned::span), "the number of nodes has no meaning here"),
+        ("node.priority", raw.priority.map(|_| raw.id.span()), "it does not choose its role itself"),
+        ("node.announce_refresh", raw.announce_refresh.as_ref().map(Spanned::span), "it announces no addresses"),
+    ];
+    for ((key, span, problem), remedy) in refused.into_iter().zip(remedies) {
+        diagnostics.describe_refused(key);
+        if let Some(span) = span {
+            diagnostics.error(span, key, Mistake::new(problem, remedy));
+        }
+    }
+    let id = *raw.id.get_ref();
+    describe_socket(socket_default, diagnostics);
+    Node {
+        id: NodeId(id),
+        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, diagnostics)),
+        // Others are named one by one, with whatever numbers the operator likes.
+        nodes: u8::MAX,
+        priority: 0,
+        announce_refresh: Duration::ZERO,
+        control_socket: match &raw.control_socket {
+            Some(_) => control_socket(raw, diagnostics),
+            None => PathBuf::from(socket_default),
+        },
+        metrics: metrics(raw, diagnostics),
+        log: common::choice("node.log", raw.log.as_ref(), &LogLevel::ALL, diagnostics),
+        log_format: log::format(raw, diagnostics),
+        log_per_s: log::entries_per_s(raw, diagnostics),
+    }
+}
+
 fn no_node() -> RawNode {
     RawNode {
         id: Spanned::new(0..0, 0),

@@ -114,7 +114,7 @@ fn backend(subject: &str, raw: &RawPort, earlier: &[Port], diagnostics: &mut Dia
     backend
 }
 
-fn interface(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
+pub(super) fn interface(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
     let name = text.get_ref();
     if name.len() > INTERFACE_BYTES_MAX {
         let mistake = Mistake::new(format!("interface name is longer than {INTERFACE_BYTES_MAX} bytes"), "shorten it");

@@ -125,6 +125,8 @@ pub struct FailureDetection {
     pub preempt: bool,
     /// Whether failures are detected over the links of the ports as well.
     pub service_paths: bool,
+    /// Edges that are answered at most.
+    pub edges_max: u8,
 }
 
 impl FailureDetection {

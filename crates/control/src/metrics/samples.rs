@@ -2,7 +2,7 @@
 
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
-use api::{AntiEntropy, ChannelStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
+use api::{AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
 use replication::secure::Refusal;
@@ -85,6 +85,32 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
     if let Some(sync) = &status.sync {
         add_sync(samples, sync);
+    }
+    if let Some(edge) = &status.edge {
+        add_edge(samples, edge);
+    }
+}
+
+/// Adds the figures of an edge.
+fn add_edge(samples: &mut Samples, edge: &EdgeStatus) {
+    for node in &edge.nodes {
+        samples.add_flag(Metric::EdgeNodeForwards, &[&node.id.to_string()], node.forwards);
+    }
+    let counts: [(Metric, &[&str], u64); 11] = [
+        (Metric::EdgePackets, &["entered"], edge.entered),
+        (Metric::EdgePackets, &["left"], edge.left),
+        (Metric::EdgeMoved, &[], edge.moved),
+        (Metric::EdgeHeld, &["segment"], edge.held_segments),
+        (Metric::EdgeHeld, &["acknowledgement"], edge.held_acknowledgements),
+        (Metric::EdgeHeldBytes, &[], edge.held_bytes),
+        (Metric::EdgeNotHeld, &["evicted"], edge.evicted),
+        (Metric::EdgeNotHeld, &["unholdable"], edge.unholdable),
+        (Metric::EdgeResent, &["segment"], edge.resent_segments),
+        (Metric::EdgeResent, &["syn"], edge.resent_syns),
+        (Metric::EdgeResent, &["acknowledgement"], edge.resent_acknowledgements),
+    ];
+    for (metric, labels, count) in counts {
+        samples.add_count(metric, labels, count);
     }
 }
 

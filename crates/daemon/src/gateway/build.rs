@@ -279,6 +279,13 @@ pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), 
         .map_err(|error| ProcessError::Node(error.into()))
 }
 
+/// Has the node answer edges, where that is configured.
+pub(super) fn set_edges(node: &mut Node, config: &Config) -> Result<(), ProcessError> {
+    let Some(detection) = config.cluster.as_ref().map(|cluster| &cluster.failure_detection) else { return Ok(()) };
+    node.set_edges(detection.edges_max, detector(detection), random::number())
+        .map_err(|error| ProcessError::Node(error.into()))
+}
+
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
     let detector = detector(detection);

@@ -187,8 +187,16 @@ impl Changes {
     fn cluster(&mut self, old: &Cluster, new: &Cluster) {
         let Cluster { replication, failure_detection } = old;
         self.replication(replication, &new.replication);
-        let FailureDetection { local, interval, multiplier, interval_while_down, startup_hold, preempt, service_paths } =
-            failure_detection;
+        let FailureDetection {
+            local,
+            interval,
+            multiplier,
+            interval_while_down,
+            startup_hold,
+            preempt,
+            service_paths,
+            edges_max,
+        } = failure_detection;
         let new = &new.failure_detection;
         self.restart("failure_detection.local", local, &new.local);
         self.apply("failure_detection.interval", interval, &new.interval);
@@ -197,6 +205,7 @@ impl Changes {
         self.apply("failure_detection.startup_hold", startup_hold, &new.startup_hold);
         self.apply("failure_detection.preempt", preempt, &new.preempt);
         self.restart("failure_detection.service_paths", service_paths, &new.service_paths);
+        self.restart("failure_detection.edges_max", edges_max, &new.edges_max);
     }
 
     fn replication(&mut self, old: &Replication, new: &Replication) {

@@ -11,7 +11,6 @@ mod fast_path;
 mod links;
 mod mailbox;
 mod outgoing;
-mod ports;
 mod reload;
 mod reporting;
 pub(crate) mod service;

@@ -15,8 +15,8 @@ use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
-use super::ports::{self, Sharing};
 use crate::error::ProcessError;
+use crate::ports::{self, Sharing};
 use config::validated::Config;
 use control::{ControlReceiver, ControlSender};
 
@@ -143,6 +143,7 @@ fn open(
     }
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
     build::set_service_paths(&mut node, config)?;
+    build::set_edges(&mut node, config)?;
     if let Some(fast_path) = fast_path {
         node.set_fast_path(clock::now(), Box::new(fast_path));
     }

@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod check;
 pub mod drain;
+pub mod edge;
 pub mod error;
 pub mod events;
 pub mod flows;

@@ -1,5 +1,6 @@
 //! `mainstay status`: how a running gateway is.
 
+mod edge;
 mod filter;
 mod reach;
 mod tunnel;
@@ -81,6 +82,11 @@ pub fn describe(status: &Status) -> String {
             &mut text,
             [peer_table(status), anti_entropy_table(status), channel_table(status), refused_table(sync)],
         );
+        return text;
+    }
+    if let Some(edge) = &status.edge {
+        text.push_str(&edge::describe(status, edge));
+        add_tables(&mut text, [edge::node_table(status, edge), port_table(status), drop_table(status)]);
         return text;
     }
     let _ = write!(

@@ -3,14 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use toml::Spanned;
-
 use super::super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
-use super::super::super::value::{self, SizeText};
 use super::super::cluster::setting;
-use super::super::common::{choice, flag, ranged, within};
+use super::super::common::{choice, flag, ranged, sized, within};
 
 const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
 const CONNECTIONS: RangeInclusive<u64> = 1..=1 << 27;
@@ -23,11 +20,13 @@ const EVENT_INTERVAL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from
 
 pub(super) fn kernel(raw: &RawKernel, diagnostics: &mut Diagnostics<'_>) -> Kernel {
     let (default, default_max) = (RECEIVE_BUFFER_BYTES_DEFAULT, RECEIVE_BUFFER_BYTES_MAX_DEFAULT);
-    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), default, diagnostics);
-    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), default_max, diagnostics);
-    let receive_buffer_bytes = first.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
+    let written = raw.receive_buffer.as_ref();
+    let receive_buffer_bytes =
+        sized("kernel.receive_buffer", written, default, &RECEIVE_BUFFER_BYTES, diagnostics).unwrap_or(default);
+    let written = raw.receive_buffer_max.as_ref();
+    let largest = sized("kernel.receive_buffer_max", written, default_max, &RECEIVE_BUFFER_BYTES, diagnostics);
     // A buffer that begins above the default limit must not end below its beginning.
-    let receive_buffer_bytes_max = largest.unwrap_or(RECEIVE_BUFFER_BYTES_MAX_DEFAULT.max(receive_buffer_bytes));
+    let receive_buffer_bytes_max = largest.unwrap_or(default_max.max(receive_buffer_bytes));
     if let Some(written) = raw.receive_buffer_max.as_ref().filter(|_| receive_buffer_bytes_max < receive_buffer_bytes) {
         let mistake = Mistake::new(
             "the buffer cannot grow to less than it begins with",
@@ -47,24 +46,4 @@ pub(super) fn kernel(raw: &RawKernel, diagnostics: &mut Diagnostics<'_>) -> Kern
         event_interval: setting!("kernel", raw.event_interval => ranged(EVENT_INTERVAL_DEFAULT, EVENT_INTERVAL), diagnostics),
         expectations: flag("kernel.expectations", raw.expectations, true, diagnostics),
     }
-}
-
-fn size(
-    subject: &str,
-    written: Option<&Spanned<SizeText>>,
-    default: usize,
-    diagnostics: &mut Diagnostics<'_>,
-) -> Option<usize> {
-    const SPAN: &str = "\"4KiB\" to \"1GiB\"";
-    diagnostics.describe(subject, Some(value::written_size(default)), SPAN.to_owned());
-    let written = written?;
-    let checked = value::size(written.get_ref()).and_then(|bytes| {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if RECEIVE_BUFFER_BYTES.contains(&bytes) {
-            Ok(bytes)
-        } else {
-            Err(Mistake::new(format!("{bytes} bytes are out of range"), format!("write a size from {SPAN}")))
-        }
-    });
-    checked.map_err(|mistake| diagnostics.error(written.span(), subject, mistake)).ok()
 }

@@ -5,28 +5,33 @@ mod filter;
 mod kernel;
 
 use std::ops::Range;
-use std::path::PathBuf;
 
-use flow::NodeId;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
+use super::super::raw::RawReplication;
 use super::super::raw::sync::RawSync;
-use super::super::raw::{RawNode, RawReplication};
+use super::super::validated::Node;
 use super::super::validated::sync as validated;
 use super::super::validated::sync::{Events, Mode, Native, StartRole, SyncConfig};
-use super::super::validated::{LogLevel, Node};
 use super::cluster::{own_address, replication};
 use super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, choice, ranged};
-use super::{control, control_socket, describe_socket, log, metrics, named, no_node, security};
-
-use std::time::Duration;
+use super::{control, lone_node, security};
 
 /// Where the control API of `mainstay sync` listens by default: beside a gateway's.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/sync.sock";
 
 pub(crate) fn validate(raw: &RawSync, diagnostics: &mut Diagnostics<'_>) -> SyncConfig {
-    let node = node(raw.node.as_ref(), diagnostics);
+    let node = lone_node(
+        raw.node.as_ref(),
+        CONTROL_SOCKET_DEFAULT,
+        [
+            "remove it: peers are named one by one",
+            "remove priority: keepalived has it",
+            "remove announce_refresh: keepalived has it",
+        ],
+        diagnostics,
+    );
     let mode = choice("cluster.mode", raw.cluster.mode.as_ref(), &Mode::ALL, diagnostics);
     let role = start_role(raw, mode, diagnostics);
     let replication = raw.replication.as_ref().and_then(|section| native(section, &node, diagnostics));
@@ -80,53 +85,6 @@ fn start_role(raw: &RawSync, mode: Mode, diagnostics: &mut Diagnostics<'_>) -> S
         diagnostics.error(text.span(), "cluster.role", mistake);
     }
     StartRole::Primary
-}
-
-fn node(raw: Option<&Spanned<RawNode>>, diagnostics: &mut Diagnostics<'_>) -> Node {
-    let stand_in = no_node();
-    let raw = raw.map_or_else(
-        || {
-            let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
-            diagnostics.error(0..0, "[node]", mistake);
-            &stand_in
-        },
-        Spanned::get_ref,
-    );
-    ["node.nodes", "node.priority", "node.announce_refresh"]
-        .into_iter()
-        .for_each(|key| diagnostics.describe_refused(key));
-    if let Some(nodes) = &raw.nodes {
-        let mistake = Mistake::new("the number of nodes has no meaning here", "remove it: peers are named one by one");
-        diagnostics.error(nodes.span(), "node.nodes", mistake);
-    }
-    if raw.priority.is_some() {
-        let span = raw.id.span();
-        let mistake = Mistake::new("the node does not choose its role itself", "remove priority: keepalived has it");
-        diagnostics.error(span, "node.priority", mistake);
-    }
-    if let Some(refresh) = &raw.announce_refresh {
-        let mistake =
-            Mistake::new("the node announces no addresses itself", "remove announce_refresh: keepalived has it");
-        diagnostics.error(refresh.span(), "node.announce_refresh", mistake);
-    }
-    let id = *raw.id.get_ref();
-    describe_socket(CONTROL_SOCKET_DEFAULT, diagnostics);
-    Node {
-        id: NodeId(id),
-        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, diagnostics)),
-        // Peers are named one by one, with whatever numbers the operator likes.
-        nodes: u8::MAX,
-        priority: 0,
-        announce_refresh: Duration::ZERO,
-        control_socket: match &raw.control_socket {
-            Some(_) => control_socket(raw, diagnostics),
-            None => PathBuf::from(CONTROL_SOCKET_DEFAULT),
-        },
-        metrics: metrics(raw, diagnostics),
-        log: choice("node.log", raw.log.as_ref(), &LogLevel::ALL, diagnostics),
-        log_format: log::format(raw, diagnostics),
-        log_per_s: log::entries_per_s(raw, diagnostics),
-    }
 }
 
 /// Replication to other nodes of Mainstay: a gateway's section, without what is about packets.

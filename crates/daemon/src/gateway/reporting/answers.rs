@@ -117,6 +117,7 @@ impl ControlHandler for Answers<'_> {
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
+            edge: None,
         }
     }
 

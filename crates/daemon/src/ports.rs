@@ -5,13 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use flow::steering::program;
-use flow::{Disposition, Frame, PacketBatch, PortId};
+use flow::{Disposition, Frame, PacketBatch, PortId, Steering};
 use packet_io::af_packet::{self, AfPacketIo, Fanout};
 use packet_io::af_xdp::{self, AfXdpIo, AttachMode, AttachedPort};
 use packet_io::tun::{self, TunIo};
 use packet_io::{IoError, PacketIo, PortCounters};
 
-use super::mailbox::place;
 use config::validated::{Backend, Port};
 
 /// A port of no backend: what is sent on it is counted as [`packet_io::TransmitFailure::NoSuchPort`].
@@ -33,7 +32,7 @@ struct MixedPorts {
 }
 
 /// What the workers of a node share of its ports: every worker has sockets of its own on each.
-pub(super) struct Sharing {
+pub(crate) struct Sharing {
     workers: u8,
     /// Of each port by `AF_XDP`: the interface, whose queues are shared out.
     attached: Vec<Option<Arc<AttachedPort>>>,
@@ -43,7 +42,8 @@ pub(super) struct Sharing {
 
 impl Sharing {
     /// For the ports as configured and so many workers, among which `program` divides frames.
-    pub(super) fn new(ports: &[Port], workers: u8) -> Result<Self, IoError> {
+    pub(crate) fn new(ports: &[Port], workers: u8) -> Result<Self, IoError> {
+        let steering = Steering::new(workers).unwrap_or(Steering::ALONE);
         let attach = |port: &Port| {
             let config =
                 || af_xdp::PortConfig { promiscuous: true, ..af_xdp::PortConfig::new(port.interface.as_str()) };
@@ -63,7 +63,7 @@ impl Sharing {
             return Err(IoError::Misuse(message));
         }
         let fanout = |port: &Port| match port.backend {
-            Backend::AfPacket if workers > 1 => Fanout::group(workers.into(), &program(place(0, workers).steering)),
+            Backend::AfPacket if workers > 1 => Fanout::group(workers.into(), &program(steering)),
             _ => Vec::new(),
         };
         Ok(Self { workers, attached, fanouts: ports.iter().map(fanout).collect() })
@@ -83,7 +83,7 @@ impl Sharing {
 
 /// Opens a worker's part of the ports as configured. A backend that serves all ports numbers them as the node does.
 /// `ether_types` is what is received of ports by `AF_PACKET`; empty: everything.
-pub(super) fn open(
+pub(crate) fn open(
     ports: &[Port],
     sharing: &Sharing,
     worker: u8,

@@ -1,0 +1,73 @@
+//! What `mainstay edge` runs with: every value checked, every default filled in.
+
+use std::path::PathBuf;
+
+use ::edge::{Affinity, RateControlConfig, RecoveryConfig};
+use cluster::failure_detector;
+use flow::NodeId;
+
+use super::{Backend, Node};
+use crate::remote::RemoteAccess;
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EdgeSettings {
+    /// This edge.
+    pub node: Node,
+    /// The interface to hosts and routers.
+    pub network: String,
+    /// How frames are received and sent.
+    pub backend: Backend,
+    /// The nodes.
+    pub nodes: Vec<EdgeNode>,
+    /// How connections are kept on a node.
+    pub affinity: Affinity,
+    /// The file with the secret of hashed affinities; `None`: the edge draws one.
+    pub hash_key: Option<PathBuf>,
+    /// Connections at most.
+    pub connections_max: u32,
+    /// Local recovery; `None`: nothing is held.
+    pub recovery: Option<RecoveryConfig>,
+    /// Rate control; `None`: windows stay as they are.
+    pub rate_control: Option<RateControlConfig>,
+    /// How dead nodes are detected.
+    pub failure_detection: failure_detector::Config,
+    /// The control API from afar, if it is offered.
+    pub control: Option<RemoteAccess>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EdgeNode {
+    /// Its number.
+    pub id: NodeId,
+    /// The interface that leads to it.
+    pub interface: String,
+}
+
+/// What local recovery holds, by name; a heavy hitter's limit is a key of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RecoveryPolicy {
+    /// The lowest unacknowledged segment of every connection.
+    #[default]
+    Always,
+    /// From the second lost heartbeat of the connection's node on.
+    FromSecondLostHeartbeat,
+    /// Of the connections with the most bytes.
+    HeavyHitters,
+    /// SYN segments.
+    SynOnly,
+    /// Nothing.
+    Off,
+}
+
+impl RecoveryPolicy {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("always", Self::Always),
+        ("from-second-lost-heartbeat", Self::FromSecondLostHeartbeat),
+        ("heavy-hitters", Self::HeavyHitters),
+        ("syn-only", Self::SynOnly),
+        ("off", Self::Off),
+    ];
+}

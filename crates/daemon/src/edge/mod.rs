@@ -1,0 +1,150 @@
+//! `mainstay edge`: one edge switch, running.
+//!
+//! One thread owns an [`Edge`](::edge::Edge), the links to the nodes ([`NodeLinks`]) and the ports, and waits for nothing but the
+//! poller. What the links report of the nodes moves flows, and begins local recovery.
+
+mod process;
+mod reporting;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::edge::{EdgeConfig, NodePort};
+use cluster::edge_link::NodeLinks;
+use flow::wire::MacAddress;
+use flow::{HashKey, PortId, conntrack};
+use packet_io::netlink::Netlink;
+use packet_io::poller::Waker;
+use packet_io::signal::Signals;
+use packet_io::{clock, random, usage};
+
+use crate::error::ProcessError;
+use crate::ports::{self, Sharing};
+use crate::{credentials, logging};
+use api::{ReloadReport, SyncOrder, SyncReadiness};
+use config::edge::{self, EdgeSettings};
+use config::validated::Port;
+use control::metrics::server::MetricsServer;
+use control::orders::{AskError, OperationError, Operations};
+use control::{ControlServer, Credentials, FlowDescriber};
+use process::{Process, Setting};
+
+/// The port to hosts and routers; those to the nodes follow.
+const NETWORK: PortId = PortId(0);
+
+/// Runs the edge that the file describes, until a signal ends it.
+///
+/// # Errors
+/// The configuration cannot be used, or the system refuses what it asks for.
+pub fn run(path: &Path) -> Result<(), ProcessError> {
+    let checked = edge::load(path)?;
+    logging::begin(&checked.config.node)?;
+    for warning in &checked.warnings {
+        tracing::warn!("{warning}");
+    }
+    serve(&checked.config)
+}
+
+fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
+    // Before any thread is started, so that all of them leave the signals to this one.
+    let signals = Signals::new()?;
+    if !usage::prefer_this_process() {
+        tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
+    }
+    let waker = Arc::new(Waker::new()?);
+    let (sender, receiver) = control::channel({
+        let waker = Arc::clone(&waker);
+        Arc::new(move || waker.wake())
+    });
+    let ports = interfaces(settings);
+    let sharing = Sharing::new(&ports, 1)?;
+    let io = ports::open(&ports, &sharing, 0, &[])?;
+    let edge = ::edge::Edge::new(edge_config(settings)?)?;
+    let links = node_links(settings, &ports)?;
+    let mut process = Process::open(settings, Setting { edge, links, ports: io, names: ports, signals, waker, receiver })?;
+    let describer = FlowDescriber { node: settings.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
+    let control = ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
+    let remote = match &settings.control {
+        Some(access) => Some(control.listen_afar(access.listen, Credentials::load(access)?)?),
+        None => None,
+    };
+    let metrics = settings.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
+    let result = process.run();
+    // Requests that still wait fail at once: there is nothing left to answer them.
+    drop(process);
+    drop(metrics);
+    drop(remote);
+    drop(control);
+    logging::report_suppressed(clock::now(), true);
+    Ok(result?)
+}
+
+/// The interfaces as ports: the network's, then the nodes'.
+fn interfaces(settings: &EdgeSettings) -> Vec<Port> {
+    let network = ("network".to_owned(), &settings.network);
+    let nodes = settings.nodes.iter().map(|node| (format!("node-{}", node.id.0), &node.interface));
+    let named = std::iter::once(network).chain(nodes).zip((0..=u8::MAX).map(PortId));
+    let port = |((name, interface), id): ((String, &String), PortId)| Port {
+        id,
+        name,
+        interface: interface.clone(),
+        backend: settings.backend,
+        addresses: Vec::new(),
+        mss_clamp: None,
+        redirect_peer: false,
+    };
+    named.map(port).collect()
+}
+
+fn edge_config(settings: &EdgeSettings) -> Result<EdgeConfig, ProcessError> {
+    let hash_key = match &settings.hash_key {
+        Some(path) => credentials::hash_key(path)?,
+        None => HashKey([random::number(), random::number()]),
+    };
+    let nodes = settings.nodes.iter().zip((NETWORK.0 + 1..=u8::MAX).map(PortId));
+    let nodes = nodes.map(|(node, port)| NodePort { node: node.id, port, link_address: None }).collect();
+    Ok(EdgeConfig {
+        affinity: settings.affinity,
+        connections_max: settings.connections_max,
+        recovery: settings.recovery,
+        rate_control: settings.rate_control,
+        ..EdgeConfig::new(NETWORK, nodes, hash_key)
+    })
+}
+
+fn node_links(settings: &EdgeSettings, ports: &[Port]) -> Result<NodeLinks, ProcessError> {
+    let mut netlink = Netlink::open()?;
+    let mut nodes = Vec::new();
+    for (node, port) in settings.nodes.iter().zip(&ports[1..]) {
+        nodes.push((node.id, port.id, MacAddress(netlink.interface(&port.interface)?.mac)));
+    }
+    Ok(NodeLinks::new(settings.node.id.0, &nodes, settings.failure_detection, random::number())?)
+}
+
+/// What operators can have done: an edge reads its file at its start alone.
+struct Operator;
+
+impl Operator {
+    fn refuse<T>() -> Result<T, OperationError> {
+        Err(OperationError::Refused("this is an edge: its nodes are drained, not itself".to_owned()))
+    }
+}
+
+impl Operations for Operator {
+    fn reload(&self, _check_only: bool) -> Result<ReloadReport, AskError> {
+        let mistake = "an edge reads its file when it starts: restart it, which costs its held packets and learned nodes";
+        Ok(ReloadReport { mistakes: vec![mistake.to_owned()], ..ReloadReport::default() })
+    }
+
+    fn drain(&self, _is_forced: bool) -> Result<(), OperationError> {
+        Self::refuse()
+    }
+
+    fn undrain(&self) -> Result<(), OperationError> {
+        Self::refuse()
+    }
+
+    fn sync(&self, _order: SyncOrder) -> Result<SyncReadiness, OperationError> {
+        Self::refuse()
+    }
+}

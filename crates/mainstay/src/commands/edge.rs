@@ -1,0 +1,93 @@
+//! `mainstay edge`, and `--check` of its file.
+
+use std::path::Path;
+
+use packet_io::netlink::{Interface, Netlink};
+use serde::Serialize;
+
+use super::CommandError;
+use super::probe::{self, Secrets, ServiceUser};
+use super::problem::{self, Problem};
+use crate::cli::{CheckArgs, EdgeArgs, EdgeCommand};
+use config::edge::{self, EdgeSettings};
+use console::counted;
+
+/// What `--json` prints of a file that can be used.
+#[derive(Serialize)]
+struct Checked {
+    /// Whether the edge would start on this host, as far as can be known without a start.
+    usable: bool,
+    problems: Vec<Problem>,
+}
+
+/// Runs an edge, checks its file, or asks a running one.
+///
+/// # Errors
+/// As the daemon, the check or the question.
+pub fn run(args: &EdgeArgs) -> Result<(), CommandError> {
+    match (&args.command, &args.config) {
+        (Some(EdgeCommand::Status(args)), _) => super::status::run(args),
+        (Some(EdgeCommand::Events(args)), _) => super::events::run(args.socket.target(), args.json),
+        (None, Some(path)) if args.check.check => check(path, &args.check),
+        (None, Some(path)) => Ok(daemon::edge::run(path)?),
+        (None, None) => unreachable!("a file is required without a command"),
+    }
+}
+
+fn check(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {
+    let checked = match edge::load(path) {
+        Ok(checked) => checked,
+        Err(error) => return problem::refuse(error, path, args.json),
+    };
+    let config = &checked.config;
+    let mut problems: Vec<Problem> = checked.warnings.iter().map(Problem::from).collect();
+    if !args.config_only {
+        problems.extend(of_host(config, args.user.as_deref()));
+    }
+    if args.json {
+        let usable = !problems.iter().any(Problem::is_error);
+        console::print_json(&Checked { usable, problems: problems.clone() })?;
+    } else {
+        console::print(&describe(path, config, &problems))?;
+    }
+    problem::conclude(&problems)
+}
+
+/// What would keep the edge from starting on this host.
+fn of_host(config: &EdgeSettings, user: Option<&str>) -> Vec<Problem> {
+    let user = user.map(ServiceUser::named);
+    let mut secrets = Secrets::new(user.as_ref());
+    secrets.mapping_key(config.hash_key.as_ref());
+    secrets.control(config.control.as_ref());
+    let mut problems = secrets.problems();
+    let found = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
+    let nodes = config.nodes.iter().map(|node| ("edge.node", &node.interface));
+    for (key, interface) in std::iter::once(("edge.network", &config.network)).chain(nodes) {
+        problems.extend(problem_of_interface(key, interface, &found));
+    }
+    problems.extend(probe::control_socket(&config.node.control_socket));
+    problems.extend(probe::operators_ports(config.node.metrics, config.control.as_ref().map(|access| access.listen)));
+    problems
+}
+
+fn problem_of_interface(key: &str, name: &str, found: &[Interface]) -> Option<Problem> {
+    match found.iter().find(|interface| interface.name == name) {
+        None => Some(Problem::error(key, &format!("there is no interface {name:?}: `ip link` lists them"))),
+        Some(interface) if !interface.up => {
+            Some(Problem::warning(key, &format!("interface {name:?} is off: `ip link set {name} up`")))
+        }
+        Some(_) => None,
+    }
+}
+
+/// What the file configures, and warnings, for people; errors are not among it.
+fn describe(path: &Path, config: &EdgeSettings, problems: &[Problem]) -> String {
+    let recovery = if config.recovery.is_some() { "local recovery" } else { "no local recovery" };
+    let rates = if config.rate_control.is_some() { "rate control" } else { "no rate control" };
+    let nodes = counted(config.nodes.len(), "node");
+    let mut text = format!("{}: right. Edge {}: {nodes}, {recovery}, {rates}.\n", path.display(), config.node.id.0);
+    for problem in problems.iter().filter(|problem| !problem.is_error()) {
+        text.push_str(&format!("{problem}\n"));
+    }
+    text
+}
