@@ -343,12 +343,7 @@ pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session>
 }
 
 /// Whether every peer that is alive has acknowledged the connection. The session with one that has just died is still open.
-pub(super) fn is_backed_up_by_living(peers: &[Peer], slot: Slot) -> bool {
+pub(super) fn is_backed_up(peers: &[Peer], slot: Slot) -> bool {
     let sessions = peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.session.as_ref());
     sessions.into_iter().all(|session| session.is_acknowledged(Handle(slot.0)))
-}
-
-/// Whether every peer that listens has confirmed the connection as it is.
-pub(super) fn is_backed_up(peers: &[Peer], slot: Slot) -> bool {
-    peers.iter().filter_map(|peer| peer.session.as_ref()).all(|session| session.is_acknowledged(Handle(slot.0)))
 }

@@ -325,7 +325,7 @@ impl ReplicationSet {
 
     /// Whether every peer that is alive has acknowledged the connection. A filter's entries are not acknowledged one by one.
     pub(super) fn is_backed_up(&self, slot: Slot) -> bool {
-        self.compact.is_some() || peer::is_backed_up_by_living(&self.peers, slot)
+        self.compact.is_some() || peer::is_backed_up(&self.peers, slot)
     }
 
     /// Whether a peer whose session is open has not acknowledged all that this node has to send it.

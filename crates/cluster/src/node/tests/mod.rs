@@ -35,6 +35,7 @@ use flow::wire::{Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, NodeId, Tuple};
 
 use super::NodeEvent;
+use crate::failure_detector::State;
 use cluster::{CLIENT, Cluster, OUTSIDE, Options, SERVER, SHARED_OUTSIDE, segment, syn, syn_ack};
 
 const ACK: u8 = tcp_flags::ACK;
@@ -127,6 +128,23 @@ fn what_the_firewall_does_not_allow_begins_no_connection() {
     assert!(cluster.client_receives().is_none());
     assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 1);
     assert_eq!((cluster.connections(0), cluster.connections(1)), (0, 0));
+}
+
+#[test]
+fn first_replies_do_not_wait_for_a_backup_that_is_dead() {
+    let hold_first_reply = Duration::from_secs(30);
+    let mut cluster = Cluster::start(Options { hold_first_reply, ..Options::default() });
+    cluster.kill(1);
+    cluster.client_sends(40_000, syn(), b"");
+    let seen = cluster.server_receives().expect("the SYN passes at once").tuple;
+    cluster.server_sends(seen.source_port, syn_ack(), b"");
+    assert!(cluster.client_receives().is_none(), "that the backup is dead is not known yet");
+    let is_down = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].detector.state == State::Down;
+    cluster.run_until("the backup to count as dead", is_down);
+    cluster.run(Duration::from_millis(2));
+    assert!(cluster.client_receives().is_some(), "nothing is left to wait for");
+    let _ = cluster.connect(40_001);
+    assert_eq!(cluster.node(0).status(cluster.now).replies_held, 1, "the next one does not wait at all");
 }
 
 #[test]
