@@ -61,9 +61,11 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     let io = ports::open(&ports, &sharing, 0, &[])?;
     let edge = ::edge::Edge::new(edge_config(settings)?)?;
     let links = node_links(settings, &ports)?;
-    let mut process = Process::open(settings, Setting { edge, links, ports: io, names: ports, signals, waker, receiver })?;
+    let mut process =
+        Process::open(settings, Setting { edge, links, ports: io, names: ports, signals, waker, receiver })?;
     let describer = FlowDescriber { node: settings.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
-    let control = ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
+    let control =
+        ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
     let remote = match &settings.control {
         Some(access) => Some(control.listen_afar(access.listen, Credentials::load(access)?)?),
         None => None,
@@ -132,7 +134,8 @@ impl Operator {
 
 impl Operations for Operator {
     fn reload(&self, _check_only: bool) -> Result<ReloadReport, AskError> {
-        let mistake = "an edge reads its file when it starts: restart it, which costs its held packets and learned nodes";
+        let mistake =
+            "an edge reads its file when it starts: restart it, which costs its held packets and learned nodes";
         Ok(ReloadReport { mistakes: vec![mistake.to_owned()], ..ReloadReport::default() })
     }
 

@@ -9,9 +9,7 @@ use packet_io::{PacketIo, clock};
 
 use crate::complaints::Complaints;
 use api::metrics::Samples;
-use api::{
-    ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, NodeStatus, PortStatus, Status,
-};
+use api::{ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, NodeStatus, PortStatus, Status};
 use config::edge::EdgeSettings;
 use config::validated::Port;
 use control::metrics::add_status;

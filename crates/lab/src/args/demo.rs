@@ -39,6 +39,9 @@ pub struct DemoArgs {
     /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
     #[arg(long, requires = "multi_primary")]
     pub symmetric: bool,
+    /// An edge on either side of two nodes that both forward: with local recovery, and without
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures"])]
+    pub edges: bool,
     /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "link_loss", "rtt_ms", "workers"])]
     pub kernel: bool,

@@ -3,6 +3,7 @@
 //! [`testbed`](crate::testbed) runs two gateways in a network of namespaces and sends traffic through them, [`mod@run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
 //! of it is removed again however the program ends.
 
+pub mod edges;
 mod error;
 pub mod failures;
 pub mod html;
@@ -59,6 +60,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     if args.rolling_restart {
         return operations::run(args, &watch);
     }
+    if args.edges {
+        return edges::run(args, &watch);
+    }
     if args.multi_primary {
         return multi_primary::run(args, &watch);
     }
@@ -99,6 +103,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> 
         keep_logs: args.keep_logs,
         shape: Shape::OneActive,
         servers: Topology::server_addresses(),
+        edges: None,
     };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;

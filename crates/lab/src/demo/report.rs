@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
+use super::edges::EdgesReport;
 use super::replication::ReplicationReport;
 use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
@@ -120,6 +121,9 @@ pub struct RunReport {
     /// How the nodes forwarded, where they are gateways.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterReport>,
+    /// How edges switched over, if there are edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges: Option<EdgesReport>,
     /// What replication cost, and how exact it was, if it was measured.
     #[serde(flatten)]
     pub replication: Option<ReplicationReport>,
@@ -220,6 +224,7 @@ impl RunReport {
             link_lateness_p99_us: None,
             broken_by_reason: reasons(&counted, taken_over_at),
             cluster: None,
+            edges: None,
             replication: None,
             by_kind,
             events,

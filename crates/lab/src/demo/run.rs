@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use flow::Tuple;
 use packet_io::IoError;
 
+use super::edges::EdgesReport;
 use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
 use super::replication::ReplicationReport;
@@ -15,6 +16,7 @@ use crate::emulator::LinkError;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning};
 use crate::testbed::distance::Distances;
+use crate::testbed::edges::Edges;
 use crate::testbed::exact_table::ExactTable;
 use crate::testbed::session::{Session, TrafficError};
 use crate::testbed::topology::Topology;
@@ -93,6 +95,8 @@ pub struct Stage<'a> {
     pub shape: Shape,
     /// Where the server listens: connections take the addresses in turn.
     pub servers: Vec<SocketAddr>,
+    /// Edges are on either side of the nodes, with these sections in their files; `None`: there are none.
+    pub edges: Option<String>,
 }
 
 impl Stage<'_> {
@@ -115,7 +119,7 @@ impl Stage<'_> {
         let name = if is_replicated { "replicated" } else { "not replicated" };
         let show = |what: &str| self.progress.show(&format!("{name}: {what}"));
         show("building the network");
-        let mut topology = Topology::build()?;
+        let mut topology = if self.edges.is_some() { Topology::build_with_edges()? } else { Topology::build()? };
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
         }
@@ -129,15 +133,21 @@ impl Stage<'_> {
         }
         show("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
+        let mut edges = self.edges.as_ref().map(|sections| Edges::start(&topology, sections)).transpose()?;
+        edges.iter().try_for_each(|edges| edges.wait_until_ready(self.watch))?;
+        if let Some(edges) = edges.as_mut().filter(|_| self.keep_logs) {
+            eprintln!("{name}: those of the edges are in {}", edges.keep_files().display());
+        }
         // Emulated links have no frames to count, and no way for probes.
-        let is_measured = is_replicated && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
+        let is_measured =
+            is_replicated && self.edges.is_none() && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
         let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &show)?;
         distances.reset()?;
         let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
         let cluster_report = ClusterReport::of(&cluster.statuses());
-        let killed_at = cluster.kill_active()?;
+        let killed_at = if edges.is_some() { cluster.kill_active_silently()? } else { cluster.kill_active()? };
         show("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
@@ -149,7 +159,13 @@ impl Stage<'_> {
         let link_lateness_p99_us = distances.lateness_p99_us()?;
         let traffic = session.finish()?;
         let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
-        Ok(RunReport { link_lateness_p99_us, replication, cluster: cluster_report, ..report })
+        let edges = edges.and_then(|edges| {
+            let resent =
+                |edge: &api::EdgeStatus| edge.resent_segments + edge.resent_syns + edge.resent_acknowledgements;
+            let resent_packets = edges.statuses().filter_map(|status| Some(resent(status.edge.as_deref()?))).sum();
+            EdgesReport::new(killed_at, &edges.events(), &traffic.outcomes, resent_packets)
+        });
+        Ok(RunReport { link_lateness_p99_us, replication, cluster: cluster_report, edges, ..report })
     }
 
     /// Holds what the other node has, and lets pass, against what the killed one had.
@@ -178,7 +194,11 @@ impl Stage<'_> {
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),
-            tuning: Tuning { representation: self.settings.representation, ..Tuning::default() },
+            tuning: Tuning {
+                representation: self.settings.representation,
+                has_edges: self.edges.is_some(),
+                ..Tuning::default()
+            },
         }
     }
 

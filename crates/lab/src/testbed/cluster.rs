@@ -201,6 +201,20 @@ impl Cluster {
         self.kill_active_unchecked()
     }
 
+    /// As [`Cluster::kill_active`], but the ports keep their carrier, as behind a switch: only its silence shows that the node is
+    /// dead. Not for nodes with a fast path, which outlasts the process for a moment.
+    ///
+    /// # Errors
+    /// A node ended before, or the roles have moved.
+    pub fn kill_active_silently(&mut self) -> Result<Epoch, ClusterError> {
+        self.check_roles()?;
+        let child = &mut self.nodes[self.active].child;
+        let killed_at = Epoch::now();
+        let ended = child.kill().and_then(|()| child.wait());
+        ended.map_err(|source| self.directory.error(source))?;
+        Ok(killed_at)
+    }
+
     /// As [`Cluster::kill_active`], of the node that was active when it was last looked at: for who has no time to look.
     ///
     /// # Errors
@@ -470,10 +484,11 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
         "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          {}\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
-         [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
+         [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n{}",
         SYNC[number],
         plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
         SYNC[other],
+        if plan.tuning.has_edges { "edges_max = 4\n" } else { "" },
     )
 }
 

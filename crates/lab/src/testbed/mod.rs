@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod cluster;
 pub mod distance;
+pub mod edges;
 pub mod exact_table;
 pub mod session;
 pub mod topology;

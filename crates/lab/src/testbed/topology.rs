@@ -43,6 +43,8 @@ pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
 
 pub(crate) const SYNC_PREFIX_BITS: u8 = 30;
 pub(crate) const BRIDGE: &str = "bridge";
+/// Names of an edge's interfaces: towards its host, towards node a, towards node b.
+pub(crate) const EDGE_INTERFACES: [&str; 3] = ["network", "to-a", "to-b"];
 /// Connections that wait to be accepted, at most, where the system lets it be raised.
 const ACCEPT_QUEUE_MAX: &str = "16384";
 /// Ports that the client connects from.
@@ -66,6 +68,8 @@ pub struct Topology {
     pub nodes: [Namespace; 2],
     /// Where the server runs.
     pub server: Namespace,
+    /// Where the edges run, inside and outside; none, if there are no edges.
+    pub edges: Vec<Namespace>,
 }
 
 impl Topology {
@@ -74,16 +78,31 @@ impl Topology {
     /// # Errors
     /// The process may not make networks, or the kernel lacks veth pairs or bridges.
     pub fn build() -> Result<Self, IoError> {
+        Self::build_around(Vec::new())
+    }
+
+    /// As [`Topology::build`], with a namespace for an edge between each host and the nodes.
+    ///
+    /// # Errors
+    /// As [`Topology::build`].
+    pub fn build_with_edges() -> Result<Self, IoError> {
+        Self::build_around(vec![Namespace::new()?, Namespace::new()?])
+    }
+
+    fn build_around(edges: Vec<Namespace>) -> Result<Self, IoError> {
         let [client, a, b, server] = [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
-        for namespace in [&client, &a, &b, &server] {
+        for namespace in [&client, &a, &b, &server].into_iter().chain(&edges) {
             namespace.run(sysctl::quieten_ipv6)??;
         }
         for node in [&a, &b] {
             node.run(|| sysctl::write("net/ipv4/ip_forward", "0"))??;
         }
-        let topology = Self { client, nodes: [a, b], server };
-        topology.client.run(|| topology.build_host(INTERFACES[0], CLIENT))??;
-        topology.server.run(|| topology.build_host(INTERFACES[1], SERVER))??;
+        let topology = Self { client, nodes: [a, b], server, edges };
+        topology.client.run(|| topology.build_host(0, CLIENT))??;
+        topology.server.run(|| topology.build_host(1, SERVER))??;
+        for (side, edge) in topology.edges.iter().enumerate() {
+            edge.run(|| topology.build_edge(side))??;
+        }
         topology.client.run(|| -> Result<(), IoError> {
             let mut netlink = Netlink::open()?;
             netlink.add_route(Prefix::DEFAULT_V4, INSIDE[0])?;
@@ -101,8 +120,9 @@ impl Topology {
         SERVER_PORTS.into_iter().flat_map(of_port).collect()
     }
 
-    /// A host's bridge with its addresses, and a cable from it to each node. Runs in the host's namespace.
-    fn build_host(&self, interface: &str, addresses: Both<IpAddr>) -> Result<(), IoError> {
+    /// A host's bridge with its addresses, and a cable from it to each node, or to the edge of this side. Runs in the host's
+    /// namespace.
+    fn build_host(&self, side: usize, addresses: Both<IpAddr>) -> Result<(), IoError> {
         let mut netlink = Netlink::open()?;
         netlink.create_bridge(BRIDGE)?;
         // The bridge is a switch: the host's own packet filter has no business with what passes it. Where the kernel has
@@ -111,16 +131,28 @@ impl Topology {
             let _ = sysctl::write(&format!("net/bridge/bridge-nf-call-{family}"), "0");
         }
         netlink.set_up(BRIDGE, true)?;
-        for (node, name) in self.nodes.iter().zip(["to-a", "to-b"]) {
-            netlink.create_veth(name, interface, node)?;
-            netlink.attach_to_bridge(name, BRIDGE)?;
-            netlink.set_up(name, true)?;
-            node.run(|| Netlink::open()?.set_up(interface, true))??;
+        let [network, nodes @ ..] = EDGE_INTERFACES;
+        match self.edges.get(side) {
+            Some(edge) => lay_cable(&mut netlink, "to-edge", network, edge)?,
+            None => self.lay_cables_to_nodes(&mut netlink, nodes, side)?,
         }
+        let to_bridge: &[&str] = if self.edges.is_empty() { &nodes } else { &["to-edge"] };
+        to_bridge.iter().try_for_each(|name| netlink.attach_to_bridge(name, BRIDGE))?;
         for (address, bits) in addresses.into_iter().zip(PREFIX_BITS) {
             netlink.add_address(BRIDGE, Prefix::new(address, bits))?;
         }
         Ok(())
+    }
+
+    /// The cables of an edge to the nodes. Runs in the edge's namespace.
+    fn build_edge(&self, side: usize) -> Result<(), IoError> {
+        let [_, nodes @ ..] = EDGE_INTERFACES;
+        self.lay_cables_to_nodes(&mut Netlink::open()?, nodes, side)
+    }
+
+    fn lay_cables_to_nodes(&self, netlink: &mut Netlink, names: [&str; 2], side: usize) -> Result<(), IoError> {
+        let mut cables = self.nodes.iter().zip(names);
+        cables.try_for_each(|(node, name)| lay_cable(netlink, name, INTERFACES[side], node))
     }
 
     fn build_sync_link(&self) -> Result<(), IoError> {
@@ -153,6 +185,13 @@ impl Topology {
         })?;
         Ok(())
     }
+}
+
+/// A cable from the interface `name` here to `far_name` in another namespace, both ends up.
+fn lay_cable(netlink: &mut Netlink, name: &str, far_name: &str, far: &Namespace) -> Result<(), IoError> {
+    netlink.create_veth(name, far_name, far)?;
+    netlink.set_up(name, true)?;
+    far.run(|| Netlink::open()?.set_up(far_name, true))?
 }
 
 /// The link address of an interface.

@@ -87,6 +87,7 @@ fn node_status() -> Status {
         redundancy: None,
         filter: None,
         sync: None,
+        edge: None,
     }
 }
 

@@ -60,6 +60,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<KernelReport, DemoError
     let progress = Progress::new();
     let servers = network::targets().into_iter().map(|(_, address)| address).collect();
     let traffic = Stage {
+        edges: None,
         watch,
         progress: &progress,
         settings: &settings,

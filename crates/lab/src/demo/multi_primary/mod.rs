@@ -119,7 +119,8 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
     let settings = Settings::new(args);
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
-    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs, shape, servers };
+    let keep_logs = args.keep_logs;
+    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs, shape, servers, edges: None };
     let run = stage.run(true)?;
     let rate = BenchSetupRateArgs {
         seconds: RATE_SECONDS,

@@ -36,6 +36,8 @@ pub struct Tuning {
     pub fast_path_connections_max: u32,
     /// The fast path hands packets to the other ends of the ports' cables at once.
     pub redirects_peer: bool,
+    /// Edges are beside the nodes, which answer them.
+    pub has_edges: bool,
 }
 
 /// Connections that the kernel forwards in a node, if nothing else is asked for.
@@ -54,6 +56,7 @@ impl Default for Tuning {
             udp_stream_timeout: None,
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
             redirects_peer: false,
+            has_edges: false,
         }
     }
 }

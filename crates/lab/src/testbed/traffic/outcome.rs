@@ -19,6 +19,8 @@ pub struct Outcome {
     pub is_ipv6: bool,
     /// Its two ends as the client sees them, its own first, once it is established. Nothing for datagrams.
     pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// When it was begun.
+    pub opened_at: Instant,
     /// When it was established, if it ever was.
     pub established_at: Option<Instant>,
     /// When anything last came back.
@@ -32,13 +34,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// A connection that is not yet established.
+    /// A connection that is begun now.
     #[must_use]
-    pub const fn new(kind: Kind, is_ipv6: bool) -> Self {
+    pub fn new(kind: Kind, is_ipv6: bool) -> Self {
         Self {
             kind,
             is_ipv6,
             ends: None,
+            opened_at: Instant::now(),
             established_at: None,
             last_progress_at: None,
             longest_gap: Duration::ZERO,
