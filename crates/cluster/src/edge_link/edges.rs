@@ -6,7 +6,7 @@ use core::time::Duration;
 use flow::random;
 use flow::{Instant, PortId};
 
-use super::{EdgeError, NodeState};
+use super::{EdgeError, EdgeState, NodeState};
 use crate::failure_detector::{CONTROL_PACKET_BYTES, Config, Session, State, TIME_TO_LIVE};
 
 /// Edges that a node answers, at most. An edge counts once for each port.
@@ -20,6 +20,8 @@ struct EdgeSession {
     edge: u8,
     detector: Session,
     received_at: Instant,
+    /// What the edge reported last.
+    reported: EdgeState,
     /// The state that it was sent last.
     sent: Option<NodeState>,
 }
@@ -60,16 +62,25 @@ impl EdgeSessions {
         self.state = state;
     }
 
+    /// The nodes to which no edge sends flows; bit n stands for node n.
+    pub(crate) fn stopped(&self) -> u64 {
+        let up = self.sessions.iter().filter(|session| session.detector.status().state == State::Up);
+        up.fold(u64::MAX, |nodes, session| nodes & session.reported.stopped)
+    }
+
     /// A datagram of an edge that arrived on a port.
-    pub(crate) fn handle(&mut self, now: Instant, port: PortId, edge: u8, packet: &[u8]) -> Result<(), EdgeError> {
+    pub(crate) fn handle(&mut self, now: Instant, port: PortId, edge: u8, datagram: &[u8]) -> Result<(), EdgeError> {
+        let (reported, packet) = EdgeState::decode(datagram).ok_or(EdgeError::Truncated)?;
         let known = self.sessions.iter().position(|session| (session.port, session.edge) == (port, edge));
         let at = match known {
             Some(at) => at,
             None => self.begin(now, port, edge).ok_or(EdgeError::TooMany)?,
         };
         let session = &mut self.sessions[at];
-        session.detector.handle_packet(now, packet, TIME_TO_LIVE)?;
-        session.received_at = now;
+        if !packet.is_empty() {
+            session.detector.handle_packet(now, packet, TIME_TO_LIVE)?;
+        }
+        (session.received_at, session.reported) = (now, reported);
         Ok(())
     }
 
@@ -84,7 +95,14 @@ impl EdgeSessions {
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.
         let discriminator = (seed >> 32) as u32 & !0xffff | u32::from(port.0) << 8 | u32::from(edge) | 1 << 31;
         let detector = Session::new(self.config, discriminator, seed);
-        self.sessions.push(EdgeSession { port, edge, detector, received_at: now, sent: None });
+        self.sessions.push(EdgeSession {
+            port,
+            edge,
+            detector,
+            received_at: now,
+            reported: EdgeState::default(),
+            sent: None,
+        });
         Some(self.sessions.len() - 1)
     }
 

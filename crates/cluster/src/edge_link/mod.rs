@@ -2,14 +2,17 @@
 //!
 //! ```text
 //!   edge                                                    node
-//!    │  BFD control packet                                   │   RFC 5880; the node is passive: it answers edges that it
-//!    ├──────────────────────────────────────────────────────►│   never heard of, up to its limit
+//!    │  edge state, BFD control packet if one is due         │   RFC 5880; the node is passive: it answers edges that it
+//!    ├──────────────────────────────────────────────────────►│   does not know, up to its limit
 //!    │  node state, BFD control packet if one is due         │
-//!    │◄──────────────────────────────────────────────────────┤   at once when the state changes
+//!    │◄──────────────────────────────────────────────────────┤   both at once when the state changes
 //! ```
 //!
+//! A node reports that it serves the connections of a failed node once its state is usable *and* all edges have moved their flows:
+//! otherwise one edge would resend a segment, and the other would send its acknowledgement to the failed node.
+//!
 //! Both travel in Ethernet frames over the link between them ([`crate::forwarding::PATH_ETHER_TYPE`]), so neither needs an address
-//! there. A node's state is 16 bytes:
+//! there. An edge's state is 8 bytes: the nodes to which it sends no flows, bit n for node n, big-endian. A node's is 16 bytes:
 //!
 //! ```text
 //!    0  flags: bit 0, the node forwards packets; the other bits are 0 and are ignored
@@ -72,12 +75,35 @@ impl NodeState {
     }
 }
 
+/// What an edge reports to nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct EdgeState {
+    /// The nodes to which it sends no flows; bit n stands for node n.
+    pub(crate) stopped: u64,
+}
+
+impl EdgeState {
+    /// Appends its bytes.
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.stopped.to_be_bytes());
+    }
+
+    /// Reads it, and returns what follows. `None`: it is truncated.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (stopped, rest) = bytes.split_first_chunk()?;
+        Some((Self { stopped: u64::from_be_bytes(*stopped) }, rest))
+    }
+}
+
 /// Why a frame of an edge was not taken. The edge's fault, or of whoever sends in its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum EdgeError {
     /// There is no room for another.
     #[error("more edges than failure_detection.edges_max: raise it if they are yours")]
     TooMany,
+    /// It is truncated.
+    #[error("a truncated frame of an edge")]
+    Truncated,
     /// Its packet is none of failure detection.
     #[error(transparent)]
     Bfd(#[from] BfdError),

@@ -9,7 +9,7 @@ use flow::wire::MacAddress;
 use flow::wire::ethernet::EthernetView;
 use flow::{DropReason, Instant, NodeId, PortId};
 
-use super::NodeState;
+use super::{EdgeState, NodeState};
 use crate::failure_detector::{BfdError, Config, ConfigError, Session, State, TIME_TO_LIVE};
 use crate::forwarding::{PathFrameKind, PathHeader, PathId};
 
@@ -88,6 +88,8 @@ struct NodeLink {
     state: NodeState,
     received_at: Option<Instant>,
     heartbeats_lost: u32,
+    /// The state of this edge that it was sent last.
+    sent: Option<EdgeState>,
     /// It counts as forwarding packets.
     forwards: bool,
     /// The edge's port has carrier.
@@ -140,6 +142,7 @@ impl NodeLinks {
                 state: NodeState::default(),
                 received_at: None,
                 heartbeats_lost: 0,
+                sent: None,
                 forwards: false,
                 has_carrier: true,
             }
@@ -198,25 +201,39 @@ impl NodeLinks {
     /// When there is something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let state = self.state();
+        let is_outdated = self.links.iter().any(|link| link.is_up && link.sent != Some(state));
         let heartbeat = |link: &NodeLink| {
             let interval = link.detector.receive_interval();
             let received_at = link.received_at.filter(|_| link.is_up && !interval.is_zero())?;
             Some(received_at + interval * (link.heartbeats_lost + 1) + interval / 4)
         };
         let detectors = self.links.iter().filter_map(|link| link.detector.poll_timeout());
-        detectors.chain(self.links.iter().filter_map(heartbeat)).min()
+        let outdated = is_outdated.then_some(Instant::ZERO);
+        detectors.chain(self.links.iter().filter_map(heartbeat)).chain(outdated).min()
+    }
+
+    /// What nodes receive of this edge.
+    fn state(&self) -> EdgeState {
+        EdgeState { stopped: stopped(&self.links) }
     }
 
     /// Writes the next frame to a node over `out`, and returns its port.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PortId> {
-        let mut packet = Vec::new();
+        let (state, mut packet, mut datagram) = (self.state(), Vec::new(), Vec::new());
         for link in &mut self.links {
-            if !link.detector.poll_transmit(now, &mut packet) {
+            let has_packet = link.detector.poll_transmit(now, &mut packet);
+            if !has_packet && (!link.is_up || link.sent == Some(state)) {
                 continue;
+            }
+            link.sent = Some(state);
+            state.encode(&mut datagram);
+            if has_packet {
+                datagram.extend_from_slice(&packet);
             }
             let (from, to) = (self.edge, link.node.0);
             let header = PathHeader { kind: PathFrameKind::FromEdge, from, to, path: PathId::OF_EDGES };
-            header.write(link.source, &packet, out)?;
+            header.write(link.source, &datagram, out)?;
             return Some(link.port);
         }
         None
@@ -262,8 +279,7 @@ impl NodeLinks {
 
     /// Reports nodes that serve the connections of all that stopped, once for each node that stopped.
     fn report_service(&mut self) {
-        let bit = |node: NodeId| 1_u64.checked_shl(node.0.into()).unwrap_or(0);
-        let stopped = self.links.iter().filter(|link| !link.forwards).fold(0, |nodes, link| nodes | bit(link.node));
+        let stopped = stopped(&self.links);
         for (link, reported) in self.links.iter().zip(&mut self.reported) {
             *reported &= stopped;
             let serves_all = link.forwards && stopped & !link.state.serves == 0;
@@ -273,4 +289,10 @@ impl NodeLinks {
             }
         }
     }
+}
+
+/// The nodes that do not forward packets; bit n stands for node n.
+fn stopped(links: &[NodeLink]) -> u64 {
+    let bit = |node: NodeId| 1_u64.checked_shl(node.0.into()).unwrap_or(0);
+    links.iter().filter(|link| !link.forwards).fold(0, |nodes, link| nodes | bit(link.node))
 }

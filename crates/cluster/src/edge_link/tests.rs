@@ -24,7 +24,7 @@ struct World {
     nodes: Vec<EdgeSessions>,
     is_severed: Vec<bool>,
     updates: Vec<(u64, NodeUpdate)>,
-    frames: usize,
+    edge_frames: usize,
 }
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
             nodes: (0..NODES).map(|n| EdgeSessions::new(2, Config::default(), n.into())).collect(),
             is_severed: std::vec![false; NODES.into()],
             updates: Vec::new(),
-            frames: 0,
+            edge_frames: 0,
         }
     }
 
@@ -55,6 +55,7 @@ impl World {
             let node = usize::from(port.0 - 1);
             if !self.is_severed[node] {
                 let (header, datagram) = PathHeader::read(&frame).expect("it is whole");
+                self.edge_frames += 1;
                 assert_eq!((header.from, header.to), (EDGE, port.0 - 1));
                 self.nodes[node].handle(now, PortId(7), header.from, datagram).expect("it is taken");
             }
@@ -64,7 +65,6 @@ impl World {
             node.handle_timeout(now);
             let mut datagram = Vec::new();
             while let Some((_, to)) = node.poll_transmit(now, &mut datagram) {
-                self.frames += 1;
                 let header = PathHeader { kind: PathFrameKind::ToEdge, from: n, to, path: PathId::OF_EDGES };
                 header.write(mac(100 + n), &datagram, &mut frame).expect("it fits");
                 if !self.is_severed[usize::from(n)] {
@@ -159,6 +159,26 @@ fn a_dead_node_is_lost_within_the_detection_time_and_the_survivors_report_that_t
 }
 
 #[test]
+fn nodes_learn_at_once_which_nodes_an_edge_has_left() {
+    let mut world = settled();
+    assert_eq!(world.nodes[0].stopped(), 0);
+    world.set(2, false, 0);
+    // Its state arrives; the edge reports it in the next round.
+    world.exchange();
+    let before = world.edge_frames;
+    world.exchange();
+    assert!(world.edge_frames >= before + 2, "a frame to each node");
+    assert_eq!([0, 1, 2].map(|node: usize| world.nodes[node].stopped()), [4; 3]);
+    world.set(2, true, 0);
+    world.run(2);
+    assert_eq!(world.nodes[0].stopped(), 0);
+    // An edge that is gone is not waited for.
+    world.is_severed = std::vec![true; NODES.into()];
+    world.run(1000);
+    assert_eq!((world.nodes[0].up(), world.nodes[0].stopped()), (0, u64::MAX));
+}
+
+#[test]
 fn a_node_that_hands_over_stops_at_once() {
     let mut world = settled();
     world.set(0, false, 0);
@@ -199,9 +219,13 @@ fn edges_are_limited_and_forgotten() {
     let now = world.now;
     let node = &mut world.nodes[0];
     assert_eq!(node.up(), 1);
-    node.handle(now, PortId(7), 200, &packet).expect("there is room for two");
+    let mut datagram = Vec::new();
+    EdgeState::default().encode(&mut datagram);
+    datagram.extend_from_slice(&packet);
+    node.handle(now, PortId(7), 200, &datagram).expect("there is room for two");
     // The one that never came up is replaced; the one that is up is not.
-    node.handle(now, PortId(7), 201, &packet).expect("in the place of the other");
+    node.handle(now, PortId(7), 201, &datagram).expect("in the place of the other");
+    assert_eq!(node.handle(now, PortId(7), 201, &datagram[..7]), Err(EdgeError::Truncated));
     assert_eq!((node.up(), node.sessions_len()), (1, 2));
     world.is_severed = std::vec![true; NODES.into()];
     world.run(70_000);

@@ -33,7 +33,8 @@ impl Node {
     }
 
     /// What this node serves. It has replicas of all connections that peers owned: it serves those of a peer that is dead, and
-    /// those of a live one if it holds all addresses. While it takes over, their state is not usable yet.
+    /// those of a live one if it holds all addresses, once no edge sends flows to the peer any more. While this node takes over, their
+    /// state is not usable yet.
     fn served(&self) -> NodeState {
         let (roles, forwards) = (&self.roles, self.roles.forwards_any());
         let is_taking_over = roles.states().any(|state| state == State::TakingOver);
@@ -44,7 +45,7 @@ impl Node {
         let is_served = |peer: &&Peer| holds_all || !peer.is_up();
         let served = self.replication.peers.iter().filter(is_served);
         let bit = |peer: &Peer| 1_u64.checked_shl(peer.id.0.into()).unwrap_or(0);
-        NodeState { forwards, serves: served.fold(0, |nodes, peer| nodes | bit(peer)) }
+        NodeState { forwards, serves: served.fold(0, |nodes, peer| nodes | bit(peer)) & self.edges.stopped() }
     }
 
     /// The next frame for an edge. One leaves at once when it has changed what this node serves.
