@@ -7,6 +7,7 @@ mod encryption;
 mod failover;
 mod filters;
 mod lazy;
+mod recovery;
 mod redundancy;
 pub mod replication;
 pub mod sync_bench;
@@ -21,12 +22,14 @@ pub use crate::emulator::LinkArgs;
 pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
     BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
+    SideBySideCommand,
 };
 pub use demo::DemoArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
+pub use recovery::BenchRecoveryArgs;
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;

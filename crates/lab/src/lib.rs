@@ -12,7 +12,7 @@ pub mod simulate;
 pub mod synthesize;
 pub mod testbed;
 
-use args::LabCommand;
+use args::{BenchCommand, LabCommand};
 use bench::BenchError;
 use demo::DemoError;
 use emulator::EmulatorError;
@@ -46,6 +46,7 @@ pub fn run(command: &LabCommand) -> Result<(), LabError> {
         LabCommand::Simulate(args) => Ok(simulate::run(args)?),
         LabCommand::Synthesize(command) => Ok(synthesize::run(command)?),
         LabCommand::Link(args) => Ok(emulator::run(args)?),
-        LabCommand::Bench(command) => Ok(bench::run(command)?),
+        LabCommand::Bench(BenchCommand::SideBySide(command)) => Ok(bench::run(command)?),
+        LabCommand::Bench(BenchCommand::Recovery(args)) => Ok(demo::recovery::run(args)?),
     }
 }

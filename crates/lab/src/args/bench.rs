@@ -5,12 +5,22 @@ use clap::{Args, Subcommand};
 use super::values::measured_seconds;
 use super::{
     BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
-    BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
+    BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// Those that measure side by side with something else.
+    #[command(flatten)]
+    SideBySide(SideBySideCommand),
+    /// Stalls of TCP after edges have switched over, by outage, round trip and policy of local recovery
+    Recovery(BenchRecoveryArgs),
+}
+
+/// Benchmarks that measure side by side with something else.
+#[derive(Debug, Subcommand)]
+pub enum SideBySideCommand {
     /// Legitimate throughput during a flood of bogus replies after a take-over
     AttackRecovery(BenchAttackRecoveryArgs),
     /// Cost of a packet and of a connection, without a network, beside a hashbrown map

@@ -155,12 +155,12 @@ fn lateness_ms(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BenchCommand, LabCommand, parse};
+    use super::super::{BenchCommand, LabCommand, SideBySideCommand, parse};
     use super::*;
 
     fn parsed(line: &str) -> BenchReplicationArgs {
         match parse(&format!("bench replication {line}")).expect("it is right") {
-            LabCommand::Bench(BenchCommand::Replication(args)) => args,
+            LabCommand::Bench(BenchCommand::SideBySide(SideBySideCommand::Replication(args))) => args,
             other => panic!("understood as {other:?}"),
         }
     }

@@ -198,12 +198,12 @@ impl BenchSyncArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BenchCommand, LabCommand, parse};
+    use super::super::{BenchCommand, LabCommand, SideBySideCommand, parse};
     use super::*;
 
     fn parsed(line: &str) -> BenchSyncArgs {
         match parse(&format!("bench sync {line}")).expect("it is right") {
-            LabCommand::Bench(BenchCommand::Sync(args)) => args,
+            LabCommand::Bench(BenchCommand::SideBySide(SideBySideCommand::Sync(args))) => args,
             other => panic!("understood as {other:?}"),
         }
     }

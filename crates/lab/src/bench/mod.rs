@@ -22,26 +22,26 @@ pub mod sync;
 pub mod workers;
 
 pub use self::error::BenchError;
-use crate::args::BenchCommand;
+use crate::args::SideBySideCommand;
 
 /// Measures what the command line asks for.
 ///
 /// # Errors
 /// There is no result.
-pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
+pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
     match command {
-        BenchCommand::Pipeline(args) => pipeline::run(args),
-        BenchCommand::AttackRecovery(args) => attack_recovery::run(args),
-        BenchCommand::Bulk(args) => bulk::run(args),
-        BenchCommand::Workers(args) => workers::run(args),
-        BenchCommand::Packets(args) => packets::run(args),
-        BenchCommand::Encryption(args) => encryption::run(args),
-        BenchCommand::Failover(args) => failover::run(args),
-        BenchCommand::Filters(args) => filters::run(args),
-        BenchCommand::Lazy(args) => lazy::run(args),
-        BenchCommand::SetupRate(args) => setup_rate::run(args),
-        BenchCommand::Replication(args) => replication::run(args),
-        BenchCommand::Sync(args) => sync::run(args),
-        BenchCommand::Redundancy(args) => redundancy::run(args),
+        SideBySideCommand::Pipeline(args) => pipeline::run(args),
+        SideBySideCommand::AttackRecovery(args) => attack_recovery::run(args),
+        SideBySideCommand::Bulk(args) => bulk::run(args),
+        SideBySideCommand::Workers(args) => workers::run(args),
+        SideBySideCommand::Packets(args) => packets::run(args),
+        SideBySideCommand::Encryption(args) => encryption::run(args),
+        SideBySideCommand::Failover(args) => failover::run(args),
+        SideBySideCommand::Filters(args) => filters::run(args),
+        SideBySideCommand::Lazy(args) => lazy::run(args),
+        SideBySideCommand::SetupRate(args) => setup_rate::run(args),
+        SideBySideCommand::Replication(args) => replication::run(args),
+        SideBySideCommand::Sync(args) => sync::run(args),
+        SideBySideCommand::Redundancy(args) => redundancy::run(args),
     }
 }

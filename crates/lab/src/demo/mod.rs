@@ -12,9 +12,11 @@ pub mod meter;
 pub mod multi_primary;
 pub mod operations;
 pub mod probes;
+pub mod recovery;
 pub mod replication;
 pub mod report;
 pub mod run;
+pub mod stalls;
 pub mod table;
 pub mod tunnel;
 

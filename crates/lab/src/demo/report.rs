@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use super::edges::EdgesReport;
 use super::replication::ReplicationReport;
+use super::stalls::EdgesReport;
 use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
 use crate::testbed::traffic::Kind;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use flow::Tuple;
 use packet_io::IoError;
 
-use super::edges::EdgesReport;
 use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
 use super::replication::ReplicationReport;
 use super::report::{ClusterReport, RunReport, Settings};
+use super::stalls::EdgesReport;
 use crate::emulator::LinkError;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning};
@@ -95,8 +95,21 @@ pub struct Stage<'a> {
     pub shape: Shape,
     /// Where the server listens: connections take the addresses in turn.
     pub servers: Vec<SocketAddr>,
-    /// Edges are on either side of the nodes, with these sections in their files; `None`: there are none.
-    pub edges: Option<String>,
+    /// Edges are on either side of the nodes; `None`: there are none.
+    pub edges: Option<EdgesPlan>,
+}
+
+/// The edges of a run, and what they ask of the nodes.
+#[derive(Clone, Debug)]
+pub struct EdgesPlan {
+    /// Sections of the edges' files: local recovery and rate control.
+    pub sections: String,
+    /// How often nodes send heartbeats; ten of them are a detection time.
+    pub heartbeat_interval: Duration,
+    /// A connection's first reply waits for the other node to have the connection.
+    pub holds_first_reply: bool,
+    /// How long traffic passes after the kill; `None`: half of the time asked for.
+    pub watched_after_kill: Option<Duration>,
 }
 
 impl Stage<'_> {
@@ -133,7 +146,7 @@ impl Stage<'_> {
         }
         show("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
-        let mut edges = self.edges.as_ref().map(|sections| Edges::start(&topology, sections)).transpose()?;
+        let mut edges = self.edges.as_ref().map(|plan| Edges::start(&topology, &plan.sections)).transpose()?;
         edges.iter().try_for_each(|edges| edges.wait_until_ready(self.watch))?;
         if let Some(edges) = edges.as_mut().filter(|_| self.keep_logs) {
             eprintln!("{name}: those of the edges are in {}", edges.keep_files().display());
@@ -150,7 +163,8 @@ impl Stage<'_> {
         let killed_at = if edges.is_some() { cluster.kill_active_silently()? } else { cluster.kill_active()? };
         show("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
-        let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
+        let pause = self.edges.as_ref().and_then(|plan| plan.watched_after_kill);
+        let pause = pause.unwrap_or(Duration::from_secs_f64(self.settings.seconds / 2.0));
         self.watch.pass_until(killed_at.instant() + pause)?;
         show("waking the silent connections");
         session.wake_silent()?;
@@ -194,9 +208,19 @@ impl Stage<'_> {
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),
-            tuning: Tuning {
-                representation: self.settings.representation,
-                has_edges: self.edges.is_some(),
+            tuning: self.tuning(),
+        }
+    }
+
+    fn tuning(&self) -> Tuning {
+        let representation = self.settings.representation;
+        match &self.edges {
+            None => Tuning { representation, ..Tuning::default() },
+            Some(plan) => Tuning {
+                representation,
+                has_edges: true,
+                heartbeat_interval: plan.heartbeat_interval,
+                holds_first_reply: plan.holds_first_reply,
                 ..Tuning::default()
             },
         }

@@ -484,10 +484,11 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
         "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          {}\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
-         [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n{}",
+         [failure_detection]\ninterval = \"{}ms\"\nmultiplier = 10\n{}",
         SYNC[number],
         plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
         SYNC[other],
+        plan.tuning.heartbeat_interval.as_millis(),
         if plan.tuning.has_edges { "edges_max = 4\n" } else { "" },
     )
 }

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::report::{Measured, Report};
 use super::{buffer, loss, rate, stale, table};
 use crate::args::sync_bench::Subject;
-use crate::args::{BenchCommand, BenchSyncArgs, LabCommand, parse};
+use crate::args::{BenchCommand, BenchSyncArgs, LabCommand, SideBySideCommand, parse};
 
 fn args(line: &str) -> BenchSyncArgs {
     match parse(&format!("bench sync {line}")).unwrap() {
-        LabCommand::Bench(BenchCommand::Sync(args)) => args,
+        LabCommand::Bench(BenchCommand::SideBySide(SideBySideCommand::Sync(args))) => args,
         other => panic!("understood as {other:?}"),
     }
 }

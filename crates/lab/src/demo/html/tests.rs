@@ -39,6 +39,7 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         by_kind: kinds.map(report).to_vec(),
         broken_by_reason: BTreeMap::new(),
         cluster: None,
+        edges: None,
         replication: None,
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],
         slices: (-30..90).flat_map(|index| kinds.map(|kind| slice(index, kind))).collect(),

@@ -38,6 +38,8 @@ pub struct Tuning {
     pub redirects_peer: bool,
     /// Edges are beside the nodes, which answer them.
     pub has_edges: bool,
+    /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
+    pub heartbeat_interval: Duration,
 }
 
 /// Connections that the kernel forwards in a node, if nothing else is asked for.
@@ -57,6 +59,7 @@ impl Default for Tuning {
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
             redirects_peer: false,
             has_edges: false,
+            heartbeat_interval: Duration::from_millis(10),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An edge in `mainstay status`.
 
-use super::ago;
+use std::time::Duration;
+
 use api::{EdgeStatus, Status};
 use console::{Table, count};
 
@@ -32,7 +33,8 @@ pub(super) fn describe(status: &Status, edge: &EdgeStatus) -> String {
 pub(super) fn node_table(status: &Status, edge: &EdgeStatus) -> Table {
     let mut table = Table::of("NODE|DETECTOR|>FOR|FLOWS|SERVES|ADDRESS");
     for node in &edge.nodes {
-        let since = node.since_ns.map_or_else(|| "-".to_owned(), |since| ago(status.monotonic_now_ns, since));
+        let since = node.since_ns.map(|since| Duration::from_nanos(status.monotonic_now_ns.saturating_sub(since)));
+        let since = since.map_or_else(|| "-".to_owned(), console::duration);
         let serves: Vec<String> = node.serves.iter().map(u8::to_string).collect();
         let detector = if node.detector == "down" { "DOWN".to_owned() } else { node.detector.clone() };
         table.row([

@@ -1,0 +1,100 @@
+//! How long connections stall after edges have switched over.
+
+use serde::Serialize;
+
+use crate::testbed::clock::Epoch;
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::outcome::Outcome;
+use api::{Event, EventKind};
+
+/// How connections stalled after the switch-over.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Stalls {
+    /// Connections that stalled.
+    pub connections: usize,
+    /// The median of their stalls.
+    pub median_ms: Option<f64>,
+    /// The longest.
+    pub longest_ms: Option<f64>,
+}
+
+impl Stalls {
+    fn of(stalls_ms: &[f64]) -> Self {
+        let mut stalls_ms = stalls_ms.to_vec();
+        stalls_ms.sort_by(f64::total_cmp);
+        Self {
+            connections: stalls_ms.len(),
+            median_ms: stalls_ms.get(stalls_ms.len() / 2).copied(),
+            longest_ms: stalls_ms.last().copied(),
+        }
+    }
+}
+
+/// How the edges switched over, and how connections stalled after that.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct EdgesReport {
+    /// From the kill until both edges had moved the flows.
+    pub switch_over_ms: f64,
+    /// From the kill until an edge had resent what was lost to one node.
+    pub resent_ms: Option<f64>,
+    /// Packets that the edges resent.
+    pub resent_packets: u64,
+    /// Stalls of transfers that passed the killed node.
+    pub bulk: Stalls,
+    /// Stalls of connections that were being opened.
+    pub syn: Stalls,
+    /// All of them.
+    #[serde(skip)]
+    pub stalls_ms: StallsByKind,
+}
+
+/// Stalls after the switch-over, in milliseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StallsByKind {
+    /// Of downloads.
+    pub bulk_down: Vec<f64>,
+    /// Of uploads.
+    pub bulk_up: Vec<f64>,
+    /// Of connections that were being opened.
+    pub syn: Vec<f64>,
+}
+
+/// A transfer that made no progress for this share of the time until the switch-over passed the killed node.
+const STALLED_SHARE_MIN: f64 = 0.8;
+
+impl EdgesReport {
+    /// Sums up what the edges did after the kill. `None`: they did not switch over.
+    ///
+    /// A transfer makes progress every few milliseconds. One that passed the killed node made none from the kill to the switch-over; the
+    /// others did. A connection that was being opened counts if it was opened in this time and established after it.
+    pub(super) fn new(killed_at: Epoch, events: &[Event], outcomes: &[Outcome], resent_packets: u64) -> Option<Self> {
+        let after = |kind| {
+            let of_kind = events.iter().filter(move |event| event.kind == kind);
+            of_kind.map(|event| killed_at.ms_to_event(event.monotonic_ns)).filter(|ms| *ms > 0.0)
+        };
+        let switch_over_ms = after(EventKind::PeerDown).max_by(f64::total_cmp)?;
+        let bulk = |kind| {
+            let is_counted =
+                move |outcome: &&Outcome| outcome.kind == kind && outcome.was_established_before(killed_at.instant());
+            let gaps_ms = outcomes.iter().filter(is_counted).map(|outcome| outcome.longest_gap.as_secs_f64() * 1e3);
+            let stalled = gaps_ms.filter(|gap_ms| *gap_ms >= switch_over_ms * STALLED_SHARE_MIN);
+            stalled.map(|gap_ms| (gap_ms - switch_over_ms).max(0.0)).collect::<Vec<_>>()
+        };
+        let begun = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp).filter_map(|outcome| {
+            let opened_ms = killed_at.ms_to(outcome.opened_at);
+            let established_ms = killed_at.ms_to(outcome.established_at?);
+            let is_stalled = (0.0..switch_over_ms).contains(&opened_ms) && established_ms > switch_over_ms;
+            is_stalled.then_some(established_ms - switch_over_ms)
+        });
+        let stalls_ms =
+            StallsByKind { bulk_down: bulk(Kind::Download), bulk_up: bulk(Kind::Upload), syn: begun.collect() };
+        Some(Self {
+            switch_over_ms,
+            resent_ms: after(EventKind::Resent).min_by(f64::total_cmp),
+            resent_packets,
+            bulk: Stalls::of(&[&stalls_ms.bulk_down[..], &stalls_ms.bulk_up].concat()),
+            syn: Stalls::of(&stalls_ms.syn),
+            stalls_ms,
+        })
+    }
+}
