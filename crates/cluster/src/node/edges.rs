@@ -32,17 +32,17 @@ impl Node {
         }
     }
 
-    /// What this node serves. It has replicas of all connections that peers owned: it serves those of a peer that is dead, and
-    /// those of a live one if it holds all addresses, once no edge sends flows to the peer any more. While this node takes over, their
-    /// state is not usable yet.
+    /// What this node serves. It has replicas of all connections that peers owned. Once no edge sends flows to a peer any more, it serves
+    /// those of the peer: if it holds all addresses, if the peer is dead, or if nodes forward for live owners, too. So it need not have
+    /// detected the failure itself. While this node takes over, their state is not usable yet.
     fn served(&self) -> NodeState {
         let (roles, forwards) = (&self.roles, self.roles.forwards_any());
         let is_taking_over = roles.states().any(|state| state == State::TakingOver);
         if !forwards || is_taking_over {
             return NodeState { forwards, serves: 0 };
         }
-        let holds_all = roles.claims_all();
-        let is_served = |peer: &&Peer| holds_all || !peer.is_up();
+        let serves_live = roles.claims_all() || self.pipeline.is_sharing();
+        let is_served = |peer: &&Peer| serves_live || !peer.is_up();
         let served = self.replication.peers.iter().filter(is_served);
         let bit = |peer: &Peer| 1_u64.checked_shl(peer.id.0.into()).unwrap_or(0);
         NodeState { forwards, serves: served.fold(0, |nodes, peer| nodes | bit(peer)) & self.edges.stopped() }

@@ -59,7 +59,7 @@ impl Kind {
 /// Bytes of a request and of its echo.
 pub const REQUEST_BYTES: usize = 64;
 /// Bytes of an upload between two reports of the server; a report is the count of bytes checked, u64 big-endian.
-pub const UPLOAD_REPORT_EVERY_BYTES: u64 = 16 * 1024;
+pub const UPLOAD_REPORT_EVERY_BYTES: u64 = 1024;
 
 /// The first bytes of a connection: what it is and which stream it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
