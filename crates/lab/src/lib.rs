@@ -47,6 +47,7 @@ pub fn run(command: &LabCommand) -> Result<(), LabError> {
         LabCommand::Synthesize(command) => Ok(synthesize::run(command)?),
         LabCommand::Link(args) => Ok(emulator::run(args)?),
         LabCommand::Bench(BenchCommand::SideBySide(command)) => Ok(bench::run(command)?),
+        LabCommand::Bench(BenchCommand::RateControl(args)) => Ok(demo::rate_control::run(args)?),
         LabCommand::Bench(BenchCommand::Recovery(args)) => Ok(demo::recovery::run(args)?),
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::values::measured_seconds;
 use super::{
     BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
-    BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
+    BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -16,6 +16,8 @@ pub enum BenchCommand {
     SideBySide(SideBySideCommand),
     /// Stalls of TCP after edges have switched over, by outage, round trip and policy of local recovery
     Recovery(BenchRecoveryArgs),
+    /// Goodput, fairness and queue of many transfers after a node of limited capacity has failed, with rate control and without
+    RateControl(BenchRateControlArgs),
 }
 
 /// Benchmarks that measure side by side with something else.

@@ -12,6 +12,7 @@ pub mod meter;
 pub mod multi_primary;
 pub mod operations;
 pub mod probes;
+pub mod rate_control;
 pub mod recovery;
 pub mod replication;
 pub mod report;

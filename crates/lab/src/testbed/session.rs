@@ -91,6 +91,14 @@ impl Session {
         self.command(Command::Wake)
     }
 
+    /// From now on counts what connections receive or send ([`Outcome::bytes_since_mark`](super::traffic::outcome::Outcome)).
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn mark(&self) -> Result<(), TrafficError> {
+        self.command(Command::Mark)
+    }
+
     /// Ends the traffic; returns the stories of the connections.
     ///
     /// # Errors

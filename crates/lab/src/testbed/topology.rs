@@ -19,7 +19,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use flow::wire::MacAddress;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
+use packet_io::tun::DeviceKind;
 use packet_io::{IoError, sysctl};
+
+use crate::emulator::channel::Settings;
+use crate::emulator::{Link, LinkError, LinkPlan};
 
 /// A network's two families: IPv4 and IPv6.
 pub type Both<T> = [T; 2];
@@ -111,6 +115,24 @@ impl Topology {
         topology.build_sync_link()?;
         topology.make_room_for_connections()?;
         Ok(topology)
+    }
+
+    /// Puts an emulated link in the place of the cable between the inside edge and each node.
+    ///
+    /// # Errors
+    /// A link cannot be made.
+    pub fn limit_nodes(&self, settings: Settings) -> Result<[Link; 2], LinkError> {
+        let ([_, a, b], [edge, _]) = (EDGE_INTERFACES, &self.edges[..]) else {
+            return Err(LinkError::System(IoError::Misuse("the network has no edges".into())));
+        };
+        let lay = |(name, node): (&str, &Namespace)| {
+            edge.run(|| Netlink::open()?.delete(name))??;
+            let interfaces = [name, INTERFACES[0]].map(str::to_owned);
+            let plan = LinkPlan { interfaces, kind: DeviceKind::Ethernet, ..LinkPlan::symmetric(settings) };
+            Link::start(&plan, [edge, node])
+        };
+        let [node_a, node_b] = &self.nodes;
+        Ok([lay((a, node_a))?, lay((b, node_b))?])
     }
 
     /// Where the server listens, IPv4 and IPv6 in turn.

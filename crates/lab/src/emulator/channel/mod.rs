@@ -101,7 +101,12 @@ pub struct Channel<T> {
     packets_accepted: u64,
     outages: Vec<Outage>,
     counters: Counters,
+    /// How many packets found the queue how long, with a rate; the last entry is for all longer ones.
+    queue_lengths: Vec<u64>,
 }
+
+/// Lengths of the queue that are told apart, in packets.
+const QUEUE_LENGTHS_MAX: usize = 16_384;
 
 impl<T> Channel<T> {
     /// A direction with nothing underway.
@@ -121,6 +126,7 @@ impl<T> Channel<T> {
             underway_bytes: 0,
             packets_accepted: 0,
             outages: Vec::new(),
+            queue_lengths: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -145,6 +151,27 @@ impl<T> Channel<T> {
     /// Sets all counters to zero.
     pub fn reset_counters(&mut self) {
         self.counters = Counters::default();
+        self.queue_lengths.clear();
+    }
+
+    /// The length of the queue, in packets, that one arriving packet in a hundred found exceeded. 0 without a rate.
+    #[must_use]
+    pub fn queue_p99_packets(&self) -> u64 {
+        let beyond = self.queue_lengths.iter().sum::<u64>() / 100;
+        let mut longer = 0;
+        let found = self.queue_lengths.iter().rposition(|packets| {
+            longer += packets;
+            longer > beyond
+        });
+        found.unwrap_or(0) as u64
+    }
+
+    fn note_queue(&mut self) {
+        let length = self.queue.len().min(QUEUE_LENGTHS_MAX);
+        if length >= self.queue_lengths.len() {
+            self.queue_lengths.resize(length + 1, 0);
+        }
+        self.queue_lengths[length] += 1;
     }
 
     /// Packets underway, waiting for the transmitter included.
@@ -215,6 +242,7 @@ impl<T> Channel<T> {
             self.queue_bytes -= bytes;
         }
         let Some(rate) = self.settings.rate_bits_per_s else { return Some(now.max(self.transmitter_free_at)) };
+        self.note_queue();
         let is_full = self.queue.len() >= self.settings.queue_packets
             || self.settings.queue_bytes.is_some_and(|limit| self.queue_bytes + length_bytes > limit);
         // The transmitter itself holds one packet beside the queue.

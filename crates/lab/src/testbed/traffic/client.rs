@@ -42,6 +42,8 @@ pub struct Plan {
 pub enum Command {
     /// Silent connections are to make another request now.
     Wake,
+    /// From now on it counts what connections receive or send.
+    Mark,
     /// End, and report.
     Stop,
 }
@@ -166,6 +168,7 @@ impl Client {
             self.publish_progress();
             match commands.try_recv() {
                 Ok(Command::Wake) => self.wake_next = Some(0),
+                Ok(Command::Mark) => self.connections.iter_mut().for_each(|connection| connection.outcome.mark()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {}
             }

@@ -29,6 +29,8 @@ pub struct Outcome {
     pub longest_gap: Duration,
     /// Bytes received here, or reported as received by the server, and found right.
     pub verified_bytes: u64,
+    /// Those of them at the last mark.
+    pub marked_bytes: u64,
     /// Why it broke, if it did.
     pub broken: Option<String>,
 }
@@ -46,6 +48,7 @@ impl Outcome {
             last_progress_at: None,
             longest_gap: Duration::ZERO,
             verified_bytes: 0,
+            marked_bytes: 0,
             broken: None,
         }
     }
@@ -55,6 +58,17 @@ impl Outcome {
         self.longest_gap = self.longest_gap.max(now.saturating_duration_since(due_since));
         self.last_progress_at = Some(now);
         self.verified_bytes += bytes;
+    }
+
+    /// From now on [`Outcome::bytes_since_mark`] counts.
+    pub const fn mark(&mut self) {
+        self.marked_bytes = self.verified_bytes;
+    }
+
+    /// Verified bytes since the last mark.
+    #[must_use]
+    pub const fn bytes_since_mark(&self) -> u64 {
+        self.verified_bytes - self.marked_bytes
     }
 
     /// Established before `point`.
