@@ -96,10 +96,10 @@ impl RateControlConfig {
         Self {
             capacity,
             alpha: 1.0,
-            delta: 0.95,
+            delta: 0.98,
             granularity: Duration::from_millis(100),
             window_bytes_min: 2 * 1460,
-            initial_share: 1.5,
+            initial_share: 1.0,
             release_factor: 1.25,
             round_trip_default: Duration::from_millis(50),
         }

@@ -17,8 +17,9 @@
 //! The first clamp is a multiple of the fair share, not the advertised window, and during an overload the clamp is never more. The
 //! window of (9) is kept within the range of (10): otherwise it would fall without limit, and be late to recover.
 //!
-//! Only acknowledgements that leave the cluster towards a sender are changed, and only their window field. A window is never raised,
-//! and the right edge that a sender was given never moves left (RFC 9293 section 3.8.6).
+//! Only acknowledgements that leave the cluster towards a sender are changed, and only their window field. A window is never raised.
+//! The right edge that a sender was given may move left: a sender must be robust against that (RFC 9293 section 3.8.6), and would
+//! otherwise send megabytes, which today's receivers advertise, before the control took effect.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -182,7 +183,7 @@ impl RateControl {
         if record.active_in != self.interval {
             record.active_in = self.interval;
             current.connections += 1;
-            if let Some(round_trip_us) = record.tcp.round_trip_us() {
+            if let Some(round_trip_us) = record.tcp.least_round_trip_us() {
                 current.round_trips_us += u64::from(round_trip_us);
                 current.round_trips += 1;
             }
@@ -206,10 +207,7 @@ impl RateControl {
             return None;
         }
         let shift = record.tcp.window_shift(End::Far)?;
-        // What the sender was given already stays: the right edge does not move left.
-        let given_bytes = record.tcp.near_edge().wrapping_sub(segment.acknowledgement).cast_signed().max(0) as u32;
-        let allowed_bytes = given_bytes.max(controller.window_bytes as u32);
-        let field = u64::from(allowed_bytes).div_ceil(1 << shift);
+        let field = (controller.window_bytes as u64).div_ceil(1 << shift);
         let field = u16::try_from(field).ok().filter(|field| *field < segment.window)?;
         controller.current.clamped += 1;
         controller.clamped += 1;
@@ -269,7 +267,8 @@ impl Controller {
         if self.current.connections > self.last.connections { &self.current } else { &self.last }
     }
 
-    /// The mean round trip of the active connections, in seconds.
+    /// The mean of the active connections' lowest round trips, in seconds. With the present ones, which contain queues, the clamp would
+    /// keep the queues.
     fn round_trip_s(&self, config: &RateControlConfig) -> f64 {
         let recent = self.recent();
         match recent.round_trips {

@@ -354,11 +354,6 @@ impl TcpConnection {
         near.unacknowledged != near.next
     }
 
-    /// The highest right edge that was advertised to the near end.
-    pub(crate) const fn near_edge(&self) -> u32 {
-        self.ends[End::Near as usize].edge
-    }
-
     /// The number behind the highest that the far end has sent.
     pub(crate) const fn far_next(&self) -> u32 {
         self.ends[End::Far as usize].next
@@ -378,9 +373,9 @@ impl TcpConnection {
         near.has(flag::SYN) && far.has(flag::SYN) && !(near.has(flag::SACK) && far.has(flag::SACK))
     }
 
-    /// The smoothed round trip of the end points, in microseconds. `None` before the first sample.
-    pub(crate) fn round_trip_us(&self) -> Option<u32> {
-        self.estimate_us().map(|(smoothed, _)| smoothed)
+    /// The lowest round trip of the end points, in microseconds. `None` before the first sample.
+    pub(crate) fn least_round_trip_us(&self) -> Option<u32> {
+        self.ends.iter().filter_map(|end| end.round_trip.least_us()).reduce(u32::saturating_add)
     }
 
     /// The sum of the parts on both sides of this edge; a part without a sample counts as zero.

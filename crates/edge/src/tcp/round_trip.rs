@@ -9,7 +9,10 @@ use flow::serial::{is_after, is_before};
 /// Samples beyond this are not used, in microseconds: the path was interrupted.
 const SAMPLE_US_MAX: u32 = 60_000_000;
 
-const VARIATION_SHIFT: u32 = 6;
+/// The lowest sample is kept in units of 64 µs, and the variation in units of 1024 µs, so that they fit.
+const LEAST_SHIFT: u32 = 6;
+/// As above.
+const VARIATION_SHIFT: u32 = 10;
 
 /// What an acknowledgement must contain to end the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,18 +31,24 @@ pub(super) struct RoundTrip {
     mark: u32,
     sent_at_us: u32,
     smoothed_us: u32,
-    /// In units of 64 µs, so that it fits.
-    variation: u16,
+    variation: u8,
+    /// The lowest sample.
+    least: u16,
     awaited: Awaited,
 }
 
 impl RoundTrip {
     pub(super) const NEW: Self =
-        Self { mark: 0, sent_at_us: 0, smoothed_us: 0, variation: 0, awaited: Awaited::Nothing };
+        Self { mark: 0, sent_at_us: 0, smoothed_us: 0, variation: 0, least: u16::MAX, awaited: Awaited::Nothing };
 
     /// The smoothed round trip and its variation, in microseconds. `None` before the first sample.
     pub(super) const fn estimate_us(&self) -> Option<(u32, u32)> {
         if self.smoothed_us == 0 { None } else { Some((self.smoothed_us, (self.variation as u32) << VARIATION_SHIFT)) }
+    }
+
+    /// The lowest round trip, in microseconds: without queues, if there ever were none. `None` before the first sample.
+    pub(super) const fn least_us(&self) -> Option<u32> {
+        if self.smoothed_us == 0 { None } else { Some((self.least as u32) << LEAST_SHIFT) }
     }
 
     /// A segment with data up to `end` passes.
@@ -89,7 +98,8 @@ impl RoundTrip {
             }
         };
         self.smoothed_us = smoothed_us.max(1);
-        self.variation = u16::try_from(variation_us >> VARIATION_SHIFT).unwrap_or(u16::MAX);
+        self.variation = u8::try_from(variation_us.div_ceil(1 << VARIATION_SHIFT)).unwrap_or(u8::MAX);
+        self.least = self.least.min(u16::try_from(sample_us.div_ceil(1 << LEAST_SHIFT)).unwrap_or(u16::MAX));
     }
 }
 
@@ -104,7 +114,7 @@ mod tests {
         round_trip.on_acknowledgement(0, 99, None);
         assert_eq!(round_trip.estimate_us(), None, "the segment is not acknowledged yet");
         round_trip.on_acknowledgement(19_000, 100, None);
-        assert_eq!(round_trip.estimate_us(), Some((20_000, 10_000 / 64 * 64)));
+        assert_eq!(round_trip.estimate_us(), Some((20_000, 10 << 10)));
     }
 
     #[test]
@@ -126,7 +136,7 @@ mod tests {
         round_trip.on_segment(400_000, 200, Some(407), false);
         round_trip.on_acknowledgement(410_000, 150, Some(307));
         round_trip.on_acknowledgement(420_000, 200, Some(407));
-        assert_eq!(round_trip.estimate_us(), Some((20_000, 10_000 / 64 * 64)));
+        assert_eq!(round_trip.estimate_us(), Some((20_000, 10 << 10)));
     }
 
     #[test]
