@@ -10,6 +10,7 @@ pub mod conntrackd;
 pub mod control_request;
 pub mod ctnetlink;
 pub mod edge;
+pub mod edge_link;
 pub mod failure_detection;
 pub mod filters;
 pub mod frame;
