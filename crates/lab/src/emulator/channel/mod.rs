@@ -105,7 +105,7 @@ pub struct Channel<T> {
     queue_lengths: Vec<u64>,
 }
 
-/// Lengths of the queue that are told apart, in packets.
+/// Lengths of the queue that are counted separately, in packets.
 const QUEUE_LENGTHS_MAX: usize = 16_384;
 
 impl<T> Channel<T> {
