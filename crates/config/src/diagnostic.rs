@@ -42,6 +42,10 @@ pub struct Diagnostic {
     pub problem: String,
     /// What to do about it.
     pub remedy: String,
+    /// The line of the file, without its end.
+    pub excerpt: String,
+    /// The bytes of `excerpt` that it is about; empty where it is about a place.
+    pub marked_bytes: Range<usize>,
 }
 
 impl fmt::Display for Diagnostic {
@@ -83,6 +87,15 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
+/// The last boundary between characters that is not behind `offset`.
+fn boundary(text: &str, offset: usize) -> usize {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    offset
+}
+
 /// The text of a file, for turning byte offsets into lines.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -93,13 +106,18 @@ pub(super) struct Source<'a> {
 impl Source<'_> {
     /// Line and column of a byte offset, both from 1; offsets past the end are those of the end.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
-        let mut offset = offset.min(self.text.len());
-        while !self.text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        let before = &self.text[..offset];
+        let before = &self.text[..boundary(self.text, offset)];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    /// The line in which a span begins, and the span's bytes in it.
+    fn excerpt(&self, span: &Range<usize>) -> (String, Range<usize>) {
+        let start = boundary(self.text, span.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[line_start..].lines().next().unwrap_or_default();
+        let within = |offset: usize| boundary(line, offset.saturating_sub(line_start));
+        (line.to_owned(), within(start)..within(span.end.max(start)))
     }
 }
 
@@ -182,9 +200,10 @@ impl<'a> Diagnostics<'a> {
             return;
         }
         let (line, column) = self.source.position(span.start);
+        let (excerpt, marked_bytes) = self.source.excerpt(span);
         let Mistake { problem, remedy } = mistake;
-        let file = self.source.file.to_owned();
-        self.found.push(Diagnostic { severity, file, line, column, subject: subject.to_owned(), problem, remedy });
+        let [file, subject] = [self.source.file, subject].map(str::to_owned);
+        self.found.push(Diagnostic { severity, file, line, column, subject, problem, remedy, excerpt, marked_bytes });
     }
 
     /// Leaves errors alone.

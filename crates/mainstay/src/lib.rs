@@ -7,6 +7,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::ColorChoice;
@@ -37,9 +38,19 @@ pub fn run() -> ExitCode {
     match dispatch(&cli.command) {
         Ok(()) => Exit::Success.into(),
         Err(error) => {
-            eprintln!("{}", color::failure(&error));
+            report(&error);
             Exit::from(&error).into()
         }
+    }
+}
+
+/// Prints why a command failed. A terminal shows mistakes of a configuration with their lines; a log gets one line for each.
+fn report(error: &CommandError) {
+    match error.config_mistakes() {
+        Some(found) if std::io::stderr().is_terminal() => {
+            eprintln!("{}", commands::snippet::render(found, color::on_standard_error()));
+        }
+        _ => eprintln!("{}", color::failure(error)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::ErrorKind;
 use config::key_file::KeyNotWritten;
-use config::{ConfigError, FILE_BYTES_MAX};
+use config::{ConfigError, Diagnostic, FILE_BYTES_MAX};
 use control::client::ClientError;
 use control::remote::RemoteError;
 use daemon::ProcessError;
@@ -82,6 +82,17 @@ pub enum CommandError {
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
+}
+
+impl CommandError {
+    /// The mistakes of a configuration file, if these are why the command failed.
+    pub(crate) fn config_mistakes(&self) -> Option<&[Diagnostic]> {
+        match self {
+            Self::Config(ConfigError::Invalid(found))
+            | Self::Process(ProcessError::Config(ConfigError::Invalid(found))) => Some(found),
+            _ => None,
+        }
+    }
 }
 
 /// A manual page was not written.

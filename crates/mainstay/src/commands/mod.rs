@@ -18,6 +18,7 @@ pub mod reload;
 pub mod replay;
 pub mod rules;
 pub mod shell;
+pub(crate) mod snippet;
 pub mod status;
 pub mod study;
 pub mod sync;
