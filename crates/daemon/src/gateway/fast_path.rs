@@ -161,7 +161,6 @@ fn obstacle(config: &Config) -> Option<&'static str> {
     let obstacles = [
         (!config.fast_path.enabled, "[fast_path] enabled = false"),
         (config.workers.count > 1, "there are several workers ([workers] count = 1 has one)"),
-        (config.groups.len() > 1, "other nodes forward beside this one (several groups)"),
         (served < 2, "fewer than two ports have the backend \"af_packet\""),
     ];
     obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))
