@@ -261,9 +261,18 @@ impl FastPath {
             return;
         }
         self.interfaces = self.program.interfaces();
-        self.generation = self.generation.wrapping_add(1);
-        self.program.set_generation(self.generation);
+        self.generation = self.program.begin_generation();
         self.next_hops.forget_revision();
+    }
+
+    /// Another worker may have begun a generation, because the ports are others now.
+    fn follow_generation(&mut self) {
+        let generation = self.program.generation();
+        if generation != self.generation {
+            self.interfaces = self.program.interfaces();
+            self.generation = generation;
+            self.next_hops.forget_revision();
+        }
     }
 
     /// Has it forward while the node forwards packets of a group. After the loss of a group, each connection passes the node before it is
@@ -286,11 +295,13 @@ impl FastPath {
     }
 
     pub(super) fn beat(&mut self, now: Instant, is_alone: bool) {
+        self.follow_generation();
         self.program.beat(now, is_alone);
     }
 
     /// The connections that could be installed. The vector is given back by [`FastPath::return_candidates`].
     pub(super) fn take_candidates(&mut self) -> Vec<Slot> {
+        self.follow_generation();
         core::mem::take(&mut self.candidates)
     }
 

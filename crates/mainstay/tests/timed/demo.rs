@@ -43,6 +43,11 @@ fn connections_outlive_their_node_when_it_has_several_workers() {
     assert_eq!(number("/survived"), number("/connections"), "{result:#}");
     assert_eq!(number("/broken"), 0.0, "{result:#}");
     assert!(number("/bytes_verified") > 10e6, "{result:#}");
+    match number("/cluster/fast_path_share") {
+        share if share > 0.5 => {}
+        0.0 => packet_io::namespace::skip("the kernel does not forward established connections here"),
+        _ => panic!("{result:#}"),
+    }
     assert!(number("/without_replication/broken") >= 64.0, "{result:#}");
 }
 

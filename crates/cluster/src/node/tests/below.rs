@@ -1,6 +1,7 @@
 //! A program below a node, of which the test plays the kernel.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
 
@@ -26,7 +27,8 @@ pub(super) struct Below {
     /// It outlasts a node that ends now.
     pub(super) is_lasting: bool,
     pub(super) hops: BTreeMap<u32, NextHop>,
-    pub(super) generation: u32,
+    /// That of all workers of the node.
+    generation: Arc<AtomicU32>,
     pub(super) is_enabled: bool,
     pub(super) beaten_at: Option<Instant>,
     pub(super) installations: u32,
@@ -37,6 +39,10 @@ pub(super) struct Below {
 }
 
 impl Below {
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
     /// How many connections were installed, and how many are.
     pub(super) fn counts(&self) -> (u32, usize) {
         (self.installations, self.installed.len())
@@ -44,19 +50,19 @@ impl Below {
 
     /// The generation in which it forwards; `None`: it is switched off.
     pub(super) fn forwards_in(&self) -> Option<u32> {
-        self.is_enabled.then_some(self.generation)
+        self.is_enabled.then_some(self.generation())
     }
 
     /// The connections that it forwards now.
     pub(super) fn in_force(&self) -> impl Iterator<Item = &Plan> {
-        let is_current = |index: &u32| self.is_enabled && self.generations[index] == self.generation;
+        let is_current = |index: &u32| self.is_enabled && self.generations[index] == self.generation();
         self.installed.iter().filter(move |(index, _)| is_current(index)).map(|(_, (plan, _))| plan)
     }
 
     /// The connection and the direction of a packet that it may forward.
     fn find(&self, headers: &Headers, ingress: PortId) -> Option<(u32, usize)> {
         let interface = FIRST_INTERFACE + u32::from(ingress.0);
-        self.installed.iter().filter(|(index, _)| self.generations[index] == self.generation).find_map(
+        self.installed.iter().filter(|(index, _)| self.generations[index] == self.generation()).find_map(
             |(index, (plan, _))| {
                 let comes = |direction: &usize| {
                     let planned = &plan.directions[*direction];
@@ -79,6 +85,13 @@ impl Below {
 pub(super) struct Program(Arc<Mutex<Below>>);
 
 impl Program {
+    /// The programs of so many workers of a node.
+    pub(super) fn of_workers(workers: usize) -> Vec<Self> {
+        let generation = Arc::new(AtomicU32::new(0));
+        let below = || Below { generation: Arc::clone(&generation), ..Below::default() };
+        (0..workers).map(|_| Self(Arc::new(Mutex::new(below())))).collect()
+    }
+
     pub(super) fn below(&self) -> MutexGuard<'_, Below> {
         self.0.lock().unwrap()
     }
@@ -143,7 +156,7 @@ impl FastPathProgram for Program {
     fn take_over(&mut self) -> Option<Left> {
         let below = self.below();
         let connections = below.records.iter().map(|(index, record)| (*index, record.clone())).collect();
-        below.keeps_records.then_some(Left { generation: below.generation, connections })
+        below.keeps_records.then_some(Left { generation: below.generation(), connections })
     }
 
     fn keeps_records(&self) -> bool {
@@ -160,7 +173,7 @@ impl FastPathProgram for Program {
         below.installations += 1;
         let activity = Activity { last_packet_ns: 0, packets: [0; 2], bytes: [0; 2], windows: plan.windows };
         below.installed.insert(index, (*plan, activity));
-        let generation = below.generation;
+        let generation = below.generation();
         below.generations.insert(index, generation);
         if below.keeps_records {
             below.records.insert(index, record.to_vec());
@@ -193,8 +206,12 @@ impl FastPathProgram for Program {
         };
     }
 
-    fn set_generation(&mut self, generation: u32) {
-        self.below().generation = generation;
+    fn begin_generation(&mut self) -> u32 {
+        self.below().generation.fetch_add(1, Relaxed) + 1
+    }
+
+    fn generation(&self) -> u32 {
+        self.below().generation()
     }
 
     fn set_enabled(&mut self, is_enabled: bool) {

@@ -15,6 +15,7 @@ use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, port_mac, rules, segment,
 };
 use super::operations::with_rules;
+use super::site::Site;
 use super::{ACK, FIN_ACK, exchange, ftp};
 use crate::node::LinkState;
 use crate::observation::{Dropped, PacketFilter, Subject, WatchId};
@@ -231,20 +232,51 @@ fn a_connection_with_packets_below_does_not_expire() {
 fn after_a_reload_or_a_change_of_a_link_each_connection_goes_through_the_node_once_more() {
     let (mut cluster, [program, _]) = start(Options::default());
     let seen_port = installed(&mut cluster, &program);
-    let before = program.below().generation;
+    let before = program.below().generation();
     let now = cluster.now;
     let new = with_rules(&cluster, 0, rules(None));
     cluster.node_mut(0).reload(now, new).expect("it is sound");
-    let reloaded = program.below().generation;
+    let reloaded = program.below().generation();
     assert_ne!(reloaded, before);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
     assert_eq!(program.below().counts(), (2, 1));
 
     cluster.node_mut(0).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
-    assert_ne!(program.below().generation, reloaded);
+    assert_ne!(program.below().generation(), reloaded);
     // One that is idle leaves its place.
     cluster.run(Duration::from_millis(300));
     assert!(program.below().installed.is_empty());
+}
+
+#[test]
+fn each_worker_installs_its_own_connections_and_follows_a_generation_that_another_begins() {
+    let mut site = Site::started(2);
+    let programs = Program::of_workers(2);
+    let now = site.now;
+    for (worker, program) in site.nodes[0].iter_mut().zip(&programs) {
+        worker.set_fast_path(now, Box::new(program.clone()));
+        worker.beat_fast_path(now);
+    }
+    let ports: Vec<(u16, u16)> = (40_000..40_008).map(|port| (port, site.connect(port))).collect();
+    let exchange = |site: &mut Site| {
+        for _ in 0..6 {
+            ports.iter().for_each(|(port, seen_port)| site.exchange(*port, *seen_port));
+            site.run(Duration::from_millis(5));
+        }
+    };
+    let in_force =
+        || -> Vec<u32> { programs.iter().map(|program| program.below().in_force().count() as u32).collect() };
+    exchange(&mut site);
+    let shares = site.connections(0);
+    assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+    assert_eq!(in_force(), shares);
+
+    // Links are the lead's.
+    let now = site.now;
+    site.nodes[0][0].handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
+    assert_eq!(in_force(), [0, 0]);
+    exchange(&mut site);
+    assert_eq!(in_force(), shares);
 }
 
 /// Has node 0 look at packets as the loop does that drives it.
@@ -338,7 +370,7 @@ fn a_node_that_was_alone_goes_on_after_a_restart_with_what_was_forwarded_below_m
     let seen_port = alone(&mut cluster, &program);
     assert!(program.below().is_lasting);
     assert!(cluster.node(0).is_outlasted_by_fast_path());
-    let generation = program.below().generation;
+    let generation = program.below().generation();
     cluster.restart(0);
     {
         // Packets that the node has not seen.
@@ -356,7 +388,7 @@ fn a_node_that_was_alone_goes_on_after_a_restart_with_what_was_forwarded_below_m
     assert_eq!(program.below().forwards_in(), Some(generation), "its role is open");
     cluster.run_until("the node to be active again", |cluster| cluster.node(0).holds_addresses());
     beat(&mut cluster);
-    assert_ne!(program.below().generation, generation, "each connection is looked at once more");
+    assert_ne!(program.below().generation(), generation, "each connection is looked at once more");
     exchange(&mut cluster, 40_000, seen_port, 1009 + 8_000_000, 5007 + 6_000_000);
     exchange(&mut cluster, 40_000, seen_port, 1017 + 8_000_000, 5013 + 6_000_000);
     assert_eq!(program.below().counts(), (2, 1), "it is installed again");

@@ -208,10 +208,10 @@ fn the_survivor_forwards_all_below_and_the_returning_node_gets_its_group_back() 
         let before = forwarded(&pair, B);
         conversation.exchange_often(&mut pair, B, B);
         assert!(forwarded(&pair, B) - before > 20, "{ways:?}");
-        let generation = pair.program(B).below().generation;
+        let generation = pair.program(B).below().generation();
         pair.restart(A);
         pair.run_until("each to have its group", Pair::have_each_their_own);
-        assert_ne!(pair.program(B).below().generation, generation, "B has lost a group");
+        assert_ne!(pair.program(B).below().generation(), generation, "B has lost a group");
         assert!(pair.program(B).below().is_enabled);
         conversation.exchange_often(&mut pair, A, A);
         assert_eq!((installed(&pair, A), installed(&pair, B)), (1, 0), "{ways:?}");
@@ -224,16 +224,16 @@ fn a_drained_node_forwards_nothing_below_and_its_peer_goes_on() {
     let mut pair = started();
     let mut conversation = Conversation::begin(&mut pair, B, B);
     conversation.exchange_often(&mut pair, B, B);
-    let (now, generation) = (pair.now, pair.program(B).below().generation);
+    let (now, generation) = (pair.now, pair.program(B).below().generation());
     pair.node_mut(A).drain(now, false).expect("the other has everything");
     pair.run_until("node B to hold both groups", |pair| pair.holds_all(B));
     assert!(!pair.program(A).below().is_enabled);
-    assert_eq!(pair.program(B).below().generation, generation, "what B forwards below goes on");
+    assert_eq!(pair.program(B).below().generation(), generation, "what B forwards below goes on");
     let now = pair.now;
     pair.node_mut(A).undrain(now);
     pair.run_until("each to have its group", Pair::have_each_their_own);
     assert!(pair.program(A).below().is_enabled);
-    assert_ne!(pair.program(B).below().generation, generation);
+    assert_ne!(pair.program(B).below().generation(), generation);
 }
 
 /// What happens to a connection.
