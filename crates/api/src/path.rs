@@ -39,6 +39,8 @@ pub enum GatewayReason {
     FewPackets,
     /// The connection is not established or not answered, or no packet of it has passed this node since a take-over.
     State,
+    /// Packets of the connection pass two nodes.
+    Shared,
     /// The packets of one direction have not left this node yet.
     OneWay,
     /// A function of the chain needs the packets.
@@ -72,6 +74,7 @@ impl GatewayReason {
             Self::Protocol => "protocol",
             Self::FewPackets => "few packets",
             Self::State => "state",
+            Self::Shared => "shared",
             Self::OneWay => "one way",
             Self::Function => "function",
             Self::ForwardedElsewhere => "forwarded elsewhere",

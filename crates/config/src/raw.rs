@@ -187,18 +187,19 @@ pub struct RawWorkers {
 }
 
 /// The kernel forwards the packets of established TCP and UDP connections by itself, translated and with their windows checked, where
-/// the host can do so. Other packets reach the gateway as without. Needs Linux 5.15, ports of the backend `af_packet`, one worker
-/// and at most one group. A change needs a restart.
+/// the host can do so. Other packets reach the gateway as without. Needs Linux 5.15 and ports of the backend `af_packet`. A change needs
+/// a restart.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFastPath {
     /// Whether the kernel forwards established connections. Where the host cannot do so, the gateway logs why and forwards all packets.
     pub enabled: Option<bool>,
     /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
-    /// the kernel's memory from the start. More than `limits.connections_max` is not used.
+    /// the kernel's memory from the start. More than `limits.connections_max` is not used. Each worker has an equal part.
     pub connections_max: Option<Spanned<u32>>,
     /// How long the kernel goes on forwarding established connections while the gateway is not running and no peer is alive: after a crash,
-    /// or for an upgrade. The gateway that starts in this time takes them over. 0: not at all. Needs Linux 6.6 and a mounted bpffs.
+    /// or for an upgrade. The gateway that starts in this time takes them over. 0: not at all. Needs Linux 6.6, a mounted bpffs and
+    /// one worker.
     pub restart_grace: Option<Text>,
     /// Directory of the mounted bpffs in which program and connections are pinned for `restart_grace`; one for each gateway of a host.
     pub pin_directory: Option<Text>,

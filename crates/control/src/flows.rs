@@ -104,6 +104,7 @@ const fn gateway_reason(path: pipeline::PacketPath) -> Option<GatewayReason> {
         Reason::Protocol => GatewayReason::Protocol,
         Reason::FewPackets => GatewayReason::FewPackets,
         Reason::State => GatewayReason::State,
+        Reason::Shared => GatewayReason::Shared,
         Reason::OneWay => GatewayReason::OneWay,
         Reason::Function => GatewayReason::Function,
         Reason::ForwardedElsewhere => GatewayReason::ForwardedElsewhere,

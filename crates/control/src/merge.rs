@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use api::metrics::{Metric, Sample, Samples};
-use api::{AntiEntropy, DropCount, PeerStatus, PortStatus, Status};
+use api::{AntiEntropy, DropCount, FastPathStatus, PeerStatus, PortStatus, Status};
 
 /// The status of the whole from those of the workers, of which the first is the lead's.
 pub(super) fn status(mut workers: Vec<Status>) -> Status {
@@ -46,7 +46,20 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
         filter.add(others);
     }
+    if let (Some(fast_path), Some(others)) = (&mut whole.fast_path, &other.fast_path) {
+        add_fast_path(fast_path, others);
+    }
     whole.workers.extend(other.workers);
+}
+
+/// The lead alone knows the outcomes, which are those of all workers' packets.
+fn add_fast_path(fast_path: &mut FastPathStatus, other: &FastPathStatus) {
+    fast_path.forwarding &= other.forwarding;
+    fast_path.connections += other.connections;
+    fast_path.packets += other.packets;
+    fast_path.bytes += other.bytes;
+    fast_path.full += other.full;
+    fast_path.refused += other.refused;
 }
 
 /// Every worker has a session with the same peer. The lead alone runs its failure detector and receives its role.

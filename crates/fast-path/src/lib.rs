@@ -16,8 +16,10 @@
 //!  counters      one an outcome (per processor)      packets
 //! ```
 //!
-//! A [`Plan`] describes a connection to install; [`FastPath::read`] returns its [`Activity`] without a system call. The
-//! program forwards only while its loader gives a heartbeat ([`FastPath::beat`]).
+//! Several threads use the maps as [shares](Share), each with indices of its own ([`FastPath::divide`]).
+//!
+//! A [`Plan`] describes a connection to install; [`Share::read`] returns its [`Activity`] without a system call. The
+//! program forwards only while its loader gives a heartbeat ([`Share::beat`]).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -49,12 +51,14 @@ mod mapping;
 mod outcome;
 mod pins;
 mod shapes;
+mod share;
 mod system;
 mod test_run;
 
 pub use error::Error;
-pub use fast_path::{Config, ConnectionIndex, FastPath};
+pub use fast_path::{Config, FastPath};
 pub use flow::fast_path::{Activity, DirectionPlan, NextHop, Plan, Side, Windows};
 pub use outcome::{Counters, Outcome};
+pub use share::{ConnectionIndex, Share};
 pub use system::{interface_index, now};
 pub use test_run::{TestContext, TestRun};

@@ -31,6 +31,13 @@ pub(crate) struct Maps {
     pub(crate) counters: MapData,
 }
 
+/// Another handle of a map.
+pub(crate) fn handle(map: &MapData) -> Result<MapData, Error> {
+    let operation = "opening the maps of the fast path";
+    let descriptor = map.fd().as_fd().try_clone_to_owned().map_err(|error| Error::from_io(error, operation))?;
+    MapData::from_fd(descriptor).map_err(|error| Error::from_map(error, operation))
+}
+
 /// The loaded program.
 #[derive(Debug)]
 pub(crate) enum Program {

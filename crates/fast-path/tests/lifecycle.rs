@@ -98,6 +98,34 @@ fn another_generation_and_removed_connections_are_left() {
 }
 
 #[test]
+fn shares_have_connections_and_next_hops_of_their_own_and_one_generation() {
+    let config = Config { connections_max: 5, next_hops_max: 2, heartbeat_age_max: PATIENCE, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
+    let mut others = fast_path.divide(2).unwrap();
+    let other = &mut others[0];
+    assert_eq!((fast_path.connections_max(), other.connections_max()), (2, 2));
+    set_next_hop(&mut fast_path);
+    let [own, theirs] = [1, 2].map(|number| plan(ip_protocol::UDP, number));
+    let indices = (fast_path.install(&own).unwrap(), other.install(&theirs).unwrap());
+    assert_eq!(indices.0, indices.1, "indices are of the share");
+    assert_eq!(outcome(&fast_path, &own), Outcome::Forwarded);
+    assert_eq!(outcome(&fast_path, &theirs), Outcome::NextHop, "its share has set none");
+    assert!(matches!(other.set_next_hop(1, None), Err(Error::Misuse(_))), "it has one");
+    other.set_next_hop(0, Some(&NextHop::new(9, [2; 6], [4; 6], 1500))).unwrap();
+    assert_eq!(outcome(&fast_path, &theirs), Outcome::Forwarded);
+    assert_eq!((fast_path.read(indices.0).unwrap().packets, other.read(indices.1).unwrap().packets), ([1, 0], [1, 0]));
+    assert!(matches!(other.install(&own), Err(Error::Installed(_))));
+
+    other.install(&plan(ip_protocol::UDP, 3)).unwrap_err();
+    assert_eq!(other.begin_generation(), 1);
+    assert_eq!(fast_path.generation(), 1);
+    assert_eq!(outcome(&fast_path, &own), Outcome::Generation);
+    assert_eq!(other.remove(indices.1).unwrap().unwrap().packets, [1, 0]);
+    assert_eq!(fast_path.activities().count(), 1);
+    assert!(matches!(fast_path.divide(2), Err(Error::Misuse(_))), "something is installed");
+}
+
+#[test]
 fn connections_are_installed_whole_or_not_at_all() {
     let config = Config { connections_max: 4, heartbeat_age_max: PATIENCE, ..Config::default() };
     let Some(mut fast_path) = common::load(&config) else { return };

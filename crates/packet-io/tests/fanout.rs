@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::Network;
 use flow::steering::program;
 use flow::wire::ipv6::FragmentHeader;
-use flow::wire::{Parsed, build, ip_protocol, parse};
+use flow::wire::{MacAddress, Parsed, build, ip_protocol, parse};
 use flow::{Frame, PortId, Steering, Tuple, WorkerId};
 use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, Fanout, PortConfig};
@@ -20,31 +20,63 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The mark that distinguishes this test's packets from those of the kernels.
 const MARK: &[u8] = b"mainstay fanout";
 
-/// Ports of the same interface, one for each worker.
-fn open_workers(network: &Network) -> Vec<AfPacketIo> {
+/// Ports of the same interface, one for each worker. Each receives single EtherTypes, or everything.
+fn open_workers(network: &Network, ether_types: &[u16]) -> Vec<AfPacketIo> {
     let places = Fanout::group(WORKERS.into(), &program(Steering::new(WORKERS).unwrap()));
     let open = |fanout| {
-        let config = PortConfig { promiscuous: true, fanout: Some(fanout), ..PortConfig::new("port0") };
+        let config = PortConfig {
+            promiscuous: true,
+            fanout: Some(fanout),
+            ether_types: ether_types.to_vec(),
+            ..PortConfig::new("port0")
+        };
         network.gateway.run(|| AfPacketIo::open(&[config]).unwrap()).unwrap()
     };
     places.into_iter().map(open).collect()
+}
+
+/// What the workers' sockets receive.
+#[derive(Clone, Copy)]
+enum Kinds {
+    /// Frames for any link address, tagged and not.
+    All,
+    /// Frames for this host, not tagged.
+    ForThisHost,
+}
+
+impl Kinds {
+    const fn vlans(self) -> &'static [&'static [u16]] {
+        match self {
+            Self::All => &[&[], &[5], &[5, 6]],
+            Self::ForThisHost => &[&[]],
+        }
+    }
+
+    fn destination(self) -> MacAddress {
+        match self {
+            Self::All => build::Envelope::default().destination,
+            Self::ForThisHost => MacAddress::BROADCAST,
+        }
+    }
 }
 
 fn end(address: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(address, port)
 }
 
-/// Packets of every kind that the program supports, in both directions, tagged and with options.
-fn packets(round: u8) -> Vec<Vec<u8>> {
+/// Packets of every kind that the program supports, in both directions, with options.
+fn packets(round: u8, kinds: Kinds) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let v4 = |host: u8| IpAddr::from(Ipv4Addr::new(198, 18, round, host));
     let v6 = |host: u8| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, round.into(), 0, 0, 0, host.into()));
     for host in 1..=8 {
         for (near, far) in [(v4(host), v4(200)), (v6(host), v6(200))] {
             let port = 30_000 + 7 * u16::from(host);
-            for vlans in [&[][..], &[5][..], &[5, 6][..]] {
+            for vlans in kinds.vlans() {
                 let options: &[u8] = if host % 2 == 0 { &[1; 8] } else { &[] };
-                let envelope = build::Envelope { vlans, ipv4_options: options, ..build::Envelope::default() };
+                let destination = kinds.destination();
+                let envelope =
+                    build::Envelope { vlans, ipv4_options: options, destination, ..build::Envelope::default() };
                 for protocol in [ip_protocol::TCP, ip_protocol::UDP] {
                     let tuple = Tuple::new(protocol, end(near, port), end(far, 443));
                     for tuple in [tuple, tuple.inverse()] {
@@ -111,8 +143,8 @@ fn receive(workers: &mut [AfPacketIo], number: usize) -> Vec<Vec<Vec<u8>>> {
 }
 
 /// Sends a round of packets and checks that each arrives once, at its worker.
-fn expect_steered(sender: &mut AfPacketIo, workers: &mut [AfPacketIo], round: u8) {
-    let frames = packets(round);
+fn expect_steered(sender: &mut AfPacketIo, workers: &mut [AfPacketIo], round: u8, kinds: Kinds) {
+    let frames = packets(round, kinds);
     send(sender, &frames);
     let received = receive(workers, frames.len());
     for (worker, frames) in (0..).map(WorkerId).zip(&received) {
@@ -129,10 +161,10 @@ fn expect_steered(sender: &mut AfPacketIo, workers: &mut [AfPacketIo], round: u8
 #[test]
 fn the_kernel_steers_packets_to_their_workers_also_after_the_interface_was_recreated() {
     let Some(network) = Network::new() else { return };
-    let mut workers = open_workers(&network);
+    let mut workers = open_workers(&network, &[]);
     let open_sender = || network.client.run(|| AfPacketIo::open(&[PortConfig::new("host")]).unwrap()).unwrap();
     let mut sender = open_sender();
-    expect_steered(&mut sender, &mut workers, 1);
+    expect_steered(&mut sender, &mut workers, 1, Kinds::All);
 
     // Down and up: the sockets leave the group and rejoin it.
     let set_up = |up| network.gateway.run(|| Netlink::open().unwrap().set_up("port0", up).unwrap()).unwrap();
@@ -140,7 +172,7 @@ fn the_kernel_steers_packets_to_their_workers_also_after_the_interface_was_recre
     workers.iter_mut().for_each(|worker| assert_eq!(worker.poll(&mut |_| ()).unwrap(), 0));
     set_up(true);
     wait_until_received(&network, &mut sender, &mut workers);
-    expect_steered(&mut sender, &mut workers, 2);
+    expect_steered(&mut sender, &mut workers, 2, Kinds::All);
 
     // Deleted and recreated: another interface of the same name, detected in any order.
     drop(sender);
@@ -157,13 +189,24 @@ fn the_kernel_steers_packets_to_their_workers_also_after_the_interface_was_recre
     workers.reverse();
     wait_until_received(&network, &mut sender, &mut workers);
     workers.reverse();
-    expect_steered(&mut sender, &mut workers, 3);
+    expect_steered(&mut sender, &mut workers, 3, Kinds::All);
+}
+
+#[test]
+fn sockets_of_single_ether_types_are_steered_alike() {
+    let Some(network) = Network::new() else { return };
+    let mut workers = open_workers(&network, &[0x0800, 0x86dd, 0x0806]);
+    let mut sender = network.client.run(|| AfPacketIo::open(&[PortConfig::new("host")]).unwrap()).unwrap();
+    expect_steered(&mut sender, &mut workers, 1, Kinds::ForThisHost);
+    // For another host: neither worker gets one.
+    send(&mut sender, &packets(2, Kinds::All));
+    expect_steered(&mut sender, &mut workers, 3, Kinds::ForThisHost);
 }
 
 /// Waits until every worker receives frames again. Sockets are reopened in the interface's namespace.
 fn wait_until_received(network: &Network, sender: &mut AfPacketIo, workers: &mut [AfPacketIo]) {
     let deadline = Instant::now() + PATIENCE;
-    let frames: Vec<Vec<u8>> = packets(99).into_iter().take(200).collect();
+    let frames: Vec<Vec<u8>> = packets(99, Kinds::All).into_iter().take(200).collect();
     let mut received = vec![false; workers.len()];
     while received.contains(&false) {
         assert!(Instant::now() < deadline, "{received:?}");

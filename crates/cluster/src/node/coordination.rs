@@ -156,7 +156,7 @@ impl Node {
     /// The roles decide for which groups this node forwards now: it re-evaluates connections, or is standby.
     fn follow_roles(&mut self, now: Instant) {
         self.reevaluation.follow_roles(&self.roles, &mut self.pipeline);
-        self.pipeline.set_fast_path_enabled(self.roles.forwards_any(), self.is_alone());
+        self.pipeline.set_fast_path_groups(self.roles.forwarded(), self.is_alone());
         if !self.roles.forwards_any() {
             self.replication.stand_by(now, &mut self.pipeline);
         }

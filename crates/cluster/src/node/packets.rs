@@ -142,7 +142,7 @@ impl Node {
     /// stops when this was not called for long.
     pub fn beat_fast_path(&mut self, now: Instant) {
         let is_alone = self.is_alone();
-        self.pipeline.set_fast_path_enabled(self.roles.forwards_any(), is_alone);
+        self.pipeline.set_fast_path_groups(self.roles.forwarded(), is_alone);
         self.pipeline.beat_fast_path(now, is_alone);
     }
 

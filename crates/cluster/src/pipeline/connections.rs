@@ -209,6 +209,13 @@ impl Connections {
         }
     }
 
+    /// Another node is about to become the owner of a connection: what the fast path saw is taken over, and its packets come to this node.
+    pub(super) fn leave_fast_path(&mut self, slot: Slot) {
+        if let Some(fast_path) = &mut self.fast_path {
+            fast_path.remove_and_fold(slot, record_mut(&mut self.table, slot), &self.tracker);
+        }
+    }
+
     /// Whether an own connection needs no more than the fast path does, as far as others than the fast path know.
     pub(super) fn check_for_fast_path(
         &self,

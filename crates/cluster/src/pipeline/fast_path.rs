@@ -4,11 +4,15 @@
 //!   packet that reaches the node ─► take what was seen below ─► tracker ─► ┬ installed: raise the windows, or remove it
 //!                                                                          └ plain, not installed: a candidate
 //!   changes replicated ─► candidates that the backups have, and that no function needs, are installed
-//!   the connection ends, or is not plain any more ─► it is removed
-//!   a new generation (reload, change of role, of a link) ─► nothing is forwarded below until it is installed again
+//!   the connection ends, is not plain any more, or another node becomes its owner ─► it is removed
+//!   a new generation (reload, lost group, change of a link) ─► nothing is forwarded below until it is installed again
 //! ```
 //! Packets on the fast path change nothing that is replicated. What was seen of them comes back when the next packet reaches the
 //! node, when the connection's time is over, and by a sweep from time to time.
+//!
+//! Where several nodes forward, a connection is installed at its owner alone, after packets of both directions have left there, and
+//! only while it is not shared. So the program forwards what the node would forward without a message to a peer. A peer that receives a
+//! packet of it becomes the owner of a TCP connection, and its update removes the connection here.
 
 mod next_hops;
 mod program;
@@ -19,6 +23,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use flow::connection::flags;
 use flow::conntrack::Tracker;
 use flow::fast_path::{Activity, Plan, Windows, is_settled};
 use flow::table::{Slot, Table};
@@ -32,6 +37,7 @@ pub use self::program::{FastPathProgram, FastPathStatus, InstallError, Left, Por
 use super::connections::record_mut;
 use super::packet_path::GatewayReason;
 use crate::forwarding::Forwarder;
+use crate::group::GroupSet;
 
 /// Packets of a connection, in both directions, from which on it is installed. Installing and removing takes as long as forwarding
 /// two or three packets in the node; a connection with one request and one answer is over by then.
@@ -93,6 +99,8 @@ pub(super) struct FastPath {
     candidates: Vec<Slot>,
     next_hops: NextHops,
     generation: u32,
+    /// The groups whose packets the node forwards.
+    forwarded: GroupSet,
     /// What an earlier process installed is forwarded until the node knows its role.
     is_taken_over: bool,
     sweep_at: Instant,
@@ -115,6 +123,7 @@ impl FastPath {
             candidates: Vec::new(),
             next_hops: NextHops::default(),
             generation: 0,
+            forwarded: GroupSet::EMPTY,
             is_taken_over: false,
             sweep_at: Instant::ZERO,
             sweep_from: 0,
@@ -122,7 +131,7 @@ impl FastPath {
         }
     }
 
-    /// What an earlier process left below goes on until [`FastPath::set_enabled`] decides.
+    /// What an earlier process left below goes on until [`FastPath::follow_groups`] decides.
     pub(super) fn take_over(&mut self) -> Vec<(u32, Vec<u8>)> {
         let Some(left) = self.program.take_over() else { return Vec::new() };
         self.generation = left.generation;
@@ -198,6 +207,9 @@ impl FastPath {
         if connection.packets[0] + connection.packets[1] < FAST_PATH_PACKETS_MIN {
             return Err(GatewayReason::FewPackets);
         }
+        if connection.flags & flags::SHARED != 0 {
+            return Err(GatewayReason::Shared);
+        }
         if !is_settled(connection) {
             return Err(GatewayReason::State);
         }
@@ -249,32 +261,47 @@ impl FastPath {
             return;
         }
         self.interfaces = self.program.interfaces();
-        self.generation = self.generation.wrapping_add(1);
-        self.program.set_generation(self.generation);
+        self.generation = self.program.begin_generation();
         self.next_hops.forget_revision();
     }
 
-    /// Has it forward, or not. What was taken over goes on while the role `is_open`.
-    pub(super) fn set_enabled(&mut self, is_enabled: bool, is_open: bool) {
-        let stays = if self.is_taken_over { is_open } else { self.status.is_enabled == is_enabled };
-        if stays {
+    /// Another worker may have begun a generation, because the ports are others now.
+    fn follow_generation(&mut self) {
+        let generation = self.program.generation();
+        if generation != self.generation {
+            self.interfaces = self.program.interfaces();
+            self.generation = generation;
+            self.next_hops.forget_revision();
+        }
+    }
+
+    /// Has it forward while the node forwards packets of a group. After the loss of a group, each connection passes the node before it is
+    /// installed again. What was taken over goes on while the role `is_open`.
+    pub(super) fn follow_groups(&mut self, forwarded: GroupSet, is_open: bool) {
+        if self.is_taken_over && is_open {
             return;
         }
-        self.is_taken_over = false;
-        if is_enabled {
+        let was_taken_over = core::mem::take(&mut self.is_taken_over);
+        let has_lost = !core::mem::replace(&mut self.forwarded, forwarded).without(forwarded).is_empty();
+        let (was_enabled, is_enabled) = (self.status.is_enabled, !forwarded.is_empty());
+        if is_enabled && (was_taken_over || !was_enabled || has_lost) {
             // What was installed before may have gone on elsewhere meanwhile.
             self.invalidate();
         }
-        self.status.is_enabled = is_enabled;
-        self.program.set_enabled(is_enabled);
+        if was_taken_over || was_enabled != is_enabled {
+            self.status.is_enabled = is_enabled;
+            self.program.set_enabled(is_enabled);
+        }
     }
 
     pub(super) fn beat(&mut self, now: Instant, is_alone: bool) {
+        self.follow_generation();
         self.program.beat(now, is_alone);
     }
 
     /// The connections that could be installed. The vector is given back by [`FastPath::return_candidates`].
     pub(super) fn take_candidates(&mut self) -> Vec<Slot> {
+        self.follow_generation();
         core::mem::take(&mut self.candidates)
     }
 
@@ -409,7 +436,8 @@ impl FastPath {
         FastPathStatus { outcomes: self.program.outcomes(), ..self.status.clone() }
     }
 
-    fn remove_and_fold(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) {
+    /// Removes a connection, and takes over what was seen of it.
+    pub(super) fn remove_and_fold(&mut self, slot: Slot, connection: &mut Connection, tracker: &Tracker) {
         if let Some(activity) = self.remove(slot) {
             self.fold_seen(connection, &activity, tracker);
         }

@@ -64,6 +64,7 @@ use replication::deferral::Age;
 use replication::representation::precise::{self, Ended, Relations};
 
 use crate::forwarding::Forwarder;
+use crate::group::GroupSet;
 use crate::observation::Observation;
 use batch::Pending;
 use connections::{Connections, record_mut};
@@ -147,10 +148,8 @@ impl Pipeline {
         self
     }
 
-    /// The same pipeline, with something below it that forwards packets of established connections. Not for a node beside which
-    /// others forward.
+    /// The same pipeline, with something below it that forwards packets of established connections.
     pub(crate) fn set_fast_path(&mut self, now: Instant, program: Box<dyn FastPathProgram + Send>) {
-        debug_assert!(!self.is_sharing(), "packets of shared connections are not seen by one node alone");
         let connections_max = self.connections.table.capacity();
         let mut fast_path = Box::new(FastPath::new(program, connections_max));
         for (index, record) in fast_path.take_over() {
@@ -556,10 +555,10 @@ impl Pipeline {
 
 /// The fast path, if there is one.
 impl Pipeline {
-    /// Has it forward if the node `forwards`, or not. A node that `is_alone` and does not may begin to.
-    pub(crate) fn set_fast_path_enabled(&mut self, forwards: bool, is_alone: bool) {
-        let is_role_open = is_alone && !forwards;
-        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.set_enabled(forwards, is_role_open));
+    /// Has it forward if the node forwards packets of a group, or not. A node that `is_alone` and does not may begin to.
+    pub(crate) fn set_fast_path_groups(&mut self, forwarded: GroupSet, is_alone: bool) {
+        let is_role_open = is_alone && forwarded.is_empty();
+        self.connections.fast_path.iter_mut().for_each(|fast_path| fast_path.follow_groups(forwarded, is_role_open));
     }
 
     /// Rules, routes or links have changed: each connection goes through the pipeline once more before it is on the fast path.

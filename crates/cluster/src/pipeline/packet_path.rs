@@ -24,6 +24,8 @@ pub enum GatewayReason {
     FewPackets,
     /// The connection is not [settled](flow::fast_path::is_settled).
     State,
+    /// Packets of the connection reach two living nodes.
+    Shared,
     /// The egress port of one direction is not known.
     OneWay,
     /// A function of the chain needs the packets.

@@ -132,6 +132,7 @@ impl Replicas<'_> {
 
     /// Replaces the record in a slot by the same connection as `from` knows it.
     fn update(&mut self, now: Instant, from: NodeId, slot: Slot, mut copy: Connection) {
+        self.connections.leave_fast_path(slot);
         let Connections { node, table, sharing, changes, .. } = &mut *self.connections;
         let connection = record_mut(table, slot);
         let lacks_something =

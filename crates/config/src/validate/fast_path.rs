@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::diagnostic::Diagnostics;
+use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawFastPath, Text};
 use super::super::validated::FastPath;
 use super::common::{absolute_path, flag, ranged, within};
@@ -17,13 +17,20 @@ const RESTART_GRACE_MAX: Duration = Duration::from_secs(300);
 /// Where bpffs is mounted by systemd.
 const PIN_DIRECTORY_DEFAULT: &str = "/sys/fs/bpf/mainstay";
 
-pub(super) fn fast_path(raw: &RawFastPath, diagnostics: &mut Diagnostics<'_>) -> FastPath {
+pub(super) fn fast_path(raw: &RawFastPath, workers: u8, diagnostics: &mut Diagnostics<'_>) -> FastPath {
     let enabled = flag("fast_path.enabled", raw.enabled, true, diagnostics);
     let written = raw.connections_max.as_ref();
     let default = CONNECTIONS_MAX_DEFAULT;
     let connections_max = within("fast_path.connections_max", written, default, 1..=CONNECTIONS_LIMIT, diagnostics);
     let (none, max) = (Duration::ZERO, RESTART_GRACE_MAX);
     let restart_grace = ranged("fast_path.restart_grace", raw.restart_grace.as_ref(), none, none..=max, diagnostics);
+    if let (Some(written), true) = (&raw.restart_grace, workers > 1 && !restart_grace.is_zero()) {
+        let mistake = Mistake::new(
+            format!("with {workers} workers the kernel does not go on without the gateway"),
+            "set workers.count = 1, or leave the time out",
+        );
+        diagnostics.warning(written.span(), "fast_path.restart_grace", mistake);
+    }
     let pin_directory = pin_directory(raw.pin_directory.as_ref(), diagnostics);
     FastPath { enabled, connections_max, restart_grace, pin_directory }
 }

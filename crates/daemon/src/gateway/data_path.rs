@@ -36,6 +36,8 @@ const LINKS: Token = Token(20);
 
 /// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+/// The longest wait of one of several workers with a fast path, whose program stops when one of them is not alive for the detection time.
+const WAIT_MAX_OF_WORKER: Duration = Duration::from_millis(40);
 /// Rounds of receiving before peers and timers have their turn, lest a flood of packets makes the node look dead.
 const ROUNDS_PER_TURN_MAX: usize = 16;
 /// Datagrams of a peer taken before packets have their turn.
@@ -124,6 +126,8 @@ pub(super) struct DataPath {
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     frames: FrameSender,
+    /// The longest wait for something to happen.
+    wait_max: Duration,
     /// When the ports are looked at even if none is readable.
     look_at_ports_at: Instant,
     /// A signal asked the node to end: when it ends even if no peer takes the addresses.
@@ -152,6 +156,8 @@ impl DataPath {
         signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
         post.iter().try_for_each(|post| poller.add(post.bell(), MAILBOX))?;
         links.iter().try_for_each(|links| poller.add(links, LINKS))?;
+        let is_awaited = post.is_some() && node.pipeline().fast_path_status().is_some();
+        let wait_max = if is_awaited { WAIT_MAX_OF_WORKER } else { WAIT_MAX };
         Ok(Self {
             node,
             ports,
@@ -168,6 +174,7 @@ impl DataPath {
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             frames: FrameSender::default(),
+            wait_max,
             look_at_ports_at: Instant::ZERO,
             leaving_until: None,
             credentials,
@@ -224,7 +231,7 @@ impl DataPath {
     }
 
     fn wait_until_due(&self, now: Instant) -> Duration {
-        self.node.poll_timeout().map_or(WAIT_MAX, |due| due.saturating_since(now).min(WAIT_MAX))
+        self.node.poll_timeout().map_or(self.wait_max, |due| due.saturating_since(now).min(self.wait_max))
     }
 
     /// Receives from the sources that the poller has found ready. A standby node that asked every source at each update

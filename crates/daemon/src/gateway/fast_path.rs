@@ -1,15 +1,20 @@
 //! The fast path of a node's ports: the program in the kernel, as the node installs connections in it.
 
+mod common;
+mod ports;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::forwarding::PATH_ETHER_TYPE;
 use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError, Left};
-use fast_path::{ConnectionIndex, Error, FastPath, Outcome, interface_index};
+use fast_path::{ConnectionIndex, Error, FastPath, Outcome, Share};
 use flow::Instant;
 use flow::fast_path::{Activity, NextHop, Plan, Windows};
 
-use config::validated::{Backend, Config, Port};
-use packet_io::netlink::Netlink;
+use self::common::Common;
+use self::ports::AttachedProgram;
+use config::validated::{Backend, Config};
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
 pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
@@ -19,59 +24,32 @@ const HEARTBEAT_AGE_MAX_ALONE: Duration = Duration::from_secs(1);
 /// A node is not more often alive than this, whatever the failure detection is configured to.
 const HEARTBEAT_AGE_MAX_LEAST: Duration = Duration::from_millis(150);
 
-/// The program, attached to the ports.
+/// The fast path as one worker uses it.
 pub(super) struct KernelFastPath {
-    program: FastPath,
-    /// By port; `None` for a port without a fast path.
-    ports: Vec<Option<AttachedPort>>,
+    part: Part,
+    worker: usize,
+    common: Arc<Common>,
     /// How long it forwards without the gateway while no peer is alive; `None`: it ends with the gateway.
     restart_grace: Option<Duration>,
 }
 
-/// A port that the program is attached to.
-struct AttachedPort {
-    interface: String,
-    /// The interface's number when the program was attached.
-    index: u32,
-    /// As configured.
-    redirects_peer: bool,
-    /// Packets for it can be handed to the other end of its cable.
-    leads_elsewhere: bool,
-}
-
-impl AttachedPort {
-    fn new(port: &Port) -> Result<Self, Error> {
-        let index = interface_index(&port.interface)?;
-        let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
-        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false };
-        attached.look();
-        Ok(attached)
-    }
-
-    /// Looks where the interface leads. The kernel drops what is redirected to an end in the same namespace.
-    fn look(&mut self) {
-        if !self.redirects_peer {
-            return;
-        }
-        let found = Netlink::open().and_then(|mut netlink| netlink.interface(&self.interface));
-        self.leads_elsewhere = found.is_ok_and(|found| found.index == self.index && found.leads_elsewhere);
-        if !self.leads_elsewhere {
-            let interface = &self.interface;
-            tracing::warn!(
-                "{interface} is no virtual cable into another network namespace, so redirect_peer has no effect: remove it"
-            );
-        }
-    }
+/// A worker's part of the fast path.
+enum Part {
+    /// The lead worker has the program, and its share of the connections.
+    Lead(Box<AttachedProgram>),
+    /// Any other worker has a share.
+    Other(Box<Share>),
 }
 
 impl KernelFastPath {
-    /// Loads the program and attaches it to the ports, switched off. `None`: there is no fast path, and the log has why.
-    pub(super) fn open(config: &Config) -> Option<Self> {
+    /// Loads the program and attaches it to the ports, switched off. Returns the parts of all workers, the lead's first. None: there is no
+    /// fast path, and the log has why.
+    pub(super) fn open(config: &Config) -> Vec<Self> {
         let opened = match obstacle(config) {
             Some(obstacle) => Err(obstacle.to_owned()),
             None => Self::attach(config).map_err(|error| error.to_string()),
         };
-        if opened.is_err() || config.fast_path.restart_grace.is_zero() {
+        if opened.is_err() || restart_grace(config).is_none() {
             // Of a gateway that was configured otherwise.
             warned(FastPath::remove_pins(&config.fast_path.pin_directory));
         }
@@ -81,55 +59,54 @@ impl KernelFastPath {
                     connections_max = config.fast_path.connections_max,
                     "the kernel forwards established connections"
                 );
-                Some(opened)
+                opened
             }
             Err(reason) => {
                 tracing::info!("all packets go through the gateway, none by the fast path: {reason}");
-                None
+                Vec::new()
             }
         }
     }
 
-    fn attach(config: &Config) -> Result<Self, Error> {
+    fn attach(config: &Config) -> Result<Vec<Self>, Error> {
         let heartbeat_age_max = config.cluster.as_ref().map_or(HEARTBEAT_AGE_MAX_ALONE, |cluster| {
             let detection = &cluster.failure_detection;
             (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
         });
-        let restart_grace = Some(config.fast_path.restart_grace).filter(|grace| !grace.is_zero());
+        let (workers, restart_grace) = (config.workers.count, restart_grace(config));
         let mut program = load(&fast_path::Config {
-            connections_max: config.fast_path.connections_max.min(config.connections_max),
-            next_hops_max: FAST_PATH_NEXT_HOPS_MAX,
+            connections_max: config.fast_path.connections_max.min(config.connections_max).max(workers.into()),
+            next_hops_max: FAST_PATH_NEXT_HOPS_MAX * u32::from(workers),
             heartbeat_age_max,
             pin_directory: restart_grace.map(|_| config.fast_path.pin_directory.clone()),
             ..fast_path::Config::default()
         })?;
-        let mut ports = Vec::new();
-        for port in &config.ports {
-            let is_served = port.backend == Backend::AfPacket;
-            if is_served {
-                program.attach(&port.interface)?;
-            }
-            ports.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
-        }
-        Ok(Self { program, ports, restart_grace })
+        let others = if workers > 1 { program.divide(workers)? } else { Vec::new() };
+        let lead = AttachedProgram::attach(program, config)?;
+        let common = Arc::new(Common::new(&lead.ports, workers));
+        let others = others.into_iter().map(|share| Part::Other(Box::new(share)));
+        let parts = [Part::Lead(Box::new(lead))].into_iter().chain(others).enumerate();
+        Ok(parts.map(|(worker, part)| Self { part, worker, common: Arc::clone(&common), restart_grace }).collect())
     }
 
-    /// Attaches the program to interfaces that were made anew.
-    fn follow_interfaces(&mut self) {
-        for port in self.ports.iter_mut().flatten() {
-            let Some(index) = interface_index(&port.interface).ok().filter(|index| *index != port.index) else {
-                continue;
-            };
-            let result = self.program.detach(port.index).and_then(|_| self.program.attach(&port.interface));
-            match result {
-                Ok(()) => {
-                    port.index = index;
-                    port.look();
-                }
-                Err(error) => tracing::warn!("{error}"),
-            }
+    fn share(&self) -> &Share {
+        match &self.part {
+            Part::Lead(lead) => &lead.program,
+            Part::Other(share) => share,
         }
     }
+
+    fn share_mut(&mut self) -> &mut Share {
+        match &mut self.part {
+            Part::Lead(lead) => &mut lead.program,
+            Part::Other(share) => share,
+        }
+    }
+}
+
+/// How long the kernel forwards without the gateway. Several workers could not tell whose the connections are that are left.
+fn restart_grace(config: &Config) -> Option<Duration> {
+    Some(config.fast_path.restart_grace).filter(|grace| !grace.is_zero() && config.workers.count == 1)
 }
 
 /// Why a gateway as configured would have no fast path on this host. It loads the program to find out, and attaches it to nothing.
@@ -160,8 +137,6 @@ fn obstacle(config: &Config) -> Option<&'static str> {
     let served = config.ports.iter().filter(|port| port.backend == Backend::AfPacket).count();
     let obstacles = [
         (!config.fast_path.enabled, "[fast_path] enabled = false"),
-        (config.workers.count > 1, "there are several workers ([workers] count = 1 has one)"),
-        (config.groups.len() > 1, "other nodes forward beside this one (several groups)"),
         (served < 2, "fewer than two ports have the backend \"af_packet\""),
     ];
     obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))
@@ -175,7 +150,7 @@ fn warned<T>(result: Result<T, Error>) -> Option<T> {
 impl FastPathProgram for KernelFastPath {
     fn take_over(&mut self) -> Option<Left> {
         self.restart_grace?;
-        let records = warned(self.program.records())?;
+        let records = warned(self.share().records())?;
         let connections: Vec<_> = records.into_iter().map(|(ConnectionIndex(index), record)| (index, record)).collect();
         if !connections.is_empty() {
             tracing::info!(
@@ -183,7 +158,7 @@ impl FastPathProgram for KernelFastPath {
                 "the kernel has forwarded established connections meanwhile"
             );
         }
-        Some(Left { generation: self.program.generation(), connections })
+        Some(Left { generation: self.share().generation(), connections })
     }
 
     fn keeps_records(&self) -> bool {
@@ -191,7 +166,7 @@ impl FastPathProgram for KernelFastPath {
     }
 
     fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError> {
-        match self.program.install_with_record(plan, record) {
+        match self.share_mut().install_with_record(plan, record) {
             Ok(ConnectionIndex(index)) => Ok(index),
             Err(Error::Full { .. }) => Err(InstallError::Full),
             Err(error) => {
@@ -202,45 +177,52 @@ impl FastPathProgram for KernelFastPath {
     }
 
     fn remove(&mut self, connection: u32) -> Option<Activity> {
-        warned(self.program.remove(ConnectionIndex(connection))).flatten()
+        warned(self.share_mut().remove(ConnectionIndex(connection))).flatten()
     }
 
     fn take_activity(&mut self, connection: u32) -> Option<Activity> {
-        self.program.take(ConnectionIndex(connection))
+        self.share().take(ConnectionIndex(connection))
     }
 
     fn raise(&mut self, connection: u32, windows: &Windows) {
-        self.program.raise(ConnectionIndex(connection), windows);
+        self.share().raise(ConnectionIndex(connection), windows);
     }
 
     fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) {
-        let to_peer = |ifindex| self.ports.iter().flatten().any(|port| port.index == ifindex && port.leads_elsewhere);
-        let hop = hop.map(|hop| NextHop { to_peer: to_peer(hop.ifindex), ..*hop });
-        warned(self.program.set_next_hop(index, hop.as_ref()));
+        let hop = hop.map(|hop| NextHop { to_peer: self.common.leads_elsewhere(hop.ifindex), ..*hop });
+        warned(self.share_mut().set_next_hop(index, hop.as_ref()));
     }
 
-    fn set_generation(&mut self, generation: u32) {
-        self.program.set_generation(generation);
+    fn begin_generation(&mut self) -> u32 {
+        self.share().begin_generation()
+    }
+
+    fn generation(&self) -> u32 {
+        self.share().generation()
     }
 
     fn set_enabled(&mut self, is_enabled: bool) {
-        self.program.set_enabled(is_enabled);
+        self.common.set_forwards(self.worker, is_enabled, |all| self.share().set_enabled(all));
     }
 
     fn beat(&mut self, now: Instant, is_alone: bool) {
-        self.program.beat(now);
+        self.share().beat(self.common.beat(self.worker, now));
         if let Some(grace) = self.restart_grace {
-            self.program.allow_without_heartbeat_until(if is_alone { now + grace } else { Instant::ZERO });
+            self.share().allow_without_heartbeat_until(if is_alone { now + grace } else { Instant::ZERO });
         }
     }
 
     fn interfaces(&mut self) -> Vec<Option<u32>> {
-        self.follow_interfaces();
-        self.ports.iter().map(|port| port.as_ref().map(|port| port.index)).collect()
+        if let Part::Lead(lead) = &mut self.part {
+            lead.follow_interfaces();
+            self.common.note_ports(&lead.ports);
+        }
+        self.common.interfaces()
     }
 
     fn outcomes(&self) -> Vec<(&'static str, u64)> {
-        let counters = warned(self.program.counters()).unwrap_or_default();
+        let Part::Lead(lead) = &self.part else { return Vec::new() };
+        let counters = warned(lead.program.counters()).unwrap_or_default();
         Outcome::ALL.iter().map(|outcome| (outcome.name(), counters.of(*outcome))).collect()
     }
 }

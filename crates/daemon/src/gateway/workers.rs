@@ -26,6 +26,8 @@ struct Parts {
     post: Option<Post>,
     waker: Arc<Waker>,
     receiver: ControlReceiver,
+    /// Its part of the fast path, if there is one.
+    fast_path: Option<KernelFastPath>,
 }
 
 /// The workers of a gateway before they run, and the way to ask all of them.
@@ -62,7 +64,7 @@ impl<'a> Workers<'a> {
                 Arc::new(move || waker.wake())
             });
             senders.push(sender);
-            parts.push(Parts { number, post: posts.next(), waker, receiver });
+            parts.push(Parts { number, post: posts.next(), waker, receiver, fast_path: None });
         }
         Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
     }
@@ -75,7 +77,9 @@ impl<'a> Workers<'a> {
         ready: impl FnOnce(Ready) -> Result<T, ProcessError>,
     ) -> Result<(), ProcessError> {
         let Self { config, secrets, parts, sender } = self;
-        let mut parts = parts.into_iter();
+        // Before the nodes are made, which look at interfaces that may be made here.
+        let mut fast_paths = KernelFastPath::open(config).into_iter();
+        let mut parts = parts.into_iter().map(|parts| Parts { fast_path: fast_paths.next(), ..parts });
         let lead = parts.next().expect("there is at least one worker");
         // Requests that come while one is being served count as one.
         let (reload, reload_requests) = sync_channel(1);
@@ -122,14 +126,12 @@ fn open(
     parts: Parts,
     signals: Option<(Signals, SyncSender<()>)>,
 ) -> Result<DataPath, ProcessError> {
-    let Parts { number, post, waker, receiver } = parts;
+    let Parts { number, post, waker, receiver, fast_path } = parts;
     if config.workers.pin {
         let processor = affinity::pin_this_thread(number.into())?;
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
-    // Before the node is made, which looks at interfaces that may be made here.
-    let fast_path = KernelFastPath::open(config);
     // Programs at the ingress come before sockets of an EtherType only.
     let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
     let ports = ports::open(&config.ports, sharing, number, ether_types)?;

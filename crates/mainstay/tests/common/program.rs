@@ -164,6 +164,12 @@ impl Program {
         });
     }
 
+    /// Gives an order by the command of this name.
+    pub(crate) fn order(&self, command: &str) {
+        let done = mainstay(&[command, "--socket"]).arg(self.socket()).output().expect("the program can be run");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         signal::send(self.id(), signal).expect("it runs");

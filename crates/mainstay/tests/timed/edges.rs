@@ -30,11 +30,6 @@ fn wait_for_flows(edges: &[Program; 2], to: [bool; 2]) {
     }
 }
 
-fn order(command: &str, node: &Program) {
-    let done = mainstay(&[command, "--socket"]).arg(node.socket()).output().expect("the program can be run");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-}
-
 #[test]
 fn where_one_node_is_active_all_flows_follow_it_through_a_drain_and_a_failure() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
@@ -65,11 +60,11 @@ fn where_one_node_is_active_all_flows_follow_it_through_a_drain_and_a_failure() 
         let takeover = nodes[0].status().ok_or("it does not answer")?.takeover;
         if takeover.ready { Ok(()) } else { Err(takeover.obstacles.join("; ")) }
     });
-    order("drain", &nodes[0]);
+    nodes[0].order("drain");
     wait_for_flows(&edges, [false, true]);
     streams.iter_mut().for_each(|stream| exchange(stream, b"after the drain"));
 
-    order("undrain", &nodes[0]);
+    nodes[0].order("undrain");
     nodes[0].wait_for_role("standby");
     wait_until("a take-over is ready", || {
         let takeover = nodes[1].status().ok_or("it does not answer")?.takeover;

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use crate::common::forwarded::{self, FORWARDED, connect, echo_inside, exchange};
 use crate::common::program::{Folder, Program, mainstay, until, wait_until};
-use api::{EventKind, FlowFilterText, Status};
+use api::{EventKind, FlowFilterText, PacketPath, Status};
 use lab::testbed::topology::Topology;
 
 /// Connections through the gateway: so many that no worker is left without.
@@ -78,6 +78,57 @@ fn connections_whose_replies_come_to_another_worker_pass_and_outlive_their_node(
     let events = standby.client().events().unwrap();
     let first_packets = events.iter().filter(|event| event.kind == EventKind::FirstPacketForwarded).count();
     assert_eq!(first_packets, 1, "whichever worker it came to: {events:#?}");
+}
+
+/// Exchanges text on all connections until the gateway's kernel forwards each of them, and then once more.
+fn exchange_in_kernel(gateway: &Program, streams: &mut [TcpStream], text: &[u8]) {
+    wait_until("the kernel forwards all connections", || {
+        streams.iter_mut().for_each(|stream| exchange(stream, text));
+        let filter = FlowFilterText { port: Some(FORWARDED.1), ..FlowFilterText::default() };
+        let (mut by_kernel, mut reasons) = (0, Vec::new());
+        let listed = gateway.client().flows(filter, 1000, |flow| match flow.path {
+            Some(PacketPath::Kernel) => by_kernel += 1,
+            _ => reasons.push(flow.gateway_reason),
+        });
+        listed.map_err(|error| error.to_string())?;
+        if by_kernel == streams.len() { Ok(()) } else { Err(format!("{reasons:?}\n{}", gateway.log())) }
+    });
+    let forwarded = || gateway.status().and_then(|status| status.fast_path).map_or(0, |path| path.packets);
+    let before = forwarded();
+    streams.iter_mut().for_each(|stream| exchange(stream, text));
+    until("the kernel has counted them", || (forwarded() >= before + 2 * streams.len() as u64).then_some(()));
+}
+
+#[test]
+fn the_kernel_forwards_the_connections_of_all_workers_through_a_reload_a_drain_and_a_kill() {
+    let _turn = crate::take_turn();
+    let Some((topology, [first, second], _folder)) = start([2, 2]) else { return };
+    echo_inside(&topology);
+    ready(&first, "active");
+    ready(&second, "standby");
+    if first.status().is_some_and(|status| status.fast_path.is_none()) {
+        packet_io::namespace::skip("the kernel does not forward established connections here");
+        return;
+    }
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&topology)).collect();
+    exchange_in_kernel(&first, &mut streams, b"at the first node");
+    let status = first.status().expect("it answers");
+    assert!(status.workers.iter().all(|worker| worker.connections > 5), "{status:#?}");
+    assert_eq!(status.fast_path.expect("there is one").connections, CONNECTIONS as u64);
+
+    first.order("reload");
+    exchange_in_kernel(&first, &mut streams, b"after a reload");
+    first.order("drain");
+    second.wait_for_role("active");
+    exchange_in_kernel(&second, &mut streams, b"at the second node");
+    assert!(first.status().and_then(|status| status.fast_path).is_some_and(|path| !path.forwarding));
+
+    first.order("undrain");
+    ready(&first, "standby");
+    second.kill();
+    first.wait_for_role("active");
+    exchange_in_kernel(&first, &mut streams, b"at the first node again");
+    connect(&topology);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The caller supplies the program that selects the socket for a frame. Its result is the index of the socket in the
 //! order of joining, so the sockets join one after the other.
+//!
+//! Sockets that receive single EtherTypes form a group for each EtherType: the kernel divides only among sockets of one.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -22,7 +24,7 @@ const FLAG_UNIQUE_ID: u32 = 0x2000;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: excludes frames that this host sends (since Linux 5.17).
 const FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 
-/// One member's place in a group of sockets on one interface.
+/// One member's place among the sockets on one interface.
 #[derive(Clone, Debug)]
 pub struct Fanout {
     group: Arc<Group>,
@@ -37,17 +39,17 @@ struct Group {
 }
 
 /// The members that have joined.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct State {
-    /// The index of the group's interface: a recreated interface has another index, and another group.
+    /// The index of the groups' interface: a recreated interface has another index, and other groups.
     interface: libc::c_int,
-    /// The group's number.
-    id: u16,
+    /// The groups' numbers, by the order of a member's sockets.
+    ids: Vec<u16>,
     joined: u16,
 }
 
 impl Fanout {
-    /// The places of a group of `members` sockets, one for each member. `program` selects the member for a frame.
+    /// The places of `members` members. `program` selects the member for a frame.
     #[must_use]
     pub fn group(members: u16, program: &[Instruction]) -> Vec<Self> {
         let filter = |instruction: &Instruction| libc::sock_filter {
@@ -69,23 +71,33 @@ impl Fanout {
         attach_filter(socket, &mut [KEEP_NOTHING])
     }
 
-    /// Adds the socket, which is bound to `interface`, to the group. Returns false when those before it have not joined
-    /// yet: a new socket may try again later.
-    pub(super) fn join(&self, socket: BorrowedFd<'_>, interface: libc::c_int) -> io::Result<bool> {
+    /// Adds the member's sockets, which are bound to `interface`, to a group each; every member has as many, in the same order. They
+    /// remain held back. Returns false when the members before it have not joined yet: new sockets may try again later.
+    pub(super) fn join<'a>(
+        &self,
+        mut sockets: impl Iterator<Item = BorrowedFd<'a>>,
+        interface: libc::c_int,
+    ) -> io::Result<bool> {
         let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
         if self.member == 0 {
-            let id = self.begin(socket)?;
-            *state = State { interface, id, joined: 1 };
-        } else if state.interface == interface && state.joined == self.member {
-            let argument = u32::from(state.id) | (FANOUT_CBPF | FLAG_IGNORE_OUTGOING) << 16;
-            set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &argument)?;
-            state.joined += 1;
-        } else {
+            let ids = sockets.map(|socket| self.begin(socket)).collect::<io::Result<_>>()?;
+            *state = State { interface, ids, joined: 1 };
+            return Ok(true);
+        }
+        if state.interface != interface || state.joined != self.member {
             return Ok(false);
         }
-        drop(state);
-        detach_filter(socket)?;
+        state.ids.iter().zip(&mut sockets).try_for_each(|(id, socket)| {
+            let argument = u32::from(*id) | (FANOUT_CBPF | FLAG_IGNORE_OUTGOING) << 16;
+            set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &argument)
+        })?;
+        state.joined += 1;
         Ok(true)
+    }
+
+    /// Has a socket that was held back receive.
+    pub(super) fn let_go(socket: BorrowedFd<'_>) -> io::Result<()> {
+        detach_filter(socket)
     }
 
     fn begin(&self, socket: BorrowedFd<'_>) -> io::Result<u16> {

@@ -45,7 +45,7 @@ pub struct PortConfig {
     pub bypass_queueing: bool,
     /// Size of the socket's receive and send buffers, in bytes. Frames beyond it are dropped and counted.
     pub socket_buffer_bytes: i32,
-    /// Share the interface's frames with other sockets; `None`: receive all of them. Not together with `ether_types`.
+    /// Share the interface's frames with other sockets; `None`: receive all of them.
     pub fanout: Option<Fanout>,
     /// Receive only frames of these EtherTypes, the most frequent first, and only those that programs at the interface's ingress
     /// (tcx, clsact) have let pass. The kernel takes off VLAN tags before; frames with a VLAN's number and frames for other link

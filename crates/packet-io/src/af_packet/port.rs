@@ -86,9 +86,6 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn open(config: &PortConfig) -> Result<Self, IoError> {
         let interface = &config.interface;
-        if config.fanout.is_some() && !config.ether_types.is_empty() {
-            return Err(IoError::Misuse(format!("{interface}: a group of sockets receives all EtherTypes or none")));
-        }
         let poller = (config.fanout.is_some() || !config.ether_types.is_empty()).then(Poller::new).transpose()?;
         let (sockets, sender) = open_sockets(config)?;
         let mut port = Self {
@@ -119,15 +116,18 @@ impl Port {
                 self.sockets.iter().try_for_each(|socket| poller.add(&socket.descriptor, Token(0)))
             });
         };
-        let joined = Fanout::hold_back(self.socket())
+        let receiving = || self.sockets.iter().map(|socket| socket.descriptor.as_fd());
+        let joined = receiving()
+            .try_for_each(Fanout::hold_back)
             .and_then(|()| self.bind())
-            .and_then(|()| fanout.join(self.socket(), self.index));
+            .and_then(|()| fanout.join(receiving(), self.index))
+            .and_then(|is_member| self.let_go_if(is_member));
         let is_member = joined.map_err(|error| {
             let operation = format!("sharing {interface} among packet sockets (PACKET_FANOUT, Linux 5.17)");
             IoError::from_io(error, operation)
         })?;
         if let Some(poller) = &self.poller {
-            poller.add(self.socket(), Token(0))?;
+            receiving().try_for_each(|socket| poller.add(socket, Token(0)))?;
         }
         if !is_member {
             // Earlier members of the group have not found the interface yet.
@@ -135,6 +135,19 @@ impl Port {
             self.recovery_at = Some(clock::now() + RECOVERY_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Has the sockets of a member of a group receive: all frames, or those for this host.
+    fn let_go_if(&self, is_member: bool) -> io::Result<bool> {
+        for socket in self.sockets.iter().filter(|_| is_member) {
+            let socket = socket.descriptor.as_fd();
+            if self.config.ether_types.is_empty() {
+                Fanout::let_go(socket)?;
+            } else {
+                attach_filter(socket, &mut FOR_THIS_HOST.clone())?;
+            }
+        }
+        Ok(is_member)
     }
 
     /// A member of a group cannot be bound again: a new socket replaces it. It is opened in the namespace of the

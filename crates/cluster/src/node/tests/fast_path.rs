@@ -1,148 +1,25 @@
 //! Scenarios with something below the nodes that forwards packets of established connections.
 
 use std::boxed::Box;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use std::vec::Vec;
 
-use flow::fast_path::{Activity, NextHop, Plan, Windows};
+use flow::fast_path::NextHop;
 use flow::table::Slot;
 use flow::wire::{ip_protocol, tcp_flags};
-use flow::{DropReason, Instant, PortId, Tuple};
+use flow::{DropReason, PortId, Tuple};
 use network_functions::tuple_filter::TupleFilter;
 
+use super::below::{FIRST_INTERFACE, PLACES, Program};
 use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, port_mac, rules, segment,
 };
 use super::operations::with_rules;
+use super::site::Site;
 use super::{ACK, FIN_ACK, exchange, ftp};
 use crate::node::LinkState;
 use crate::observation::{Dropped, PacketFilter, Subject, WatchId};
-use crate::pipeline::{FastPathProgram, GatewayReason, InstallError, Left, PacketPath};
-
-/// The interface of the first port; that of the second is one more.
-const FIRST_INTERFACE: u32 = 10;
-/// Connections that the program has room for.
-const PLACES: usize = 8;
-
-/// What a node did with the program below it.
-#[derive(Default)]
-struct Below {
-    installed: BTreeMap<u32, (Plan, Activity)>,
-    /// Of the installed connections, if they are kept.
-    records: BTreeMap<u32, Vec<u8>>,
-    keeps_records: bool,
-    /// It outlasts a node that ends now.
-    is_lasting: bool,
-    hops: BTreeMap<u32, NextHop>,
-    generation: u32,
-    is_enabled: bool,
-    beaten_at: Option<Instant>,
-    installations: u32,
-}
-
-impl Below {
-    /// How many connections were installed, and how many are.
-    fn counts(&self) -> (u32, usize) {
-        (self.installations, self.installed.len())
-    }
-
-    /// The generation in which it forwards; `None`: it is switched off.
-    fn forwards_in(&self) -> Option<u32> {
-        self.is_enabled.then_some(self.generation)
-    }
-
-    /// The only connection.
-    fn only(&mut self) -> &mut (Plan, Activity) {
-        assert_eq!(self.installed.len(), 1);
-        self.installed.values_mut().next().expect("there is one")
-    }
-}
-
-/// A program of which the test plays the kernel.
-#[derive(Clone, Default)]
-struct Program(Arc<Mutex<Below>>);
-
-impl Program {
-    fn below(&self) -> MutexGuard<'_, Below> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl FastPathProgram for Program {
-    fn take_over(&mut self) -> Option<Left> {
-        let below = self.below();
-        let connections = below.records.iter().map(|(index, record)| (*index, record.clone())).collect();
-        below.keeps_records.then_some(Left { generation: below.generation, connections })
-    }
-
-    fn keeps_records(&self) -> bool {
-        self.below().keeps_records
-    }
-
-    fn install(&mut self, plan: &Plan, record: &[u8]) -> Result<u32, InstallError> {
-        plan.check().map_err(|_| InstallError::Refused)?;
-        let mut below = self.below();
-        if below.installed.len() == PLACES {
-            return Err(InstallError::Full);
-        }
-        let index = below.installations;
-        below.installations += 1;
-        let activity = Activity { last_packet_ns: 0, packets: [0; 2], bytes: [0; 2], windows: plan.windows };
-        below.installed.insert(index, (*plan, activity));
-        if below.keeps_records {
-            below.records.insert(index, record.to_vec());
-        }
-        Ok(index)
-    }
-
-    fn remove(&mut self, connection: u32) -> Option<Activity> {
-        let mut below = self.below();
-        below.records.remove(&connection);
-        below.installed.remove(&connection).map(|(_, activity)| activity)
-    }
-
-    fn take_activity(&mut self, connection: u32) -> Option<Activity> {
-        let mut below = self.below();
-        let (_, activity) = below.installed.get_mut(&connection)?;
-        let taken = *activity;
-        (activity.packets, activity.bytes) = ([0; 2], [0; 2]);
-        Some(taken)
-    }
-
-    fn raise(&mut self, connection: u32, windows: &Windows) {
-        self.below().installed.get_mut(&connection).expect("it is installed").1.windows = Some(*windows);
-    }
-
-    fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>) {
-        match hop {
-            Some(hop) => self.below().hops.insert(index, *hop),
-            None => self.below().hops.remove(&index),
-        };
-    }
-
-    fn set_generation(&mut self, generation: u32) {
-        self.below().generation = generation;
-    }
-
-    fn set_enabled(&mut self, is_enabled: bool) {
-        self.below().is_enabled = is_enabled;
-    }
-
-    fn beat(&mut self, now: Instant, is_alone: bool) {
-        let mut below = self.below();
-        (below.beaten_at, below.is_lasting) = (Some(now), is_alone);
-    }
-
-    fn interfaces(&mut self) -> Vec<Option<u32>> {
-        std::vec![Some(FIRST_INTERFACE), Some(FIRST_INTERFACE + 1)]
-    }
-
-    fn outcomes(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-}
+use crate::pipeline::{GatewayReason, PacketPath};
 
 /// Two nodes, each with a program below it, of which the first is active.
 fn start(options: Options) -> (Cluster, [Program; 2]) {
@@ -355,20 +232,51 @@ fn a_connection_with_packets_below_does_not_expire() {
 fn after_a_reload_or_a_change_of_a_link_each_connection_goes_through_the_node_once_more() {
     let (mut cluster, [program, _]) = start(Options::default());
     let seen_port = installed(&mut cluster, &program);
-    let before = program.below().generation;
+    let before = program.below().generation();
     let now = cluster.now;
     let new = with_rules(&cluster, 0, rules(None));
     cluster.node_mut(0).reload(now, new).expect("it is sound");
-    let reloaded = program.below().generation;
+    let reloaded = program.below().generation();
     assert_ne!(reloaded, before);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
     assert_eq!(program.below().counts(), (2, 1));
 
     cluster.node_mut(0).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
-    assert_ne!(program.below().generation, reloaded);
+    assert_ne!(program.below().generation(), reloaded);
     // One that is idle leaves its place.
     cluster.run(Duration::from_millis(300));
     assert!(program.below().installed.is_empty());
+}
+
+#[test]
+fn each_worker_installs_its_own_connections_and_follows_a_generation_that_another_begins() {
+    let mut site = Site::started(2);
+    let programs = Program::of_workers(2);
+    let now = site.now;
+    for (worker, program) in site.nodes[0].iter_mut().zip(&programs) {
+        worker.set_fast_path(now, Box::new(program.clone()));
+        worker.beat_fast_path(now);
+    }
+    let ports: Vec<(u16, u16)> = (40_000..40_008).map(|port| (port, site.connect(port))).collect();
+    let exchange = |site: &mut Site| {
+        for _ in 0..6 {
+            ports.iter().for_each(|(port, seen_port)| site.exchange(*port, *seen_port));
+            site.run(Duration::from_millis(5));
+        }
+    };
+    let in_force =
+        || -> Vec<u32> { programs.iter().map(|program| program.below().in_force().count() as u32).collect() };
+    exchange(&mut site);
+    let shares = site.connections(0);
+    assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+    assert_eq!(in_force(), shares);
+
+    // Links are the lead's.
+    let now = site.now;
+    site.nodes[0][0].handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
+    assert_eq!(in_force(), [0, 0]);
+    exchange(&mut site);
+    assert_eq!(in_force(), shares);
 }
 
 /// Has node 0 look at packets as the loop does that drives it.
@@ -462,7 +370,7 @@ fn a_node_that_was_alone_goes_on_after_a_restart_with_what_was_forwarded_below_m
     let seen_port = alone(&mut cluster, &program);
     assert!(program.below().is_lasting);
     assert!(cluster.node(0).is_outlasted_by_fast_path());
-    let generation = program.below().generation;
+    let generation = program.below().generation();
     cluster.restart(0);
     {
         // Packets that the node has not seen.
@@ -480,7 +388,7 @@ fn a_node_that_was_alone_goes_on_after_a_restart_with_what_was_forwarded_below_m
     assert_eq!(program.below().forwards_in(), Some(generation), "its role is open");
     cluster.run_until("the node to be active again", |cluster| cluster.node(0).holds_addresses());
     beat(&mut cluster);
-    assert_ne!(program.below().generation, generation, "each connection is looked at once more");
+    assert_ne!(program.below().generation(), generation, "each connection is looked at once more");
     exchange(&mut cluster, 40_000, seen_port, 1009 + 8_000_000, 5007 + 6_000_000);
     exchange(&mut cluster, 40_000, seen_port, 1017 + 8_000_000, 5013 + 6_000_000);
     assert_eq!(program.below().counts(), (2, 1), "it is installed again");

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod anti_entropy;
+mod below;
 mod cluster;
 mod compact;
 mod compact_failovers;

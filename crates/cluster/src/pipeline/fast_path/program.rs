@@ -8,7 +8,8 @@ use flow::fast_path::{Activity, NextHop, Plan, Windows};
 #[cfg(doc)]
 use super::FAST_PATH_NEXT_HOPS_MAX;
 
-/// Whatever forwards packets below the node. Connections and next hops have indices.
+/// Whatever forwards packets below the node, as one of its workers uses it. Each worker has connections and next hops of its own, by
+/// indices of its own.
 pub trait FastPathProgram {
     /// What an earlier process left below, still forwarding; `None`: nothing. To be called once, before anything else.
     fn take_over(&mut self) -> Option<Left>;
@@ -27,15 +28,19 @@ pub trait FastPathProgram {
     fn raise(&mut self, connection: u32, windows: &Windows);
     /// Sets a next hop, below [`FAST_PATH_NEXT_HOPS_MAX`]; `None`: packets to it reach the node.
     fn set_next_hop(&mut self, index: u32, hop: Option<&NextHop>);
-    /// From now on only connections are forwarded that are installed from now on.
-    fn set_generation(&mut self, generation: u32);
-    /// Switches the forwarding on or off.
+    /// Begins another generation, and returns it: from now on only connections are forwarded that are installed from now on, by this
+    /// worker or another.
+    fn begin_generation(&mut self) -> u32;
+    /// The present generation. Any worker may have begun it.
+    fn generation(&self) -> u32;
+    /// This worker forwards, or does not. Packets are forwarded below while all workers do.
     fn set_enabled(&mut self, is_enabled: bool);
-    /// The node is alive. If no peer is, the forwarding may outlast the node for a while.
+    /// This worker is alive. Packets are forwarded below while all workers are. If no peer is alive, the forwarding may outlast the node
+    /// for a while.
     fn beat(&mut self, now: Instant, is_alone: bool);
     /// The interfaces of the ports, as the system numbers them now; `None` for a port without a fast path.
     fn interfaces(&mut self) -> Vec<Option<u32>>;
-    /// Packets by what became of them, with names.
+    /// Packets by what became of them, with names; of all workers, and known to the lead alone.
     fn outcomes(&self) -> Vec<(&'static str, u64)>;
 }
 

@@ -7,7 +7,8 @@
 //!    thread's processor time, added up: what other programs take does not count, what the threads do to each other's
 //!    caches does;
 //! 2. bulk TCP through a node on virtual links, as in `mainstay bench bulk`: by the wall clock. The end points need
-//!    processors, too: where there are no more of them than workers, there is little to gain.
+//!    processors, too: where there are no more of them than workers, there is little to gain. The node forwards without a
+//!    fast path.
 //!
 //! Beside it stands what a packet costs that came to the wrong worker.
 
@@ -96,7 +97,8 @@ fn measure_bulk(
             connections_max: CONNECTIONS_MAX,
             workers,
             backend: Backend::default(),
-            tuning: Tuning::default(),
+            // Established connections are no worker's work in the kernel.
+            tuning: Tuning { fast_path_connections_max: 0, ..Tuning::default() },
         };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;

@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod end_points;
+mod fast_path;
 mod handshakes;
 mod pair;
 mod peer_owned;

@@ -9,6 +9,7 @@ use flow::wire::{build, ethernet, ip_protocol, tcp_flags};
 use flow::{Connection, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 use replication::SessionConfig;
 
+use super::super::below::Program;
 use super::super::cluster::{
     CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP,
     node_config, port_mac, segment, syn, syn_ack,
@@ -30,6 +31,8 @@ struct Datagram {
 pub(super) struct Pair {
     pub(super) now: Instant,
     nodes: [Option<Node>; 2],
+    /// What forwards packets below the nodes, if something does.
+    programs: [Option<Program>; 2],
     options: Options,
     /// Of replication datagrams, one way.
     pub(super) delay: Duration,
@@ -58,6 +61,7 @@ impl Pair {
         let mut pair = Self {
             now,
             nodes: [A, B].map(|id| Node::new(config(id, options), now).ok()),
+            programs: [None, None],
             options,
             delay: Duration::ZERO,
             loss_percent: 0,
@@ -73,6 +77,30 @@ impl Pair {
             pair.have_each_their_own() && pair.nodes.iter().flatten().all(is_ready)
         });
         pair
+    }
+
+    /// As [`Pair::start`], with a program below each node that forwards packets of established connections.
+    pub(super) fn start_with_fast_path(options: Options) -> Self {
+        let mut pair = Self::start(options);
+        [A, B].into_iter().for_each(|id| pair.set_fast_path(id));
+        pair
+    }
+
+    fn set_fast_path(&mut self, id: u8) {
+        let (now, program) = (self.now, Program::default());
+        let node = self.node_mut(id);
+        node.set_fast_path(now, std::boxed::Box::new(program.clone()));
+        node.beat_fast_path(now);
+        self.programs[usize::from(id)] = Some(program);
+    }
+
+    pub(super) const fn has_fast_path(&self) -> bool {
+        self.programs[0].is_some()
+    }
+
+    /// The program below a node.
+    pub(super) fn program(&self, id: u8) -> &Program {
+        self.programs[usize::from(id)].as_ref().expect("there is one")
     }
 
     /// Each node holds its group, and so forwards whatever comes to it: the test decides which way packets come.
@@ -98,6 +126,11 @@ impl Pair {
         self.nodes[usize::from(id)].as_mut().expect("the node lives")
     }
 
+    /// The nodes that run.
+    pub(super) fn living(&self) -> impl Iterator<Item = u8> {
+        [A, B].into_iter().filter(|id| self.nodes[usize::from(*id)].is_some())
+    }
+
     pub(super) fn kill(&mut self, id: u8) {
         self.nodes[usize::from(id)] = None;
     }
@@ -106,6 +139,9 @@ impl Pair {
     pub(super) fn restart(&mut self, id: u8) {
         let config = NodeConfig { seed: self.now.as_nanos(), ..config(id, self.options) };
         self.nodes[usize::from(id)] = Node::new(config, self.now).ok();
+        if self.programs[usize::from(id)].is_some() {
+            self.set_fast_path(id);
+        }
     }
 
     /// What is lost from here on is others' than with another seed.
@@ -139,7 +175,10 @@ impl Pair {
     pub(super) fn step(&mut self) {
         self.now = self.now + STEP;
         let now = self.now;
-        self.nodes.iter_mut().flatten().for_each(|node| node.handle_timeout(now));
+        self.nodes.iter_mut().flatten().for_each(|node| {
+            node.beat_fast_path(now);
+            node.handle_timeout(now);
+        });
         self.deliver();
     }
 
@@ -219,6 +258,11 @@ impl Pair {
     /// A frame comes in at a node.
     pub(super) fn hand_in(&mut self, via: u8, port: PortId, mut bytes: Vec<u8>) {
         let Some(node) = &mut self.nodes[usize::from(via)] else { return };
+        let program = self.programs[usize::from(via)].as_ref();
+        if let Some((egress, out)) = program.and_then(|program| program.forward(self.now, &bytes, port)) {
+            self.carry_frame(via, egress, &out);
+            return;
+        }
         let length_bytes = bytes.len();
         bytes.resize(length_bytes + ROOM_BYTES, 0);
         let mut batch = PacketBatch::new();

@@ -1,0 +1,79 @@
+//! The ports that the program is attached to.
+
+use config::validated::{Backend, Config, Port};
+use fast_path::{Error, FastPath, interface_index};
+use packet_io::netlink::Netlink;
+
+/// A port that the program is attached to.
+pub(super) struct AttachedPort {
+    interface: String,
+    /// The interface's number when the program was attached.
+    pub(super) index: u32,
+    /// As configured.
+    redirects_peer: bool,
+    /// Packets for it can be handed to the other end of its cable.
+    pub(super) leads_elsewhere: bool,
+}
+
+impl AttachedPort {
+    pub(super) fn new(port: &Port) -> Result<Self, Error> {
+        let index = interface_index(&port.interface)?;
+        let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
+        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false };
+        attached.look();
+        Ok(attached)
+    }
+
+    /// Looks where the interface leads. The kernel drops what is redirected to an end in the same namespace.
+    fn look(&mut self) {
+        if !self.redirects_peer {
+            return;
+        }
+        let found = Netlink::open().and_then(|mut netlink| netlink.interface(&self.interface));
+        self.leads_elsewhere = found.is_ok_and(|found| found.index == self.index && found.leads_elsewhere);
+        if !self.leads_elsewhere {
+            let interface = &self.interface;
+            tracing::warn!(
+                "{interface} is no virtual cable into another network namespace, so redirect_peer has no effect: remove it"
+            );
+        }
+    }
+}
+
+/// The program, attached to the ports. The lead worker has it.
+pub(super) struct AttachedProgram {
+    pub(super) program: FastPath,
+    /// By port; `None` for a port without a fast path.
+    pub(super) ports: Vec<Option<AttachedPort>>,
+}
+
+impl AttachedProgram {
+    pub(super) fn attach(mut program: FastPath, config: &Config) -> Result<Self, Error> {
+        let mut ports = Vec::new();
+        for port in &config.ports {
+            let is_served = port.backend == Backend::AfPacket;
+            if is_served {
+                program.attach(&port.interface)?;
+            }
+            ports.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
+        }
+        Ok(Self { program, ports })
+    }
+
+    /// Attaches the program to interfaces that were made anew.
+    pub(super) fn follow_interfaces(&mut self) {
+        for port in self.ports.iter_mut().flatten() {
+            let Some(index) = interface_index(&port.interface).ok().filter(|index| *index != port.index) else {
+                continue;
+            };
+            let result = self.program.detach(port.index).and_then(|_| self.program.attach(&port.interface));
+            match result {
+                Ok(()) => {
+                    port.index = index;
+                    port.look();
+                }
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+    }
+}
