@@ -1,8 +1,9 @@
-//! Attributes of connections: readable ones are written, read back and compared.
+//! Attributes of connections, and messages about segments: readable ones are written, read back and compared.
 
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv;
+use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
 
 /// The first byte is the protocol of a lone automaton; the rest is read as attributes of every kind.
@@ -15,6 +16,12 @@ pub fn run(data: &[u8]) {
         encode_protocol_state(*protocol, &state, &mut written);
         let read_back = decode_protocol_state(*protocol, &written).expect("what was written can be read");
         assert_eq!(read_back.state, state.state);
+    }
+    if let Some(message) = SegmentMessage::parse(ACKNOWLEDGED, attributes) {
+        let mut written = Vec::new();
+        message.emit(&mut written);
+        assert!(written.len() <= SegmentMessage::ACKNOWLEDGED_BYTES_MAX);
+        assert_eq!(SegmentMessage::parse(ACKNOWLEDGED, &written[tlv::TLV_HEADER_BYTES..]), Some(message));
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

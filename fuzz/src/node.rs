@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use cluster::node::{Node, Transmit};
+use cluster::pipeline::SegmentsConfig;
 use flow::{Checksum, Disposition, Frame, Instant, NodeId, PacketBatch, PortId};
 
 use events::{Arrival, Event};
@@ -22,8 +23,10 @@ const TAILROOM_BYTES: usize = 64;
 pub fn run(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let now = Instant::from_millis(1000);
+    let mut node = Node::new(node_config(), now).expect("the configuration is sound");
+    node.set_segments(Some(SegmentsConfig::default()));
     let mut world = World {
-        node: Node::new(node_config(), now).expect("the configuration is sound"),
+        node,
         now,
         last: [Vec::new(), Vec::new()],
     };

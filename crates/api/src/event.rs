@@ -100,7 +100,7 @@ pub enum EventKind {
     SplitBrain,
     /// The split brain ended.
     SplitBrainEnded,
-    /// An edge has resent what a node lost that had failed.
+    /// An edge, or a node that took over, has resent what was lost with a failed node.
     Resent,
     /// The rate control of an edge changed.
     RateControl,

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SyncStatus};
+use super::{
+    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus, SyncStatus,
+};
 
 /// The status of a node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +27,9 @@ pub struct Status {
     /// Deferral of replication, with `[replication.lazy]`. Of several workers, threshold, level and utilisation are the greatest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazy: Option<LazyStatus>,
+    /// Replication of unacknowledged segments, with `[replication.segments]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Box<SegmentsStatus>>,
     /// Rates over about the last second.
     pub rates: Rates,
     /// Other nodes, as this one knows them. With several workers, a peer is synchronised when it is so for all of them.

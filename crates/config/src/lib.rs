@@ -14,6 +14,7 @@ pub mod reference;
 pub mod remote;
 pub mod secret_file;
 pub mod security;
+pub mod segments;
 mod shape;
 pub mod sync;
 pub mod timeouts;

@@ -396,6 +396,8 @@ pub struct RawReplication {
     pub recovery: Option<Spanned<RawRecovery>>,
     /// `[replication.lazy]`.
     pub lazy: Option<Spanned<super::lazy::RawLazy>>,
+    /// `[replication.segments]`.
+    pub segments: Option<Spanned<super::segments::RawSegments>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

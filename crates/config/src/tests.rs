@@ -7,6 +7,7 @@ mod groups;
 mod lazy;
 mod reachability;
 mod security;
+mod segments;
 mod shape;
 
 use std::path::Path;

@@ -22,6 +22,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     if let Some((lazy, others)) = whole.lazy.as_mut().zip(other.lazy) {
         lazy.add(&others);
     }
+    if let Some((segments, others)) = whole.segments.as_mut().zip(other.segments) {
+        segments.add(&others);
+    }
     whole.rates.packets_per_s += other.rates.packets_per_s;
     whole.rates.bits_per_s += other.rates.bits_per_s;
     whole.rates.connections_per_s += other.rates.connections_per_s;

@@ -64,6 +64,8 @@ pub struct ReloadOrder {
     pub reconfiguration: Reconfiguration,
     /// How long the node puts connections off.
     pub lazy: Option<replication::deferral::Config>,
+    /// How unacknowledged segments are replicated.
+    pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// What the node tracks, by its lead worker.
     pub tracking: cluster::node::TrackingConfig,
     /// How often the addresses that the node holds are announced again; zero: never.

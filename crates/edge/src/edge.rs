@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use flow::wire::arp::ArpView;
+use flow::wire::tcp::SegmentOptions;
 use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 
@@ -15,7 +16,7 @@ use crate::link_control::{self, LinkControl};
 use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::rate_control::{RateControl, RateStatus, set_window};
-use crate::tcp::{End, Observed, SegmentOptions};
+use crate::tcp::{End, Observed};
 
 /// A frame that was polled: the port to send it by, and the state of its checksum. It stands for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,9 +14,9 @@ use flow::wire::ip_protocol;
 use flow::{HashKey, Instant, NodeId, Tuple};
 use hashbrown::HashTable;
 
-use crate::list::{Linked, Links, List, NONE};
 use crate::node_set::NODES_MAX;
 use crate::tcp::TcpConnection;
+use flow::list::{Item, Links, List, NONE};
 
 /// The most connections that one call removes because they are idle.
 const EXPIRIES_PER_CALL_MAX: usize = 256;
@@ -154,9 +154,9 @@ const fn stage(entering: &Tuple, tcp: &TcpConnection) -> Stage {
     }
 }
 
-impl Linked for Vec<Record> {
-    fn links(&mut self, index: u32) -> &mut Links {
-        &mut self[index as usize].links
+impl Item for Record {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 
@@ -300,8 +300,8 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::{HeldPackets, SEGMENT_FRAME_BYTES_MAX};
     use core::net::Ipv4Addr;
+    use flow::held::{HeldPackets, SEGMENT_FRAME_BYTES_MAX};
     use flow::wire::{TcpSegment, tcp_flags};
 
     use crate::tcp::End;

@@ -6,7 +6,7 @@
 //!
 //! Fragments find their connection through [`fragments`]; [`source_counts`] counts resources per source. [`netfilter`]
 //! describes connections as the Linux kernel's tracking does. [`fast_path`] describes those that something below the node
-//! forwards. [`serial`] compares wrapping numbers, and [`random`]
+//! forwards. [`held`] holds packets that may be resent. [`serial`] compares wrapping numbers, and [`random`]
 //! derives jitter from a seed.
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
@@ -23,8 +23,10 @@ pub mod drop_reason;
 pub mod fast_path;
 pub mod fragments;
 pub mod frame;
+pub mod held;
 pub mod ip_protocol;
 pub mod key;
+pub mod list;
 pub mod netfilter;
 pub mod prefix;
 mod protocol_state;

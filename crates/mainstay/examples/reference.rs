@@ -18,7 +18,7 @@ const GATEWAYS: [&str; 6] = [
     include_str!("../../../examples/tunnel-left.toml"),
     "group = [{ name = \"a\", track = [] }]\nreachability = { track = [] }\n[control]\nlisten = \"127.0.0.1:9443\"\n\
      [[control.client]]\nname = \"client\"\nrole = \"read\"\n[replication]\nlocal = \"127.0.0.1:3781\"\n\
-     representation = \"multi-level\"\nfilter = { update = \"threshold\" }\n",
+     representation = \"multi-level\"\nfilter = { update = \"threshold\" }\nsegments = {}\n",
 ];
 /// The same of `mainstay sync`.
 const SYNCS: [&str; 2] = [

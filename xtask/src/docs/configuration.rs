@@ -7,7 +7,7 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 9] = [
+const GATEWAY: [&str; 10] = [
     "value.rs",
     "raw.rs",
     "raw/limits.rs",
@@ -16,6 +16,7 @@ const GATEWAY: [&str; 9] = [
     "compact.rs",
     "lazy.rs",
     "security.rs",
+    "segments.rs",
     "timeouts.rs",
 ];
 /// The file with the types of `mainstay sync`, whose names hide a gateway's.

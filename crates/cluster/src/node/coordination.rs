@@ -57,6 +57,7 @@ impl Node {
         self.reevaluation.step(now, &mut self.pipeline, &mut self.events);
         self.replication.replicate_changes(now, &mut self.pipeline);
         self.serve_tunnel(now);
+        self.resend_segments(now);
         let forwards = self.roles.forwards_any();
         let event = self.replication.handle_timeout(now, &mut self.pipeline, forwards);
         self.events.extend(now, event);
@@ -78,6 +79,8 @@ impl Node {
             self.pipeline.next_expiry(),
             self.pipeline.waiting_deadline(),
             self.pipeline.recovery.ends_at(),
+            self.pipeline.resends_at(),
+            self.pipeline.segment_messages_at(),
             self.replication.poll_timeout(),
             self.workers.poll_timeout(),
             self.tracking.poll_timeout(),
@@ -140,6 +143,7 @@ impl Node {
                 Event::AnnounceAddresses { term } => {
                     self.forwarder.set_held(now, self.roles.held());
                     self.forwarder.announce(now, GroupSet::EMPTY.with(group));
+                    self.pipeline.begin_resending(now);
                     self.events.push(now, NodeEvent::AddressesAnnounced { group, term });
                 }
                 Event::BecomeStandby => {
@@ -348,8 +352,12 @@ impl Node {
         self.departure.follow(now, view.is_leaving, &mut self.replication, &self.pipeline);
         self.announcing.note_forwarded_elsewhere(now, view.is_forwarded_elsewhere, &mut self.pipeline);
         let is_any_lost = view.apply_to_peers(&mut self.replication.peers);
-        let before = self.roles.forwarded();
+        let (before, active_before) = (self.roles.forwarded(), self.roles.active());
         self.workers.follow_roles(now, view, &mut self.roles);
+        if !self.roles.active().without(active_before).is_empty() {
+            // The lead has announced the addresses.
+            self.pipeline.begin_resending(now);
+        }
         let after = self.roles.forwarded();
         self.forwarder.set_held(now, after);
         if !after.without(before).is_empty() {

@@ -34,6 +34,7 @@ mod readiness;
 mod reevaluation;
 mod reload;
 mod replication_set;
+mod segments;
 mod split_brain;
 mod stall;
 mod status;
@@ -90,6 +91,7 @@ use passive::Passive;
 use readiness::readiness;
 use reevaluation::PendingReevaluation;
 use replication_set::ReplicationSet;
+use segments::SegmentSender;
 use stall::ServiceGap;
 use tracking::Tracking;
 use tunnel_endpoint::TunnelEndpoint;
@@ -159,6 +161,7 @@ impl Node {
                 next_session: 0,
                 deferral: None,
                 compact,
+                segments: SegmentSender::default(),
                 attributes: Vec::new(),
             },
             forwarder: Forwarder::new(config.forwarding)?,

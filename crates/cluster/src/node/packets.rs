@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// Hands frames that were held to the pipeline once more, with the fragments that they set free; they leave by the outbox.
-    fn reinject(&mut self, now: Instant, frames: Vec<OwnedFrame>, origin: Origin) {
+    pub(super) fn reinject(&mut self, now: Instant, frames: Vec<OwnedFrame>, origin: Origin) {
         let mut next = Some((frames, origin));
         while let Some((mut frames, origin)) = next {
             for part in frames.chunks_mut(BATCH_FRAMES_MAX) {

@@ -24,6 +24,7 @@ use super::functions::Functions;
 use super::limits::Sources;
 use super::packet_path::GatewayReason;
 use super::relations::Relations;
+use super::segments::{self, Segments};
 use super::shard::Shard;
 use super::sharing::Sharing;
 use super::tombstones::Tombstones;
@@ -44,6 +45,8 @@ pub(super) struct Connections {
     pub(super) forwarded_elsewhere: ForwardedElsewhere,
     /// Something below forwards packets of established connections.
     pub(super) fast_path: Option<Box<FastPath>>,
+    /// Unacknowledged segments are replicated.
+    pub(super) segments: Option<Box<Segments>>,
     pub(super) observation: Observation,
     pub(super) changes: Vec<TableChange>,
     pub(super) counters: PipelineCounters,
@@ -63,6 +66,7 @@ impl Connections {
             sharing: None,
             forwarded_elsewhere: ForwardedElsewhere::Never,
             fast_path: None,
+            segments: None,
             observation: Observation::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             counters: PipelineCounters::default(),
@@ -76,8 +80,7 @@ impl Connections {
 
     /// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
     pub(super) fn directed_hash(&self, tuple: &Tuple) -> u64 {
-        let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
-        self.table.hash(tuple) ^ u64::from(is_reversed)
+        segments::directed_hash(&self.table, tuple)
     }
 
     /// The version that a new connection with this tuple begins with: newer than all of an ended one that is remembered.
@@ -131,6 +134,9 @@ impl Connections {
         self.shard.note_removed(&removed);
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);
+        }
+        if let Some(segments) = &mut self.segments {
+            segments.note_removed(&self.table, slot, &removed);
         }
         self.relations.forget(&removed);
         Some(removed)
@@ -342,6 +348,9 @@ impl Connections {
         slot: Slot,
         direction: Direction,
     ) -> (Verdict, bool) {
+        if self.segments.is_some() {
+            self.note_segment(now, packet, slot, direction);
+        }
         let revision = self.relations.expectations.revision();
         let connection = record_mut(&mut self.table, slot);
         let Functions { chain, output, .. } = &mut self.functions;
@@ -352,6 +361,9 @@ impl Connections {
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };
+        if let (Verdict::Drop(_), Some(segments)) = (&processed.verdict, &mut self.segments) {
+            segments.note_dropped(slot, direction);
+        }
         if processed.states_changed {
             connection.bump_version();
             if self.relations.expectations.has(&connection.original) {
@@ -362,6 +374,17 @@ impl Connections {
             }
         }
         (processed.verdict, processed.states_changed)
+    }
+
+    /// A packet was tracked and is about to be translated: its segment may be held as it came in. That of a connection whose packets
+    /// come to several nodes is not: this node may not see what is acknowledged.
+    fn note_segment(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
+        let Self { node, table, functions, segments, .. } = self;
+        let (Some(segments), Some(connection)) = (segments, table.get(slot)) else { return };
+        if connection.owner == *node && connection.flags & flags::SHARED == 0 {
+            let is_renumbered = as_sent(&functions.chain, connection, packet, direction).is_some();
+            segments.note_packet(now, table, (slot, direction), packet, is_renumbered);
+        }
     }
 
     /// A connection has begun in `slot`. If it was expected, its master's backups learn that it has come.

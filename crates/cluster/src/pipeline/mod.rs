@@ -35,6 +35,8 @@ mod recovery;
 mod reevaluation;
 mod relations;
 mod replica;
+mod resending;
+mod segments;
 mod shard;
 mod sharing;
 #[cfg(test)]
@@ -90,6 +92,8 @@ pub use packet_path::{GatewayReason, PacketPath};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use replica::{Applied, Replicas, StaleReplicas};
+pub(crate) use resending::Resend;
+pub use segments::{SegmentCounters, SegmentPolicy, SegmentStatus, SegmentsConfig, SegmentsResent};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
 pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};

@@ -60,6 +60,7 @@ pub(super) fn cluster(
     let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, diagnostics);
     let replication = Replication { security, compact, ..replication };
     super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
+    super::segments::check(raw, section.get_ref(), &replication, diagnostics);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -147,6 +148,7 @@ pub(super) fn replication(
         alive_interval,
         peer_timeout,
         lazy: super::lazy::lazy(raw, diagnostics),
+        segments: super::segments::segments(raw, diagnostics),
         peers: peers(&raw.peer, local, node, diagnostics),
         security: None,
     }

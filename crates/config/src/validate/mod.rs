@@ -21,6 +21,7 @@ mod ports;
 mod reachability;
 mod redundancy;
 mod security;
+mod segments;
 pub(super) mod sync;
 mod workers;
 

@@ -91,6 +91,8 @@ pub struct Replication {
     pub peer_timeout: Duration,
     /// The deferral of replication; `None`: none is deferred.
     pub lazy: Option<replication::deferral::Config>,
+    /// The replication of unacknowledged segments; `None`: there is none.
+    pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.

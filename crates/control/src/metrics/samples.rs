@@ -28,6 +28,19 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add_count(Metric::ConnectionsNeverReplicated, &[], lazy.never_replicated);
         samples.add_count(Metric::ConnectionsReplicatedLate, &[], lazy.replicated_late);
     }
+    if let Some(segments) = &status.segments {
+        samples.add_count(Metric::SegmentsHeld, &["own"], segments.own);
+        samples.add_count(Metric::SegmentsHeld, &["peers"], segments.of_peers);
+        samples.add_count(Metric::SegmentsHeldTotal, &[], segments.held);
+        samples.add_count(Metric::SegmentsEvicted, &[], segments.evicted);
+        samples.add_count(Metric::SegmentsUnholdable, &[], segments.unholdable);
+        samples.add_count(Metric::SegmentMessages, &["sent"], segments.sent_messages);
+        samples.add_count(Metric::SegmentMessages, &["received"], segments.received);
+        samples.add_count(Metric::SegmentMessages, &["refused"], segments.refused);
+        samples.add_count(Metric::SegmentBytes, &[], segments.sent_bytes);
+        samples.add_count(Metric::SegmentsResent, &["syn"], segments.resent_syns);
+        samples.add_count(Metric::SegmentsResent, &["segment"], segments.resent_segments);
+    }
     for port in &status.ports {
         let labels = [port.name.as_str()];
         samples.add_count(Metric::PacketsReceived, &labels, port.received_packets);

@@ -9,7 +9,7 @@ use cluster::node::{
     CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
-use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
+use cluster::pipeline::{RecoveryConfig, SegmentsConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -156,6 +156,18 @@ fn compact(config: &Config) -> Option<CompactNodeConfig> {
         misses_per_source_max: *misses_per_source_max,
     };
     Some(CompactNodeConfig { config: stream, precise, recovery })
+}
+
+/// How a worker replicates unacknowledged segments: its share of what the node may use.
+pub(super) fn segments(config: &Config) -> Option<SegmentsConfig> {
+    let segments = config.cluster.as_ref()?.replication.segments?;
+    let (workers, share) = (usize::from(config.workers.count), u32::from(config.workers.count));
+    Some(SegmentsConfig {
+        memory_bytes_max: segments.memory_bytes_max / workers,
+        bytes_per_s_max: segments.bytes_per_s_max / share,
+        resends_per_s_max: segments.resends_per_s_max.div_ceil(share),
+        ..segments
+    })
 }
 
 /// Nodes that hold a group each forward at the same time.

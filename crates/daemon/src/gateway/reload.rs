@@ -142,9 +142,10 @@ impl Operator {
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
             let (node_name, summary) = (config.node.name.clone(), summary.clone());
             let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
+            let segments = build::segments(&config);
             let tracking = config.reachability.tracking.clone();
             let announce_refresh = config.node.announce_refresh;
-            let order = ReloadOrder { reconfiguration, lazy, tracking, announce_refresh, node_name, summary };
+            let order = ReloadOrder { reconfiguration, lazy, segments, tracking, announce_refresh, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(reason) => {

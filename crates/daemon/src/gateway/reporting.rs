@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeError, NodeEvent};
-use cluster::pipeline::{Place, PortTraffic};
+use cluster::pipeline::{Place, PortTraffic, SegmentsResent};
 use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::{PacketIo, clock, usage};
 
@@ -178,6 +178,9 @@ impl Reporting {
                 self.role_since = at;
                 self.roles.note_change(group, at);
                 (EventKind::BecameStandby, self.roles.name(group).unwrap_or_default())
+            }
+            NodeEvent::SegmentsResent(SegmentsResent { syns, segments, dropped }) => {
+                (EventKind::Resent, format!("{segments} segments, {syns} SYNs; {dropped} are needless"))
             }
             NodeEvent::FirstPacketAfterTakeOver => (EventKind::FirstPacketForwarded, String::new()),
             NodeEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),

@@ -24,12 +24,12 @@ use crate::config::{CachePolicy, RecoveryConfig};
 use crate::distribution::Distribution;
 use crate::flows::{Flows, Index, Record};
 use crate::heavy_hitters::HeavyHitters;
-use crate::held::{
-    ACKNOWLEDGEMENT_FRAME_BYTES_MAX, HeldPackets, Holding, Resending, SEGMENT_FRAME_BYTES_MAX, is_replaced,
-};
-use crate::list::NONE;
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::tcp::Observed;
+use flow::held::{
+    ACKNOWLEDGEMENT_FRAME_BYTES_MAX, HeldPackets, Holding, Resending, SEGMENT_FRAME_BYTES_MAX, is_replaced,
+};
+use flow::list::NONE;
 
 use owner_recovery::{OwnerRecovery, skip};
 

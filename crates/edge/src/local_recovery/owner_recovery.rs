@@ -5,9 +5,9 @@ use flow::{Instant, NodeId};
 use super::Resent;
 use crate::distribution::Distribution;
 use crate::flows::Record;
-use crate::held::{Held, HeldPackets, SEGMENT_FRAME_BYTES_MAX};
-use crate::list::NONE;
 use crate::node_set::NodeSet;
+use flow::held::{Held, HeldPackets, SEGMENT_FRAME_BYTES_MAX};
+use flow::list::NONE;
 
 /// The recovery of the connections that one node has taken over.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ mod tests;
 use core::time::Duration;
 
 use flow::serial::{is_after, is_before, later};
-use flow::wire::tcp::{TCP_HEADER_BYTES, TcpView, WINDOW_SCALE_MAX, option};
+use flow::wire::tcp::WINDOW_SCALE_MAX;
 use flow::wire::{TcpSegment, tcp_flags};
 
 use round_trip::RoundTrip;
@@ -392,35 +392,5 @@ impl TcpConnection {
         });
         let waited = Duration::from_micros(now_us.wrapping_sub(self.progress_at_us).into());
         self.ends[End::Near as usize].has(flag::RETRANSMITTED) || waited >= timeout
-    }
-}
-
-/// The options of a segment that an edge reads beside those of [`TcpSegment`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SegmentOptions {
-    /// Timestamps: (value, echo reply).
-    pub(crate) timestamps: Option<(u32, u32)>,
-    /// A signature over the header (RFC 2385, RFC 5925).
-    pub(crate) is_signed: bool,
-}
-
-/// Kinds of options with a signature: MD5 and TCP-AO.
-const SIGNATURES: [u8; 2] = [19, 29];
-
-impl SegmentOptions {
-    /// Reads the options of `header`, a TCP header with its options. Options behind a malformed one are not read.
-    pub(crate) fn read(header: &[u8]) -> Self {
-        let mut options = Self::default();
-        if header.len() <= TCP_HEADER_BYTES {
-            return options;
-        }
-        let Ok(view) = TcpView::new_checked(header) else { return options };
-        for option in view.options().map_while(Result::ok) {
-            options.is_signed |= SIGNATURES.contains(&option.kind);
-            if let (option::TIMESTAMPS, [a, b, c, d, e, f, g, h]) = (option.kind, option.value) {
-                options.timestamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
-            }
-        }
-        options
     }
 }

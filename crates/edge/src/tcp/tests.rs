@@ -1,4 +1,5 @@
 use super::*;
+use flow::wire::tcp::SegmentOptions;
 use proptest::prelude::*;
 use tcp_flags::{ACK, FIN, RST, SYN};
 

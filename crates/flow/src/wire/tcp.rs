@@ -28,6 +28,10 @@ pub mod option {
     pub const SACK: u8 = 5;
     /// Timestamps.
     pub const TIMESTAMPS: u8 = 8;
+    /// MD5 signature (RFC 2385).
+    pub const MD5_SIGNATURE: u8 = 19;
+    /// TCP-AO (RFC 5925).
+    pub const AUTHENTICATION: u8 = 29;
 }
 
 /// A checked view of a TCP segment.
@@ -159,6 +163,37 @@ impl<'a> TcpView<'a> {
             }
         }
         Ok(options)
+    }
+}
+
+/// The options of a segment beside those of [`TcpSegment`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentOptions {
+    /// Timestamps: (value, echo reply).
+    pub timestamps: Option<(u32, u32)>,
+    /// A signature over the header (RFC 2385, RFC 5925).
+    pub is_signed: bool,
+}
+
+/// Kinds of options with a signature: MD5 and TCP-AO.
+const SIGNATURES: [u8; 2] = [option::MD5_SIGNATURE, option::AUTHENTICATION];
+
+impl SegmentOptions {
+    /// Reads the options of `header`, a TCP header with its options. Options behind a malformed one are not read.
+    #[must_use]
+    pub fn read(header: &[u8]) -> Self {
+        let mut options = Self::default();
+        if header.len() <= TCP_HEADER_BYTES {
+            return options;
+        }
+        let Ok(view) = TcpView::new_checked(header) else { return options };
+        for option in view.options().map_while(Result::ok) {
+            options.is_signed |= SIGNATURES.contains(&option.kind);
+            if let (option::TIMESTAMPS, [a, b, c, d, e, f, g, h]) = (option.kind, option.value) {
+                options.timestamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
+            }
+        }
+        options
     }
 }
 

@@ -20,6 +20,10 @@ pub struct BenchRecoveryArgs {
     /// Policies of the edges: recovery.policy of their configuration
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "always,off", value_parser = policy)]
     pub policies: Vec<String>,
+    /// Have no edges: the node that takes over recovers. The policies are replication.segments.policy of the nodes, and half of a
+    /// round trip is on either side of them
+    #[arg(long)]
+    pub without_edges: bool,
     /// Runs of each outage, round trip and policy
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,

@@ -121,6 +121,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
                 holds_first_reply: true,
                 watched_after_kill: None,
             }),
+            nodes: None,
         };
         stage.run(true)
     };

@@ -107,6 +107,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> 
         shape: Shape::OneActive,
         servers: Topology::server_addresses(),
         edges: None,
+        nodes: None,
     };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;

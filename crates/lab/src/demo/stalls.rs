@@ -1,5 +1,7 @@
 //! How long connections stall after edges have switched over.
 
+use std::ops::Range;
+
 use serde::Serialize;
 
 use crate::testbed::clock::Epoch;
@@ -37,12 +39,15 @@ pub struct EdgesReport {
     pub switch_over_ms: f64,
     /// From the kill until an edge had resent what was lost to one node.
     pub resent_ms: Option<f64>,
-    /// Packets that the edges resent.
+    /// Packets that the edges, or the node that took over, resent.
     pub resent_packets: u64,
     /// Stalls of transfers that passed the killed node.
     pub bulk: Stalls,
     /// Stalls of connections that were being opened.
     pub syn: Stalls,
+    /// What passed between the nodes before the kill, in bytes a second, if it was measured.
+    #[serde(skip)]
+    pub link_bytes_per_s: Option<f64>,
     /// All of them.
     #[serde(skip)]
     pub stalls_ms: StallsByKind,
@@ -55,8 +60,21 @@ pub struct StallsByKind {
     pub bulk_down: Vec<f64>,
     /// Of uploads.
     pub bulk_up: Vec<f64>,
-    /// Of connections that were being opened.
+    /// Of connections that were opened between the kill and the switch-over.
     pub syn: Vec<f64>,
+    /// Of connections that were opened less than a round trip before the kill: the dead node had forwarded a part of their handshakes.
+    pub syn_forwarded: Vec<f64>,
+}
+
+/// When connections go on elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SwitchOver {
+    /// When the node was killed.
+    pub(super) killed_at: Epoch,
+    /// The last event of this kind after it is the switch-over.
+    pub(super) event: EventKind,
+    /// The round trip of the network.
+    pub(super) rtt_ms: f64,
 }
 
 /// A transfer that made no progress for this share of the time until the switch-over passed the killed node.
@@ -67,12 +85,18 @@ impl EdgesReport {
     ///
     /// A transfer makes progress every few milliseconds. One that passed the killed node made none from the kill to the switch-over; the
     /// others did. A connection that was being opened counts if it was opened in this time and established after it.
-    pub(super) fn new(killed_at: Epoch, events: &[Event], outcomes: &[Outcome], resent_packets: u64) -> Option<Self> {
+    pub(super) fn new(
+        switch_over: SwitchOver,
+        events: &[Event],
+        outcomes: &[Outcome],
+        resent_packets: u64,
+    ) -> Option<Self> {
+        let SwitchOver { killed_at, event, rtt_ms } = switch_over;
         let after = |kind| {
             let of_kind = events.iter().filter(move |event| event.kind == kind);
             of_kind.map(|event| killed_at.ms_to_event(event.monotonic_ns)).filter(|ms| *ms > 0.0)
         };
-        let switch_over_ms = after(EventKind::PeerDown).max_by(f64::total_cmp)?;
+        let switch_over_ms = after(event).max_by(f64::total_cmp)?;
         let bulk = |kind| {
             let is_counted =
                 move |outcome: &&Outcome| outcome.kind == kind && outcome.was_established_before(killed_at.instant());
@@ -80,20 +104,29 @@ impl EdgesReport {
             let stalled = gaps_ms.filter(|gap_ms| *gap_ms >= switch_over_ms * STALLED_SHARE_MIN);
             stalled.map(|gap_ms| (gap_ms - switch_over_ms).max(0.0)).collect::<Vec<_>>()
         };
-        let begun = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp).filter_map(|outcome| {
-            let opened_ms = killed_at.ms_to(outcome.opened_at);
-            let established_ms = killed_at.ms_to(outcome.established_at?);
-            let is_stalled = (0.0..switch_over_ms).contains(&opened_ms) && established_ms > switch_over_ms;
-            is_stalled.then_some(established_ms - switch_over_ms)
-        });
-        let stalls_ms =
-            StallsByKind { bulk_down: bulk(Kind::Download), bulk_up: bulk(Kind::Upload), syn: begun.collect() };
+        let begun = |opened: Range<f64>| {
+            let ramp = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp);
+            ramp.filter_map(|outcome| {
+                let opened_ms = killed_at.ms_to(outcome.opened_at);
+                let established_ms = killed_at.ms_to(outcome.established_at?);
+                let is_stalled = opened.contains(&opened_ms) && established_ms > switch_over_ms;
+                is_stalled.then_some(established_ms - switch_over_ms)
+            })
+            .collect()
+        };
+        let stalls_ms = StallsByKind {
+            bulk_down: bulk(Kind::Download),
+            bulk_up: bulk(Kind::Upload),
+            syn: begun(0.0..switch_over_ms),
+            syn_forwarded: begun(-rtt_ms..0.0),
+        };
         Some(Self {
             switch_over_ms,
             resent_ms: after(EventKind::Resent).min_by(f64::total_cmp),
             resent_packets,
             bulk: Stalls::of(&[&stalls_ms.bulk_down[..], &stalls_ms.bulk_up].concat()),
             syn: Stalls::of(&stalls_ms.syn),
+            link_bytes_per_s: None,
             stalls_ms,
         })
     }

@@ -6,6 +6,7 @@
 //!                                       └── node b ──┘
 //! ```
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use packet_io::IoError;
@@ -15,7 +16,8 @@ use packet_io::tun::DeviceKind;
 use packet_io::{random, sysctl};
 
 use super::topology::{
-    BRIDGE, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
+    BRIDGE, Both, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SERVER, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
+    let_server_queue,
 };
 use crate::emulator::{self, Link, LinkError, LinkPlan, LinkReport};
 
@@ -26,8 +28,8 @@ const FAR: [&str; 2] = ["to-far", "near"];
 #[derive(Debug)]
 pub struct Distances {
     links: Vec<Link>,
-    /// Where the bridge is, once the client has moved away from it.
-    _bridge: Option<Namespace>,
+    /// Where the bridges are, once the hosts have moved away from them.
+    bridges: Vec<Namespace>,
 }
 
 impl Distances {
@@ -37,16 +39,45 @@ impl Distances {
     /// # Errors
     /// A link cannot be made.
     pub fn lay(topology: &mut Topology, link_loss: f64, rtt_ms: f64) -> Result<Self, LinkError> {
-        let mut laid = Self { links: Vec::new(), _bridge: None };
+        let mut laid = Self { links: Vec::new(), bridges: Vec::new() };
         if link_loss > 0.0 {
             laid.links.push(lose_between_nodes(topology, link_loss, random::number())?);
         }
         if rtt_ms > 0.0 {
-            let (link, bridge) = move_client_away(topology, Duration::from_secs_f64(rtt_ms / 1e3))?;
-            laid.links.push(link);
-            laid._bridge = Some(bridge);
+            laid.move_client_away(topology, Duration::from_secs_f64(rtt_ms / 1e3))?;
         }
         Ok(laid)
+    }
+
+    /// Puts a link with half of a round trip of `rtt_ms` on either side of the nodes; none where the number is 0.
+    ///
+    /// # Errors
+    /// A link cannot be made.
+    pub fn lay_on_both_sides(topology: &mut Topology, rtt_ms: f64) -> Result<Self, LinkError> {
+        let mut laid = Self { links: Vec::new(), bridges: Vec::new() };
+        if rtt_ms > 0.0 {
+            let half = Duration::from_secs_f64(rtt_ms / 2e3);
+            laid.move_client_away(topology, half)?;
+            let (link, far) = move_away(&topology.server, SERVER, half, || {
+                let_server_queue();
+                Ok(())
+            })?;
+            laid.links.push(link);
+            laid.bridges.push(std::mem::replace(&mut topology.server, far));
+        }
+        Ok(laid)
+    }
+
+    fn move_client_away(&mut self, topology: &mut Topology, round_trip: Duration) -> Result<(), LinkError> {
+        let (link, far) = move_away(&topology.client, CLIENT, round_trip, add_client_ports)?;
+        far.run(|| -> Result<(), IoError> {
+            let mut netlink = Netlink::open()?;
+            netlink.add_route(Prefix::DEFAULT_V4, INSIDE[0])?;
+            netlink.add_route(Prefix::DEFAULT_V6, INSIDE[1])
+        })??;
+        self.links.push(link);
+        self.bridges.push(std::mem::replace(&mut topology.client, far));
+        Ok(())
     }
 
     /// From now on lateness counts.
@@ -85,14 +116,19 @@ pub(crate) fn lose_between_nodes(topology: &Topology, loss: f64, seed: u64) -> R
     Link::start(&plan, [a, b])
 }
 
-/// Puts the client into a namespace of its own, as far away as asked. Returns the one that it leaves, with the bridge.
-fn move_client_away(topology: &mut Topology, round_trip: Duration) -> Result<(Link, Namespace), LinkError> {
+/// Moves a host's addresses from its bridge to a namespace of their own, as far away as asked, which is `prepared`.
+fn move_away(
+    bridge: &Namespace,
+    addresses: Both<IpAddr>,
+    round_trip: Duration,
+    prepared: impl FnOnce() -> Result<(), IoError> + Send,
+) -> Result<(Link, Namespace), LinkError> {
     let far = Namespace::new()?;
     far.run(sysctl::quieten_ipv6)??;
-    far.run(add_client_ports)??;
+    far.run(prepared)??;
     let addresses: Vec<Prefix> =
-        CLIENT.into_iter().zip(PREFIX_BITS).map(|(address, bits)| Prefix::new(address, bits)).collect();
-    topology.client.run(|| {
+        addresses.into_iter().zip(PREFIX_BITS).map(|(address, bits)| Prefix::new(address, bits)).collect();
+    bridge.run(|| {
         let mut netlink = Netlink::open()?;
         addresses.iter().try_for_each(|address| netlink.delete_address(BRIDGE, *address))
     })??;
@@ -104,13 +140,7 @@ fn move_client_away(topology: &mut Topology, round_trip: Duration) -> Result<(Li
         has_offload: true,
         ..LinkPlan::symmetric(settings)
     };
-    let link = Link::start(&plan, [&topology.client, &far])?;
-    topology.client.run(|| Netlink::open()?.attach_to_bridge(FAR[0], BRIDGE))??;
-    far.run(|| -> Result<(), IoError> {
-        let mut netlink = Netlink::open()?;
-        netlink.add_route(Prefix::DEFAULT_V4, INSIDE[0])?;
-        netlink.add_route(Prefix::DEFAULT_V6, INSIDE[1])
-    })??;
-    let bridge = std::mem::replace(&mut topology.client, far);
-    Ok((link, bridge))
+    let link = Link::start(&plan, [bridge, &far])?;
+    bridge.run(|| Netlink::open()?.attach_to_bridge(FAR[0], BRIDGE))??;
+    Ok((link, far))
 }

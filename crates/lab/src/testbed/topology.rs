@@ -193,19 +193,22 @@ impl Topology {
 
     fn make_room_for_connections(&self) -> Result<(), IoError> {
         self.client.run(add_client_ports)??;
-        self.server.run(|| {
-            // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
-            // whose first segment is lost and whose second arrives: that would be counted against the gateway.
-            for (name, value) in [
-                ("net/ipv4/tcp_syncookies", "0"),
-                ("net/ipv4/tcp_max_syn_backlog", ACCEPT_QUEUE_MAX),
-                ("net/core/somaxconn", ACCEPT_QUEUE_MAX),
-            ] {
-                // Some kernels keep one or the other from ordinary users; the defaults do for all but large ramps.
-                let _ = sysctl::write(name, value);
-            }
-        })?;
+        self.server.run(let_server_queue)?;
         Ok(())
+    }
+}
+
+/// Lets many connections begin at once with a server in the namespace of the calling thread.
+pub(crate) fn let_server_queue() {
+    // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
+    // whose first segment is lost and whose second arrives: that would be counted against the gateway.
+    for (name, value) in [
+        ("net/ipv4/tcp_syncookies", "0"),
+        ("net/ipv4/tcp_max_syn_backlog", ACCEPT_QUEUE_MAX),
+        ("net/core/somaxconn", ACCEPT_QUEUE_MAX),
+    ] {
+        // Some kernels keep one or the other from ordinary users; the defaults do for all but large ramps.
+        let _ = sysctl::write(name, value);
     }
 }
 

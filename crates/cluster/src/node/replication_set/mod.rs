@@ -28,6 +28,7 @@ use super::error::NodeError;
 use super::event::{Events, NodeEvent};
 use super::peer::{self, Peer, sessions};
 use super::peers::Peers;
+use super::segments::SegmentSender;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
@@ -48,6 +49,8 @@ pub(super) struct ReplicationSet {
     pub(super) deferral: Option<Box<Deferral>>,
     /// What connections are replicated compactly by, if they are.
     pub(super) compact: Option<Box<Compact>>,
+    /// Unacknowledged segments, if they are replicated.
+    pub(super) segments: SegmentSender,
     pub(super) attributes: Vec<u8>,
 }
 
@@ -210,7 +213,8 @@ impl ReplicationSet {
                 return Some(self.peers[place].id);
             }
         }
-        self.compact.as_mut()?.poll_transmit(now, &mut self.peers, buffer)
+        let compact = self.compact.as_mut().and_then(|compact| compact.poll_transmit(now, &mut self.peers, buffer));
+        compact.or_else(|| self.segments.poll_transmit(now, pipeline, &mut self.peers, buffer))
     }
 
     /// The session with a peer, and the table as it sees it.

@@ -23,6 +23,7 @@ mod readiness;
 mod refusals;
 mod sctp;
 mod secured;
+mod segments;
 mod sharing;
 mod site;
 mod tracking;

@@ -99,6 +99,7 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
         ("hold_first_reply", raw.hold_first_reply.as_ref().map(Spanned::span)),
         ("wait_for_peer", raw.wait_for_peer.as_ref().map(Spanned::span)),
         ("lazy", raw.lazy.as_ref().map(Spanned::span)),
+        ("segments", raw.segments.as_ref().map(Spanned::span)),
     ];
     let of_filters = [
         ("experimental", raw.experimental.as_ref().map(Spanned::span)),

@@ -15,9 +15,11 @@ impl Answers<'_> {
         let now = clock::now();
         match order {
             Order::Reload(order) => {
-                let ReloadOrder { reconfiguration, lazy, tracking, announce_refresh, node_name, summary } = *order;
+                let ReloadOrder { reconfiguration, lazy, segments, tracking, announce_refresh, node_name, summary } =
+                    *order;
                 let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
+                self.node.set_segments(segments);
                 if self.reporting.place.leads() {
                     self.node.set_tracking(now, tracking);
                 }

@@ -61,6 +61,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<KernelReport, DemoError
     let servers = network::targets().into_iter().map(|(_, address)| address).collect();
     let traffic = Stage {
         edges: None,
+        nodes: None,
         watch,
         progress: &progress,
         settings: &settings,

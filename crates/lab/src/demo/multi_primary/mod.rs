@@ -120,7 +120,8 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
     let keep_logs = args.keep_logs;
-    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs, shape, servers, edges: None };
+    let (edges, nodes) = (None, None);
+    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs, shape, servers, edges, nodes };
     let run = stage.run(true)?;
     let rate = BenchSetupRateArgs {
         seconds: RATE_SECONDS,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use console::Table;
+use console::{Table, scaled};
 
 /// What was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -18,15 +18,22 @@ pub(super) struct Report {
 pub(super) struct Row {
     /// The detection time.
     pub(super) outage_s: f64,
-    /// `bulk_down`, `bulk_up` or `syn`.
+    /// `bulk_down`, `bulk_up`, `syn`, or without edges also `syn_forwarded`: opened less than a round trip before the kill.
     pub(super) kind: &'static str,
     pub(super) rtt_ms: f64,
-    /// The edges' `recovery.policy`.
+    /// `edge`, or `node`: the node that took over.
+    pub(super) recovered_by: &'static str,
+    /// The edges' `recovery.policy`, or the nodes' `replication.segments.policy`.
     pub(super) policy: String,
     /// Connections that stalled: those through the killed node.
     pub(super) connections: usize,
     /// Their stalls after the switch-over.
     pub(super) stall_ms: Quantiles,
+    /// Bytes a second between the nodes before the kill: the median of the runs, without edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) link_bytes_per_s: Option<f64>,
+    /// Packets resent in these runs.
+    pub(super) resent_packets: u64,
     /// Connections of any kind that broke in these runs.
     pub(super) broken: usize,
     /// Runs in which the machine was too busy.
@@ -50,23 +57,28 @@ impl Quantiles {
 
 impl Report {
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::of("KIND|>OUTAGE|>ROUND TRIP|POLICY|>CONNECTIONS|>STALL|>90 %|>BROKEN|>REJECTED RUNS");
+        let mut table = Table::of(
+            "KIND|>OUTAGE|>ROUND TRIP|BY|POLICY|>CONNECTIONS|>STALL|>90 %|>RESENT|>LINK|>BROKEN|>REJECTED RUNS",
+        );
         let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         for row in &self.rows {
             table.row([
                 row.kind.to_owned(),
                 format!("{} s", row.outage_s),
                 format!("{} ms", row.rtt_ms),
+                row.recovered_by.to_owned(),
                 row.policy.clone(),
                 row.connections.to_string(),
                 ms(row.stall_ms.median),
                 ms(row.stall_ms.p90),
+                row.resent_packets.to_string(),
+                row.link_bytes_per_s.map_or_else(|| "-".to_owned(), |bytes| scaled(bytes, "B/s")),
                 row.broken.to_string(),
                 row.rejected_runs.to_string(),
             ]);
         }
         format!(
-            "Stalls of connections through the killed node, after the edges had switched over.\n\n{}",
+            "Stalls of connections through the killed node, after the edges had switched over or the other node had taken over.\n\n{}",
             table.render()
         )
     }

@@ -38,6 +38,8 @@ pub struct Tuning {
     pub redirects_peer: bool,
     /// Edges are beside the nodes, which answer them.
     pub has_edges: bool,
+    /// The policy of `[replication.segments]`; `None`: the section is left out.
+    pub segments: Option<&'static str>,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
 }
@@ -59,6 +61,7 @@ impl Default for Tuning {
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
             redirects_peer: false,
             has_edges: false,
+            segments: None,
             heartbeat_interval: Duration::from_millis(10),
         }
     }
@@ -108,7 +111,8 @@ impl Tuning {
             0 => "[fast_path]\nenabled = false\n\n".to_owned(),
             most => format!("[fast_path]\nconnections_max = {most}\n\n"),
         };
-        route.into_iter().chain(timeouts).chain(lazy).chain([fast_path]).collect()
+        let segments = self.segments.map(|policy| format!("[replication.segments]\npolicy = \"{policy}\"\n\n"));
+        route.into_iter().chain(timeouts).chain(lazy).chain(segments).chain([fast_path]).collect()
     }
 }
 

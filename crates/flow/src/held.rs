@@ -6,18 +6,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use flow::serial::{is_after, is_before};
-use flow::wire::checksum::{self, Sum};
-use flow::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
-use flow::wire::{Headers, MacAddress, TcpSegment, tcp_flags};
-use flow::{Instant, NodeId, Tuple};
-
 use crate::list::{Linked, Links, List, NONE};
+use crate::serial::{is_after, is_before};
+use crate::wire::checksum::{self, Sum};
+use crate::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
+use crate::wire::{Headers, MacAddress, TcpSegment, tcp_flags};
+use crate::{Instant, NodeId, Tuple};
 
 /// Bytes of a held segment's frame: a full segment in Ethernet with a tag. Longer ones are cut.
-pub(crate) const SEGMENT_FRAME_BYTES_MAX: usize = 1518;
+pub const SEGMENT_FRAME_BYTES_MAX: usize = 1518;
 /// Bytes of a held acknowledgement's frame: its headers without payload, with 20 bytes of IPv4 options at most.
-pub(crate) const ACKNOWLEDGEMENT_FRAME_BYTES_MAX: usize = 124;
+pub const ACKNOWLEDGEMENT_FRAME_BYTES_MAX: usize = 124;
 
 const IPV4_LENGTH_OFFSET: usize = 2;
 const IPV4_CHECKSUM_OFFSET: usize = 10;
@@ -30,14 +29,14 @@ const TCP_FLAGS_OFFSET: usize = 13;
 
 /// A held packet of at most `N` bytes, from its link header on.
 #[derive(Clone, Debug)]
-pub(crate) struct Held<const N: usize> {
+pub struct Held<const N: usize> {
     /// When it was held.
-    pub(crate) held_at: Instant,
+    pub held_at: Instant,
     links: Links,
     /// The connection that it belongs to.
-    pub(crate) connection: u32,
+    pub connection: u32,
     /// The node that it was resent to last, or [`NOT_RESENT`].
-    pub(crate) resent_to: NodeId,
+    pub resent_to: NodeId,
     l3_offset: u8,
     l4_offset: u8,
     flags: u8,
@@ -46,15 +45,15 @@ pub(crate) struct Held<const N: usize> {
 }
 
 /// No node.
-pub(crate) const NOT_RESENT: NodeId = NodeId(u8::MAX);
+pub const NOT_RESENT: NodeId = NodeId(u8::MAX);
 
 /// How a held packet is changed when it is resent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Resending {
+pub struct Resending {
     /// Another sequence number.
-    pub(crate) sequence: Option<u32>,
+    pub sequence: Option<u32>,
     /// Another link address to send it to.
-    pub(crate) destination: Option<MacAddress>,
+    pub destination: Option<MacAddress>,
 }
 
 impl<const N: usize> Held<N> {
@@ -94,6 +93,18 @@ impl<const N: usize> Held<N> {
         Some(())
     }
 
+    /// Bytes of the packet from its IP header on, as it is held.
+    #[must_use]
+    pub const fn packet_bytes(&self) -> usize {
+        self.length_bytes as usize - self.l3_offset as usize
+    }
+
+    /// Where its IP header begins, in bytes from the start of the frame.
+    #[must_use]
+    pub const fn l3_offset(&self) -> usize {
+        self.l3_offset as usize
+    }
+
     /// A number of its TCP header.
     fn number(&self, offset: usize) -> u32 {
         let at = usize::from(self.l4_offset) + offset;
@@ -101,12 +112,12 @@ impl<const N: usize> Held<N> {
     }
 
     /// Its first sequence number.
-    pub(crate) fn sequence(&self) -> u32 {
+    pub fn sequence(&self) -> u32 {
         self.number(TCP_SEQUENCE_OFFSET)
     }
 
     /// The number behind it, as it is held.
-    pub(crate) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         let header_bytes = usize::from(self.bytes[usize::from(self.l4_offset) + TCP_DATA_OFFSET] >> 4) * 4;
         let payload_bytes = usize::from(self.length_bytes) - usize::from(self.l4_offset) - header_bytes;
         let (sequence, payload_bytes) = (self.sequence(), payload_bytes as u32);
@@ -114,17 +125,23 @@ impl<const N: usize> Held<N> {
     }
 
     /// The number that it acknowledges.
-    pub(crate) fn acknowledgement(&self) -> u32 {
+    pub fn acknowledgement(&self) -> u32 {
         self.number(TCP_ACKNOWLEDGEMENT_OFFSET)
     }
 
     /// Whether it is a SYN.
-    pub(crate) const fn is_syn(&self) -> bool {
+    pub const fn is_syn(&self) -> bool {
         self.flags & tcp_flags::SYN != 0
     }
 
+    /// Whether it is a SYN that begins a connection: without ACK.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN
+    }
+
     /// Writes the packet to be sent: lengths, flags and checksums follow what is held. `tuple` is the packet's own.
-    pub(crate) fn write(&self, tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
+    pub fn write(&self, tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.bytes[..usize::from(self.length_bytes)]);
         if let Some(MacAddress(address)) = resending.destination {
@@ -181,22 +198,22 @@ impl<const N: usize> Linked for Slots<N> {
 
 /// A packet to be held.
 #[derive(Clone, Copy)]
-pub(crate) struct Holding<'a> {
+pub struct Holding<'a> {
     /// Its frame, from the link header on.
-    pub(crate) frame: &'a [u8],
+    pub frame: &'a [u8],
     /// Its headers.
-    pub(crate) headers: &'a Headers,
+    pub headers: &'a Headers,
     /// Its segment.
-    pub(crate) segment: &'a TcpSegment,
+    pub segment: &'a TcpSegment,
     /// Bytes of payload to hold at most.
-    pub(crate) payload_bytes_max: usize,
+    pub payload_bytes_max: usize,
     /// It has a signature, so that it cannot be changed.
-    pub(crate) is_signed: bool,
+    pub is_signed: bool,
 }
 
 /// The cache.
 #[derive(Debug)]
-pub(crate) struct HeldPackets<const N: usize> {
+pub struct HeldPackets<const N: usize> {
     slots: Slots<N>,
     free: Vec<u32>,
     order: List,
@@ -206,50 +223,53 @@ pub(crate) struct HeldPackets<const N: usize> {
 
 impl<const N: usize> HeldPackets<N> {
     /// Bytes of memory of a slot, with its share of the pointer to its chunk.
-    pub(crate) const SLOT_BYTES: usize = size_of::<Held<N>>() + size_of::<Box<[Held<N>]>>().div_ceil(CHUNK_SLOTS);
+    pub const SLOT_BYTES: usize = size_of::<Held<N>>() + size_of::<Box<[Held<N>]>>().div_ceil(CHUNK_SLOTS);
 
     /// A cache of at most `memory_bytes_max` bytes, which are reserved as they are needed.
-    pub(crate) fn new(memory_bytes_max: usize) -> Self {
+    pub fn new(memory_bytes_max: usize) -> Self {
         let () = Held::<N>::HEADERS_FIT;
         let slots_max = u32::try_from(memory_bytes_max / Self::SLOT_BYTES).unwrap_or(u32::MAX - 1);
         Self { slots: Slots(Vec::new()), free: Vec::new(), order: List::EMPTY, slots_max, used: 0 }
     }
 
     /// Slots in use.
-    pub(crate) const fn len(&self) -> u32 {
+    pub const fn len(&self) -> u32 {
         self.used
     }
 
     /// Slots at most.
-    pub(crate) const fn slots_max(&self) -> u32 {
+    pub const fn slots_max(&self) -> u32 {
         self.slots_max
     }
 
-    pub(crate) fn get(&self, slot: u32) -> &Held<N> {
+    /// The packet in a slot that is in use.
+    #[must_use]
+    pub fn get(&self, slot: u32) -> &Held<N> {
         self.slots.get(slot)
     }
 
-    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
+    /// As [`HeldPackets::get`], to be changed.
+    pub fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
         self.slots.get_mut(slot)
     }
 
     /// The slot whose packet was held first, or `list::NONE`.
-    pub(crate) const fn first(&self) -> u32 {
+    pub const fn first(&self) -> u32 {
         self.order.first
     }
 
     /// The slot behind `slot` in that order, or `list::NONE`.
-    pub(crate) fn next(&self, slot: u32) -> u32 {
+    pub fn next(&self, slot: u32) -> u32 {
         self.slots.get(slot).links.next
     }
 
     /// The slot that the next packet would evict. `None`: there is room.
-    pub(crate) fn victim(&self) -> Option<u32> {
+    pub fn victim(&self) -> Option<u32> {
         (self.used >= self.slots_max && self.order.first != NONE).then_some(self.order.first)
     }
 
     /// Holds a packet in a new slot. `None`: it cannot be held, or there is no room; see [`HeldPackets::victim`].
-    pub(crate) fn insert(&mut self, now: Instant, connection: u32, packet: Holding<'_>) -> Option<u32> {
+    pub fn insert(&mut self, now: Instant, connection: u32, packet: Holding<'_>) -> Option<u32> {
         if self.used >= self.slots_max {
             return None;
         }
@@ -273,7 +293,7 @@ impl<const N: usize> HeldPackets<N> {
     }
 
     /// Holds another packet of the same connection in a slot. Returns false, without changes, if it cannot be held.
-    pub(crate) fn replace(&mut self, now: Instant, slot: u32, packet: Holding<'_>) -> bool {
+    pub fn replace(&mut self, now: Instant, slot: u32, packet: Holding<'_>) -> bool {
         let held = self.slots.get_mut(slot);
         let is_held = held.fill(packet).is_some();
         if is_held {
@@ -285,7 +305,7 @@ impl<const N: usize> HeldPackets<N> {
     }
 
     /// Frees a slot.
-    pub(crate) fn remove(&mut self, slot: u32) {
+    pub fn remove(&mut self, slot: u32) {
         self.order.remove(&mut self.slots, slot);
         self.free.push(slot);
         self.used -= 1;
@@ -294,7 +314,7 @@ impl<const N: usize> HeldPackets<N> {
 
 /// Whether a held segment is to be replaced by one that begins at `sequence`, which is not acknowledged: it begins lower, or is a
 /// retransmission of the same bytes.
-pub(crate) const fn is_replaced(held: (u32, u32), unacknowledged: u32, sequence: u32) -> bool {
+pub const fn is_replaced(held: (u32, u32), unacknowledged: u32, sequence: u32) -> bool {
     let covers = !is_after(held.0, unacknowledged) && is_after(held.1, unacknowledged);
     // Of a held segment that is acknowledged in part, a retransmission from the lowest missing byte is worth more.
     let begins_lower = is_before(sequence, held.0) || covers && sequence == unacknowledged;

@@ -1,38 +1,55 @@
 //! Doubly linked lists through the items of an array, in order of last use.
 
+use alloc::vec::Vec;
+
 /// No item.
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// An item's neighbours in its list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
-    pub(crate) next: u32,
+pub struct Links {
+    /// The item behind it, or [`NONE`].
+    pub next: u32,
     previous: u32,
 }
 
 impl Links {
     /// Those of an item in no list.
-    pub(crate) const NEW: Self = Self { next: NONE, previous: NONE };
+    pub const NEW: Self = Self { next: NONE, previous: NONE };
 }
 
 /// An array with links in its items.
-pub(crate) trait Linked {
+pub trait Linked {
     /// The links of an item that exists.
     fn links(&mut self, index: u32) -> &mut Links;
 }
 
+/// An item that has its links in it.
+pub trait Item {
+    /// Its links.
+    fn links(&mut self) -> &mut Links;
+}
+
+impl<T: Item> Linked for Vec<T> {
+    fn links(&mut self, index: u32) -> &mut Links {
+        self[index as usize].links()
+    }
+}
+
 /// A list: the item used longest ago comes first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List {
-    pub(crate) first: u32,
+pub struct List {
+    /// The first item, or [`NONE`].
+    pub first: u32,
     last: u32,
 }
 
 impl List {
-    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
+    /// A list without items.
+    pub const EMPTY: Self = Self { first: NONE, last: NONE };
 
     /// Appends an item that is in no list.
-    pub(crate) fn push(&mut self, items: &mut impl Linked, index: u32) {
+    pub fn push(&mut self, items: &mut impl Linked, index: u32) {
         *items.links(index) = Links { next: NONE, previous: self.last };
         if self.last == NONE {
             self.first = index;
@@ -43,7 +60,7 @@ impl List {
     }
 
     /// Removes an item of this list.
-    pub(crate) fn remove(&mut self, items: &mut impl Linked, index: u32) {
+    pub fn remove(&mut self, items: &mut impl Linked, index: u32) {
         let Links { next, previous } = core::mem::replace(items.links(index), Links::NEW);
         if previous == NONE {
             self.first = next;
@@ -62,12 +79,11 @@ impl List {
 mod tests {
     use super::*;
     use alloc::collections::VecDeque;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    impl Linked for Vec<Links> {
-        fn links(&mut self, index: u32) -> &mut Links {
-            &mut self[index as usize]
+    impl Item for Links {
+        fn links(&mut self) -> &mut Links {
+            self
         }
     }
 

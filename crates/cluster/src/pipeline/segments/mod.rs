@@ -1,0 +1,244 @@
+//! Local recovery [HALR, chapter 3] without edges: the owner of a TCP connection replicates the lowest segment that it has forwarded
+//! and that is not acknowledged. The node that takes over sends it on once more.
+//!
+//! ```text
+//!   host ─► segment ─► owner ─► forwarded         owner ✗
+//!                        │ held, if it is the lowest unacknowledged one
+//!                        └── Segment ──► backup: holds one for each direction of a connection
+//!                        └── Acknowledged ─► drops it
+//!                                               │ takes over, addresses are announced
+//!                                               └──► the pipeline, as if the host had sent it once more
+//! ```
+//!
+//! [`outgoing`] is the owner's part, [`incoming`] that of the backup. Each has half of the memory. What arrived while no node forwarded
+//! was held by no node, so it is not resent: that is what an edge does.
+
+mod incoming;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::table::{Slot, Table};
+use flow::wire::Packet;
+use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use replication::message::SegmentMessage;
+
+pub(super) use incoming::Due;
+use incoming::Incoming;
+use outgoing::Outgoing;
+
+/// Which segments are held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentPolicy {
+    /// SYN segments.
+    SynOnly,
+    /// All segments with data, SYN or FIN.
+    Always,
+}
+
+/// The replication of unacknowledged segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentsConfig {
+    /// Which segments are held.
+    pub policy: SegmentPolicy,
+    /// Bytes of memory for held segments at most: a half for own connections, a half for those of peers. When either is full, the
+    /// segment that was held first is the victim.
+    pub memory_bytes_max: usize,
+    /// Bytes of messages a second that each peer is sent at most.
+    pub bytes_per_s_max: u32,
+    /// Segments a second that are resent at most after a take-over.
+    pub resends_per_s_max: u32,
+}
+
+impl Default for SegmentsConfig {
+    fn default() -> Self {
+        Self {
+            policy: SegmentPolicy::Always,
+            memory_bytes_max: 64 << 20,
+            bytes_per_s_max: 8 << 20,
+            resends_per_s_max: 20_000,
+        }
+    }
+}
+
+/// What the replication of segments did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentCounters {
+    /// Segments of own connections that were held, retransmissions included.
+    pub held: u64,
+    /// Segments that were not held because of urgent data, a signature or unusual headers.
+    pub unholdable: u64,
+    /// Held segments, own and of peers, that gave way to others because the memory was full.
+    pub evicted: u64,
+    /// Messages sent, one for all peers.
+    pub sent: u64,
+    /// Bytes of these messages.
+    pub sent_bytes: u64,
+    /// Segments of peers that were held.
+    pub received: u64,
+    /// Messages of peers that no honest node sends.
+    pub refused: u64,
+    /// SYNs resent after a take-over.
+    pub syns_resent: u64,
+    /// Other segments resent after a take-over.
+    pub segments_resent: u64,
+}
+
+/// How the replication of segments stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentStatus {
+    /// What it did.
+    pub counters: SegmentCounters,
+    /// Own segments held.
+    pub own: u32,
+    /// Segments of peers held.
+    pub of_peers: u32,
+    /// Bytes of memory that they take.
+    pub memory_bytes: usize,
+}
+
+/// What was resent after a take-over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentsResent {
+    /// SYNs.
+    pub syns: u64,
+    /// Other segments.
+    pub segments: u64,
+    /// Held segments that were dropped instead: acknowledged, or of no open connection.
+    pub dropped: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Segments {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    counters: SegmentCounters,
+}
+
+impl Segments {
+    /// `packet_bytes_max`: longer packets are cut, so that their messages fit a datagram.
+    pub(super) fn new(config: &SegmentsConfig, packet_bytes_max: usize) -> Self {
+        Self {
+            outgoing: Outgoing::new(config, packet_bytes_max),
+            incoming: Incoming::new(config),
+            counters: SegmentCounters::default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> SegmentStatus {
+        SegmentStatus {
+            counters: self.counters,
+            own: self.outgoing.len(),
+            of_peers: self.incoming.len(),
+            memory_bytes: self.outgoing.memory_bytes() + self.incoming.memory_bytes(),
+        }
+    }
+
+    /// A segment of an own connection was tracked, and is about to be translated. `is_renumbered`: what arrives has other numbers
+    /// than what is tracked.
+    pub(super) fn note_packet(
+        &mut self,
+        now: Instant,
+        table: &Table,
+        (slot, direction): (Slot, Direction),
+        packet: &Packet<'_, '_>,
+        is_renumbered: bool,
+    ) {
+        self.outgoing.note_packet(now, table, (slot, direction), packet, is_renumbered, &mut self.counters);
+    }
+
+    /// The chain has dropped the packet that was noted last: it was not forwarded.
+    pub(super) fn note_dropped(&mut self, slot: Slot, direction: Direction) {
+        self.outgoing.note_dropped(slot, direction);
+    }
+
+    /// A connection leaves the table.
+    pub(super) fn note_removed(&mut self, table: &Table, slot: Slot, removed: &Connection) {
+        self.outgoing.note_removed(slot, removed);
+        self.incoming.note_removed(table, removed);
+    }
+
+    /// A peer has replicated a connection.
+    pub(super) fn note_replica(&mut self, table: &Table, replica: &Connection) {
+        self.incoming.note_replica(table, replica);
+    }
+
+    /// A message of a peer.
+    pub(super) fn note_message(&mut self, now: Instant, table: &Table, from: NodeId, message: &SegmentMessage<'_>) {
+        self.incoming.note_message(now, table, from, message, &mut self.counters);
+    }
+
+    /// Appends messages for the peers, at most `room_bytes`. False: there are none now.
+    pub(super) fn poll_messages(
+        &mut self,
+        now: Instant,
+        table: &Table,
+        node: NodeId,
+        room_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.outgoing.poll_messages(now, table, node, room_bytes, out, &mut self.counters)
+    }
+
+    /// This node has taken over: what the former owners forwarded is due.
+    pub(super) fn begin_resending(&mut self, now: Instant) {
+        self.incoming.begin_resending(now);
+    }
+
+    /// The next held segment that is due. It leaves its slot.
+    pub(super) fn poll_due(&mut self, now: Instant, is_live: impl Fn(NodeId) -> bool) -> Option<Due> {
+        self.incoming.poll_due(now, is_live)
+    }
+
+    /// What was polled last was resent, or dropped.
+    pub(super) const fn count_resent(&mut self, is_resent: bool, is_syn: bool) {
+        if is_resent {
+            self.counters.syns_resent += is_syn as u64;
+            self.counters.segments_resent += !is_syn as u64;
+        }
+        self.incoming.count_resent(is_resent, is_syn);
+    }
+
+    /// All that was due was polled: what came of it, once.
+    pub(super) fn poll_finished(&mut self) -> Option<SegmentsResent> {
+        self.incoming.poll_finished()
+    }
+
+    /// When [`Segments::poll_due`] has something at the earliest.
+    pub(super) fn resends_at(&self) -> Option<Instant> {
+        self.incoming.poll_timeout()
+    }
+
+    /// When [`Segments::poll_messages`] has something at the earliest.
+    pub(super) fn messages_at(&self) -> Option<Instant> {
+        self.outgoing.poll_timeout()
+    }
+}
+
+/// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
+pub(super) fn directed_hash(table: &Table, tuple: &Tuple) -> u64 {
+    let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
+    table.hash(tuple) ^ u64::from(is_reversed)
+}
+
+/// The lowest number of `direction` that its receiver has not acknowledged. `None`: nothing is known.
+pub(super) fn unacknowledged(connection: &Connection, direction: Direction) -> Option<u32> {
+    let receiver = &connection.protocol.peers[direction.reverse().index()];
+    let is_known = receiver.flags & flow::conntrack::peer_flags::ACKNOWLEDGED != 0;
+    is_known.then_some(receiver.acknowledged_max)
+}
+
+/// The connection has ended, and only late segments may come.
+pub(super) fn is_closed(connection: &Connection) -> bool {
+    use flow::conntrack::TcpState;
+    matches!(TcpState::from_u8(connection.protocol.state), Some(TcpState::TimeWait | TcpState::Close))
+}
+
+/// The time between two events of which there are so many a second.
+fn interval(per_s: u32) -> Duration {
+    Duration::from_nanos(1_000_000_000 / u64::from(per_s.max(1)))
+}
