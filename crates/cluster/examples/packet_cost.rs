@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU8;
 use std::time::Instant as Clock;
 
-use cluster::forwarding::{Admission, Config, Forwarder, Port, Prefix, Route};
+use cluster::forwarding::{Admission, Config, Forwarder, PlannedLink, Port, Prefix, Route};
 use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::build::{self, Envelope};
@@ -56,6 +56,19 @@ impl Edge for TestPorts {
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         self.0.forward(now, packet)
+    }
+
+    fn plan_revision(&self) -> Option<u32> {
+        self.0.plan_revision()
+    }
+
+    fn planned_hop(&self, outgoing: &Tuple) -> Option<u16> {
+        self.0.planned_hop(outgoing.destination_ip())
+    }
+
+    #[inline(always)]
+    fn planned_link(&mut self, now: Instant, hop: u16, packet: &Packet<'_, '_>) -> Option<PlannedLink> {
+        self.0.planned_link(now, hop, packet)
     }
 }
 

@@ -354,6 +354,14 @@ impl Chain {
         self.links.iter().any(|link| link.function.needs_packets(&connection.functions[link.state.clone()]))
     }
 
+    /// Counts packets of connections of which no function [needs packets](Chain::needs_packets), as [`Chain::process`] does, for a
+    /// caller that has translated them by their connections' tuples.
+    pub fn count_translated(&self, counters: &mut ChainCounters, packets: u64) {
+        for (link, counted) in self.links.iter().zip(&mut counters.functions) {
+            counted.packets += if link.handles_packets { packets } else { 0 };
+        }
+    }
+
     /// The headers of an incoming segment with acknowledgements in the other side's numbering, before any renumbering
     /// function. `None` when they are equal to the original ones.
     #[must_use]
@@ -444,7 +452,7 @@ impl Chain {
     pub fn encode_states(&self, connection: &Connection, out: &mut Vec<u8>) {
         for link in &self.links {
             let start = out.len();
-            tlv::put(out, link.function.attribute(), &[]);
+            tlv::put_fixed::<4>(out, link.function.attribute(), 0, |_| {});
             link.function.encode(&connection.functions[link.state.clone()], out);
             let length_bytes = out.len() - start;
             if length_bytes == tlv::TLV_HEADER_BYTES {
@@ -454,7 +462,9 @@ impl Chain {
             let length =
                 u16::try_from(length_bytes).expect("a state is at most 64 bytes, its attributes far below 64 KiB");
             out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
-            out.resize(out.len().next_multiple_of(4), 0);
+            if !out.len().is_multiple_of(4) {
+                out.resize(out.len().next_multiple_of(4), 0);
+            }
         }
     }
 

@@ -86,10 +86,12 @@ impl FlowState for FirewallState {
         if (self.rule_number, self.generation) != (0, 0) {
             let [a, b] = self.rule_number.to_be_bytes();
             let [c, d] = self.generation.to_be_bytes();
-            tlv::put(out, attribute::RULE, &[a, b, c, d]);
+            tlv::put_fixed::<8>(out, attribute::RULE, 4, |bytes| bytes[4..].copy_from_slice(&[a, b, c, d]));
         }
         if self.ingress_number != 0 {
-            tlv::put(out, attribute::INGRESS, &self.ingress_number.to_be_bytes());
+            tlv::put_fixed::<8>(out, attribute::INGRESS, 2, |bytes| {
+                bytes[4..6].copy_from_slice(&self.ingress_number.to_be_bytes());
+            });
         }
     }
 

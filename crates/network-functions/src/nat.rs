@@ -120,7 +120,7 @@ impl FlowState for NatState {
             (attribute::DESTINATION_RULE, self.destination_rule_number),
         ] {
             if number != 0 {
-                tlv::put(out, kind, &number.to_be_bytes());
+                tlv::put_fixed::<8>(out, kind, 2, |bytes| bytes[4..6].copy_from_slice(&number.to_be_bytes()));
             }
         }
     }

@@ -61,6 +61,13 @@ pub struct NextHop {
     slot: Option<Slot>,
 }
 
+impl NextHop {
+    /// The gateway's entry in the neighbour cache.
+    pub(super) const fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+}
+
 /// Counters of what happened besides the packets, whose [`Disposition`] is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -135,6 +142,8 @@ pub struct Forwarder {
     pub(super) clamps_segments: bool,
     /// The links that are paths of failure detection, and what arrived on them.
     pub(super) path_frames: PathFrames,
+    /// How often plans were voided, but for evictions of neighbours; see [`Forwarder::plan_revision`].
+    pub(super) plan_revision: u32,
 }
 
 impl Forwarder {
@@ -170,6 +179,7 @@ impl Forwarder {
             refusal: None,
             has_just_queued: false,
             path_frames: PathFrames::default(),
+            plan_revision: 1,
         })
     }
 

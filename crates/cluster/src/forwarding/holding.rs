@@ -19,6 +19,7 @@ impl Forwarder {
     pub fn set_held(&mut self, now: Instant, held: GroupSet) {
         let (come, gone) = (held.without(self.held), self.held.without(held));
         self.held = held;
+        self.void_plans();
         if let Some(announcement) = self.announcement.filter(|announcement| !announcement.groups.and(gone).is_empty()) {
             // It counts through the addresses, which are fewer now.
             let groups = announcement.groups.without(gone);

@@ -146,6 +146,8 @@ pub(super) struct Neighbours {
     evicted_packets: u64,
     /// Changes whenever a link address becomes known, changes, or is known no more. The first is 1.
     pub(super) revision: u64,
+    /// Entries that were evicted: their slots' names may be those of other neighbours now.
+    pub(super) evictions: u32,
 }
 
 impl Neighbours {
@@ -158,6 +160,7 @@ impl Neighbours {
             queued: Queued::default(),
             evicted_packets: 0,
             revision: 1,
+            evictions: 0,
         }
     }
 
@@ -225,6 +228,22 @@ impl Neighbours {
                 Some(mac)
             }
         }
+    }
+
+    /// The port and the link address to send to now, if nothing else is to be done about the neighbour.
+    #[inline(always)]
+    pub(super) fn settled_link(&mut self, now: Instant, slot: Slot) -> Option<(PortId, MacAddress)> {
+        let entry = self.entries.get_mut(usize::from(slot))?.as_mut()?;
+        let is_settled = match entry.state {
+            NeighbourState::Probe => true,
+            NeighbourState::Reachable => now < entry.deadline,
+            NeighbourState::Idle | NeighbourState::Incomplete | NeighbourState::Stale => false,
+        };
+        if !is_settled {
+            return None;
+        }
+        entry.used_at = now;
+        Some((entry.port, entry.mac))
     }
 
     /// Begins to ask for the neighbour's link address, or to have it confirmed. False when too many are being asked.
@@ -350,7 +369,7 @@ impl Neighbours {
     fn forget(&mut self, slot: Slot) {
         self.soliciting.retain(|soliciting| *soliciting != slot);
         self.evicted_packets += self.take_queue(slot).len() as u64;
-        self.entries[usize::from(slot)] = None;
+        self.evictions += u32::from(self.entries[usize::from(slot)].take().is_some());
         self.revision += 1;
     }
 

@@ -43,6 +43,7 @@ impl Forwarder {
         let addresses = LocalAddresses::new(&config.ports);
         let is_new = |local: &LocalAddress| self.addresses.shared(GroupSet::ALL).all(|known| known != local);
         let announces = addresses.shared(self.held).any(is_new);
+        self.void_plans();
         self.neighbours.unpin_all();
         (self.routes, self.next_hops) = route_table(&config, &mut self.neighbours, now);
         self.addresses = addresses;

@@ -10,7 +10,7 @@ use super::held::HeldReplies;
 use super::peer::{self, Peer};
 use super::replication_set::compact;
 use super::tunnel_endpoint::TunnelEndpoint;
-use crate::forwarding::{Admission, Forwarder};
+use crate::forwarding::{Admission, Forwarder, PlannedLink};
 use crate::observation::RoutedTo;
 use crate::pipeline::{Edge, FilterMatch};
 
@@ -62,6 +62,20 @@ impl Edge for Ports<'_> {
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         let taken = self.tunnel.as_mut().and_then(|tunnel| tunnel.take(now, packet, self.forwarder));
         taken.unwrap_or_else(|| self.forwarder.forward(now, packet))
+    }
+
+    fn plan_revision(&self) -> Option<u32> {
+        // What goes into a tunnel is not forwarded.
+        if self.tunnel.is_some() { None } else { self.forwarder.plan_revision() }
+    }
+
+    fn planned_hop(&self, outgoing: &Tuple) -> Option<u16> {
+        self.forwarder.planned_hop(outgoing.destination_ip())
+    }
+
+    #[inline(always)]
+    fn planned_link(&mut self, now: Instant, hop: u16, packet: &Packet<'_, '_>) -> Option<PlannedLink> {
+        self.forwarder.planned_link(now, hop, packet)
     }
 
     fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {

@@ -9,6 +9,7 @@ use super::Pipeline;
 use super::arrival::{Arrival, Origin};
 use super::connections::Connections;
 use super::edge::Edge;
+use super::plan::may_be_planned;
 use super::shard::Shard;
 use super::waiting::count_released;
 use crate::forwarding::{Admission, is_path_frame};
@@ -27,13 +28,22 @@ pub(super) struct Pending {
     hash: u64,
     /// Where its connection lies, most likely.
     likely: Option<Slot>,
-    /// It is for one of the node's own addresses, unless a function sends it elsewhere.
-    is_local: bool,
+    admission: Admitted,
+}
+
+/// What is known of a packet's admission before its lookup.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Admitted {
+    /// Whether it is for one of the node's own addresses, unless a function sends it elsewhere.
+    Local(bool),
+    /// It may pass by a plan, which stands for its admission.
+    Later,
 }
 
 impl Pending {
     /// A place for a packet.
-    pub(super) const EMPTY: Self = Self { headers: Headers::NONE, frame: 0, hash: 0, likely: None, is_local: false };
+    pub(super) const EMPTY: Self =
+        Self { headers: Headers::NONE, frame: 0, hash: 0, likely: None, admission: Admitted::Later };
 }
 
 impl Pipeline {
@@ -56,6 +66,7 @@ impl Pipeline {
         mut origin: Origin,
         edge: &mut E,
     ) {
+        self.connections.begin_plans(origin.is_steering, self.reevaluation.is_active(), edge);
         origin.is_steering &= !self.connections.shard.place().is_alone();
         self.connections.counters.received += batch.len() as u64;
         let observation = &mut self.connections.observation;
@@ -65,6 +76,7 @@ impl Pipeline {
         }
         let others_waiting = self.waiting.len();
         self.handle_frames(now, batch, origin, edge);
+        self.connections.end_plans();
         if let Some(deadline) = origin.waits_until
             && let Some(sharing) = self.connections.sharing.as_deref_mut()
         {
@@ -80,7 +92,7 @@ impl Pipeline {
     fn handle_frames<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, origin: Origin, edge: &mut E) {
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, origin, &mut pending, edge);
-        for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
+        for Pending { headers, frame, hash, likely, admission } in &mut pending[..waiting] {
             if self.connections.observation.is_active() {
                 self.connections.observation.attend_to(*frame);
             }
@@ -90,8 +102,22 @@ impl Pipeline {
                 Transport::IcmpError(error) => table.lookup_likely(*likely, *hash, &error.inner.inverse()),
                 _ => table.lookup_likely(*likely, *hash, &headers.tuple),
             };
-            let arrival = Arrival { now, origin, hash: *hash, is_local: *is_local };
             let mut packet = Packet { frame: &mut batch[*frame], headers };
+            let is_local = match (*admission, found) {
+                (Admitted::Local(is_local), _) => is_local,
+                (Admitted::Later, found) => {
+                    let connections = &mut self.connections;
+                    let planned = found.and_then(|found| connections.pass_planned(now, &mut packet, found, edge));
+                    if let Some(disposition) = planned {
+                        packet.frame.disposition = disposition;
+                        continue;
+                    }
+                    let admitted = admit(now, &mut packet, origin, &mut connections.shard, edge);
+                    let Some(is_local) = admitted else { continue };
+                    is_local
+                }
+            };
+            let arrival = Arrival { now, origin, hash: *hash, is_local };
             let disposition = if packet.headers.is_fragment {
                 self.handle_fragment(&arrival, &mut packet, edge)
             } else {
@@ -127,8 +153,13 @@ impl Pipeline {
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
                 Ok(Parsed::Ip(())) => {
                     let mut packet = Packet { frame, headers: &mut place.headers };
-                    if let Some(is_local) = admit(now, &mut packet, origin, &mut self.connections.shard, edge) {
-                        (place.frame, place.is_local) = (index, is_local);
+                    let admission = if self.connections.plans.are_used() && may_be_planned(packet.headers) {
+                        Some(Admitted::Later)
+                    } else {
+                        admit(now, &mut packet, origin, &mut self.connections.shard, edge).map(Admitted::Local)
+                    };
+                    if let Some(admission) = admission {
+                        (place.frame, place.admission) = (index, admission);
                         self.await_lookup(&mut pending[..=waiting]);
                         waiting += 1;
                     }
@@ -164,10 +195,12 @@ impl Pipeline {
     #[inline(always)]
     fn prefetch_record(&self, pending: &mut Pending) {
         pending.likely = self.connections.table.prefetch_record(pending.hash);
-        if let Some(slot) = pending.likely
-            && self.connections.functions.packets_use_states
-        {
+        let Some(slot) = pending.likely else { return };
+        if self.connections.functions.packets_use_states {
             self.connections.table.prefetch_functions(slot);
+        }
+        if self.connections.plans.are_used() {
+            self.connections.plans.prefetch(slot);
         }
     }
 

@@ -23,6 +23,7 @@ use super::fast_path::FastPath;
 use super::functions::Functions;
 use super::limits::Sources;
 use super::packet_path::GatewayReason;
+use super::plan::Plans;
 use super::relations::Relations;
 use super::segments::{self, Segments};
 use super::shard::Shard;
@@ -34,6 +35,7 @@ use crate::observation::{ConnectionChange, Observation, Step};
 pub(super) struct Connections {
     pub(super) node: NodeId,
     pub(super) table: Table,
+    pub(super) plans: Plans,
     pub(super) tracker: Tracker,
     pub(super) functions: Functions,
     pub(super) relations: Relations,
@@ -57,6 +59,7 @@ impl Connections {
         Self {
             node,
             table: Table::new(connections_max, key),
+            plans: Plans::new(connections_max),
             tracker,
             functions: Functions::new(chain),
             relations: Relations::default(),
@@ -115,6 +118,7 @@ impl Connections {
     /// `hash` is that of its original tuple.
     pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
         let slot = self.table.insert_hashed(connection, hash, now)?;
+        self.plans.void(slot);
         self.sources.add(&connection.original);
         self.shard.note_entered(&connection);
         if let Some(sharing) = &mut self.sharing {
@@ -299,7 +303,13 @@ impl Connections {
     /// Moves the automaton on for what most packets are: a plain segment of a connection that this node owns. False,
     /// and nothing done, for all others.
     #[inline(always)]
-    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+    pub(super) fn advance_plain(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> bool {
         let Self { node, table, tracker, functions, forwarded_elsewhere, .. } = &mut *self;
         let connection = record_mut(table, slot);
         if connection.owner != *node || connection.flags & flags::REPLICA != 0 {
@@ -317,7 +327,12 @@ impl Connections {
             return false;
         };
         count(connection, packet, direction);
-        self.set_expiry(slot, now + timeout);
+        let expires_at = now + timeout;
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            table.expire_sooner(slot, expires_at);
+        }
         true
     }
 
@@ -366,6 +381,7 @@ impl Connections {
         }
         if processed.states_changed {
             connection.bump_version();
+            self.plans.void(slot);
             if self.relations.expectations.has(&connection.original) {
                 connection.flags |= flags::EXPECTS;
             }
@@ -441,11 +457,13 @@ impl Connections {
 }
 
 /// The connection in a slot that a lookup has just given.
+#[inline(always)]
 pub(super) fn record(table: &Table, slot: Slot) -> &Connection {
     table.get(slot).expect("lookups give occupied slots")
 }
 
 /// As [`record`], to be changed.
+#[inline(always)]
 pub(super) fn record_mut(table: &mut Table, slot: Slot) -> &mut Connection {
     table.get_mut(slot).expect("lookups give occupied slots")
 }
@@ -470,6 +488,7 @@ pub(super) fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direct
 }
 
 /// Packets that the frame stands for on the wire.
+#[inline(always)]
 fn packets_in(frame: &Frame<'_>) -> u64 {
     let segmentation = frame.segmentation;
     if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {

@@ -6,7 +6,7 @@ use flow::wire::Packet;
 use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::Chain;
 
-use crate::forwarding::Admission;
+use crate::forwarding::{Admission, PlannedLink};
 use crate::observation::RoutedTo;
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
@@ -42,6 +42,25 @@ pub trait Edge {
 
     /// Forwards a packet, already translated.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// Changes whenever [`Edge::admit`] or [`Edge::forward`] may do something else with plain packets of a connection than before:
+    /// what was planned is void. `None`: nothing is planned.
+    fn plan_revision(&self) -> Option<u32> {
+        None
+    }
+
+    /// The next hop of packets with this tuple, already translated, for [`Edge::planned_link`]. `None`: it is not known.
+    fn planned_hop(&self, outgoing: &Tuple) -> Option<u16> {
+        let _ = outgoing;
+        None
+    }
+
+    /// The link by which a packet leaves that goes to a planned next hop. `None`, and nothing done: it must be given to
+    /// [`Edge::admit`] and [`Edge::forward`].
+    fn planned_link(&mut self, now: Instant, hop: u16, packet: &Packet<'_, '_>) -> Option<PlannedLink> {
+        let _ = (now, hop, packet);
+        None
+    }
 
     /// Sends a packet that the pipeline made itself, already translated: it leaves with the node's own frames, or not at all
     /// where there is no room for it. Only while a recovery lasts.

@@ -31,6 +31,7 @@ mod limits;
 mod packet;
 mod packet_path;
 mod peer_owned;
+mod plan;
 mod recovery;
 mod reevaluation;
 mod relations;
@@ -184,6 +185,7 @@ impl Pipeline {
     /// timeouts count from a connection's next packet.
     pub fn renew(&mut self, tracker: Tracker, chain: Chain) {
         self.waiting.renew(&chain);
+        self.connections.plans.void_all();
         self.connections.functions.renew(chain);
         self.connections.tracker = tracker;
     }
@@ -213,6 +215,7 @@ impl Pipeline {
 
     /// From now on connections are re-evaluated by the chain as it is now: see [`Pipeline::reevaluate_some`].
     pub const fn begin_reevaluation(&mut self) {
+        self.connections.plans.void_all();
         self.reevaluation.begin();
     }
 

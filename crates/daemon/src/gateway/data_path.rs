@@ -12,7 +12,7 @@ use flow::{Instant, NodeId, WorkerId};
 use network_functions::chain::ChainLayout;
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
-use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
+use packet_io::udp::{DatagramBatch, TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
 use super::links::Links;
@@ -52,6 +52,8 @@ struct PeerSockets {
     detection: Option<UdpSocket>,
     /// Of each peer: its number and where its replication and its failure detection are.
     peers: Vec<(NodeId, SocketAddr, SocketAddr)>,
+    /// Datagrams for replication ports that are sent together.
+    batch: DatagramBatch,
 }
 
 impl PeerSockets {
@@ -65,22 +67,32 @@ impl PeerSockets {
         let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
         let peers = cluster.replication.peers.iter();
         let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
-        Ok(Self { replication, detection, peers })
+        Ok(Self { replication, detection, peers, batch: DatagramBatch::default() })
     }
 
-    /// Sends a datagram to a peer. What the kernel does not take is lost like any other datagram.
-    fn send(&self, to: Transmit, datagram: &[u8]) -> Result<(), IoError> {
-        let address_of = |id: NodeId| self.peers.iter().find(|(peer, _, _)| *peer == id);
-        match to {
-            Transmit::Replication(id) => {
-                address_of(id).map(|(_, address, _)| self.replication.send_to(datagram, *address)).transpose()?;
+    /// Sends all datagrams that the node has for its peers: failure detection at once, the others in batches, in the order in
+    /// which the node gives them out. What the kernel does not take is lost like any other datagram.
+    fn send_all(&mut self, now: Instant, node: &mut Node) -> Result<(), IoError> {
+        while let Some(to) = node.poll_datagram(now, self.batch.buffer()) {
+            let address_of = |id: NodeId| self.peers.iter().find(|(peer, _, _)| *peer == id);
+            match to {
+                Transmit::Replication(id) => {
+                    if let Some((_, address, _)) = address_of(id) {
+                        self.batch.push(*address);
+                    }
+                }
+                Transmit::Detection(id) => {
+                    let detection = address_of(id).zip(self.detection.as_ref());
+                    let datagram = self.batch.buffer();
+                    detection.map(|((_, _, address), socket)| socket.send_to(datagram, *address)).transpose()?;
+                }
+                Transmit::Port { .. } => {}
             }
-            Transmit::Detection(id) => {
-                let detection = address_of(id).zip(self.detection.as_ref());
-                detection.map(|((_, _, address), socket)| socket.send_to(datagram, *address)).transpose()?;
+            if self.batch.is_full() {
+                self.replication.send_batch(&mut self.batch)?;
             }
-            Transmit::Port { .. } => {}
         }
+        self.replication.send_batch(&mut self.batch)?;
         Ok(())
     }
 }
@@ -123,7 +135,6 @@ pub(super) struct DataPath {
     reporting: Reporting,
     utilisation: Utilisation,
     service: Service,
-    buffer: Vec<u8>,
     datagram: Vec<u8>,
     frames: FrameSender,
     /// The longest wait for something to happen.
@@ -171,7 +182,6 @@ impl DataPath {
             reporting: Reporting::new(config, place, clock::now()),
             utilisation: Utilisation::default(),
             service: if place.leads() { Service::from_environment() } else { Service::none() },
-            buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             frames: FrameSender::default(),
             wait_max,
@@ -298,7 +308,7 @@ impl DataPath {
     /// Handles packets. Updates are sent to the peers before the packets leave.
     fn receive_packets(&mut self) -> Result<(), IoError> {
         for _ in 0..ROUNDS_PER_TURN_MAX {
-            let Self { node, ports, peers, buffer, post, reporting, .. } = self;
+            let Self { node, ports, peers, post, reporting, .. } = self;
             let mut failed = None;
             let received = ports.poll(&mut |batch| {
                 let now = clock::now();
@@ -309,7 +319,7 @@ impl DataPath {
                 if let Some(post) = post {
                     post.deliver(node);
                 }
-                if let Some(Err(error)) = peers.as_mut().map(|peers| send_datagrams(node, peers, now, buffer)) {
+                if let Some(Err(error)) = peers.as_mut().map(|peers| peers.send_all(now, node)) {
                     failed = Some(error);
                 }
             })?;
@@ -325,14 +335,14 @@ impl DataPath {
 
     /// Takes what other workers sent: messages, and packets that belong here.
     fn take_from_mailbox(&mut self) -> Result<(), IoError> {
-        let Self { node, ports, peers, buffer, post: Some(post), reporting, .. } = self else { return Ok(()) };
+        let Self { node, ports, peers, post: Some(post), reporting, .. } = self else { return Ok(()) };
         post.answer_bell();
         post.take_messages(clock::now(), node, |at, kind, detail| reporting.remember(at, kind, detail));
         post.take_frames(|batch, post| {
             let now = clock::now();
             node.handle_handed_over(now, batch);
             post.deliver(node);
-            peers.as_mut().map_or(Ok(()), |peers| send_datagrams(node, peers, now, buffer))?;
+            peers.as_mut().map_or(Ok(()), |peers| peers.send_all(now, node))?;
             ports.transmit_batch(batch);
             Ok(())
         })
@@ -381,9 +391,9 @@ impl DataPath {
     }
 
     fn send_all(&mut self, now: Instant) -> Result<(), IoError> {
-        let Self { node, ports, peers, buffer, frames, .. } = self;
+        let Self { node, ports, peers, frames, .. } = self;
         if let Some(peers) = peers {
-            send_datagrams(node, peers, now, buffer)?;
+            peers.send_all(now, node)?;
         }
         frames.send_all(now, node, &mut **ports);
         Ok(())
@@ -427,11 +437,4 @@ fn log_leaving(status: &NodeStatus, group: GroupId) {
             "gave the addresses up, and no peer holds them: see in the peer's status why it does not take over"
         ),
     }
-}
-
-fn send_datagrams(node: &mut Node, peers: &mut PeerSockets, now: Instant, buffer: &mut Vec<u8>) -> Result<(), IoError> {
-    while let Some(to) = node.poll_datagram(now, buffer) {
-        peers.send(to, buffer)?;
-    }
-    Ok(())
 }

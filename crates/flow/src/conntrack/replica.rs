@@ -34,6 +34,8 @@ const FLAGS: u8 = peer_flags::WINDOW_SCALE
     | peer_flags::ACKNOWLEDGED;
 
 const NUMBERS_PER_PEER: usize = 4;
+/// Bytes of [`attribute::TCP_WINDOWS`], header included.
+const TCP_WINDOWS_BYTES: usize = tlv::TLV_HEADER_BYTES + 2 * NUMBERS_PER_PEER * size_of::<u32>();
 /// Bytes of [`attribute::SCTP`].
 const SCTP_BYTES: usize = 20;
 
@@ -43,22 +45,26 @@ pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<
         tlv::put(out, attribute::STATE, &[0]);
         return encode_sctp(state, out);
     }
-    tlv::put(out, attribute::STATE, &[state.state]);
+    tlv::put_fixed::<8>(out, attribute::STATE, 1, |bytes| bytes[4] = state.state);
     if protocol != ip_protocol::TCP {
         return;
     }
     let [original, reply] = &state.peers;
     let options = [original.window_scale, original.flags & FLAGS, reply.window_scale, reply.flags & FLAGS];
-    tlv::put(out, attribute::TCP_OPTIONS, &options);
+    tlv::put_fixed::<8>(out, attribute::TCP_OPTIONS, 4, |bytes| bytes[4..].copy_from_slice(&options));
     if state.peers.iter().all(|peer| peer.window_max == 0) {
         return;
     }
-    let mut windows = [0; 2 * NUMBERS_PER_PEER * size_of::<u32>()];
-    let numbers = state.peers.iter().flat_map(|p| [p.end, p.end_max, p.window_max, p.acknowledged_max]);
-    for (place, number) in windows.as_chunks_mut().0.iter_mut().zip(numbers) {
-        *place = number.to_be_bytes();
-    }
-    tlv::put(out, attribute::TCP_WINDOWS, &windows);
+    const WINDOWS_BYTES: u16 = (TCP_WINDOWS_BYTES - tlv::TLV_HEADER_BYTES) as u16;
+    tlv::put_fixed::<TCP_WINDOWS_BYTES>(out, attribute::TCP_WINDOWS, WINDOWS_BYTES, |bytes| {
+        let (_, peers) = bytes.split_at_mut(tlv::TLV_HEADER_BYTES);
+        for (places, peer) in peers.as_chunks_mut::<{ NUMBERS_PER_PEER * 4 }>().0.iter_mut().zip(&state.peers) {
+            let numbers = [peer.end, peer.end_max, peer.window_max, peer.acknowledged_max];
+            for (place, number) in places.as_chunks_mut().0.iter_mut().zip(numbers) {
+                *place = number.to_be_bytes();
+            }
+        }
+    });
 }
 
 fn encode_sctp(state: &ProtocolState, out: &mut Vec<u8>) {

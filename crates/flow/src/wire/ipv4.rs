@@ -194,6 +194,15 @@ fn total_length(bytes: &[u8]) -> Result<u16, DropReason> {
     Ok(u16::from_be_bytes([header[2], header[3]]))
 }
 
+/// The header's checksum after the time to live was lowered by one: of all that it covers, the upper half of one word is one less
+/// (RFC 1624, equation 3).
+#[must_use]
+#[inline]
+pub const fn checksum_after_hop(checksum: u16) -> u16 {
+    let (sum, carry) = (!checksum).overflowing_add(!0x0100);
+    !(sum + carry as u16)
+}
+
 /// Whether an address may not be a packet's source: "this network", loopback, multicast or broadcast
 /// (RFC 1122 section 3.2.1.3).
 #[must_use]

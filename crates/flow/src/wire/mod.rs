@@ -21,6 +21,7 @@ mod rewrite;
 pub mod sctp;
 pub mod tcp;
 pub mod tlv;
+mod translation;
 pub mod udp;
 pub mod vlan;
 
@@ -33,6 +34,7 @@ pub use fragmentation::fragment_ipv4;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 pub use sctp::SctpPacket;
+pub use translation::Translation;
 
 pub mod tcp_flags {
     //! Bits of the TCP header's flag byte (RFC 9293 section 3.1).

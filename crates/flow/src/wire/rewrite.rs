@@ -2,7 +2,7 @@
 
 use super::checksum::{self, Sum};
 use super::icmp::{ICMP_CHECKSUM_OFFSET, ICMP_IDENTIFIER_OFFSET};
-use super::ipv4::IPV4_HEADER_BYTES;
+use super::ipv4::{self, IPV4_HEADER_BYTES};
 use super::sctp;
 use super::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, TcpView, option};
 use super::udp::UDP_CHECKSUM_OFFSET;
@@ -153,10 +153,8 @@ impl Packet<'_, '_> {
         if self.headers.tuple.version == 4 {
             let Some(ip) = rest.and_then(|rest| rest.first_chunk_mut::<IPV4_HEADER_BYTES>()) else { return Ok(()) };
             ip[IPV4_TTL_OFFSET] = ttl;
-            // Of all that the checksum covers, the upper half of one word is one less (RFC 1624, equation 3).
             let checksum = u16::from_be_bytes([ip[IPV4_CHECKSUM_OFFSET], ip[IPV4_CHECKSUM_OFFSET + 1]]);
-            let (sum, carry) = (!checksum).overflowing_add(!0x0100);
-            let checksum = !(sum + u16::from(carry));
+            let checksum = ipv4::checksum_after_hop(checksum);
             ip[IPV4_CHECKSUM_OFFSET..IPV4_CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
         } else if let Some(hop_limit) = rest.and_then(|rest| rest.get_mut(IPV6_HOP_LIMIT_OFFSET)) {
             *hop_limit = ttl;

@@ -1,11 +1,14 @@
 //! Datagrams between nodes: the replication link and BFD.
 
+mod batch;
 mod multicast;
 
 use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+pub use batch::{BATCH_DATAGRAMS_MAX, BatchSent, DatagramBatch};
 
 use crate::IoError;
 use crate::system::{check, own, set_buffers, set_option, zeroed};
@@ -57,6 +60,38 @@ pub enum Sent {
     Queued,
     /// Lost for lack of room, of a route or of a peer, as datagrams may be: the protocol above must handle it.
     Lost,
+}
+
+/// What an error of a sending call says of the datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failure {
+    /// The error is that of an earlier datagram, or none at all: this one was not processed yet.
+    Stale,
+    /// It is [`Sent::Lost`].
+    Lost,
+    /// A repetition cannot help.
+    Fault,
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ECONNREFUSED | libc::EINTR) => Self::Stale,
+            Some(
+                libc::EAGAIN
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENODEV
+                | libc::ENXIO
+                | libc::EADDRNOTAVAIL,
+            ) => Self::Lost,
+            _ => Self::Fault,
+        }
+    }
 }
 
 /// A non-blocking UDP socket.
@@ -174,22 +209,12 @@ impl UdpSocket {
                 return Ok(Sent::Queued);
             }
             let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                // The error of an earlier datagram, or none at all: this one was not processed yet.
-                Some(libc::ECONNREFUSED | libc::EINTR) => {}
-                Some(
-                    libc::EAGAIN
-                    | libc::ENOBUFS
-                    | libc::ENOMEM
-                    | libc::ENETDOWN
-                    | libc::ENETUNREACH
-                    | libc::EHOSTUNREACH
-                    | libc::EHOSTDOWN
-                    | libc::ENODEV
-                    | libc::ENXIO
-                    | libc::EADDRNOTAVAIL,
-                ) => return Ok(Sent::Lost),
-                _ => return Err(IoError::from_io(error, format!("sending {} bytes to {to}", datagram.len()))),
+            match Failure::of(&error) {
+                Failure::Stale => {}
+                Failure::Lost => return Ok(Sent::Lost),
+                Failure::Fault => {
+                    return Err(IoError::from_io(error, format!("sending {} bytes to {to}", datagram.len())));
+                }
             }
         }
         Ok(Sent::Lost)

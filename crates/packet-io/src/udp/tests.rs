@@ -9,12 +9,12 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn open(address: &str, options: &UdpOptions) -> UdpSocket {
+pub(super) fn open(address: &str, options: &UdpOptions) -> UdpSocket {
     UdpSocket::bind(address.parse().unwrap(), options).unwrap()
 }
 
 /// Waits for a datagram.
-fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
+pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
     let poller = Poller::new().unwrap();
     poller.add(socket, Token(0)).unwrap();
     let mut ready = Vec::new();

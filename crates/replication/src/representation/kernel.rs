@@ -45,7 +45,6 @@ use flow::netfilter::{
 };
 use flow::wire::tlv::{self, TlvError};
 
-use super::fixed;
 use crate::message;
 use crate::session::ApplyError;
 
@@ -223,7 +222,7 @@ pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
 #[inline]
 fn put_record(entry: &Entry, origin: Origin, out: &mut Vec<u8>) {
     let flag = |is_said: bool, flag: u8| if is_said { flag } else { 0 };
-    fixed::put::<24>(out, RECORD, 20, |bytes| {
+    tlv::put_fixed::<24>(out, RECORD, 20, |bytes| {
         bytes[4..8].copy_from_slice(&origin.version.to_be_bytes());
         bytes[8] = origin.owner.0;
         bytes[9] = flag(entry.timeout_s.is_some(), HAS_TIMEOUT)
@@ -242,13 +241,13 @@ fn put_protocol(entry: &Entry, out: &mut Vec<u8>) {
         None => {}
         Some(ProtocolInfo::Tcp(TcpInfo { state, sides: None })) => tlv::put(out, TCP, &[state as u8]),
         Some(ProtocolInfo::Tcp(TcpInfo { state, sides: Some([one, other]) })) => {
-            fixed::put::<12>(out, TCP, 5, |bytes| {
+            tlv::put_fixed::<12>(out, TCP, 5, |bytes| {
                 let value = [state as u8, one.flags.0, other.flags.0, one.window_scale, other.window_scale];
                 bytes[4..9].copy_from_slice(&value);
             });
         }
         Some(ProtocolInfo::Sctp { state, verification_tags: [one, other] }) => {
-            fixed::put::<16>(out, SCTP, 12, |bytes| {
+            tlv::put_fixed::<16>(out, SCTP, 12, |bytes| {
                 bytes[4] = state;
                 bytes[8..12].copy_from_slice(&one.to_be_bytes());
                 bytes[12..].copy_from_slice(&other.to_be_bytes());

@@ -5,7 +5,6 @@
 //! * [`item()`]: as one number, to compare what two nodes have.
 //! * [`selection`]: whether a change is sent at once (*precise-eager*) or only when it matters (*precise-selective*).
 
-mod fixed;
 mod item;
 pub mod kernel;
 pub mod precise;

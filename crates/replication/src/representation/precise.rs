@@ -25,7 +25,6 @@ use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv::{self, TlvError};
 use flow::{Connection, Instant, IpFamily, NodeId, Tuple};
 
-use super::fixed;
 use crate::message;
 use crate::session::ApplyError;
 
@@ -237,7 +236,7 @@ pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
 fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
     let expires_in = Instant::from_nanos(connection.expires_at_nanos).saturating_since(now);
     let expires_in_ms = u32::try_from(expires_in.as_millis()).unwrap_or(u32::MAX);
-    fixed::put::<16>(out, RECORD, 10, |bytes| {
+    tlv::put_fixed::<16>(out, RECORD, 10, |bytes| {
         bytes[4..8].copy_from_slice(&connection.version.to_be_bytes());
         bytes[8..12].copy_from_slice(&expires_in_ms.to_be_bytes());
         bytes[12] = connection.owner.0;
@@ -257,11 +256,11 @@ fn put_tuple([v4, v6]: [u16; 2], tuple: &Tuple, out: &mut Vec<u8>) {
     let [discriminator_high, discriminator_low] = tuple.discriminator.to_be_bytes();
     let tail = [discriminator_high, discriminator_low, tuple.protocol, 0];
     match tuple.family() {
-        IpFamily::V4 => fixed::put::<20>(out, v4, 16, |bytes| {
+        IpFamily::V4 => tlv::put_fixed::<20>(out, v4, 16, |bytes| {
             bytes[4..16].copy_from_slice(&end_points_v4(tuple));
             bytes[16..].copy_from_slice(&tail);
         }),
-        IpFamily::V6 => fixed::put::<44>(out, v6, 40, |bytes| {
+        IpFamily::V6 => tlv::put_fixed::<44>(out, v6, 40, |bytes| {
             bytes[4..40].copy_from_slice(&end_points_v6(tuple));
             bytes[40..].copy_from_slice(&tail);
         }),
@@ -271,8 +270,12 @@ fn put_tuple([v4, v6]: [u16; 2], tuple: &Tuple, out: &mut Vec<u8>) {
 #[inline]
 fn put_reply(tuple: &Tuple, out: &mut Vec<u8>) {
     match tuple.family() {
-        IpFamily::V4 => fixed::put::<16>(out, REPLY_V4, 12, |bytes| bytes[4..].copy_from_slice(&end_points_v4(tuple))),
-        IpFamily::V6 => fixed::put::<40>(out, REPLY_V6, 36, |bytes| bytes[4..].copy_from_slice(&end_points_v6(tuple))),
+        IpFamily::V4 => {
+            tlv::put_fixed::<16>(out, REPLY_V4, 12, |bytes| bytes[4..].copy_from_slice(&end_points_v4(tuple)))
+        }
+        IpFamily::V6 => {
+            tlv::put_fixed::<40>(out, REPLY_V6, 36, |bytes| bytes[4..].copy_from_slice(&end_points_v6(tuple)))
+        }
     }
 }
 

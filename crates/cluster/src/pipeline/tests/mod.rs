@@ -2,6 +2,7 @@
 
 mod errors;
 mod fragments;
+mod plans;
 mod queries;
 mod recovery;
 mod replicas;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cluster::forwarding::Admission;
+use cluster::forwarding::{Admission, PlannedLink};
 use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
-use flow::wire::{Packet, tcp_flags};
-use flow::{Direction, Disposition, Frame, Instant, IpFamily, PortId};
+use flow::wire::{MacAddress, Packet, tcp_flags};
+use flow::{Direction, Disposition, Frame, Instant, IpFamily, PortId, Tuple};
 use packet_io::usage::thread_cpu_time;
 
 use super::setting::{HASH_KEY, NODES, chain, tracker};
@@ -33,6 +33,19 @@ impl Edge for Egress {
 
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         Disposition::Transmit(PortId(1 - packet.frame.ingress.0))
+    }
+
+    fn plan_revision(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    fn planned_hop(&self, _: &Tuple) -> Option<u16> {
+        Some(0)
+    }
+
+    fn planned_link(&mut self, _: Instant, _: u16, packet: &Packet<'_, '_>) -> Option<PlannedLink> {
+        let egress = PortId(1 - packet.frame.ingress.0);
+        Some(PlannedLink { egress, source: MacAddress::default(), destination: MacAddress::default() })
     }
 }
 

@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use flow::netfilter::{Discriminator, Tuple};
-use flow::wire::tlv::TlvError;
+use flow::wire::tlv::{self, TlvError};
 
-use crate::representation::fixed;
 use crate::session::ApplyError;
 
 const PORTS: u8 = 0;
@@ -20,13 +19,13 @@ pub(super) fn put_original([v4, v6]: [u16; 2], tuple: &Tuple, zone: u16, out: &m
     let [zone_high, zone_low] = zone.to_be_bytes();
     let tail = [tuple.protocol, kind, zone_high, zone_low];
     match (tuple.source, tuple.destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => fixed::put::<20>(out, v4, 16, |bytes| {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => tlv::put_fixed::<20>(out, v4, 16, |bytes| {
             bytes[4..8].copy_from_slice(&source.octets());
             bytes[8..12].copy_from_slice(&destination.octets());
             bytes[12..16].copy_from_slice(&discriminator);
             bytes[16..].copy_from_slice(&tail);
         }),
-        (source, destination) => fixed::put::<44>(out, v6, 40, |bytes| {
+        (source, destination) => tlv::put_fixed::<44>(out, v6, 40, |bytes| {
             bytes[4..20].copy_from_slice(&octets_v6(source));
             bytes[20..36].copy_from_slice(&octets_v6(destination));
             bytes[36..40].copy_from_slice(&discriminator);
