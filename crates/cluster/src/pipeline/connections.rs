@@ -394,7 +394,7 @@ impl Connections {
 
     /// A packet was tracked and is about to be translated: its segment may be held as it came in. That of a connection whose packets
     /// come to several nodes is not: this node may not see what is acknowledged.
-    fn note_segment(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
+    pub(super) fn note_segment(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
         let Self { node, table, functions, segments, .. } = self;
         let (Some(segments), Some(connection)) = (segments, table.get(slot)) else { return };
         if connection.owner == *node && connection.flags & flags::SHARED == 0 {
