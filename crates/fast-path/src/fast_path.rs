@@ -138,7 +138,7 @@ impl FastPath {
     ///
     /// # Errors
     /// There are fewer connections or next hops than shares, something is installed, pins are configured (a loader that
-    /// takes over could not tell the shares apart), or the kernel refuses.
+    /// takes over does not know the shares), or the kernel refuses.
     pub fn divide(&mut self, shares: u8) -> Result<Vec<Share>, Error> {
         let (parts, [places, hops]) = (u32::from(shares), self.share.indices());
         if parts == 0 || places.count < parts || hops.count < parts || !self.share.is_unused() || self.pins.is_some() {

@@ -104,7 +104,8 @@ impl KernelFastPath {
     }
 }
 
-/// How long the kernel forwards without the gateway. Several workers could not tell whose the connections are that are left.
+/// How long the kernel forwards without the gateway. With several workers, a new process does not know which of them owns a connection
+/// that is left.
 fn restart_grace(config: &Config) -> Option<Duration> {
     Some(config.fast_path.restart_grace).filter(|grace| !grace.is_zero() && config.workers.count == 1)
 }
