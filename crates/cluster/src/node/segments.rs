@@ -3,65 +3,20 @@
 use alloc::vec::Vec;
 
 use flow::wire::tlv::TLV_HEADER_BYTES;
-use flow::{Checksum, Instant, NodeId, OwnedFrame, Segmentation};
+use flow::{Checksum, Instant, OwnedFrame, Segmentation};
 
 use super::Node;
 use super::event::NodeEvent;
-use super::peers::Peers;
-use crate::pipeline::{Origin, Pipeline, Resend, SegmentStatus, SegmentsConfig, SegmentsResent};
-
-/// Messages for all peers: those of a datagram are taken from the pipeline, and sent to one peer after the other.
-#[derive(Debug, Default)]
-pub(super) struct SegmentSender {
-    config: Option<SegmentsConfig>,
-    messages: Vec<u8>,
-    /// The places of the peers that they are still to be sent to begin here.
-    next_place: usize,
-}
-
-impl SegmentSender {
-    /// The next datagram; `None`: there is none now.
-    pub(super) fn poll_transmit(
-        &mut self,
-        now: Instant,
-        pipeline: &mut Pipeline,
-        peers: &mut Peers,
-        buffer: &mut Vec<u8>,
-    ) -> Option<NodeId> {
-        self.config?;
-        if self.messages.is_empty() {
-            let room_bytes = room_bytes(peers);
-            if !pipeline.poll_segment_messages(now, room_bytes, &mut self.messages) {
-                return None;
-            }
-            self.next_place = 0;
-        }
-        while self.next_place < peers.len() {
-            let peer = &mut peers[self.next_place];
-            self.next_place += 1;
-            let takes_updates = peer.takes_updates();
-            let session = peer.session.as_mut().filter(|_| takes_updates);
-            if session.is_some_and(|session| session.transmit_unnumbered(now, &self.messages, buffer)) {
-                return Some(peer.id);
-            }
-        }
-        self.messages.clear();
-        None
-    }
-}
-
-/// Bytes of messages that a datagram to every peer has room for.
-fn room_bytes(peers: &Peers) -> usize {
-    peers.iter().filter_map(|peer| peer.session.as_ref()).map(|session| session.messages_bytes_max()).min().unwrap_or(0)
-}
+use super::segment_sender::{SegmentSender, room_bytes};
+use crate::pipeline::{Origin, Resend, SegmentStatus, SegmentsConfig, SegmentsResent};
 
 impl Node {
     /// From now on the segments that this node has forwarded and that are not acknowledged are replicated as configured; `None`: they
     /// are not. With another configuration than before, what is held is dropped.
     pub fn set_segments(&mut self, config: Option<SegmentsConfig>) {
         let sender = &mut self.replication.segments;
-        if sender.config != config {
-            *sender = SegmentSender { config, ..SegmentSender::default() };
+        if sender.config() != config {
+            *sender = SegmentSender::new(config);
             let packet_bytes_max = (room_bytes(&self.replication.peers) & !3).saturating_sub(TLV_HEADER_BYTES);
             self.pipeline.set_segments(config.as_ref(), packet_bytes_max);
         }

@@ -52,7 +52,7 @@ pub(super) fn check(
         ),
         (
             replication.representation.is_compact(),
-            "a peer filter tells a node that takes over nothing about what is acknowledged",
+            "a peer filter does not contain what is acknowledged",
             "remove it, or choose a precise replication.representation",
         ),
         (

@@ -28,7 +28,7 @@ use super::error::NodeError;
 use super::event::{Events, NodeEvent};
 use super::peer::{self, Peer, sessions};
 use super::peers::Peers;
-use super::segments::SegmentSender;
+use super::segment_sender::SegmentSender;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 

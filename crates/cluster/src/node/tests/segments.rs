@@ -81,8 +81,8 @@ fn a_take_over_resends_a_syn_that_was_not_answered() {
         cluster.client_sends(40_000, syn(), b"");
         assert!(cluster.server_receives().is_some());
         fail_over(&mut cluster);
-        let again = cluster.server_receives().expect("the SYN is resent");
-        cluster.server_sends(again.tuple.source_port, syn_ack(), b"");
+        let resent_syn = cluster.server_receives().expect("the SYN is resent");
+        cluster.server_sends(resent_syn.tuple.source_port, syn_ack(), b"");
         let answer = cluster.client_receives().expect("the answer passes");
         assert_eq!(answer.tuple, Tuple::v4(ip_protocol::TCP, (SERVER, 80), (CLIENT, 40_000)));
         assert_eq!(resent(&mut cluster), [SegmentsResent { syns: 1, segments: 0, dropped: 0 }]);
@@ -183,9 +183,9 @@ fn messages_travel_in_the_secure_channel() {
     cluster.client_sends(40_000, segment(ACK, 1001, 5001), &payload);
     assert!(cluster.server_receives().is_some());
     fail_over(&mut cluster);
-    let again = cluster.server_receives().expect("the segment is resent");
-    assert_eq!(sequence(&again), 1001);
-    let length = again.bytes.len() - usize::from(again.headers.payload_offset);
+    let resent_segment = cluster.server_receives().expect("the segment is resent");
+    assert_eq!(sequence(&resent_segment), 1001);
+    let length = resent_segment.bytes.len() - usize::from(resent_segment.headers.payload_offset);
     assert!((1000..1460).contains(&length), "{length}");
 }
 

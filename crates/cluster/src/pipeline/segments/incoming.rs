@@ -14,7 +14,8 @@ use flow::wire::{Headers, Parsed, TcpSegment, Transport, parse, tcp_flags};
 use flow::{Connection, Direction, Frame, Instant, NodeId, PortId, Tuple};
 use replication::message::{Acknowledged, SegmentMessage};
 
-use super::{SegmentCounters, SegmentsConfig, SegmentsResent, directed_hash, interval, unacknowledged};
+use super::config::{SegmentCounters, SegmentsConfig, SegmentsResent};
+use super::tracked::{directed_hash, is_closed, unacknowledged};
 
 /// A segment that was not renewed for so long is not resent: its sender has given up, or waits for a long timeout.
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -76,7 +77,7 @@ impl Incoming {
             held: HeldPackets::new(config.memory_bytes_max / 2),
             slots: BTreeMap::new(),
             entries: Vec::new(),
-            interval: interval(config.resends_per_s_max),
+            interval: Duration::from_nanos(1_000_000_000 / u64::from(config.resends_per_s_max.max(1))),
             next_at: Instant::ZERO,
             resends: None,
             finished: None,
@@ -172,9 +173,7 @@ impl Incoming {
         for direction in [Direction::Original, Direction::Reply] {
             let Some(slot) = self.find(table, replica.tuple(direction)) else { continue };
             let end = self.held.get(slot).end();
-            if super::is_closed(replica)
-                || unacknowledged(replica, direction).is_some_and(|number| !is_after(end, number))
-            {
+            if is_closed(replica) || unacknowledged(replica, direction).is_some_and(|number| !is_after(end, number)) {
                 self.remove(slot);
             }
         }

@@ -13,103 +13,25 @@
 //! [`outgoing`] is the owner's part, [`incoming`] that of the backup. Each has half of the memory. What arrived while no node forwarded
 //! was held by no node, so it is not resent: that is what an edge does.
 
+mod config;
 mod incoming;
 mod outgoing;
 #[cfg(test)]
 mod tests;
+mod tracked;
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use flow::table::{Slot, Table};
 use flow::wire::Packet;
-use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use flow::{Connection, Direction, Instant, NodeId};
 use replication::message::SegmentMessage;
 
+pub use config::{SegmentCounters, SegmentPolicy, SegmentStatus, SegmentsConfig, SegmentsResent};
 pub(super) use incoming::Due;
 use incoming::Incoming;
 use outgoing::Outgoing;
-
-/// Which segments are held.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SegmentPolicy {
-    /// SYN segments.
-    SynOnly,
-    /// All segments with data, SYN or FIN.
-    Always,
-}
-
-/// The replication of unacknowledged segments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SegmentsConfig {
-    /// Which segments are held.
-    pub policy: SegmentPolicy,
-    /// Bytes of memory for held segments at most: a half for own connections, a half for those of peers. When either is full, the
-    /// segment that was held first is the victim.
-    pub memory_bytes_max: usize,
-    /// Bytes of messages a second that each peer is sent at most.
-    pub bytes_per_s_max: u32,
-    /// Segments a second that are resent at most after a take-over.
-    pub resends_per_s_max: u32,
-}
-
-impl Default for SegmentsConfig {
-    fn default() -> Self {
-        Self {
-            policy: SegmentPolicy::Always,
-            memory_bytes_max: 64 << 20,
-            bytes_per_s_max: 8 << 20,
-            resends_per_s_max: 20_000,
-        }
-    }
-}
-
-/// What the replication of segments did so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SegmentCounters {
-    /// Segments of own connections that were held, retransmissions included.
-    pub held: u64,
-    /// Segments that were not held because of urgent data, a signature or unusual headers.
-    pub unholdable: u64,
-    /// Held segments, own and of peers, that gave way to others because the memory was full.
-    pub evicted: u64,
-    /// Messages sent, one for all peers.
-    pub sent: u64,
-    /// Bytes of these messages.
-    pub sent_bytes: u64,
-    /// Segments of peers that were held.
-    pub received: u64,
-    /// Messages of peers that no honest node sends.
-    pub refused: u64,
-    /// SYNs resent after a take-over.
-    pub syns_resent: u64,
-    /// Other segments resent after a take-over.
-    pub segments_resent: u64,
-}
-
-/// How the replication of segments stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SegmentStatus {
-    /// What it did.
-    pub counters: SegmentCounters,
-    /// Own segments held.
-    pub own: u32,
-    /// Segments of peers held.
-    pub of_peers: u32,
-    /// Bytes of memory that they take.
-    pub memory_bytes: usize,
-}
-
-/// What was resent after a take-over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SegmentsResent {
-    /// SYNs.
-    pub syns: u64,
-    /// Other segments.
-    pub segments: u64,
-    /// Held segments that were dropped instead: acknowledged, or of no open connection.
-    pub dropped: u64,
-}
+pub(super) use tracked::{directed_hash, is_closed, unacknowledged};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -217,28 +139,4 @@ impl Segments {
     pub(super) fn messages_at(&self) -> Option<Instant> {
         self.outgoing.poll_timeout()
     }
-}
-
-/// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
-pub(super) fn directed_hash(table: &Table, tuple: &Tuple) -> u64 {
-    let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
-    table.hash(tuple) ^ u64::from(is_reversed)
-}
-
-/// The lowest number of `direction` that its receiver has not acknowledged. `None`: nothing is known.
-pub(super) fn unacknowledged(connection: &Connection, direction: Direction) -> Option<u32> {
-    let receiver = &connection.protocol.peers[direction.reverse().index()];
-    let is_known = receiver.flags & flow::conntrack::peer_flags::ACKNOWLEDGED != 0;
-    is_known.then_some(receiver.acknowledged_max)
-}
-
-/// The connection has ended, and only late segments may come.
-pub(super) fn is_closed(connection: &Connection) -> bool {
-    use flow::conntrack::TcpState;
-    matches!(TcpState::from_u8(connection.protocol.state), Some(TcpState::TimeWait | TcpState::Close))
-}
-
-/// The time between two events of which there are so many a second.
-fn interval(per_s: u32) -> Duration {
-    Duration::from_nanos(1_000_000_000 / u64::from(per_s.max(1)))
 }

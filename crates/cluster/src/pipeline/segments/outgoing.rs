@@ -13,7 +13,8 @@ use flow::wire::{Packet, TcpSegment, Transport, tcp_flags};
 use flow::{Connection, Direction, Instant, NodeId, SegmentationKind, Tuple};
 use replication::message::{Acknowledged, SegmentMessage};
 
-use super::{SegmentCounters, SegmentPolicy, SegmentsConfig, is_closed, unacknowledged};
+use super::config::{SegmentCounters, SegmentPolicy, SegmentsConfig};
+use super::tracked::{is_closed, unacknowledged};
 
 /// What is acknowledged waits so long for a newer segment, which makes the message needless.
 const ACKNOWLEDGED_DELAY: Duration = Duration::from_millis(5);

@@ -1,11 +1,12 @@
 //! An owner and a backup, with messages that can be lost between them.
 
+use std::time::Duration;
 use std::vec::Vec;
 
 use flow::conntrack::peer_flags::ACKNOWLEDGED;
 use flow::conntrack::{ProtocolState, TcpState};
 use flow::wire::{Headers, Parsed, Transport, build, ip_protocol, parse, tcp_flags, tlv};
-use flow::{Checksum, Frame, HashKey, PortId};
+use flow::{Checksum, Frame, HashKey, PortId, Tuple};
 use proptest::prelude::*;
 
 use super::*;
@@ -144,7 +145,7 @@ fn the_rate_limits_bytes_and_the_newest_segment_is_sent() {
 }
 
 #[test]
-fn a_long_packet_is_cut_to_fit_a_datagram() {
+fn a_long_packet_is_shortened_to_fit_a_datagram() {
     let mut pair = Pair::new(1, &SegmentsConfig::default());
     pair.send(0, 1000, 2000);
     pair.replicate(false);
