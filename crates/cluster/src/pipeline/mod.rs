@@ -32,6 +32,7 @@ mod packet;
 mod packet_path;
 mod peer_owned;
 mod plan;
+mod planned;
 mod recovery;
 mod reevaluation;
 mod relations;

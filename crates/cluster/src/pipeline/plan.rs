@@ -17,22 +17,21 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
+use flow::Direction;
 use flow::table::Slot;
 use flow::table::prefetch::prefetch;
-use flow::wire::{Headers, Packet, Translation, Transport, tcp_flags};
-use flow::{Direction, Disposition, Instant};
+use flow::wire::{Headers, Translation, Transport, tcp_flags};
 
-use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
 
 /// Of a direction of a connection.
 #[derive(Clone, Copy, Default)]
-struct Plan {
+pub(super) struct Plan {
     /// The revision under which it was made; 0: there is none.
     revision: u32,
     /// The edge's number of the next hop.
-    hop: u16,
-    translation: Translation,
+    pub(super) hop: u16,
+    pub(super) translation: Translation,
 }
 
 /// Both directions of a connection, within a cache line.
@@ -99,17 +98,47 @@ impl Plans {
     }
 
     #[inline(always)]
-    fn get<E: Edge>(&self, slot: Slot, direction: Direction, edge: &E) -> Option<Plan> {
+    pub(super) fn get<E: Edge>(&self, slot: Slot, direction: Direction, edge: &E) -> Option<Plan> {
         let plan = self.pairs.get(slot.0 as usize)?.0[direction.index()];
         self.revision(edge).is_some_and(|revision| revision.get() == plan.revision).then_some(plan)
     }
 
-    fn set(&mut self, slot: Slot, direction: Direction, plan: Plan) {
+    /// Plans a direction of the connection in a slot.
+    pub(super) fn set<E: Edge>(
+        &mut self,
+        (slot, direction): (Slot, Direction),
+        hop: u16,
+        translation: Translation,
+        edge: &E,
+    ) {
+        let Some(revision) = self.revision(edge) else { return };
         let index = slot.0 as usize;
         if index >= self.pairs.len() {
             self.pairs.resize(index + 1, PlanPair::default());
         }
-        self.pairs[index].0[direction.index()] = plan;
+        self.pairs[index].0[direction.index()] = Plan { revision: revision.get(), hop, translation };
+    }
+
+    /// A batch begins, in which plans are made and used or are not.
+    pub(super) const fn begin_batch(&mut self, are_used: bool) {
+        self.are_used = are_used;
+    }
+
+    /// A packet passed by a plan.
+    #[inline(always)]
+    pub(super) const fn count(&mut self) {
+        self.packets += 1;
+    }
+
+    /// The batch has ended. Returns how many of its packets passed by a plan.
+    pub(super) const fn end_batch(&mut self) -> u64 {
+        self.are_used = false;
+        let packets = core::mem::replace(&mut self.packets, 0);
+        #[cfg(test)]
+        {
+            self.passed += packets;
+        }
+        packets
     }
 }
 
@@ -123,67 +152,5 @@ pub(super) const fn may_be_planned(headers: &Headers) -> bool {
             segment.flags & FLAGS == tcp_flags::ACK && headers.ttl > 1 && Translation::applies_to(headers)
         }
         _ => false,
-    }
-}
-
-impl Connections {
-    /// Finds out whether plans are used for the next batch, which came in on ports if `is_from_port`.
-    pub(super) fn begin_plans<E: Edge>(&mut self, is_from_port: bool, is_reevaluating: bool, edge: &E) {
-        let may_use = is_from_port && !is_reevaluating && !self.observation.is_active();
-        self.plans.are_used = may_use && edge.plan_revision().is_some();
-    }
-
-    /// Counts what passed by plans since [`Connections::begin_plans`].
-    pub(super) fn end_plans(&mut self) {
-        let packets = core::mem::take(&mut self.plans.packets);
-        #[cfg(test)]
-        {
-            self.plans.passed += packets;
-        }
-        if packets > 0 {
-            self.functions.chain.count_translated(&mut self.functions.output.counters, packets);
-        }
-        self.plans.are_used = false;
-    }
-
-    /// Passes a packet by its plan. `None`, and nothing done: it takes the general path.
-    #[inline(always)]
-    pub(super) fn pass_planned<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        (slot, direction): (Slot, Direction),
-        edge: &mut E,
-    ) -> Option<Disposition> {
-        let plan = self.plans.get(slot, direction, edge)?;
-        let link = edge.planned_link(now, plan.hop, packet)?;
-        self.take_seen(slot);
-        if !self.advance_plain(now, packet, slot, direction) {
-            return None;
-        }
-        if self.segments.is_some() {
-            self.note_segment(now, packet, slot, direction);
-        }
-        let connection = record_mut(&mut self.table, slot);
-        let answer = connection.tuple(direction.reverse());
-        let is_whole = plan.translation.forward(packet.frame, answer, link.destination, link.source);
-        debug_assert!(is_whole, "a parsed TCP segment has all its headers");
-        connection.note_egress(direction, link.egress);
-        self.plans.packets += 1;
-        self.follow_in_fast_path(slot);
-        Some(Disposition::Transmit(link.egress))
-    }
-
-    /// Plans the way of the packets that follow one that was admitted and sent, if they may be planned.
-    pub(super) fn plan<E: Edge>(&mut self, headers: &Headers, slot: Slot, direction: Direction, edge: &E) {
-        let Some(revision) = self.plans.revision(edge) else { return };
-        let connection = record(&self.table, slot);
-        if !may_be_planned(headers) || self.functions.chain.needs_packets(connection) {
-            return;
-        }
-        let outgoing = connection.translated(direction);
-        let Some(hop) = edge.planned_hop(&outgoing) else { return };
-        let translation = Translation::new(connection.tuple(direction), &outgoing);
-        self.plans.set(slot, direction, Plan { revision: revision.get(), hop, translation });
     }
 }

@@ -72,7 +72,7 @@ impl Message {
             && self.bytes + length_bytes <= MESSAGE_MAX_BYTES
     }
 
-    const fn is_cut(&self) -> bool {
+    const fn is_segmented(&self) -> bool {
         self.datagrams.len() > 1
     }
 }
@@ -159,7 +159,7 @@ impl UdpSocket {
                 Failure::Stale | Failure::Lost => sent.count(Sent::Lost, message.datagrams.len()),
                 // A route with a small MTU, a device without checksum offload, or a kernel without the option: they differ
                 // in the error's number.
-                Failure::Fault if message.is_cut() => {
+                Failure::Fault if message.is_segmented() => {
                     for datagram in &message.datagrams {
                         sent.count(self.send_to(&batch.datagrams[*datagram], message.to)?, 1);
                     }
@@ -200,7 +200,7 @@ impl UdpSocket {
             header.msg_namelen = address.1;
             header.msg_iov = own.as_mut_ptr();
             header.msg_iovlen = own.len() as _;
-            if message.is_cut() {
+            if message.is_segmented() {
                 header.msg_control = (&raw mut *control).cast();
                 header.msg_controllen = mem::size_of::<SegmentSize>() as _;
             }

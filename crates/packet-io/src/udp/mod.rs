@@ -62,7 +62,7 @@ pub enum Sent {
     Lost,
 }
 
-/// What an error of a sending call says of the datagram.
+/// What an error of a sending call means for the datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Failure {
     /// The error is that of an earlier datagram, or none at all: this one was not processed yet.

@@ -50,7 +50,7 @@ fn datagrams_of_a_batch_arrive_whole_and_in_the_order_of_each_peer() {
         for (number, (datagram, _)) in datagrams.iter().enumerate() {
             assert_eq!(receive_whole(&peers[number % 2]), *datagram, "datagram {number} to {address}");
         }
-        assert!(!batch.refuses_segments, "the loopback interface takes messages that are to be cut");
+        assert!(!batch.refuses_segments, "the loopback interface takes segmented messages");
         assert_eq!(sender.send_batch(&mut batch).unwrap(), BatchSent::default(), "the batch is empty afterwards");
     }
 }
@@ -66,7 +66,7 @@ fn the_first_datagrams_of_a_batch_leave_first() {
 }
 
 #[test]
-fn a_message_that_is_cut_stays_within_an_ip_packet() {
+fn a_segmented_message_stays_within_an_ip_packet() {
     let to = "192.0.2.1:1".parse().unwrap();
     let batch = batch_of(&vec![(numbered(0, 9000), to); 16]);
     assert!(batch.messages.iter().all(|message| message.bytes <= MESSAGE_MAX_BYTES), "{:?}", batch.messages);
@@ -95,7 +95,7 @@ fn an_unreachable_peer_does_not_keep_datagrams_to_others_back() {
 }
 
 #[test]
-fn datagrams_are_sent_singly_where_the_kernel_refuses_to_cut_a_message() {
+fn datagrams_are_sent_singly_where_the_kernel_refuses_to_segment_a_message() {
     let Some(()) = crate::namespace::for_tests() else { return };
     let namespace = Namespace::new().unwrap();
     let (sender, peer) = namespace
@@ -121,7 +121,7 @@ fn datagrams_are_sent_singly_where_the_kernel_refuses_to_cut_a_message() {
             batch.buffer().clone_from(datagram);
             batch.push(*to);
         }
-        assert_eq!(batch.messages.len(), 10, "none is to be cut from now on");
+        assert_eq!(batch.messages.len(), 10, "none is segmented from now on");
     }
 }
 
