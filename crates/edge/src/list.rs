@@ -7,7 +7,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     pub(crate) next: u32,
-    previous: u32,
+    pub(crate) previous: u32,
 }
 
 impl Links {
