@@ -3,6 +3,7 @@
 mod attack_recovery;
 mod bench;
 mod demo;
+mod edge;
 mod encryption;
 mod failover;
 mod filters;
@@ -26,6 +27,7 @@ pub use bench::{
     SideBySideCommand,
 };
 pub use demo::DemoArgs;
+pub use edge::BenchEdgeArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;

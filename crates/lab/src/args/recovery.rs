@@ -36,7 +36,7 @@ fn round_trip_ms(text: &str) -> Result<f64, String> {
     milliseconds_within(text, Duration::ZERO..=Duration::from_millis(500))
 }
 
-fn policy(text: &str) -> Result<String, String> {
+pub(super) fn policy(text: &str) -> Result<String, String> {
     let names = RecoveryPolicy::ALL.map(|(name, _)| name);
     if names.contains(&text) { Ok(text.to_owned()) } else { Err(format!("one of {}", names.join(", "))) }
 }
