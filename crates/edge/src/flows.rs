@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(
             enter(&mut flows, 60_001, &tuple(17, 5)),
             [tuple(17, 3)],
-            "the other one has a packet in a later period"
+            "connection 1 has a packet in a later period"
         );
     }
 

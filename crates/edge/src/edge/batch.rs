@@ -1,4 +1,4 @@
-//! A batch of frames, parsed, with what their connections need on its way into the cache.
+//! A batch of frames, parsed, while what their connections need is fetched into the cache.
 //!
 //! ```text
 //!  parse, fetch index buckets ─► fetch records ─► fetch held segments ─► fetch their neighbours ─► each packet in turn

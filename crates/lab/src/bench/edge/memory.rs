@@ -7,8 +7,7 @@ use flow::IpFamily;
 use packet_io::usage;
 use serde::Serialize;
 
-use super::FULL_FRAME_BYTES;
-use super::subject::MeasuredEdge;
+use super::subject::{FULL_FRAME_BYTES, MeasuredEdge, SHORT_FRAME_BYTES};
 use crate::bench::BenchError;
 use crate::bench::pipeline::traffic::{Ring, Traffic};
 
@@ -55,7 +54,7 @@ fn in_own_process(policy: &'static str, connections: u32) -> Result<MemoryRow, B
 /// Fills an edge. Returns by how many bytes the resident set grew, and the segments that are held.
 pub(super) fn fill(policy: RecoveryPolicy, connections: u32) -> Result<(u64, u32), BenchError> {
     let mut traffic = Traffic::new(IpFamily::V4, connections);
-    let [mut short, mut full] = [Ring::of_frames(super::SHORT_FRAME_BYTES), Ring::of_frames(FULL_FRAME_BYTES)];
+    let [mut short, mut full] = [Ring::of_frames(SHORT_FRAME_BYTES), Ring::of_frames(FULL_FRAME_BYTES)];
     let before = usage::resident_bytes();
     let mut edge = MeasuredEdge::new(connections, policy);
     edge.establish(&mut traffic, &mut short)?;

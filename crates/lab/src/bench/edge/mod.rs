@@ -14,9 +14,8 @@ mod tests;
 use config::edge::RecoveryPolicy;
 use flow::IpFamily;
 
-use self::memory::MemoryRow;
 use self::report::{Figures, Report};
-use self::subject::MeasuredEdge;
+use self::subject::{FULL_FRAME_BYTES, MeasuredEdge, SHORT_FRAME_BYTES};
 use super::BenchError;
 use super::pipeline::gateway::Gateway;
 use super::pipeline::instructions;
@@ -27,9 +26,6 @@ use super::rounds;
 use crate::args::BenchEdgeArgs;
 use console::Progress;
 
-/// Lengths of frames, without a check sequence: the shortest and the longest without a tag.
-const SHORT_FRAME_BYTES: usize = 60;
-const FULL_FRAME_BYTES: usize = 1514;
 /// Connections and packets of the run whose instructions are counted.
 const COUNTED_CONNECTIONS: u32 = 2048;
 const COUNTED_PACKETS: u64 = 20_000;

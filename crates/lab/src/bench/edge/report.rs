@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::MemoryRow;
+use super::memory::MemoryRow;
 use crate::args::BenchEdgeArgs;
 use crate::bench::rounds::{Rounds, median_table, rounded};
 use console::{Table, count};

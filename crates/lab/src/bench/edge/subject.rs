@@ -12,6 +12,9 @@ use crate::bench::BenchError;
 use crate::bench::pipeline::setting::HASH_KEY;
 use crate::bench::pipeline::traffic::{Flow, RING_FRAMES, Ring, Traffic, not_sent};
 
+/// Lengths of frames, without a check sequence: the shortest and the longest without a tag.
+pub(super) const SHORT_FRAME_BYTES: usize = 60;
+pub(super) const FULL_FRAME_BYTES: usize = 1514;
 /// By how much the edge's clock goes on with every ring, as that of the gateway.
 const RING_TIME: Duration = Duration::from_micros(64);
 /// Memory for held packets: as much as all connections need.

@@ -1,5 +1,6 @@
 //! A small measurement has its figures; memory by policy; the report's text.
 
+use super::memory::MemoryRow;
 use super::*;
 
 fn args() -> BenchEdgeArgs {
