@@ -33,7 +33,7 @@ pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
 pub use rate_control::BenchRateControlArgs;
-pub use recovery::BenchRecoveryArgs;
+pub use recovery::{BenchRecoveryArgs, Switch};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;

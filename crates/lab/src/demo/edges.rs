@@ -119,6 +119,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
                 sections: format!("[recovery]\npolicy = \"{policy}\"\n"),
                 heartbeat_interval: Tuning::default().heartbeat_interval,
                 holds_first_reply: true,
+                host_parameters: Vec::new(),
                 watched_after_kill: None,
             }),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flow::Tuple;
-use packet_io::IoError;
+use packet_io::{IoError, sysctl};
 
 use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
@@ -108,6 +108,8 @@ pub struct EdgesPlan {
     pub heartbeat_interval: Duration,
     /// A connection's first reply waits for the other node to have the connection.
     pub holds_first_reply: bool,
+    /// Parameters of the hosts' TCP, below `net/ipv4`, with their values.
+    pub host_parameters: Vec<(&'static str, String)>,
     /// How long traffic passes after the kill; `None`: half of the time asked for.
     pub watched_after_kill: Option<Duration>,
 }
@@ -135,6 +137,11 @@ impl Stage<'_> {
         let mut topology = if self.edges.is_some() { Topology::build_with_edges()? } else { Topology::build()? };
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
+        }
+        for (name, value) in self.edges.iter().flat_map(|plan| &plan.host_parameters) {
+            for host in [&topology.client, &topology.server] {
+                host.run(|| sysctl::write(&format!("net/ipv4/{name}"), value))??;
+            }
         }
         let mut distances = Distances::lay(&mut topology, self.settings.link_loss, self.settings.rtt_ms)?;
         let topology = Arc::new(topology);

@@ -57,7 +57,52 @@ pub struct StallsByKind {
     pub bulk_up: Vec<f64>,
     /// Of connections that were being opened.
     pub syn: Vec<f64>,
+    /// Of short flows: connections that were open and waited for the answer to their first request.
+    pub short: Vec<f64>,
+    /// From the first SYN to the answer to the first request, of the connections of `syn`.
+    pub syn_completion: Vec<f64>,
+    /// The same of those of `short`.
+    pub short_completion: Vec<f64>,
 }
+
+impl StallsByKind {
+    /// Adds those of another run.
+    pub fn extend(&mut self, other: &Self) {
+        self.bulk_down.extend(&other.bulk_down);
+        self.bulk_up.extend(&other.bulk_up);
+        self.syn.extend(&other.syn);
+        self.short.extend(&other.short);
+        self.syn_completion.extend(&other.syn_completion);
+        self.short_completion.extend(&other.short_completion);
+    }
+}
+
+/// A connection that asked once as soon as it was open, and whose handshake or answer the outage interrupted.
+struct Interrupted {
+    is_syn: bool,
+    stall_ms: f64,
+    completion_ms: f64,
+}
+
+impl Interrupted {
+    /// `None`: the connection was not interrupted. The longest gap is that of its first answer.
+    fn of(outcome: &Outcome, killed_at: Epoch, switch_over_ms: f64) -> Option<Self> {
+        let opened_ms = killed_at.ms_to(outcome.opened_at);
+        let established_ms = killed_at.ms_to(outcome.established_at?);
+        let answered_ms = established_ms + outcome.longest_gap.as_secs_f64() * 1e3;
+        let completion_ms = answered_ms - opened_ms;
+        if (0.0..switch_over_ms).contains(&opened_ms) && established_ms > switch_over_ms {
+            return Some(Self { is_syn: true, stall_ms: established_ms - switch_over_ms, completion_ms });
+        }
+        let is_short = established_ms < switch_over_ms && answered_ms > switch_over_ms && opened_ms < switch_over_ms;
+        // A request that was sent long before the failure was answered before it.
+        let is_recent = established_ms > -REQUESTED_BEFORE_MS_MAX;
+        (is_short && is_recent).then(|| Self { is_syn: false, stall_ms: answered_ms - switch_over_ms, completion_ms })
+    }
+}
+
+/// The longest round trip of these measurements: a request that is older when the node fails has been answered.
+const REQUESTED_BEFORE_MS_MAX: f64 = 500.0;
 
 /// A transfer that made no progress for this share of the time until the switch-over passed the killed node.
 const STALLED_SHARE_MIN: f64 = 0.8;
@@ -80,14 +125,20 @@ impl EdgesReport {
             let stalled = gaps_ms.filter(|gap_ms| *gap_ms >= switch_over_ms * STALLED_SHARE_MIN);
             stalled.map(|gap_ms| (gap_ms - switch_over_ms).max(0.0)).collect::<Vec<_>>()
         };
-        let begun = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp).filter_map(|outcome| {
-            let opened_ms = killed_at.ms_to(outcome.opened_at);
-            let established_ms = killed_at.ms_to(outcome.established_at?);
-            let is_stalled = (0.0..switch_over_ms).contains(&opened_ms) && established_ms > switch_over_ms;
-            is_stalled.then_some(established_ms - switch_over_ms)
-        });
-        let stalls_ms =
-            StallsByKind { bulk_down: bulk(Kind::Download), bulk_up: bulk(Kind::Upload), syn: begun.collect() };
+        let ramp = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp);
+        let (syn, short): (Vec<_>, Vec<_>) = ramp
+            .filter_map(|outcome| Interrupted::of(outcome, killed_at, switch_over_ms))
+            .partition(|interrupted| interrupted.is_syn);
+        let stalls_ms = |of: &[Interrupted]| of.iter().map(|flow| flow.stall_ms).collect::<Vec<_>>();
+        let completions_ms = |of: &[Interrupted]| of.iter().map(|flow| flow.completion_ms).collect::<Vec<_>>();
+        let stalls_ms = StallsByKind {
+            bulk_down: bulk(Kind::Download),
+            bulk_up: bulk(Kind::Upload),
+            syn: stalls_ms(&syn),
+            short: stalls_ms(&short),
+            syn_completion: completions_ms(&syn),
+            short_completion: completions_ms(&short),
+        };
         Some(Self {
             switch_over_ms,
             resent_ms: after(EventKind::Resent).min_by(f64::total_cmp),

@@ -1,4 +1,5 @@
-//! `mainstay bench recovery`: how long TCP stalls after edges have switched over, by outage, round trip and policy.
+//! `mainstay bench recovery`: how long TCP stalls after edges have switched over, by outage, round trip, congestion control and policy [HALR,
+//! figures 12 to 19].
 //!
 //! ```text
 //!   client ── edge ──┬── node a ✗ ──┬── edge ── server      outage: from the kill until the edges have found it, which the
@@ -7,15 +8,19 @@
 //! Each run is the network of `mainstay demo --edges` with transfers in both directions and connections that are being opened. Half of
 //! them pass the node that is killed.
 
+mod page;
 mod report;
 
+use std::fmt;
+use std::fs;
 use std::time::Duration;
 
 use self::report::{Report, Row};
 use super::DemoError;
 use super::report::{RunReport, Settings};
 use super::run::{EdgesPlan, RunError, Stage};
-use crate::args::BenchRecoveryArgs;
+use super::stalls::StallsByKind;
+use crate::args::{BenchRecoveryArgs, Switch};
 use crate::testbed::cluster::{ClusterError, Shape};
 use crate::testbed::topology::SERVER_PORTS;
 use crate::testbed::watch::Watch;
@@ -44,38 +49,64 @@ pub fn run(args: &BenchRecoveryArgs) -> Result<(), DemoError> {
     testbed::gain_namespaces()?;
     let (watch, progress) = (Watch::new()?, Progress::new());
     let mut rows = Vec::new();
-    for rtt_ms in &args.rtts_ms {
-        for outage in &args.outages {
-            // The policies take turns, so that each is measured beside the others.
-            let mut of_policies: Vec<_> = args.policies.iter().map(|policy| (policy, Gathered::default())).collect();
-            for round in 0..args.rounds {
-                for (policy, gathered) in &mut of_policies {
-                    let outage_s = outage.as_secs_f64();
-                    progress.show(&format!("outage {outage_s} s, round trip {rtt_ms} ms, {policy}: run {}", round + 1));
-                    gathered.run(&Trial {
-                        watch: &watch,
-                        progress: &progress,
-                        outage: *outage,
-                        rtt_ms: *rtt_ms,
-                        policy,
-                    })?;
-                }
+    for setting in settings(args) {
+        // The policies take turns, so that each is measured beside the others.
+        let mut of_policies: Vec<_> = args.policies.iter().map(|policy| (policy, Gathered::default())).collect();
+        for round in 0..args.rounds {
+            for (policy, gathered) in &mut of_policies {
+                progress.show(&format!("{setting}, {policy}: run {}", round + 1));
+                gathered.run(&Trial { watch: &watch, progress: &progress, setting: &setting, policy })?;
             }
-            for (policy, gathered) in of_policies {
-                rows.extend(gathered.rows(*outage, *rtt_ms, policy));
+        }
+        rows.extend(of_policies.into_iter().flat_map(|(policy, gathered)| gathered.rows(&setting, policy)));
+    }
+    let report = Report { program_version: env!("CARGO_PKG_VERSION").into(), rounds: args.rounds, rows };
+    if let Some(path) = &args.output {
+        fs::write(path, page::page(&report).html()).map_err(|source| DemoError::Page { path: path.clone(), source })?;
+    }
+    Ok(console::print_as(args.json, &report, || report.describe())?)
+}
+
+/// What the runs of all policies share.
+#[derive(Clone, Debug)]
+struct Setting {
+    outage: Duration,
+    rtt_ms: f64,
+    sack: bool,
+    congestion_control: String,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { outage, rtt_ms, congestion_control, .. } = self;
+        let sack = if self.sack { "" } else { " without SACK" };
+        write!(f, "outage {} s, round trip {rtt_ms} ms, {congestion_control}{sack}", outage.as_secs_f64())
+    }
+}
+
+/// All combinations that are asked for.
+fn settings(args: &BenchRecoveryArgs) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for congestion_control in args.congestion_controls() {
+        for sack in &args.sacks {
+            for rtt_ms in &args.rtts_ms {
+                settings.extend(args.outages.iter().map(|outage| Setting {
+                    outage: *outage,
+                    rtt_ms: *rtt_ms,
+                    sack: *sack == Switch::On,
+                    congestion_control: congestion_control.clone(),
+                }));
             }
         }
     }
-    let report = Report { program_version: env!("CARGO_PKG_VERSION").into(), rounds: args.rounds, rows };
-    Ok(console::print_as(args.json, &report, || report.describe())?)
+    settings
 }
 
 /// One run that is to be made.
 struct Trial<'a> {
     watch: &'a Watch,
     progress: &'a Progress,
-    outage: Duration,
-    rtt_ms: f64,
+    setting: &'a Setting,
     policy: &'a str,
 }
 
@@ -85,7 +116,7 @@ impl Trial<'_> {
         let ports = SERVER_PORTS.into_iter().take(SERVER_PORTS.len() / ways.len());
         let settings = Settings {
             link_loss: 0.0,
-            rtt_ms: self.rtt_ms,
+            rtt_ms: self.setting.rtt_ms,
             ramp: RAMP,
             seconds: RAMP_SECONDS,
             workers: 1,
@@ -100,9 +131,13 @@ impl Trial<'_> {
             servers: ways::server_addresses(ways, ports),
             edges: Some(EdgesPlan {
                 sections: format!("[recovery]\npolicy = \"{}\"\n", self.policy),
-                heartbeat_interval: self.outage / MULTIPLIER,
+                heartbeat_interval: self.setting.outage / MULTIPLIER,
                 holds_first_reply: false,
-                watched_after_kill: Some(self.outage * 2 + WATCHED_MIN),
+                host_parameters: vec![
+                    ("tcp_sack", u8::from(self.setting.sack).to_string()),
+                    ("tcp_congestion_control", self.setting.congestion_control.clone()),
+                ],
+                watched_after_kill: Some(self.setting.outage * 2 + WATCHED_MIN),
             }),
         };
         stage.run(true)
@@ -112,9 +147,7 @@ impl Trial<'_> {
 /// What the runs of one policy had.
 #[derive(Default)]
 struct Gathered {
-    bulk_down_ms: Vec<f64>,
-    bulk_up_ms: Vec<f64>,
-    syn_ms: Vec<f64>,
+    stalls_ms: StallsByKind,
     rejected_runs: u32,
     broken: usize,
 }
@@ -122,7 +155,7 @@ struct Gathered {
 impl Gathered {
     /// Makes a run, and again if the machine was too busy.
     fn run(&mut self, trial: &Trial<'_>) -> Result<(), DemoError> {
-        let outage_ms = trial.outage.as_secs_f64() * 1e3;
+        let outage_ms = trial.setting.outage.as_secs_f64() * 1e3;
         for _ in 0..=REJECTED_RUNS_MAX {
             let report = match trial.make() {
                 Ok(report) => report,
@@ -141,23 +174,31 @@ impl Gathered {
                 continue;
             };
             self.broken += report.broken;
-            self.bulk_down_ms.extend(&edges.stalls_ms.bulk_down);
-            self.bulk_up_ms.extend(&edges.stalls_ms.bulk_up);
-            self.syn_ms.extend(&edges.stalls_ms.syn);
+            self.stalls_ms.extend(&edges.stalls_ms);
             return Ok(());
         }
         Ok(())
     }
 
-    fn rows(self, outage: Duration, rtt_ms: f64, policy: &str) -> [Row; 3] {
-        let Self { bulk_down_ms, bulk_up_ms, syn_ms, rejected_runs, broken } = self;
-        [("bulk_down", bulk_down_ms), ("bulk_up", bulk_up_ms), ("syn", syn_ms)].map(|(kind, stalls_ms)| Row {
-            outage_s: outage.as_secs_f64(),
+    fn rows(self, setting: &Setting, policy: &str) -> [Row; 4] {
+        let Self { stalls_ms, rejected_runs, broken } = self;
+        let StallsByKind { bulk_down, bulk_up, syn, short, syn_completion, short_completion } = stalls_ms;
+        let kinds = [
+            ("syn", syn, syn_completion),
+            ("short", short, short_completion),
+            ("bulk_up", bulk_up, Vec::new()),
+            ("bulk_down", bulk_down, Vec::new()),
+        ];
+        kinds.map(|(kind, stalls_ms, completions_ms)| Row {
+            outage_s: setting.outage.as_secs_f64(),
             kind,
-            rtt_ms,
+            rtt_ms: setting.rtt_ms,
+            sack: setting.sack,
+            congestion_control: setting.congestion_control.clone(),
             policy: policy.to_owned(),
             connections: stalls_ms.len(),
             stall_ms: report::Quantiles::of(stalls_ms),
+            completion_ms: report::Quantiles::of(completions_ms),
             broken,
             rejected_runs,
         })

@@ -18,19 +18,33 @@ pub(super) struct Report {
 pub(super) struct Row {
     /// The detection time.
     pub(super) outage_s: f64,
-    /// `bulk_down`, `bulk_up` or `syn`.
+    /// `syn`, `short`, `bulk_up` or `bulk_down`.
     pub(super) kind: &'static str,
     pub(super) rtt_ms: f64,
+    /// The hosts use selective acknowledgements.
+    pub(super) sack: bool,
+    /// The hosts' congestion control.
+    pub(super) congestion_control: String,
     /// The edges' `recovery.policy`.
     pub(super) policy: String,
     /// Connections that stalled: those through the killed node.
     pub(super) connections: usize,
     /// Their stalls after the switch-over.
     pub(super) stall_ms: Quantiles,
+    /// From their first SYN to the answer to their only request; nothing of transfers, which do not end.
+    pub(super) completion_ms: Quantiles,
     /// Connections of any kind that broke in these runs.
     pub(super) broken: usize,
     /// Runs in which the machine was too busy.
     pub(super) rejected_runs: u32,
+}
+
+impl Row {
+    /// The hosts' congestion control, and whether they use SACK.
+    pub(super) fn tcp(&self) -> String {
+        let sack = if self.sack { "" } else { ", no SACK" };
+        format!("{}{sack}", self.congestion_control)
+    }
 }
 
 /// Quantiles of stalls; nothing without any.
@@ -50,17 +64,21 @@ impl Quantiles {
 
 impl Report {
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::of("KIND|>OUTAGE|>ROUND TRIP|POLICY|>CONNECTIONS|>STALL|>90 %|>BROKEN|>REJECTED RUNS");
+        let mut table = Table::of(
+            "KIND|>OUTAGE|>ROUND TRIP|TCP|POLICY|>CONNECTIONS|>STALL|>90 %|>COMPLETION|>BROKEN|>REJECTED RUNS",
+        );
         let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         for row in &self.rows {
             table.row([
                 row.kind.to_owned(),
                 format!("{} s", row.outage_s),
                 format!("{} ms", row.rtt_ms),
+                row.tcp(),
                 row.policy.clone(),
                 row.connections.to_string(),
                 ms(row.stall_ms.median),
                 ms(row.stall_ms.p90),
+                ms(row.completion_ms.median),
                 row.broken.to_string(),
                 row.rejected_runs.to_string(),
             ]);
