@@ -259,8 +259,9 @@ impl Trial<'_> {
     /// Until neither edge sends flows to the killed node.
     fn await_switch_over(&self, edges: &Edges) -> Result<(), RunError> {
         let waited = self.watch.until(Instant::now() + SWITCHED_OVER_WITHIN, || -> Result<bool, RunError> {
-            let forwards_to_killed = edges.statuses().filter_map(|status| Some(status.edge?.nodes.first()?.forwards));
-            Ok(!forwards_to_killed.fold(false, |any, forwards| any || forwards))
+            let mut forwards_to_killed =
+                edges.statuses().filter_map(|status| Some(status.edge?.nodes.first()?.forwards));
+            Ok(!forwards_to_killed.any(|forwards| forwards))
         })?;
         match waited {
             Waited::Met => Ok(()),

@@ -97,7 +97,7 @@ impl Interrupted {
         let is_short = established_ms < switch_over_ms && answered_ms > switch_over_ms && opened_ms < switch_over_ms;
         // A request that was sent long before the failure was answered before it.
         let is_recent = established_ms > -REQUESTED_BEFORE_MS_MAX;
-        (is_short && is_recent).then(|| Self { is_syn: false, stall_ms: answered_ms - switch_over_ms, completion_ms })
+        (is_short && is_recent).then_some(Self { is_syn: false, stall_ms: answered_ms - switch_over_ms, completion_ms })
     }
 }
 
