@@ -1,12 +1,14 @@
 //! An edge: packets, time and the state of nodes in; packets and events out.
 
+mod batch;
+mod switching;
+
+use alloc::vec;
 use alloc::vec::Vec;
 
-use arrayvec::ArrayVec;
-use flow::wire::arp::ArpView;
 use flow::wire::tcp::SegmentOptions;
-use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
-use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
+use flow::wire::{Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
+use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 
 use crate::config::{ConfigError, EdgeConfig, NodePort};
 use crate::distribution::Distribution;
@@ -17,6 +19,8 @@ use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
 use crate::node_set::{NODES_MAX, NodeSet};
 use crate::rate_control::{RateControl, RateStatus, set_window};
 use crate::tcp::{End, Observed};
+
+use batch::{Lookup, Pending};
 
 /// A frame that was polled: the port to send it by, and the state of its checksum. It stands for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +59,8 @@ pub struct Edge {
     network_port: PortId,
     /// By the node's number.
     nodes: [Option<NodePort>; NODES_MAX],
+    /// The numbers of all nodes, alive or not.
+    numbers: NodeSet,
     distribution: Distribution,
     flows: Flows,
     recovery: Option<LocalRecovery>,
@@ -62,6 +68,8 @@ pub struct Edge {
     link_control: LinkControl,
     events: Events,
     counters: EdgeCounters,
+    /// A place for each packet of a batch.
+    pending: Vec<Pending>,
 }
 
 impl Edge {
@@ -77,6 +85,7 @@ impl Edge {
         Ok(Self {
             network_port: config.network_port,
             nodes,
+            numbers: set,
             distribution: Distribution::new(set, config.affinity, config.hash_key),
             flows: Flows::new(config.connections_max, config.idle_timeouts, config.hash_key),
             recovery: config.recovery.as_ref().map(LocalRecovery::new),
@@ -84,6 +93,7 @@ impl Edge {
             link_control: LinkControl::default(),
             events: Events::default(),
             counters: EdgeCounters::default(),
+            pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
         })
     }
 
@@ -93,8 +103,13 @@ impl Edge {
     /// A frame to a group goes to all ports, as in a switch. Another one is dropped for the reason for which `flow::wire::parse`
     /// refuses it, and as [`DropReason::NoRoute`] if no node is alive or its port is not in the configuration.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
-        for frame in batch.iter_mut().filter(|frame| frame.disposition == Disposition::Undecided) {
-            let result = self.handle_frame(now, frame);
+        let mut pending = core::mem::take(&mut self.pending);
+        self.look_at_batch(batch, &mut pending);
+        for (frame, pending) in batch.iter_mut().zip(&mut pending) {
+            if frame.disposition != Disposition::Undecided {
+                continue;
+            }
+            let result = self.handle_frame(now, frame, pending);
             frame.disposition = match result {
                 Ok(port) if port == self.network_port => {
                     self.counters.left += 1;
@@ -110,11 +125,22 @@ impl Edge {
                 }
             };
         }
+        self.pending = pending;
+    }
+
+    /// All nodes and the ways to them.
+    fn node_ports(&self) -> impl Iterator<Item = &NodePort> {
+        self.numbers.iter().filter_map(|node| self.nodes[usize::from(node.0)].as_ref())
     }
 
     /// The port that a frame leaves by.
-    fn handle_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
-        let from = self.nodes.iter().flatten().find(|node| node.port == frame.ingress).map(|node| node.node);
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        frame: &mut Frame<'_>,
+        pending: &mut Pending,
+    ) -> Result<PortId, DropReason> {
+        let from = self.node_ports().find(|node| node.port == frame.ingress).map(|node| node.node);
         let is_entering = frame.ingress == self.network_port;
         if !is_entering && from.is_none() {
             return Err(DropReason::NoRoute);
@@ -123,12 +149,12 @@ impl Edge {
         if destination.is_group() {
             return self.flood(frame, from);
         }
-        let mut headers = Headers::NONE;
-        let parsed = wire::parse_into(frame, &mut headers)?;
+        let Pending { headers, lookup, .. } = pending;
+        let parsed = pending.parsed?;
         let Some(from) = from else {
             let node = match parsed {
                 Parsed::Arp(_) => self.node_of_link_control(frame),
-                Parsed::Ip(()) => self.handle_entering(now, frame, &mut headers),
+                Parsed::Ip(()) => self.handle_entering(now, frame, headers, *lookup),
             };
             return self.send_to(node.ok_or(DropReason::NoRoute)?, frame);
         };
@@ -137,69 +163,19 @@ impl Edge {
         }
         match parsed {
             Parsed::Arp(offset) => self.learn_arp(from, frame, offset),
-            Parsed::Ip(()) => self.handle_leaving(now, from, frame, &mut headers),
+            Parsed::Ip(()) => self.handle_leaving(now, from, frame, headers, *lookup),
         }
         Ok(self.network_port)
     }
 
-    /// A frame to a group goes to every port but its own. The first of them is returned.
-    fn flood(&mut self, frame: &Frame<'_>, from: Option<NodeId>) -> Result<PortId, DropReason> {
-        if let Some(from) = from {
-            self.learn_announced(from, frame);
-        }
-        let nodes = self.nodes.iter().flatten().filter(|node| Some(node.node) != from).map(|node| node.port);
-        let mut ports: ArrayVec<PortId, NODES_MAX> = nodes.collect();
-        let first = if from.is_some() { self.network_port } else { ports.pop_at(0).ok_or(DropReason::NoRoute)? };
-        let lost = self.link_control.copy(frame, &ports);
-        self.counters.dropped[DropReason::TransmitFailed as usize] += lost;
-        Ok(first)
-    }
-
-    /// Learns from a frame that a node sends to a group which address it announces.
-    fn learn_announced(&mut self, from: NodeId, frame: &Frame<'_>) {
-        let mut headers = Headers::NONE;
-        match wire::parse_into(frame, &mut headers) {
-            Ok(Parsed::Arp(offset)) => self.learn_arp(from, frame, offset),
-            Ok(Parsed::Ip(())) => self.link_control.learn_advertisement(from, frame, &headers),
-            Err(_) => {}
-        }
-    }
-
-    fn learn_arp(&mut self, from: NodeId, frame: &Frame<'_>, offset: u16) {
-        if let Some(Ok(arp)) = frame.bytes().get(usize::from(offset)..).map(ArpView::new_checked) {
-            self.link_control.learn_arp(from, &arp);
-        }
-    }
-
-    /// The node with this link address.
-    fn node_with(&self, address: MacAddress) -> Option<NodePort> {
-        self.nodes.iter().flatten().find(|node| node.link_address == Some(address)).copied()
-    }
-
-    fn send_to(&self, node: NodeId, frame: &mut Frame<'_>) -> Result<PortId, DropReason> {
-        let node = self.nodes[usize::from(node.0)].ok_or(DropReason::NoRoute)?;
-        let is_group = frame.bytes().first().is_some_and(|first| first & 1 != 0);
-        if let (Some(MacAddress(address)), false) = (node.link_address, is_group) {
-            frame.bytes_mut()[..address.len()].copy_from_slice(&address);
-        }
-        Ok(node.port)
-    }
-
-    /// The node for ARP and neighbour discovery: that with the frame's link address, else the live node with the lowest number.
-    fn node_of_link_control(&self, frame: &Frame<'_>) -> Option<NodeId> {
-        let addressed = link_control::destination(frame).and_then(|address| self.node_with(address));
-        addressed.map(|node| node.node).or_else(|| self.distribution.ecmp.alive().iter().next())
-    }
-
-    /// The node that answers a query to one of the addresses that nodes hold.
-    fn node_of_query(&self, headers: &Headers) -> Option<NodeId> {
-        let Transport::IcmpQuery(_) = headers.transport else { return None };
-        let announcer = self.link_control.announcer(headers.tuple.destination_ip());
-        announcer.filter(|node| self.distribution.is_alive(*node))
-    }
-
     /// A packet of the near host: selects its node.
-    fn handle_entering(&mut self, now: Instant, frame: &Frame<'_>, headers: &mut Headers) -> Option<NodeId> {
+    fn handle_entering(
+        &mut self,
+        now: Instant,
+        frame: &Frame<'_>,
+        headers: &mut Headers,
+        lookup: Lookup,
+    ) -> Option<NodeId> {
         let (entering, segment) = match headers.transport {
             _ if headers.is_fragment => {
                 self.counters.fragments += 1;
@@ -212,7 +188,7 @@ impl Edge {
             Transport::Tcp(segment) => (headers.tuple, Some(segment)),
             _ => (headers.tuple, None),
         };
-        let Some(index) = self.connection(now, &entering, segment.as_ref(), None) else {
+        let Some(index) = self.connection(now, &entering, lookup, segment.as_ref(), None) else {
             return self.distribution.select(&entering, None);
         };
         let node = self.place(&entering, index)?;
@@ -242,10 +218,11 @@ impl Edge {
         &mut self,
         now: Instant,
         entering: &Tuple,
+        lookup: Lookup,
         segment: Option<&TcpSegment>,
         from: Option<NodeId>,
     ) -> Option<Index> {
-        if let Some(index) = self.flows.find(entering) {
+        if let Some(index) = self.flows.find_likely(lookup.likely, lookup.hash, entering) {
             return Some(index);
         }
         let is_kept = match segment {
@@ -297,7 +274,14 @@ impl Edge {
     }
 
     /// A packet of the far host that leaves the cluster from the node `from`.
-    fn handle_leaving(&mut self, now: Instant, from: NodeId, frame: &mut Frame<'_>, headers: &mut Headers) {
+    fn handle_leaving(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        frame: &mut Frame<'_>,
+        headers: &mut Headers,
+        lookup: Lookup,
+    ) {
         let segment = match headers.transport {
             _ if headers.is_fragment => {
                 self.counters.fragments += 1;
@@ -312,7 +296,7 @@ impl Edge {
             _ => None,
         };
         let entering = headers.tuple.inverse();
-        let Some(index) = self.connection(now, &entering, segment.as_ref(), Some(from)) else { return };
+        let Some(index) = self.connection(now, &entering, lookup, segment.as_ref(), Some(from)) else { return };
         self.learn(from, index);
         if let Some(mut segment) = segment {
             let options = read_options(frame, headers);

@@ -4,15 +4,22 @@
 //! record expires at the head of its list. If the table is full, a new connection replaces the one whose last packet is
 //! oldest, of the first stage that has one: closed, handshake, other protocols, open. So a flood of SYNs displaces its own kind.
 //!
+//! A record moves to the end of its list only with its first packet of a period. Each move would fetch three other records into
+//! the cache. So the order is that of periods, and a record may expire one period late.
+//!
+//! The packets of a batch are looked up in steps, as in `flow::table`: index buckets are fetched, then records, then tuples are
+//! compared.
+//!
 //! Packets that fall on held slots are elsewhere: a record has the number of its held segment and of its held
 //! acknowledgement.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::table::index::Index as HashIndex;
+use flow::table::prefetch::{CACHE_LINE_BYTES, prefetch};
 use flow::wire::ip_protocol;
 use flow::{HashKey, Instant, NodeId, Tuple};
-use hashbrown::HashTable;
 
 use crate::node_set::NODES_MAX;
 use crate::tcp::TcpConnection;
@@ -22,6 +29,14 @@ use flow::list::{Item, Links, List, NONE};
 const EXPIRIES_PER_CALL_MAX: usize = 256;
 /// The most connections of a table.
 pub const CONNECTIONS_MAX: u32 = 1 << 28;
+/// Times of last packets are in ticks of 2^26 ns: connections expire up to 67 ms early.
+const TICK_BITS: u32 = 26;
+/// A period is at most this share of its stage's timeout, and at most 2^8 ticks, which are 17 s.
+const PERIODS_PER_TIMEOUT: u64 = 16;
+/// As above.
+const PERIOD_BITS_MAX: u32 = 8;
+/// Connections that the index has room for at first.
+const INDEX_ENTRIES_FIRST: u32 = 1024;
 
 /// The stage of a connection, in the order in which victims are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +79,12 @@ impl Default for IdleTimeouts {
 }
 
 impl IdleTimeouts {
+    /// The length of a stage's periods as a power of two of ticks.
+    fn period_bits(&self, stage: Stage) -> u32 {
+        let ticks = u64::try_from(self.of(stage).as_nanos()).unwrap_or(u64::MAX) >> TICK_BITS;
+        (ticks / PERIODS_PER_TIMEOUT).checked_ilog2().unwrap_or(0).min(PERIOD_BITS_MAX)
+    }
+
     const fn of(&self, stage: Stage) -> Duration {
         match stage {
             Stage::Closed => self.closed,
@@ -83,7 +104,8 @@ pub(crate) struct Record {
     /// The tuple of its packets that enter the cluster here.
     pub(crate) entering: Tuple,
     pub(crate) tcp: TcpConnection,
-    last_packet_at: Instant,
+    /// The tick of its last packet.
+    last_packet_tick: u32,
     links: Links,
     /// The slot of its held segment, or [`NONE`].
     pub(crate) segment: u32,
@@ -105,7 +127,7 @@ impl Record {
         Self {
             entering: *entering,
             tcp: TcpConnection::NEW,
-            last_packet_at: now,
+            last_packet_tick: tick(now),
             links: Links::NEW,
             segment: NONE,
             acknowledgement: NONE,
@@ -138,6 +160,10 @@ impl Record {
     pub(crate) const fn set_recovered(&mut self) {
         self.moved_from = NOT_MOVED;
     }
+}
+
+const fn tick(at: Instant) -> u32 {
+    (at.as_nanos() >> TICK_BITS) as u32
 }
 
 const NOT_MOVED: NodeId = NodeId(u8::MAX);
@@ -179,7 +205,10 @@ pub(crate) struct Flows {
     connections_max: u32,
     records: Vec<Record>,
     free: Vec<Index>,
-    index: HashTable<Index>,
+    index: HashIndex,
+    /// Connections that the index has room for.
+    index_entries_max: u32,
+    period_bits: [u32; STAGES.len()],
     lists: [List; STAGES.len()],
     counters: FlowCounters,
 }
@@ -187,29 +216,60 @@ pub(crate) struct Flows {
 impl Flows {
     /// A table of at most `connections_max` connections. Memory is reserved as they come.
     pub(crate) fn new(connections_max: u32, timeouts: IdleTimeouts, key: HashKey) -> Self {
+        let connections_max = connections_max.clamp(1, CONNECTIONS_MAX);
+        let index_entries_max = INDEX_ENTRIES_FIRST.min(connections_max);
         Self {
             key,
             timeouts,
-            connections_max: connections_max.clamp(1, CONNECTIONS_MAX),
+            connections_max,
             records: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            index: HashIndex::new(index_entries_max as usize),
+            index_entries_max,
+            period_bits: STAGES.map(|stage| timeouts.period_bits(stage)),
             lists: [List::EMPTY; STAGES.len()],
             counters: FlowCounters::default(),
         }
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.index.len() as u32
+        (self.records.len() - self.free.len()) as u32
     }
 
     pub(crate) const fn counters(&self) -> FlowCounters {
         self.counters
     }
 
+    /// The hash of a tuple, the same for its inverse.
+    pub(crate) fn hash(&self, tuple: &Tuple) -> u64 {
+        self.key.hash(tuple)
+    }
+
+    /// The first of three steps of a batched lookup: fetches the index bucket of a hash.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// The second step: fetches the record that the index most likely refers to.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: u64) -> Option<Index> {
+        let likely = self.index.glance(hash)?;
+        for line in 0..size_of::<Record>().div_ceil(CACHE_LINE_BYTES) {
+            prefetch(&self.records, likely as usize, line * CACHE_LINE_BYTES);
+        }
+        Some(likely)
+    }
+
+    /// The third step: finds a connection by its tuple. The result is right even if the table changed in between.
+    #[inline]
+    pub(crate) fn find_likely(&self, likely: Option<Index>, hash: u64, entering: &Tuple) -> Option<Index> {
+        let is_its = |index: &Index| self.records[*index as usize].entering == *entering;
+        likely.filter(is_its).or_else(|| self.index.find(hash, |index| is_its(&index).then_some(index)))
+    }
+
     pub(crate) fn find(&self, entering: &Tuple) -> Option<Index> {
-        let hash = self.key.hash(entering);
-        self.index.find(hash, |index| self.records[*index as usize].entering == *entering).copied()
+        self.find_likely(None, self.hash(entering), entering)
     }
 
     pub(crate) fn get(&self, index: Index) -> &Record {
@@ -244,9 +304,27 @@ impl Flows {
             self.records[index as usize] = record;
         }
         self.lists[record.stage as usize].push(&mut self.records, index);
-        let (key, records) = (self.key, &self.records);
-        self.index.insert_unique(key.hash(entering), index, |other| key.hash(&records[*other as usize].entering));
+        if self.len() > self.index_entries_max {
+            self.grow_index();
+        } else {
+            self.index.insert(self.key.hash(entering), index);
+        }
         index
+    }
+
+    /// Replaces the index by one with room for half as many connections more, up to the table's limit.
+    fn grow_index(&mut self) {
+        self.index_entries_max =
+            (self.index_entries_max + self.index_entries_max.div_ceil(2)).min(self.connections_max);
+        self.index = HashIndex::new(self.index_entries_max as usize);
+        for list in &self.lists {
+            let mut at = list.first;
+            while at != NONE {
+                let record = &mut self.records[at as usize];
+                self.index.insert(self.key.hash(&record.entering), at);
+                at = record.links.next;
+            }
+        }
     }
 
     fn victim(&self) -> Option<Index> {
@@ -255,23 +333,25 @@ impl Flows {
 
     fn remove(&mut self, index: Index, release: &mut dyn FnMut(Index, &mut Record)) {
         release(index, &mut self.records[index as usize]);
-        let record = self.records[index as usize];
-        self.lists[record.stage as usize].remove(&mut self.records, index);
-        if let Ok(entry) = self.index.find_entry(self.key.hash(&record.entering), |other| *other == index) {
-            entry.remove();
-        }
+        let record = &mut self.records[index as usize];
+        // A lookup that has begun must not find the freed record.
+        let (entering, stage) = (core::mem::replace(&mut record.entering, Tuple::NONE), record.stage);
+        self.lists[stage as usize].remove(&mut self.records, index);
+        self.index.remove(self.key.hash(&entering), index);
         self.free.push(index);
     }
 
-    /// A packet of the connection passed: it moves to the end of the list of its stage.
+    /// A packet of the connection passed. With the first one of a period the connection moves to the end of its stage's list.
     pub(crate) fn touch(&mut self, now: Instant, index: Index) {
         let record = &mut self.records[index as usize];
-        let before = record.stage;
-        record.last_packet_at = now;
-        record.stage = stage(&record.entering, &record.tcp);
-        let after = record.stage;
-        self.lists[before as usize].remove(&mut self.records, index);
-        self.lists[after as usize].push(&mut self.records, index);
+        let (before, after) = (record.stage, stage(&record.entering, &record.tcp));
+        let bits = self.period_bits[after as usize];
+        let (last, tick) = (record.last_packet_tick, tick(now));
+        (record.last_packet_tick, record.stage) = (tick, after);
+        if before != after || last >> bits != tick >> bits {
+            self.lists[before as usize].remove(&mut self.records, index);
+            self.lists[after as usize].push(&mut self.records, index);
+        }
     }
 
     /// Removes connections that are idle, a bounded number of them.
@@ -291,8 +371,8 @@ impl Flows {
     /// The first connection of each stage, and when it expires.
     fn next_expiries(&self) -> impl Iterator<Item = (Instant, Index)> {
         STAGES.into_iter().zip(&self.lists).filter(|(_, list)| list.first != NONE).map(|(stage, list)| {
-            let last_packet_at = self.records[list.first as usize].last_packet_at;
-            (last_packet_at + self.timeouts.of(stage), list.first)
+            let ticks = u64::from(self.records[list.first as usize].last_packet_tick);
+            (Instant::from_nanos(ticks << TICK_BITS) + self.timeouts.of(stage), list.first)
         })
     }
 }
@@ -332,10 +412,10 @@ mod tests {
 
     #[test]
     fn a_connection_with_a_full_segment_takes_at_most_1700_bytes() {
-        // An index entry: a number and a control byte, in a table that is at least 7/16 full.
-        let index_bytes = (size_of::<Index>() + 1) * 16 / 7;
+        // An index entry: an eighth of a bucket of 64 bytes, in an index that is at least two thirds full.
+        let index_bytes = 64 / 8 * 3 / 2;
         let bytes = size_of::<Record>() + index_bytes + HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES;
-        assert!(size_of::<Record>() <= 144, "a record has {} bytes", size_of::<Record>());
+        assert!(size_of::<Record>() <= 136, "a record has {} bytes", size_of::<Record>());
         assert!(bytes <= 1700, "a connection with a held segment takes {bytes} bytes");
         const { assert!(SEGMENT_FRAME_BYTES_MAX >= 1514 + 4, "a full segment with a tag fits") };
     }
@@ -351,6 +431,48 @@ mod tests {
         assert_eq!(enter(&mut flows, 5, &tuple(17, 5)), [tuple(6, 4)]);
         assert_eq!(enter(&mut flows, 6, &tuple(17, 6)), [third], "then the oldest of the other protocols");
         assert!(flows.find(&first).is_some() && flows.len() == 3 && flows.counters().evicted == 3);
+    }
+
+    #[test]
+    fn the_index_grows_with_the_table_and_finds_every_connection() {
+        let mut flows = table(5000);
+        for port in 0..6000 {
+            enter(&mut flows, port.into(), &tuple(17, port));
+        }
+        assert_eq!((flows.len(), flows.counters().evicted), (5000, 1000));
+        for port in 0..6000 {
+            let index = flows.find(&tuple(17, port));
+            assert_eq!(index.is_some(), port >= 1000, "{port}");
+            assert!(index.is_none_or(|index| flows.get(index).entering == tuple(17, port)));
+        }
+    }
+
+    #[test]
+    fn a_lookup_that_has_begun_does_not_find_a_removed_connection() {
+        let mut flows = table(1);
+        let (first, second) = (tuple(17, 1), tuple(17, 2));
+        enter(&mut flows, 0, &first);
+        let likely = flows.prefetch_record(flows.hash(&first));
+        assert_eq!(flows.find_likely(likely, flows.hash(&first), &first), likely);
+        enter(&mut flows, 1, &second);
+        assert_eq!(flows.find_likely(likely, flows.hash(&first), &first), None);
+        flows.expire(Instant::FAR_FUTURE, &mut |_, _| {});
+        assert_eq!(flows.find_likely(likely, flows.hash(&second), &second), None);
+    }
+
+    #[test]
+    fn a_full_table_keeps_connections_with_packets_in_later_periods() {
+        let mut flows = table(3);
+        (1..=3).for_each(|port| drop(enter(&mut flows, 0, &tuple(17, port))));
+        for (port, at_s) in [(1, 20), (3, 40), (1, 41)] {
+            flows.touch(Instant::from_millis(at_s * 1000), flows.find(&tuple(17, port)).expect("it is there"));
+        }
+        assert_eq!(enter(&mut flows, 60_000, &tuple(17, 4)), [tuple(17, 2)]);
+        assert_eq!(
+            enter(&mut flows, 60_001, &tuple(17, 5)),
+            [tuple(17, 3)],
+            "connection 1 has a packet in a later period"
+        );
     }
 
     #[test]

@@ -57,7 +57,12 @@ impl NodeSet {
 
     /// The nodes, in rising order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
-        (0..NODES_MAX as u8).map(NodeId).filter(move |node| self.contains(*node))
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let first = left;
+            left &= left.wrapping_sub(1);
+            (first != 0).then(|| NodeId(first.trailing_zeros() as u8))
+        })
     }
 }
 

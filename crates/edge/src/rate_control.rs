@@ -15,7 +15,13 @@
 //! ```
 //!
 //! The first clamp is a multiple of the fair share, not the advertised window, and during an overload the clamp is never more. The
-//! window of (9) is kept within the range of (10): otherwise it would fall without limit, and be late to recover.
+//! window of (9) is kept within the range of (10): otherwise it would fall without limit, and be late to recover. It rises by a
+//! sixteenth in an interval at most: connections that lost their packets are silent for some round trips, and then send again.
+//!
+//! Connections are counted in a census, which lasts for two round trips at least. In a shorter interval not every connection sends.
+//!
+//! A sender gets whole segments, since it sends no parts of segments. The first acknowledgement of a connection that was moved leaves
+//! room for two new segments behind what it has sent. Their acknowledgements show the sender at once which others were lost.
 //!
 //! Only acknowledgements that leave the cluster towards a sender are changed, and only their window field. A window is never raised.
 //! The right edge that a sender was given may move left: a sender must be robust against that (RFC 9293 section 3.8.6), and would
@@ -37,6 +43,14 @@ use crate::tcp::{End, WINDOW_BYTES_MAX};
 
 const TCP_WINDOW_OFFSET: usize = 14;
 const MICROS_PER_S: f64 = 1e6;
+/// The clamp rises by this share of itself in an interval at most.
+const RISE_MAX: f64 = 1.0 / 16.0;
+/// Round trips that a census lasts at least.
+const CENSUS_ROUND_TRIPS: f64 = 2.0;
+/// New segments that a connection may send with the first acknowledgement after its move.
+const SEGMENTS_AFTER_MOVE: u32 = 2;
+/// It does so only if all that it has sent is at most so many clamps.
+const CLAMPS_AFTER_MOVE_MAX: u32 = 4;
 
 /// The phase of a node's rate control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +71,7 @@ pub struct RateStatus {
     pub phase: RatePhase,
     /// The clamp in bytes; meaningless while it is inactive.
     pub window_bytes: u32,
-    /// Connections that sent data into the cluster in the last interval.
+    /// Connections that sent data into the cluster in the last census: the interval, or two round trips if they are longer.
     pub connections: u32,
     /// What the node can forward, in bytes of payload a second; 0: not known yet.
     pub capacity_bytes_per_s: u64,
@@ -70,11 +84,16 @@ pub struct RateStatus {
 struct Interval {
     bytes_in: u64,
     bytes_acknowledged: u64,
+    clamped: u32,
+    is_saturated: bool,
+}
+
+/// The connections that sent data during a census.
+#[derive(Clone, Copy, Debug, Default)]
+struct Census {
     connections: u32,
     round_trips_us: u64,
     round_trips: u32,
-    clamped: u32,
-    is_saturated: bool,
 }
 
 /// The control of one node.
@@ -86,6 +105,8 @@ struct Controller {
     capacity: Option<f64>,
     current: Interval,
     last: Interval,
+    census: Census,
+    last_census: Census,
     is_saturated: bool,
     clamped: u64,
 }
@@ -97,8 +118,9 @@ pub(crate) struct RateControl {
     controllers: Box<[Controller]>,
     nodes: NodeSet,
     failed: NodeSet,
-    /// The number of the interval; never 0, which new connections have.
-    interval: u16,
+    /// The number of the census; never 0, which new connections have.
+    census: u16,
+    census_began_at: Instant,
     interval_began_at: Option<Instant>,
     changes: VecDeque<(NodeId, RateStatus)>,
 }
@@ -115,7 +137,8 @@ impl RateControl {
             controllers: vec![controller; NODES_MAX].into_boxed_slice(),
             nodes,
             failed: NodeSet::EMPTY,
-            interval: 1,
+            census: 1,
+            census_began_at: Instant::ZERO,
             interval_began_at: None,
             changes: VecDeque::new(),
         }
@@ -178,14 +201,14 @@ impl RateControl {
     /// Data of a connection enters the cluster.
     pub(crate) fn note_entering(&mut self, record: &mut Record, payload_bytes: u32) {
         let Some(controller) = self.controllers.get_mut(usize::from(record.node.0)) else { return };
-        let current = &mut controller.current;
-        current.bytes_in += u64::from(payload_bytes);
-        if record.active_in != self.interval {
-            record.active_in = self.interval;
-            current.connections += 1;
+        controller.current.bytes_in += u64::from(payload_bytes);
+        if record.active_in != self.census {
+            record.active_in = self.census;
+            let census = &mut controller.census;
+            census.connections += 1;
             if let Some(round_trip_us) = record.tcp.least_round_trip_us() {
-                current.round_trips_us += u64::from(round_trip_us);
-                current.round_trips += 1;
+                census.round_trips_us += u64::from(round_trip_us);
+                census.round_trips += 1;
             }
         }
     }
@@ -207,7 +230,17 @@ impl RateControl {
             return None;
         }
         let shift = record.tcp.window_shift(End::Far)?;
-        let field = (controller.window_bytes as u64).div_ceil(1 << shift);
+        let segment_bytes = u32::from(record.tcp.near_segment_bytes_max());
+        let mut bytes = (controller.window_bytes as u32).next_multiple_of(segment_bytes);
+        if record.moved_from().is_some() {
+            let sent_bytes = record.tcp.near_next().wrapping_sub(segment.acknowledgement);
+            let room_bytes = sent_bytes.saturating_add(SEGMENTS_AFTER_MOVE * segment_bytes);
+            // A sender that has sent far more than its share is one that losses do not slow down.
+            if room_bytes <= CLAMPS_AFTER_MOVE_MAX.saturating_mul(bytes) {
+                bytes = bytes.max(room_bytes);
+            }
+        }
+        let field = u64::from(bytes).div_ceil(1 << shift);
         let field = u16::try_from(field).ok().filter(|field| *field < segment.window)?;
         controller.current.clamped += 1;
         controller.clamped += 1;
@@ -222,7 +255,7 @@ impl RateControl {
     /// Ends the interval if it is over.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let Some(began_at) = self.interval_began_at else {
-            self.interval_began_at = Some(now);
+            (self.interval_began_at, self.census_began_at) = (Some(now), now);
             return;
         };
         let elapsed = now.saturating_since(began_at);
@@ -230,10 +263,17 @@ impl RateControl {
             return;
         }
         self.interval_began_at = Some(now);
-        self.interval = self.interval.checked_add(1).unwrap_or(1);
+        let is_census_over = self.is_census_over(now);
+        if is_census_over {
+            self.census = self.census.checked_add(1).unwrap_or(1);
+            self.census_began_at = now;
+        }
         for node in self.nodes.iter() {
             let controller = &mut self.controllers[usize::from(node.0)];
             let before = controller.phase;
+            if is_census_over {
+                controller.last_census = core::mem::take(&mut controller.census);
+            }
             controller.end_interval(&self.config, elapsed.as_secs_f64());
             if controller.phase != before {
                 self.changes.push_back((node, controller.status()));
@@ -241,6 +281,13 @@ impl RateControl {
         }
         // A capacity that was measured meanwhile begins the control.
         self.change_phases(false);
+    }
+
+    fn is_census_over(&self, now: Instant) -> bool {
+        let round_trips_s =
+            self.nodes.iter().map(|node| self.controllers[usize::from(node.0)].round_trip_s(&self.config));
+        let lasts_s = CENSUS_ROUND_TRIPS * round_trips_s.fold(0.0, f64::max);
+        now.saturating_since(self.census_began_at).as_secs_f64() >= lasts_s
     }
 }
 
@@ -256,15 +303,15 @@ impl Controller {
         RateStatus {
             phase: self.phase,
             window_bytes: self.window_bytes as u32,
-            connections: self.last.connections,
+            connections: self.last_census.connections,
             capacity_bytes_per_s: self.capacity.unwrap_or_default() as u64,
             clamped: self.clamped,
         }
     }
 
-    /// The interval with more connections: the present one has just begun, or the last one was idle.
-    const fn recent(&self) -> &Interval {
-        if self.current.connections > self.last.connections { &self.current } else { &self.last }
+    /// The census with more connections: the present one has just begun, or the last one was idle.
+    const fn recent(&self) -> &Census {
+        if self.census.connections > self.last_census.connections { &self.census } else { &self.last_census }
     }
 
     /// The mean of the active connections' lowest round trips, in seconds. With the present ones, which contain queues, the clamp would
@@ -314,7 +361,7 @@ impl Controller {
     /// Equations 9 and 10 [HALR, section 6.3].
     fn adjust(&mut self, config: &RateControlConfig, elapsed_s: f64) {
         let Some(capacity) = self.capacity else { return };
-        let connections = f64::from(self.last.connections.max(1));
+        let connections = f64::from(self.recent().connections.max(1));
         let excess_bytes = self.last.bytes_in as f64 - config.delta * capacity * elapsed_s;
         if excess_bytes > 0.0 {
             // The clamp may be far above what senders use, if they were few or idle. Then (9) would lower it for many intervals
@@ -322,7 +369,8 @@ impl Controller {
             self.window_bytes = self.window_bytes.min(self.initial_bytes(config, capacity, connections));
         }
         let windows = connections * elapsed_s / self.round_trip_s(config);
-        self.window_bytes = in_range(self.window_bytes - config.alpha * excess_bytes / windows, config);
+        let rise = (-config.alpha * excess_bytes / windows).min(RISE_MAX * self.window_bytes);
+        self.window_bytes = in_range(self.window_bytes + rise, config);
     }
 }
 

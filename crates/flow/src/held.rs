@@ -2,12 +2,15 @@
 //!
 //! Slots are in the order in which their packets were held. If the cache is full, the packet that was held first is the victim.
 //! It is unacknowledged for the longest time, so its sender has probably given up or waits for a long timeout.
+//!
+//! What is read with each segment and acknowledgement is half a cache line per slot, apart from the packets' bytes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::list::{Linked, Links, List, NONE};
 use crate::serial::{is_after, is_before};
+use crate::table::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::wire::checksum::{self, Sum};
 use crate::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
 use crate::wire::{Headers, MacAddress, TcpSegment, tcp_flags};
@@ -24,25 +27,28 @@ const IPV6_LENGTH_OFFSET: usize = 4;
 const IPV6_HEADER_BYTES: usize = 40;
 const TCP_SEQUENCE_OFFSET: usize = 4;
 const TCP_ACKNOWLEDGEMENT_OFFSET: usize = 8;
-const TCP_DATA_OFFSET: usize = 12;
 const TCP_FLAGS_OFFSET: usize = 13;
 
-/// A held packet of at most `N` bytes, from its link header on.
-#[derive(Clone, Debug)]
-pub struct Held<const N: usize> {
+/// What is known of a held packet, apart from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
     /// When it was held.
     pub held_at: Instant,
     links: Links,
     /// The connection that it belongs to.
     pub connection: u32,
-    /// The node that it was resent to last, or [`NOT_RESENT`].
-    pub resent_to: NodeId,
+    sequence: u32,
+    /// Bytes that are held, from its link header on.
+    length_bytes: u16,
+    payload_bytes: u16,
     l3_offset: u8,
     l4_offset: u8,
     flags: u8,
-    length_bytes: u16,
-    bytes: [u8; N],
+    /// The node that it was resent to last, or [`NOT_RESENT`].
+    pub resent_to: NodeId,
 }
+
+const _: () = assert!(size_of::<Held>() == 32, "two are in a cache line");
 
 /// No node.
 pub const NOT_RESENT: NodeId = NodeId(u8::MAX);
@@ -56,26 +62,27 @@ pub struct Resending {
     pub destination: Option<MacAddress>,
 }
 
-impl<const N: usize> Held<N> {
+impl Held {
     const EMPTY: Self = Self {
         held_at: Instant::ZERO,
         links: Links::NEW,
         connection: 0,
-        resent_to: NOT_RESENT,
+        sequence: 0,
+        length_bytes: 0,
+        payload_bytes: 0,
         l3_offset: 0,
         l4_offset: 0,
         flags: 0,
-        length_bytes: 0,
-        bytes: [0; N],
+        resent_to: NOT_RESENT,
     };
 
     /// Holds a packet's headers and at most `payload_bytes_max` bytes of its payload; fewer where they do not fit.
     /// `None`, without changes, if it cannot be held: its headers do not fit, or it would be changed and has urgent data or a
     /// signature.
-    fn fill(&mut self, packet: Holding<'_>) -> Option<()> {
+    fn fill(&mut self, bytes: &mut [u8], packet: Holding<'_>) -> Option<()> {
         let Holding { frame, headers, segment, payload_bytes_max, is_signed } = packet;
         let payload = usize::from(headers.payload_offset);
-        let room_bytes = N.checked_sub(payload)?;
+        let room_bytes = bytes.len().checked_sub(payload)?;
         let payload_bytes = headers.l3_end().checked_sub(payload)?;
         let kept_bytes = payload_bytes.min(payload_bytes_max).min(room_bytes);
         let is_truncated = kept_bytes < payload_bytes;
@@ -86,10 +93,12 @@ impl<const N: usize> Held<N> {
         }
         let length_bytes = payload + kept_bytes;
         let (l3_offset, l4_offset) = (u8::try_from(headers.l3_offset).ok()?, u8::try_from(headers.l4_offset).ok()?);
-        self.bytes[..length_bytes].copy_from_slice(frame.get(..length_bytes)?);
-        (self.l3_offset, self.l4_offset, self.length_bytes) = (l3_offset, l4_offset, length_bytes as u16);
+        bytes[..length_bytes].copy_from_slice(frame.get(..length_bytes)?);
+        (self.l3_offset, self.l4_offset) = (l3_offset, l4_offset);
+        (self.length_bytes, self.payload_bytes) = (length_bytes as u16, kept_bytes as u16);
         let ends = tcp_flags::FIN | tcp_flags::PSH;
         self.flags = if is_truncated { segment.flags & !ends } else { segment.flags };
+        self.sequence = segment.sequence;
         Some(())
     }
 
@@ -105,28 +114,15 @@ impl<const N: usize> Held<N> {
         self.l3_offset as usize
     }
 
-    /// A number of its TCP header.
-    fn number(&self, offset: usize) -> u32 {
-        let at = usize::from(self.l4_offset) + offset;
-        self.bytes[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
-    }
-
     /// Its first sequence number.
-    pub fn sequence(&self) -> u32 {
-        self.number(TCP_SEQUENCE_OFFSET)
+    pub const fn sequence(&self) -> u32 {
+        self.sequence
     }
 
     /// The number behind it, as it is held.
     pub fn end(&self) -> u32 {
-        let header_bytes = usize::from(self.bytes[usize::from(self.l4_offset) + TCP_DATA_OFFSET] >> 4) * 4;
-        let payload_bytes = usize::from(self.length_bytes) - usize::from(self.l4_offset) - header_bytes;
-        let (sequence, payload_bytes) = (self.sequence(), payload_bytes as u32);
-        TcpSegment { flags: self.flags, sequence, payload_bytes, ..TcpSegment::default() }.end()
-    }
-
-    /// The number that it acknowledges.
-    pub fn acknowledgement(&self) -> u32 {
-        self.number(TCP_ACKNOWLEDGEMENT_OFFSET)
+        let (flags, sequence, payload_bytes) = (self.flags, self.sequence, self.payload_bytes.into());
+        TcpSegment { flags, sequence, payload_bytes, ..TcpSegment::default() }.end()
     }
 
     /// Whether it is a SYN.
@@ -141,9 +137,9 @@ impl<const N: usize> Held<N> {
     }
 
     /// Writes the packet to be sent: lengths, flags and checksums follow what is held. `tuple` is the packet's own.
-    pub fn write(&self, tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
+    fn write(&self, bytes: &[u8], tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
         out.clear();
-        out.extend_from_slice(&self.bytes[..usize::from(self.length_bytes)]);
+        out.extend_from_slice(&bytes[..usize::from(self.length_bytes)]);
         if let Some(MacAddress(address)) = resending.destination {
             out[..address.len()].copy_from_slice(&address);
         }
@@ -168,25 +164,46 @@ impl<const N: usize> Held<N> {
         let checksum = Sum::of(tcp).plus(checksum::pseudo_header(tuple, tcp.len() as u32)).checksum();
         tcp[TCP_CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum.to_be_bytes());
     }
-
-    /// Bytes of the TCP header without options and of the frame's other headers at least, for a plausibility check.
-    const HEADERS_FIT: () = assert!(N >= 14 + 8 + IPV6_HEADER_BYTES + TCP_HEADER_BYTES);
 }
 
 /// Slots that are allocated at once.
 const CHUNK_SLOTS: usize = 64;
 
+/// Some slots.
+#[derive(Debug)]
+struct Chunk<const N: usize> {
+    held: Box<[Held]>,
+    bytes: Box<[[u8; N]]>,
+}
+
 /// The array of slots, in chunks that never move.
 #[derive(Debug, Default)]
-struct Slots<const N: usize>(Vec<Box<[Held<N>]>>);
+struct Slots<const N: usize>(Vec<Chunk<N>>);
 
 impl<const N: usize> Slots<N> {
-    fn get(&self, slot: u32) -> &Held<N> {
-        &self.0[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    fn get(&self, slot: u32) -> &Held {
+        &self.0[slot as usize / CHUNK_SLOTS].held[slot as usize % CHUNK_SLOTS]
     }
 
-    fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
-        &mut self.0[slot as usize / CHUNK_SLOTS][slot as usize % CHUNK_SLOTS]
+    fn get_mut(&mut self, slot: u32) -> &mut Held {
+        &mut self.0[slot as usize / CHUNK_SLOTS].held[slot as usize % CHUNK_SLOTS]
+    }
+
+    fn bytes(&self, slot: u32) -> &[u8; N] {
+        &self.0[slot as usize / CHUNK_SLOTS].bytes[slot as usize % CHUNK_SLOTS]
+    }
+
+    fn prefetch(&self, slot: u32) {
+        if let Some(chunk) = self.0.get(slot as usize / CHUNK_SLOTS) {
+            prefetch(&chunk.held, slot as usize % CHUNK_SLOTS, 0);
+        }
+    }
+
+    fn prefetch_bytes(&self, slot: u32) {
+        if let Some(chunk) = self.0.get(slot as usize / CHUNK_SLOTS) {
+            prefetch(&chunk.bytes, slot as usize % CHUNK_SLOTS, 0);
+            prefetch(&chunk.bytes, slot as usize % CHUNK_SLOTS, CACHE_LINE_BYTES);
+        }
     }
 }
 
@@ -222,12 +239,14 @@ pub struct HeldPackets<const N: usize> {
 }
 
 impl<const N: usize> HeldPackets<N> {
-    /// Bytes of memory of a slot, with its share of the pointer to its chunk.
-    pub const SLOT_BYTES: usize = size_of::<Held<N>>() + size_of::<Box<[Held<N>]>>().div_ceil(CHUNK_SLOTS);
+    /// Bytes of memory of a slot, with its share of the pointers to its chunk.
+    pub const SLOT_BYTES: usize = size_of::<Held>() + N + size_of::<Chunk<N>>().div_ceil(CHUNK_SLOTS);
+    /// The frame's headers fit without IP options and extension headers.
+    const HEADERS_FIT: () = assert!(N >= 14 + 8 + IPV6_HEADER_BYTES + TCP_HEADER_BYTES);
 
     /// A cache of at most `memory_bytes_max` bytes, which are reserved as they are needed.
     pub fn new(memory_bytes_max: usize) -> Self {
-        let () = Held::<N>::HEADERS_FIT;
+        let () = Self::HEADERS_FIT;
         let slots_max = u32::try_from(memory_bytes_max / Self::SLOT_BYTES).unwrap_or(u32::MAX - 1);
         Self { slots: Slots(Vec::new()), free: Vec::new(), order: List::EMPTY, slots_max, used: 0 }
     }
@@ -242,15 +261,41 @@ impl<const N: usize> HeldPackets<N> {
         self.slots_max
     }
 
-    /// The packet in a slot that is in use.
+    /// What is known of the packet in a slot that is in use.
     #[must_use]
-    pub fn get(&self, slot: u32) -> &Held<N> {
+    pub fn get(&self, slot: u32) -> &Held {
         self.slots.get(slot)
     }
 
     /// As [`HeldPackets::get`], to be changed.
-    pub fn get_mut(&mut self, slot: u32) -> &mut Held<N> {
+    pub fn get_mut(&mut self, slot: u32) -> &mut Held {
         self.slots.get_mut(slot)
+    }
+
+    /// The number that a held packet acknowledges.
+    pub fn acknowledgement(&self, slot: u32) -> u32 {
+        let at = usize::from(self.get(slot).l4_offset) + TCP_ACKNOWLEDGEMENT_OFFSET;
+        self.slots.bytes(slot)[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    }
+
+    /// Writes a held packet to be sent: see [`Resending`]. `tuple` is the packet's own.
+    pub fn write(&self, slot: u32, tuple: &Tuple, resending: Resending, out: &mut Vec<u8>) {
+        self.get(slot).write(self.slots.bytes(slot), tuple, resending, out);
+    }
+
+    /// The first of two steps before a packet of the slot's connection: fetches what is known of the held packet.
+    pub fn prefetch(&self, slot: u32) {
+        self.slots.prefetch(slot);
+    }
+
+    /// The second step: fetches the neighbours in the order of slots, which change when the slot is freed, and the beginning of the
+    /// bytes, which the next packet overwrites.
+    pub fn prefetch_neighbours(&self, slot: u32) {
+        self.slots.prefetch_bytes(slot);
+        if let Some(chunk) = self.slots.0.get(slot as usize / CHUNK_SLOTS) {
+            let Links { next, previous } = chunk.held[slot as usize % CHUNK_SLOTS].links;
+            [next, previous].into_iter().for_each(|slot| self.slots.prefetch(slot));
+        }
     }
 
     /// The slot whose packet was held first, or `list::NONE`.
@@ -287,15 +332,19 @@ impl<const N: usize> HeldPackets<N> {
     /// Allocates a chunk of slots and returns the first.
     fn grow(&mut self) -> u32 {
         let first = (self.slots.0.len() * CHUNK_SLOTS) as u32;
-        self.slots.0.push(alloc::vec![Held::EMPTY; CHUNK_SLOTS].into_boxed_slice());
+        self.slots.0.push(Chunk {
+            held: alloc::vec![Held::EMPTY; CHUNK_SLOTS].into_boxed_slice(),
+            bytes: alloc::vec![[0; N]; CHUNK_SLOTS].into_boxed_slice(),
+        });
         self.free.extend((first + 1..first + CHUNK_SLOTS as u32).rev());
         first
     }
 
     /// Holds another packet of the same connection in a slot. Returns false, without changes, if it cannot be held.
     pub fn replace(&mut self, now: Instant, slot: u32, packet: Holding<'_>) -> bool {
-        let held = self.slots.get_mut(slot);
-        let is_held = held.fill(packet).is_some();
+        let Some(chunk) = self.slots.0.get_mut(slot as usize / CHUNK_SLOTS) else { return false };
+        let held = &mut chunk.held[slot as usize % CHUNK_SLOTS];
+        let is_held = held.fill(&mut chunk.bytes[slot as usize % CHUNK_SLOTS], packet).is_some();
         if is_held {
             (held.held_at, held.resent_to) = (now, NOT_RESENT);
             self.order.remove(&mut self.slots, slot);

@@ -10,7 +10,8 @@ pub const NONE: u32 = u32::MAX;
 pub struct Links {
     /// The item behind it, or [`NONE`].
     pub next: u32,
-    previous: u32,
+    /// The item before it, or [`NONE`].
+    pub previous: u32,
 }
 
 impl Links {

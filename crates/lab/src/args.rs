@@ -3,6 +3,7 @@
 mod attack_recovery;
 mod bench;
 mod demo;
+mod edge;
 mod encryption;
 mod failover;
 mod filters;
@@ -26,12 +27,13 @@ pub use bench::{
     SideBySideCommand,
 };
 pub use demo::DemoArgs;
+pub use edge::BenchEdgeArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
 pub use rate_control::BenchRateControlArgs;
-pub use recovery::BenchRecoveryArgs;
+pub use recovery::{BenchRecoveryArgs, Switch};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::cluster::failure_detector;
-use ::edge::{AddressOf, Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
+use ::edge::{AddressOf, Affinity, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
 use flow::{HashKey, NodeId, PortId};
 use toml::Spanned;
 
@@ -173,13 +173,7 @@ fn recovery(raw: &RawEdgeRecovery, diagnostics: &mut Diagnostics<'_>) -> Option<
     let resends = raw.resends_per_s.as_ref();
     let resends_per_s_max =
         within("recovery.resends_per_s", resends, defaults.resends_per_s_max, RESENDS_PER_S, diagnostics);
-    let policy = match policy {
-        RecoveryPolicy::Always => CachePolicy::Always,
-        RecoveryPolicy::FromSecondLostHeartbeat => CachePolicy::FromSecondLostHeartbeat,
-        RecoveryPolicy::HeavyHitters => CachePolicy::HeavyHitters { connections_max },
-        RecoveryPolicy::SynOnly => CachePolicy::SynOnly,
-        RecoveryPolicy::Off => return None,
-    };
+    let policy = policy.cache_policy(connections_max)?;
     Some(RecoveryConfig { policy, memory_bytes_max, resends_per_s_max })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::edge::{Affinity, RateControlConfig, RecoveryConfig};
+use ::edge::{Affinity, CachePolicy, RateControlConfig, RecoveryConfig};
 use cluster::failure_detector;
 use flow::NodeId;
 
@@ -70,4 +70,16 @@ impl RecoveryPolicy {
         ("syn-only", Self::SynOnly),
         ("off", Self::Off),
     ];
+
+    /// The policy of the edge; `connections_max` is the limit of heavy hitters. `None`: nothing is held.
+    #[must_use]
+    pub const fn cache_policy(self, connections_max: u32) -> Option<CachePolicy> {
+        Some(match self {
+            Self::Always => CachePolicy::Always,
+            Self::FromSecondLostHeartbeat => CachePolicy::FromSecondLostHeartbeat,
+            Self::HeavyHitters => CachePolicy::HeavyHitters { connections_max },
+            Self::SynOnly => CachePolicy::SynOnly,
+            Self::Off => return None,
+        })
+    }
 }

@@ -148,6 +148,22 @@ impl LocalRecovery {
             + self.acknowledgements.len() as usize * HeldPackets::<ACKNOWLEDGEMENT_FRAME_BYTES_MAX>::SLOT_BYTES
     }
 
+    /// The first of two steps before a packet of a connection is handled: fetches what is known of its held segment.
+    #[inline]
+    pub(crate) fn prefetch(&self, record: &Record) {
+        if record.segment != NONE {
+            self.segments.prefetch(record.segment);
+        }
+    }
+
+    /// The second step: fetches the neighbours of its held segment.
+    #[inline]
+    pub(crate) fn prefetch_neighbours(&self, record: &Record) {
+        if record.segment != NONE {
+            self.segments.prefetch_neighbours(record.segment);
+        }
+    }
+
     /// A node has lost so many heartbeats in a row; 0: it has sent one.
     pub(crate) const fn note_heartbeats_lost(&mut self, node: NodeId, count: u32) {
         if count >= HEARTBEATS_LOST_MIN {
@@ -399,10 +415,11 @@ impl LocalRecovery {
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
         let slot = recovery.acknowledgement;
+        let acknowledgement = self.acknowledgements.acknowledgement(slot);
         let held = self.acknowledgements.get_mut(slot);
         let record = flows.get(held.connection);
         let is_due = recovery.is_due(held, record, distribution)
-            && held.acknowledgement() == record.tcp.near_unacknowledged()
+            && acknowledgement == record.tcp.near_unacknowledged()
             && record.tcp.near_is_waiting()
             && !record.tcp.near_has_timed_out(micros(now));
         if !is_due || recovery.copies_sent >= ACKNOWLEDGEMENT_COPIES {
@@ -415,7 +432,7 @@ impl LocalRecovery {
         }
         // Only a segment in sequence is acceptable to its receiver (RFC 9293 section 3.10.7.4).
         let resending = Resending { sequence: Some(record.tcp.far_next()), destination: None };
-        held.write(&record.entering.inverse(), resending, out);
+        self.acknowledgements.write(slot, &record.entering.inverse(), resending, out);
         recovery.copies_sent += 1;
         recovery.resent.acknowledgements += 1;
         self.counters.acknowledgements_resent += 1;
@@ -438,8 +455,9 @@ impl LocalRecovery {
             return None;
         }
         held.resent_to = recovery.node;
-        held.write(&record.entering, Resending { sequence: None, destination }, out);
-        if held.is_syn() {
+        let is_syn = held.is_syn();
+        self.segments.write(slot, &record.entering, Resending { sequence: None, destination }, out);
+        if is_syn {
             recovery.resent.syns += 1;
             self.counters.syns_resent += 1;
         } else {

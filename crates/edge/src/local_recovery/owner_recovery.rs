@@ -26,7 +26,7 @@ pub(super) struct OwnerRecovery {
 impl OwnerRecovery {
     /// Whether a held packet is to be resent: the node of its connection has failed, this node has taken it over, and
     /// the packet passed before that.
-    pub(super) fn is_due<const N: usize>(&self, held: &Held<N>, record: &Record, distribution: &Distribution) -> bool {
+    pub(super) fn is_due(&self, held: &Held, record: &Record, distribution: &Distribution) -> bool {
         let failed = match record.moved_from() {
             Some(failed) if record.node == self.node => Some(failed),
             _ if distribution.is_alive(record.node) => None,

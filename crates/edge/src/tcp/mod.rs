@@ -56,6 +56,8 @@ mod flag {
     pub(super) const RETRANSMITTED: u8 = 32;
     /// A valid segment of it was seen.
     pub(super) const SEEN: u8 = 64;
+    /// The connection is closed. A flag of the near end stands for both.
+    pub(super) const CLOSED: u8 = 128;
 }
 
 /// One end point as a sender.
@@ -133,11 +135,10 @@ pub(crate) struct TcpConnection {
     ends: [Sender; 2],
     /// When data of the near end was last acknowledged, or sent with nothing else unacknowledged.
     progress_at_us: u32,
-    is_closed: bool,
 }
 
 impl TcpConnection {
-    pub(crate) const NEW: Self = Self { ends: [Sender::NEW; 2], progress_at_us: 0, is_closed: false };
+    pub(crate) const NEW: Self = Self { ends: [Sender::NEW; 2], progress_at_us: 0 };
 
     /// Observes a segment that passes. The window field must be the one that its receiver gets.
     pub(crate) fn observe(
@@ -148,11 +149,13 @@ impl TcpConnection {
         timestamps: Option<(u32, u32)>,
     ) -> Observed {
         if segment.has(tcp_flags::RST) {
-            self.is_closed |= self.is_valid_reset(from, segment);
+            if self.is_valid_reset(from, segment) {
+                self.set_closed();
+            }
             return Observed::default();
         }
         let mut observed = Observed::default();
-        if segment.has(tcp_flags::SYN) && self.is_closed && !segment.has(tcp_flags::ACK) {
+        if segment.has(tcp_flags::SYN) && self.is_closed() && !segment.has(tcp_flags::ACK) {
             *self = Self::NEW;
             observed.is_reopened = true;
         }
@@ -165,7 +168,7 @@ impl TcpConnection {
         } else {
             self.begin(from, segment)
         };
-        if self.is_closed || !is_valid {
+        if self.is_closed() || !is_valid {
             return observed;
         }
         self.ends[from as usize].flags |= flag::SEEN;
@@ -173,7 +176,9 @@ impl TcpConnection {
             observed.acknowledged_bytes = self.acknowledge(now_us, from, segment, timestamps.map(|(_, echo)| echo));
         }
         observed.has_unacknowledged = self.send(now_us, from, segment, timestamps.map(|(value, _)| value));
-        self.is_closed = self.ends.iter().all(Sender::is_finished);
+        if self.ends.iter().all(Sender::is_finished) {
+            self.set_closed();
+        }
         observed
     }
 
@@ -328,7 +333,11 @@ impl TcpConnection {
 
     /// Both ends have closed and acknowledged it, or one has reset the connection.
     pub(crate) const fn is_closed(&self) -> bool {
-        self.is_closed
+        self.ends[End::Near as usize].has(flag::CLOSED)
+    }
+
+    const fn set_closed(&mut self) {
+        self.ends[End::Near as usize].flags |= flag::CLOSED;
     }
 
     /// The handshake is not complete, or only one end has sent segments.
@@ -346,6 +355,11 @@ impl TcpConnection {
     /// The near end's lowest number that is not acknowledged.
     pub(crate) const fn near_unacknowledged(&self) -> u32 {
         self.ends[End::Near as usize].unacknowledged
+    }
+
+    /// The number behind the highest that the near end has sent.
+    pub(crate) const fn near_next(&self) -> u32 {
+        self.ends[End::Near as usize].next
     }
 
     /// The near end has sent something that is not acknowledged.

@@ -13,6 +13,8 @@ use crate::harness::*;
 /// Offset of the TCP header in a plain IPv4 frame.
 const L4: usize = 34;
 const INTERVAL: Duration = Duration::from_millis(100);
+/// The maximum segment size that both ends announce.
+const SEGMENT_BYTES: u32 = 1460;
 
 fn world(capacity: Capacity) -> World {
     let mut world = World::new(|c| c.rate_control = Some(RateControlConfig::new(capacity)));
@@ -60,7 +62,8 @@ fn the_clamp_begins_at_the_fair_share_and_ends_smoothly_after_the_return() {
     world.edge.set_node_alive(world.now, NodeId(0), false);
     let clamp = world.edge.rate_status(node).expect("it is configured").window_bytes;
     assert!((20_000..=21_000).contains(&clamp), "{clamp}");
-    assert_eq!(window_given(&mut world, on, 501, u16::MAX), clamp.next_multiple_of(4), "rounded up to the scale");
+    let whole_segments = clamp.next_multiple_of(SEGMENT_BYTES);
+    assert_eq!(window_given(&mut world, on, 501, u16::MAX), whole_segments.next_multiple_of(4), "and to the scale");
     assert_eq!(window_given(&mut world, on, 501, 1000), 4000, "a smaller window stays");
 
     world.edge.set_node_alive(world.now, NodeId(0), true);
@@ -68,7 +71,8 @@ fn the_clamp_begins_at_the_fair_share_and_ends_smoothly_after_the_return() {
     for _ in 0..30 {
         end_interval(&mut world);
         let given = window_given(&mut world, on, 501, u16::MAX);
-        assert!(given >= last && given <= last.max(clamp) * 5 / 4 + 8, "it grows by a quarter at most: {last} {given}");
+        let most = (last.max(clamp) * 5 / 4).next_multiple_of(SEGMENT_BYTES) + 8;
+        assert!(given >= last && given <= most, "it grows by a quarter at most: {last} {given}");
         last = given;
         if last == u32::from(u16::MAX) << 2 {
             break;
@@ -113,6 +117,78 @@ fn connections_of_the_failed_node_count_towards_the_share() {
     let expected = 10e9 * 128e-6 / (of[1] + of[0] / 2.0);
     let window = fast.edge.rate_status(NodeId(1)).expect("it is configured").window_bytes;
     assert_eq!(window, expected as u32);
+}
+
+#[test]
+fn a_connection_that_sends_once_in_two_round_trips_is_counted() {
+    let mut world = world(Capacity::Configured(10_000_000));
+    let slow: Vec<_> = (0..60).map(Connection::new).collect();
+    // A round trip of 150 ms: in an interval of 100 ms only one half of the connections sends.
+    let nodes: Vec<NodeId> = slow.iter().map(|connection| world.enter(connection.near(SYN, 0, 0, b""))).collect();
+    world.wait(Duration::from_millis(150));
+    for (connection, node) in slow.iter().zip(&nodes) {
+        world.leave(*node, connection.far(SYN | ACK, 0, 1, 8000));
+    }
+    for interval in 0..8 {
+        for connection in slow.iter().skip(interval % 2).step_by(2) {
+            world.enter(connection.near(ACK, 1 + interval as u32, 1, &[1]));
+        }
+        end_interval(&mut world);
+    }
+    for node in (0..NODES).map(NodeId) {
+        let expected = nodes.iter().filter(|of| **of == node).count();
+        let counted = world.edge.rate_status(node).expect("it is configured").connections;
+        assert_eq!(counted as usize, expected, "{node:?}");
+    }
+}
+
+#[test]
+fn the_clamp_rises_by_a_sixteenth_in_an_interval_at_most() {
+    let mut world = world(Capacity::Configured(1_000_000));
+    let (connection, node) = open_on_survivor(&mut world, Some(2));
+    world.enter(connection.near(ACK, 1, 1, &[1; 500]));
+    end_interval(&mut world);
+    world.edge.set_node_alive(world.now, NodeId(0), false);
+    let clamp = |world: &World| f64::from(world.edge.rate_status(node).expect("it is configured").window_bytes);
+    let first = clamp(&world);
+    for intervals in 1..=5 {
+        // The connection is silent, so equation 9 alone would raise the clamp to several times as much.
+        end_interval(&mut world);
+        let most = first * (17.0_f64 / 16.0).powi(intervals);
+        assert!((clamp(&world) - most).abs() < 16.0, "{} after {intervals}: {most}", clamp(&world));
+    }
+}
+
+/// The windows that a connection gets with its first two acknowledgements after it was moved, and the clamp. It has sent `sent` bytes
+/// when its node fails, and retransmits the first segment of them.
+fn windows_after_move(sent: usize) -> ([u32; 2], u32) {
+    let mut world = world(Capacity::Configured(100_000));
+    let ports = 1..50;
+    let mut opened = ports.filter(|port| open_slowly(&mut world, *port, Some(2)).is_none()).map(Connection::new);
+    let connection = Connection { scale: Some(2), ..opened.next().expect("one of them is on node 0") };
+    world.leave(NodeId(0), connection.far(ACK, 1, 1, u16::MAX));
+    world.enter(connection.near(ACK, 1, 1, &vec![1; sent]));
+    end_interval(&mut world);
+    world.fail(NodeId(0));
+    let node = world.enter(connection.near(ACK, 1, 1, &[1; SEGMENT_BYTES as usize]));
+    let clamp = world.edge.rate_status(node).expect("it is configured").window_bytes;
+    let given =
+        [1, 2].map(|segments| window_given(&mut world, (connection, node), 1 + segments * SEGMENT_BYTES, u16::MAX));
+    (given, clamp.next_multiple_of(SEGMENT_BYTES))
+}
+
+#[test]
+fn the_first_acknowledgement_of_a_moved_connection_leaves_room_for_two_new_segments() {
+    let ([first, second], clamp) = windows_after_move(5 * SEGMENT_BYTES as usize);
+    assert_eq!(first, 4 * SEGMENT_BYTES + 2 * SEGMENT_BYTES, "four segments are not acknowledged");
+    assert!(clamp < first, "{clamp}");
+    assert_eq!(second, clamp, "then the clamp counts");
+}
+
+#[test]
+fn a_moved_connection_that_has_sent_many_times_its_share_gets_the_clamp() {
+    let ([first, second], clamp) = windows_after_move(30 * SEGMENT_BYTES as usize);
+    assert_eq!([first, second], [clamp; 2]);
 }
 
 #[test]

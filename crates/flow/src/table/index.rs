@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::prefetch::prefetch;
+use filters::prefetch::prefetch;
 
 /// Entries of a bucket.
 const BUCKET_ENTRIES: usize = 10;
@@ -41,18 +41,26 @@ impl Bucket {
 }
 
 /// Slots by hash. The same hash may be entered for several slots.
-pub(super) struct Index {
+pub struct Index {
     buckets: Box<[Bucket]>,
+}
+
+impl core::fmt::Debug for Index {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Index").field("buckets", &self.buckets.len()).finish()
+    }
 }
 
 impl Index {
     /// An index with room for `entries_max` entries.
-    pub(super) fn new(entries_max: usize) -> Self {
+    #[must_use]
+    pub fn new(entries_max: usize) -> Self {
         Self { buckets: vec![Bucket::EMPTY; entries_max.div_ceil(BUCKET_ENTRIES_MEAN).max(1)].into_boxed_slice() }
     }
 
     /// Bytes of memory that it holds.
-    pub(super) const fn memory_bytes(&self) -> usize {
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
         size_of_val(&*self.buckets)
     }
 
@@ -75,13 +83,14 @@ impl Index {
 
     /// Fetches the hash's home bucket.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets, self.home(hash), 0);
     }
 
     /// The first slot in the hash's home bucket that may have it.
+    #[must_use]
     #[inline(always)]
-    pub(super) fn glance(&self, hash: u64) -> Option<u32> {
+    pub fn glance(&self, hash: u64) -> Option<u32> {
         let bucket = &self.buckets[self.home(hash)];
         let matches = bucket.matches(Self::tag(hash));
         (matches != 0).then(|| bucket.slots[matches.trailing_zeros() as usize])
@@ -89,7 +98,7 @@ impl Index {
 
     /// The first result of `check` for a slot that may have the hash.
     #[inline]
-    pub(super) fn find<T>(&self, hash: u64, check: impl FnMut(u32) -> Option<T>) -> Option<T> {
+    pub fn find<T>(&self, hash: u64, check: impl FnMut(u32) -> Option<T>) -> Option<T> {
         self.position(hash, check).map(|(_, _, found)| found)
     }
 
@@ -120,7 +129,7 @@ impl Index {
     ///
     /// # Panics
     /// The index exceeds its capacity.
-    pub(super) fn insert(&mut self, hash: u64, slot: u32) {
+    pub fn insert(&mut self, hash: u64, slot: u32) {
         let mut number = self.home(hash);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[number];
@@ -138,7 +147,7 @@ impl Index {
     }
 
     /// Removes a slot that was entered under `hash`.
-    pub(super) fn remove(&mut self, hash: u64, slot: u32) {
+    pub fn remove(&mut self, hash: u64, slot: u32) {
         let found = self.position(hash, |candidate| (candidate == slot).then_some(()));
         let Some((found, entry, ())) = found else {
             debug_assert!(false, "slot {slot} is not in the index");

@@ -12,7 +12,7 @@
 //! All memory is reserved by [`Table::new`]. A full table refuses new connections ([`InsertError::Full`]); its owner
 //! may make room first by removing an [`Table::early_drop_candidate`].
 
-mod index;
+pub mod index;
 mod slab;
 #[cfg(test)]
 mod tests;

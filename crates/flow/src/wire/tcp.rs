@@ -175,6 +175,9 @@ pub struct SegmentOptions {
     pub is_signed: bool,
 }
 
+/// The beginning of options that are timestamps alone, as most senders write them (RFC 7323 appendix A).
+const TIMESTAMPS_ALONE: &[u8; 4] = &[1, 1, option::TIMESTAMPS, 10];
+
 /// Kinds of options with a signature: MD5 and TCP-AO.
 const SIGNATURES: [u8; 2] = [option::MD5_SIGNATURE, option::AUTHENTICATION];
 
@@ -184,6 +187,10 @@ impl SegmentOptions {
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
         if header.len() <= TCP_HEADER_BYTES {
+            return options;
+        }
+        if let Some((TIMESTAMPS_ALONE, [a, b, c, d, e, f, g, h])) = header[TCP_HEADER_BYTES..].split_first_chunk() {
+            options.timestamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
             return options;
         }
         let Ok(view) = TcpView::new_checked(header) else { return options };

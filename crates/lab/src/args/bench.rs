@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::values::measured_seconds;
 use super::{
-    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
+    BenchAttackRecoveryArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
     BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
 };
 
@@ -27,6 +27,8 @@ pub enum SideBySideCommand {
     AttackRecovery(BenchAttackRecoveryArgs),
     /// Cost of a packet and of a connection, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
+    /// Cost of a packet and memory of a connection at an edge, without a network, beside the gateway's pipeline
+    Edge(BenchEdgeArgs),
     /// Throughput of bulk TCP through a node, beside the kernel with nftables
     Bulk(BenchBulkArgs),
     /// Throughput of several workers of a node, beside one

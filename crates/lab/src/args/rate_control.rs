@@ -1,9 +1,11 @@
 //! `mainstay bench rate-control`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::recovery::{congestion_control, host_congestion_control};
 use super::values::{measured_seconds, milliseconds_within};
 
 /// `mainstay bench rate-control`.
@@ -27,9 +29,23 @@ pub struct BenchRateControlArgs {
     /// Runs of each way, in turns
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
+    /// The hosts' congestion control, of those in /proc/sys/net/ipv4/tcp_allowed_congestion_control [default: the host's]
+    #[arg(long, value_name = "NAME", value_parser = congestion_control)]
+    pub congestion_control: Option<String>,
+    /// Write a page with the course of goodput, fairness and queue
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl BenchRateControlArgs {
+    /// The congestion control: that asked for, or the host's.
+    #[must_use]
+    pub fn congestion_control(&self) -> String {
+        self.congestion_control.clone().unwrap_or_else(host_congestion_control)
+    }
 }
 
 fn round_trip_ms(text: &str) -> Result<f64, String> {

@@ -34,6 +34,16 @@ pub enum BenchError {
         /// How many it was to hold.
         expected: u32,
     },
+    /// The process that was to fill an edge gave no figure.
+    #[error(
+        "the memory of {connections} connections under {policy} could not be read: the process that fills the edge failed; try fewer by --memory"
+    )]
+    NoMemoryFigure {
+        /// The edge's policy.
+        policy: &'static str,
+        /// Its connections.
+        connections: u32,
+    },
     /// The receiver could not be reached through the gateway.
     #[error("no stream to {address} could be opened through the gateway, twice: {source}")]
     Unreachable {

@@ -5,6 +5,7 @@
 
 pub mod attack_recovery;
 pub mod bulk;
+pub mod edge;
 pub mod encryption;
 mod error;
 pub mod failover;
@@ -33,6 +34,7 @@ pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
         SideBySideCommand::Pipeline(args) => pipeline::run(args),
         SideBySideCommand::AttackRecovery(args) => attack_recovery::run(args),
         SideBySideCommand::Bulk(args) => bulk::run(args),
+        SideBySideCommand::Edge(args) => edge::run(args),
         SideBySideCommand::Workers(args) => workers::run(args),
         SideBySideCommand::Packets(args) => packets::run(args),
         SideBySideCommand::Encryption(args) => encryption::run(args),

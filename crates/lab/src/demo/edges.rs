@@ -122,6 +122,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
                 watched_after_kill: None,
             }),
             nodes: None,
+            host_parameters: Vec::new(),
         };
         stage.run(true)
     };

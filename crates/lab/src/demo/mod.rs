@@ -108,6 +108,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> 
         servers: Topology::server_addresses(),
         edges: None,
         nodes: None,
+        host_parameters: Vec::new(),
     };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;

@@ -5,8 +5,12 @@
 //!   client ── edge ──┬── rate, queue, delay ── node a ✗ ──┬── edge ── server
 //!                    └── rate, queue, delay ── node b ────┘
 //! ```
-//! After the switch-over, all transfers share the capacity of one node. What is measured begins then.
+//! After the switch-over, all transfers share the capacity of one node. What is measured begins then. The course of goodput, fairness
+//! and queue is sampled from some time before the failure on.
 
+mod page;
+
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +32,7 @@ use crate::testbed::watch::{Waited, Watch};
 use crate::testbed::{self, ways};
 use config::validated::Backend;
 use console::{Progress, Table};
+use packet_io::sysctl;
 
 /// Transfers are established within this time.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
@@ -35,6 +40,12 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(4);
 /// The edges switch over within this time.
 const SWITCHED_OVER_WITHIN: Duration = Duration::from_secs(3);
+/// Samples begin so long before the failure.
+const SAMPLED_BEFORE: Duration = Duration::from_millis(500);
+/// Transfers and the queue are sampled so often.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Samples over which fairness is computed: in fewer, a transfer has a few segments only.
+const FAIRNESS_SAMPLES: usize = 5;
 /// Share of a node's rate that is TCP payload: 1448 of 1514 bytes.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 /// What each transfer would send, in bytes a second: no transfer is limited by it.
@@ -55,6 +66,17 @@ struct Figures {
     broken: usize,
 }
 
+/// What one sample shows, of the time since the one before; of fairness since [`FAIRNESS_SAMPLES`] before.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+struct Moment {
+    /// Seconds since the switch-over.
+    at_s: f64,
+    goodput_mbit_per_s: f64,
+    jain: f64,
+    /// Packets in the survivor's queue.
+    queue_packets: u64,
+}
+
 /// The result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct Report {
@@ -64,12 +86,16 @@ struct Report {
     node_mbit_per_s: u64,
     rtt_ms: f64,
     queue_packets: usize,
+    /// The hosts' congestion control.
+    congestion_control: String,
     /// Seconds from the switch-over that were measured.
     seconds: f64,
     rounds: u32,
     nothing: Figures,
     recovery: Figures,
     recovery_control: Figures,
+    /// The course of the first run of each way, in the order of the figures above.
+    courses: [Vec<Moment>; 3],
 }
 
 /// Measures and prints. To be called while the process has but one thread.
@@ -89,10 +115,15 @@ pub fn run(args: &BenchRateControlArgs) -> Result<(), DemoError> {
         ),
     ];
     let mut figures: [Vec<Figures>; 3] = Default::default();
+    let mut courses: [Vec<Moment>; 3] = Default::default();
     for round in 0..args.rounds {
-        for ((name, sections), figures) in ways.iter().zip(&mut figures) {
+        for ((name, sections), (figures, course)) in ways.iter().zip(figures.iter_mut().zip(&mut courses)) {
             progress.show(&format!("{name}: run {}", round + 1));
-            figures.push(Trial { args, watch: &watch, sections }.make()?);
+            let (of_run, course_of_run) = Trial { args, watch: &watch, sections }.make()?;
+            figures.push(of_run);
+            if round == 0 {
+                *course = course_of_run;
+            }
         }
     }
     let [nothing, recovery, recovery_control] = figures.map(|figures| median(&figures));
@@ -102,12 +133,17 @@ pub fn run(args: &BenchRateControlArgs) -> Result<(), DemoError> {
         node_mbit_per_s: args.node_mbit_per_s,
         rtt_ms: args.rtt_ms,
         queue_packets: args.queue_packets,
+        congestion_control: args.congestion_control(),
         seconds: args.seconds,
         rounds: args.rounds,
         nothing,
         recovery,
         recovery_control,
+        courses,
     };
+    if let Some(path) = &args.output {
+        fs::write(path, page::page(&report).html()).map_err(|source| DemoError::Page { path: path.clone(), source })?;
+    }
     Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
@@ -135,10 +171,13 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn make(&self) -> Result<Figures, RunError> {
+    fn make(&self) -> Result<(Figures, Vec<Moment>), RunError> {
         let args = self.args;
         let topology = Topology::build_with_edges()?;
         ways::build(&topology)?;
+        for host in [&topology.client, &topology.server] {
+            host.run(|| sysctl::write("net/ipv4/tcp_congestion_control", &args.congestion_control()))??;
+        }
         let [_link_of_killed, mut link] = self.limit_nodes(&topology)?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(Shape::BothActive, &topology, cluster_plan(args.connections))?;
@@ -148,22 +187,46 @@ impl Trial<'_> {
         let session = Session::start(&topology, traffic_plan(args.connections))?;
         self.await_established(&session)?;
         self.watch.pass_until(Instant::now() + SETTLING)?;
+        let mut queues = Vec::new();
+        self.sample(&session, &mut link, &mut queues, SAMPLED_BEFORE)?;
         cluster.kill_active_silently()?;
         self.await_switch_over(&edges)?;
         link.reset()?;
-        session.mark()?;
-        let began = Instant::now();
-        self.watch.pass_until(began + Duration::from_secs_f64(args.seconds))?;
-        let (direction, seconds) = (link.report()?.forward, began.elapsed().as_secs_f64());
+        let switched_over = queues.len();
+        self.sample(&session, &mut link, &mut queues, Duration::from_secs_f64(args.seconds))?;
+        let direction = link.report()?.forward;
         let outcomes = session.finish()?.outcomes;
-        let bytes: Vec<f64> = outcomes.iter().map(|outcome| outcome.bytes_since_mark() as f64).collect();
-        Ok(Figures {
-            goodput_mbit_per_s: bytes.iter().sum::<f64>() * 8.0 / 1e6 / seconds,
-            jain: jain(&bytes),
+        let course = Course { outcomes: &outcomes, queues: &queues, switched_over };
+        let whole = [switched_over, queues.len() - 1];
+        let figures = Figures {
+            goodput_mbit_per_s: course.goodput_mbit_per_s(whole),
+            jain: course.jain(whole),
             queue_drops: direction.counters.queue_full,
             p99_queue_packets: direction.queue_p99_packets,
             broken: outcomes.iter().filter(|outcome: &&Outcome| outcome.broken.is_some()).count(),
-        })
+        };
+        Ok((figures, course.moments()))
+    }
+
+    /// Samples transfers and the queue for so long: at once, and then at the ends of intervals.
+    fn sample(
+        &self,
+        session: &Session,
+        link: &mut Link,
+        queues: &mut Vec<u64>,
+        lasting: Duration,
+    ) -> Result<(), RunError> {
+        let began = Instant::now();
+        for number in 0.. {
+            let at = SAMPLE_INTERVAL * number;
+            if at > lasting {
+                break;
+            }
+            self.watch.pass_until(began + at)?;
+            session.mark()?;
+            queues.push(link.report()?.forward.queue_packets);
+        }
+        Ok(())
     }
 
     /// Puts an emulated link between the inside edge and each node.
@@ -196,8 +259,9 @@ impl Trial<'_> {
     /// Until neither edge sends flows to the killed node.
     fn await_switch_over(&self, edges: &Edges) -> Result<(), RunError> {
         let waited = self.watch.until(Instant::now() + SWITCHED_OVER_WITHIN, || -> Result<bool, RunError> {
-            let forwards_to_killed = edges.statuses().filter_map(|status| Some(status.edge?.nodes.first()?.forwards));
-            Ok(!forwards_to_killed.fold(false, |any, forwards| any || forwards))
+            let mut forwards_to_killed =
+                edges.statuses().filter_map(|status| Some(status.edge?.nodes.first()?.forwards));
+            Ok(!forwards_to_killed.any(|forwards| forwards))
         })?;
         match waited {
             Waited::Met => Ok(()),
@@ -207,6 +271,46 @@ impl Trial<'_> {
             }
             .into()),
         }
+    }
+}
+
+/// What was sampled: the marks of the transfers, and the queue at each.
+struct Course<'a> {
+    outcomes: &'a [Outcome],
+    queues: &'a [u64],
+    /// The first mark after the switch-over.
+    switched_over: usize,
+}
+
+impl Course<'_> {
+    fn bytes(&self, marks: [usize; 2]) -> Vec<f64> {
+        self.outcomes.iter().map(|outcome| outcome.bytes_between(marks) as f64).collect()
+    }
+
+    fn jain(&self, marks: [usize; 2]) -> f64 {
+        jain(&self.bytes(marks))
+    }
+
+    /// Seconds from the switch-over to a mark.
+    fn at_s(&self, mark: usize) -> f64 {
+        let at = |mark: usize| self.outcomes.first().and_then(|outcome| Some(outcome.marks.get(mark)?.0));
+        let (Some(at), Some(zero)) = (at(mark), at(self.switched_over)) else { return 0.0 };
+        at.saturating_duration_since(zero).as_secs_f64() - zero.saturating_duration_since(at).as_secs_f64()
+    }
+
+    fn goodput_mbit_per_s(&self, marks: [usize; 2]) -> f64 {
+        let seconds = self.at_s(marks[1]) - self.at_s(marks[0]);
+        self.bytes(marks).iter().sum::<f64>() * 8.0 / 1e6 / seconds.max(f64::EPSILON)
+    }
+
+    fn moments(&self) -> Vec<Moment> {
+        let moment = |mark: usize| Moment {
+            at_s: self.at_s(mark),
+            goodput_mbit_per_s: self.goodput_mbit_per_s([mark - 1, mark]),
+            jain: self.jain([mark.saturating_sub(FAIRNESS_SAMPLES), mark]),
+            queue_packets: self.queues[mark],
+        };
+        (1..self.queues.len()).map(moment).collect()
     }
 }
 
@@ -253,8 +357,9 @@ impl Report {
             table.row([what.to_owned(), nothing, recovery, control]);
         }
         format!(
-            "{} transfers; each node forwards {} Mbit/s, with a queue of {} packets; round trip {} ms; {} s.\n\n{}",
+            "{} transfers ({}); each node forwards {} Mbit/s, with a queue of {} packets; round trip {} ms; {} s.\n\n{}",
             self.connections,
+            self.congestion_control,
             self.node_mbit_per_s,
             self.queue_packets,
             self.rtt_ms,
@@ -267,6 +372,27 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_course_counts_from_the_switch_over() {
+        let mut outcome = Outcome::new(Kind::Upload, false);
+        let began = Instant::now();
+        for (number, bytes) in [0, 1_000_000, 1_000_000, 3_000_000].into_iter().enumerate() {
+            outcome.marks.push((began + SAMPLE_INTERVAL * number as u32, bytes));
+        }
+        let outcomes = [outcome.clone(), outcome];
+        let course = Course { outcomes: &outcomes, queues: &[9, 8, 7, 6], switched_over: 2 };
+        let moments = course.moments();
+        let figures = |moment: &Moment| {
+            let Moment { at_s, goodput_mbit_per_s, queue_packets, .. } = *moment;
+            ((at_s * 1e3).round(), goodput_mbit_per_s.round(), queue_packets)
+        };
+        assert_eq!(
+            moments.iter().map(figures).collect::<Vec<_>>(),
+            [(-100.0, 160.0, 8), (0.0, 0.0, 7), (100.0, 320.0, 6)]
+        );
+        assert!((course.jain([2, 3]) - 1.0).abs() < 1e-12);
+    }
 
     #[test]
     fn jains_index_is_one_for_equal_shares_and_its_inverse_number_for_one_that_has_all() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flow::Tuple;
-use packet_io::IoError;
+use packet_io::{IoError, sysctl};
 
 use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
@@ -99,6 +99,8 @@ pub struct Stage<'a> {
     pub edges: Option<EdgesPlan>,
     /// The nodes recover without edges: what is resent is measured all the same.
     pub nodes: Option<NodesPlan>,
+    /// Parameters of the hosts' TCP, below `net/ipv4`, with their values.
+    pub host_parameters: Vec<(&'static str, String)>,
 }
 
 /// The edges of a run, and what they ask of the nodes.
@@ -148,6 +150,11 @@ impl Stage<'_> {
         let mut topology = if self.edges.is_some() { Topology::build_with_edges()? } else { Topology::build()? };
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
+        }
+        for (name, value) in &self.host_parameters {
+            for host in [&topology.client, &topology.server] {
+                host.run(|| sysctl::write(&format!("net/ipv4/{name}"), value))??;
+            }
         }
         let rtt_ms = self.settings.rtt_ms;
         let mut distances = match self.nodes {

@@ -1,7 +1,5 @@
 //! How long connections stall after edges have switched over.
 
-use std::ops::Range;
-
 use serde::Serialize;
 
 use crate::testbed::clock::Epoch;
@@ -64,6 +62,14 @@ pub struct StallsByKind {
     pub syn: Vec<f64>,
     /// Of connections that were opened less than a round trip before the kill: the dead node had forwarded a part of their handshakes.
     pub syn_forwarded: Vec<f64>,
+    /// Of short flows: connections that were open and waited for the answer to their first request.
+    pub short: Vec<f64>,
+    /// From the first SYN to the answer to the first request, of the connections of `syn`.
+    pub syn_completion: Vec<f64>,
+    /// The same of those of `syn_forwarded`.
+    pub syn_forwarded_completion: Vec<f64>,
+    /// The same of those of `short`.
+    pub short_completion: Vec<f64>,
 }
 
 /// When connections go on elsewhere.
@@ -76,6 +82,68 @@ pub(super) struct SwitchOver {
     /// The round trip of the network.
     pub(super) rtt_ms: f64,
 }
+
+impl StallsByKind {
+    /// Adds those of another run.
+    pub fn extend(&mut self, other: &Self) {
+        self.bulk_down.extend(&other.bulk_down);
+        self.bulk_up.extend(&other.bulk_up);
+        self.syn.extend(&other.syn);
+        self.syn_forwarded.extend(&other.syn_forwarded);
+        self.short.extend(&other.short);
+        self.syn_completion.extend(&other.syn_completion);
+        self.syn_forwarded_completion.extend(&other.syn_forwarded_completion);
+        self.short_completion.extend(&other.short_completion);
+    }
+}
+
+/// What the outage interrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The handshake, begun between the kill and the switch-over.
+    Syn,
+    /// The handshake, begun less than a round trip before the kill.
+    SynForwarded,
+    /// The answer to the first request.
+    Short,
+}
+
+/// A connection that asked once as soon as it was open, and whose handshake or answer the outage interrupted.
+struct Interrupted {
+    phase: Phase,
+    stall_ms: f64,
+    completion_ms: f64,
+}
+
+impl Interrupted {
+    /// `None`: the connection was not interrupted. The longest gap is that of its first answer.
+    fn of(outcome: &Outcome, killed_at: Epoch, switch_over_ms: f64, rtt_ms: f64) -> Option<Self> {
+        let opened_ms = killed_at.ms_to(outcome.opened_at);
+        let established_ms = killed_at.ms_to(outcome.established_at?);
+        let answered_ms = established_ms + outcome.longest_gap.as_secs_f64() * 1e3;
+        let completion_ms = answered_ms - opened_ms;
+        let handshake = |phase| Some(Self { phase, stall_ms: established_ms - switch_over_ms, completion_ms });
+        if established_ms > switch_over_ms && (0.0..switch_over_ms).contains(&opened_ms) {
+            return handshake(Phase::Syn);
+        }
+        if established_ms > switch_over_ms && (-rtt_ms..0.0).contains(&opened_ms) {
+            return handshake(Phase::SynForwarded);
+        }
+        let is_short = established_ms < switch_over_ms && answered_ms > switch_over_ms && opened_ms < switch_over_ms;
+        // A request that was sent long before the failure was answered before it.
+        let is_recent = established_ms > -REQUESTED_BEFORE_MS_MAX;
+        let stall_ms = answered_ms - switch_over_ms;
+        (is_short && is_recent).then_some(Self { phase: Phase::Short, stall_ms, completion_ms })
+    }
+}
+
+/// A figure of the connections that were interrupted in `phase`.
+fn figures(interrupted: &[Interrupted], phase: Phase, figure: fn(&Interrupted) -> f64) -> Vec<f64> {
+    interrupted.iter().filter(|flow| flow.phase == phase).map(figure).collect()
+}
+
+/// The longest round trip of these measurements: a request that is older when the node fails has been answered.
+const REQUESTED_BEFORE_MS_MAX: f64 = 500.0;
 
 /// A transfer that made no progress for this share of the time until the switch-over passed the killed node.
 const STALLED_SHARE_MIN: f64 = 0.8;
@@ -104,21 +172,20 @@ impl EdgesReport {
             let stalled = gaps_ms.filter(|gap_ms| *gap_ms >= switch_over_ms * STALLED_SHARE_MIN);
             stalled.map(|gap_ms| (gap_ms - switch_over_ms).max(0.0)).collect::<Vec<_>>()
         };
-        let begun = |opened: Range<f64>| {
-            let ramp = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp);
-            ramp.filter_map(|outcome| {
-                let opened_ms = killed_at.ms_to(outcome.opened_at);
-                let established_ms = killed_at.ms_to(outcome.established_at?);
-                let is_stalled = opened.contains(&opened_ms) && established_ms > switch_over_ms;
-                is_stalled.then_some(established_ms - switch_over_ms)
-            })
-            .collect()
-        };
+        let ramp = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp);
+        let interrupted: Vec<_> =
+            ramp.filter_map(|outcome| Interrupted::of(outcome, killed_at, switch_over_ms, rtt_ms)).collect();
+        let stalls_ms = |phase| figures(&interrupted, phase, |flow| flow.stall_ms);
+        let completions_ms = |phase| figures(&interrupted, phase, |flow| flow.completion_ms);
         let stalls_ms = StallsByKind {
             bulk_down: bulk(Kind::Download),
             bulk_up: bulk(Kind::Upload),
-            syn: begun(0.0..switch_over_ms),
-            syn_forwarded: begun(-rtt_ms..0.0),
+            syn: stalls_ms(Phase::Syn),
+            syn_forwarded: stalls_ms(Phase::SynForwarded),
+            short: stalls_ms(Phase::Short),
+            syn_completion: completions_ms(Phase::Syn),
+            syn_forwarded_completion: completions_ms(Phase::SynForwarded),
+            short_completion: completions_ms(Phase::Short),
         };
         Some(Self {
             switch_over_ms,

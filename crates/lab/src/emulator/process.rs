@@ -253,6 +253,7 @@ impl Emulator {
             DirectionReport {
                 counters: channel.counters(),
                 underway: channel.packets_underway() as u64,
+                queue_packets: channel.queue_packets(clock::now()),
                 queue_p99_packets: channel.queue_p99_packets(),
                 refused: self.ends[1 - direction.source()].refused,
             }

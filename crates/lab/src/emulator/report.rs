@@ -61,6 +61,8 @@ pub struct DirectionReport {
     pub counters: Counters,
     /// Packets that are underway.
     pub underway: u64,
+    /// Packets in the queue.
+    pub queue_packets: u64,
     /// The queue's length, in packets, that one arriving packet in a hundred found exceeded.
     pub queue_p99_packets: u64,
     /// Packets that the kernel would not take at the other end: the device was switched off, or the packet made no sense.

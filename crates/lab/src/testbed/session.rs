@@ -91,7 +91,7 @@ impl Session {
         self.command(Command::Wake)
     }
 
-    /// From now on counts what connections receive or send ([`Outcome::bytes_since_mark`](super::traffic::outcome::Outcome)).
+    /// Has each connection note what it has received or sent by now ([`Outcome::marks`](super::traffic::outcome::Outcome)).
     ///
     /// # Errors
     /// The client has ended.

@@ -109,11 +109,16 @@ fn connections_outlive_a_node_between_edges_which_resend_what_it_lost() {
 fn stalls_are_measured_by_outage_round_trip_and_policy() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();
-    let words = "bench recovery --outages 100ms --rtts 0ms --policies syn-only --rounds 1 --json";
-    let result = json(&words.split(' ').collect::<Vec<_>>());
+    let page = std::env::temp_dir().join(format!("mainstay-recovery-{}.html", std::process::id()));
+    let words = "bench recovery --outages 100ms --rtts 0ms --policies syn-only --sack off --rounds 1 --json --output";
+    let result = json(&words.split(' ').chain(page.to_str()).collect::<Vec<_>>());
+    let text = std::fs::read_to_string(&page).expect("the page is written");
+    std::fs::remove_file(&page).expect("it is there");
+    assert!(text.contains("<svg") && text.contains("no SACK") && text.contains("Uploads"), "{text}");
     let rows = result["rows"].as_array().expect("rows");
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap_or_default()).collect();
-    assert_eq!(kinds, ["bulk_down", "bulk_up", "syn"]);
+    assert_eq!(kinds, ["syn", "short", "bulk_up", "bulk_down"]);
+    assert!(rows.iter().all(|row| row["sack"] == false && row["congestion_control"].is_string()), "{result:#}");
     assert!(rows.iter().all(|row| row["policy"] == "syn-only" && row["outage_s"] == 0.1 && row["broken"] == 0));
 }
 
@@ -138,8 +143,13 @@ fn without_edges_the_node_that_takes_over_resends_what_was_replicated() {
 fn transfers_are_measured_after_a_node_failed_that_half_of_them_passed() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();
-    let words = "bench rate-control --connections 10 --node-mbit-per-s 20 --rtt 20ms --duration 1s --rounds 1 --json";
-    let result = json(&words.split(' ').collect::<Vec<_>>());
+    let page = std::env::temp_dir().join(format!("mainstay-rate-control-{}.html", std::process::id()));
+    let words =
+        "bench rate-control --connections 10 --node-mbit-per-s 20 --rtt 20ms --duration 1s --rounds 1 --json --output";
+    let result = json(&words.split(' ').chain(page.to_str()).collect::<Vec<_>>());
+    let text = std::fs::read_to_string(&page).expect("the page is written");
+    std::fs::remove_file(&page).expect("it is there");
+    assert!(text.matches("<svg").count() >= 6 && text.contains("Queue of the surviving node"), "{text}");
     for way in ["nothing", "recovery", "recovery_control"] {
         assert!(number(&result, &format!("/{way}/goodput_mbit_per_s")) > 1.0, "{result:#}");
         assert_eq!(number(&result, &format!("/{way}/broken")), 0.0, "{result:#}");

@@ -224,7 +224,7 @@ impl Incoming {
                 continue;
             }
             let mut frame = Vec::with_capacity(SEGMENT_FRAME_BYTES_MAX);
-            held.write(&entry.tuple, Resending::default(), &mut frame);
+            self.held.write(slot, &entry.tuple, Resending::default(), &mut frame);
             let due =
                 Due { tuple: entry.tuple, end: held.end(), is_first: held.is_first(), is_syn: held.is_syn(), frame };
             self.remove(slot);

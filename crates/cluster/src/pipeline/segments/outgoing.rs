@@ -277,9 +277,8 @@ impl Outgoing {
 
     fn send_held(&mut self, now: Instant, held: u32, tuple: &Tuple, out: &mut Vec<u8>, counters: &mut SegmentCounters) {
         let mut scratch = core::mem::take(&mut self.scratch);
-        let held = self.held.get(held);
-        held.write(tuple, Resending::default(), &mut scratch);
-        let l3_offset = held.l3_offset();
+        self.held.write(held, tuple, Resending::default(), &mut scratch);
+        let l3_offset = self.held.get(held).l3_offset();
         self.send(now, &SegmentMessage::Held(&scratch[l3_offset..]), out, counters);
         self.scratch = scratch;
     }

@@ -58,20 +58,20 @@ pub(super) struct Handled {
 }
 
 /// The pipeline, and the time that it is given.
-pub(super) struct Gateway {
+pub(in crate::bench) struct Gateway {
     pub(super) pipeline: Pipeline,
     pub(super) now: Instant,
 }
 
 impl Gateway {
     /// For at most `connections_max` connections, with so many firewall rules.
-    pub(super) fn new(connections_max: u32, firewall_rules: u16) -> Self {
+    pub(in crate::bench) fn new(connections_max: u32, firewall_rules: u16) -> Self {
         let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain(firewall_rules));
         Self { pipeline, now: Instant::from_millis(1000) }
     }
 
     /// Lets all connections begin, up to the end of their handshakes.
-    pub(super) fn establish(&mut self, traffic: &mut Traffic, ring: &mut Ring) -> Result<(), BenchError> {
+    pub(in crate::bench) fn establish(&mut self, traffic: &mut Traffic, ring: &mut Ring) -> Result<(), BenchError> {
         for flows in traffic.flows.chunks_mut(RING_FRAMES) {
             self.begin(flows, ring)?;
             self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::SYN | tcp_flags::ACK)?;
@@ -81,7 +81,7 @@ impl Gateway {
     }
 
     /// Passes `packets` packets of established connections. Returns the time that it took.
-    pub(super) fn pass(
+    pub(in crate::bench) fn pass(
         &mut self,
         traffic: &mut Traffic,
         ring: &mut Ring,

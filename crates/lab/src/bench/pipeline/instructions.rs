@@ -16,22 +16,26 @@ use crate::bench::BenchError;
 const CONNECTIONS: u32 = 2048;
 const PACKETS: u64 = 20_000;
 
-/// The function within which callgrind counts. It is named by its demangled name.
-const COUNTED_FUNCTION: &str = "--toggle-collect=*Gateway*handle_counted*";
-
 /// Instructions of a packet of an established connection, in user space; `None` without valgrind.
 pub(super) fn count() -> Option<f64> {
+    count_of("*Gateway*handle_counted*", "pipeline", PACKETS)
+}
+
+/// Instructions of each of `packets` packets within a function, by the pattern of its demangled name, while
+/// `mainstay lab bench BENCHMARK --counted` runs; `None` without valgrind.
+pub(in crate::bench) fn count_of(function: &str, benchmark: &str, packets: u64) -> Option<f64> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no", COUNTED_FUNCTION])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .arg(format!("--toggle-collect={function}"))
         .arg(program)
-        .args(["lab", "bench", "pipeline", "--counted"])
+        .args(["lab", "bench", benchmark, "--counted"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()
         .ok()?;
     let collected = collected(&String::from_utf8_lossy(&output.stderr)).filter(|_| output.status.success())?;
-    (collected > 0).then(|| collected as f64 / PACKETS as f64)
+    (collected > 0).then(|| collected as f64 / packets as f64)
 }
 
 /// The total that callgrind prints at its end: `==1== Collected : 1234`.

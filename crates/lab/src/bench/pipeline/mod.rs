@@ -17,15 +17,15 @@
 //! caches does. Routes, neighbours and the sending of frames and datagrams are not part of it.
 
 mod fragments;
-mod gateway;
-mod instructions;
+pub(super) mod gateway;
+pub(super) mod instructions;
 mod one_at_a_time;
 mod replicated;
 mod report;
-mod setting;
+pub(super) mod setting;
 pub(super) mod shares;
-mod stage;
-mod traffic;
+pub(super) mod stage;
+pub(super) mod traffic;
 mod variants;
 
 use flow::{Connection, IpFamily};

@@ -17,10 +17,10 @@ use network_functions::rule_set::Conditions;
 pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
 /// The secret of the hash: any will do, as there is no attack.
-pub(super) const HASH_KEY: HashKey = HashKey([0x5851_f42d_4c95_7f2d, 0x1405_7b7e_f767_814f]);
+pub(in crate::bench) const HASH_KEY: HashKey = HashKey([0x5851_f42d_4c95_7f2d, 0x1405_7b7e_f767_814f]);
 
 /// Rules of the firewall, unless others are asked for; the last one is the one that lets connections in.
-pub(super) const FIREWALL_RULES: u16 = 50;
+pub(in crate::bench) const FIREWALL_RULES: u16 = 50;
 /// Where clients, servers and the gateway's outside addresses are, each from the network's first address on.
 const CLIENTS: [&str; 2] = ["10.0.0.0/8", "2001:db8:1::/48"];
 const SERVERS: [&str; 2] = ["198.51.100.0/24", "2001:db8:2::/48"];

@@ -24,6 +24,6 @@ impl Stage<'_> {
 }
 
 /// Nanoseconds of each of `number`.
-pub(super) fn nanos_each(spent: Duration, number: u64) -> f64 {
+pub(in crate::bench) fn nanos_each(spent: Duration, number: u64) -> f64 {
     spent.as_secs_f64() * 1e9 / number as f64
 }

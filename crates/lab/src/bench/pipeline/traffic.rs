@@ -9,45 +9,79 @@ use flow::{BATCH_FRAMES_MAX, Direction, Disposition, Frame, IpFamily, PacketBatc
 use super::setting::original;
 
 /// Frames in the ring: together they fill a quarter of a second-level cache of 512 KiB.
-pub(super) const RING_FRAMES: usize = 1024;
+pub(in crate::bench) const RING_FRAMES: usize = 1024;
 const _: () = assert!(RING_FRAMES.is_multiple_of(BATCH_FRAMES_MAX));
-/// Distance of the frames in the ring.
+/// Frames in a ring of full-sized ones: so many that they lie in the cache, too.
+const FULL_RING_FRAMES: usize = 192;
+const _: () = assert!(FULL_RING_FRAMES.is_multiple_of(BATCH_FRAMES_MAX));
+/// Distance of the frames in a ring of short frames, and of full-sized ones.
 const PLACE_BYTES: usize = 128;
+const FULL_PLACE_BYTES: usize = 1536;
+/// Bytes of a frame's headers: Ethernet, IPv4 and TCP without options.
+const HEADER_BYTES: usize = 54;
 /// The shortest frame that Ethernet carries, its check sequence included.
 const FRAME_BYTES_MIN: usize = 64;
-/// Payload of a packet: what fills the shortest frame.
-const PAYLOAD: [u8; 10] = [0x5a; 10];
 /// The ports that clients and servers are behind.
 const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 
 /// Frames that wait to be handled, as in the ring of a network card.
-pub(super) struct Ring {
-    places: Box<[[u8; PLACE_BYTES]]>,
+pub(in crate::bench) struct Ring {
+    places: Box<[u8]>,
+    place_bytes: usize,
+    /// Length of the frames at least: shorter ones are padded.
+    frame_bytes_min: usize,
+    /// Payload of a data packet.
+    payload: Box<[u8]>,
     /// Length and port of each that is filled.
     filled: Vec<(usize, PortId)>,
 }
 
 impl Ring {
+    /// A ring whose data packets fill the shortest frame.
     pub(super) fn new() -> Self {
-        let places = vec![[0; PLACE_BYTES]; RING_FRAMES].into_boxed_slice();
-        Self { places, filled: Vec::with_capacity(RING_FRAMES) }
+        Self::with(RING_FRAMES, PLACE_BYTES, FRAME_BYTES_MIN)
     }
 
-    pub(super) fn clear(&mut self) {
+    /// A ring whose data packets have frames of this length, without a check sequence: 60 to 1514 bytes.
+    pub(in crate::bench) fn of_frames(frame_bytes: usize) -> Self {
+        if frame_bytes <= PLACE_BYTES {
+            Self::with(RING_FRAMES, PLACE_BYTES, frame_bytes)
+        } else {
+            Self::with(FULL_RING_FRAMES, FULL_PLACE_BYTES, frame_bytes)
+        }
+    }
+
+    fn with(frames: usize, place_bytes: usize, frame_bytes: usize) -> Self {
+        Self {
+            places: vec![0; frames * place_bytes].into_boxed_slice(),
+            place_bytes,
+            frame_bytes_min: frame_bytes.min(FRAME_BYTES_MIN),
+            payload: vec![0x5a; frame_bytes - HEADER_BYTES].into_boxed_slice(),
+            filled: Vec::with_capacity(frames),
+        }
+    }
+
+    /// Frames that it holds at most.
+    pub(in crate::bench) fn frames_max(&self) -> usize {
+        self.places.len() / self.place_bytes
+    }
+
+    pub(in crate::bench) fn clear(&mut self) {
         self.filled.clear();
     }
 
-    /// Adds a frame that goes in `direction`. At most [`RING_FRAMES`] are between two calls of [`Ring::clear`].
+    /// Adds a frame that goes in `direction`. There is room for [`RING_FRAMES`] short ones between two calls of [`Ring::clear`].
     pub(super) fn push(&mut self, direction: Direction, frame: &[u8]) {
-        let place = &mut self.places[self.filled.len()];
+        let place = &mut self.places[self.filled.len() * self.place_bytes..][..self.place_bytes];
         place.fill(0);
         place[..frame.len()].copy_from_slice(frame);
-        self.filled.push((frame.len().max(FRAME_BYTES_MIN), PORTS[direction.index()]));
+        self.filled.push((frame.len().max(self.frame_bytes_min), PORTS[direction.index()]));
     }
 
     /// The frames, in batches as they are received.
-    pub(super) fn batches(&mut self) -> Vec<PacketBatch<'_>> {
-        let mut frames = self.places.iter_mut().zip(&self.filled).map(|(place, (length_bytes, port))| {
+    pub(in crate::bench) fn batches(&mut self) -> Vec<PacketBatch<'_>> {
+        let places = self.places.chunks_mut(self.place_bytes);
+        let mut frames = places.zip(&self.filled).map(|(place, (length_bytes, port))| {
             Frame::new(place, 0, *length_bytes, *port).expect("places are longer than frames")
         });
         let batches = self.filled.len().div_ceil(BATCH_FRAMES_MAX);
@@ -65,13 +99,13 @@ impl Ring {
 }
 
 /// How many frames of a batch are not to be sent.
-pub(super) fn not_sent(batch: &PacketBatch<'_>) -> u64 {
+pub(in crate::bench) fn not_sent(batch: &PacketBatch<'_>) -> u64 {
     batch.iter().filter(|frame| !matches!(frame.disposition, Disposition::Transmit(_))).count() as u64
 }
 
 /// A connection as its end points know it.
 #[derive(Clone, Copy)]
-pub(super) struct Flow {
+pub(in crate::bench) struct Flow {
     original: Tuple,
     /// What the server takes for the client.
     outside: SocketAddr,
@@ -86,12 +120,12 @@ impl Flow {
     }
 
     /// Notes how the first packet left the gateway.
-    pub(super) fn set_outgoing(&mut self, outgoing: &Tuple) {
+    pub(in crate::bench) fn set_outgoing(&mut self, outgoing: &Tuple) {
         self.outside = outgoing.source_addr();
     }
 
     /// Its tuple as the client sends.
-    pub(super) const fn original(&self) -> &Tuple {
+    pub(in crate::bench) const fn original(&self) -> &Tuple {
         &self.original
     }
 
@@ -103,7 +137,7 @@ impl Flow {
     }
 
     /// Adds the next segment of a side to the ring.
-    pub(super) fn push(&mut self, ring: &mut Ring, direction: Direction, flags: u8) {
+    pub(in crate::bench) fn push(&mut self, ring: &mut Ring, direction: Direction, flags: u8) {
         let (own, other) = (direction.index(), direction.reverse().index());
         let is_syn = flags & tcp_flags::SYN != 0;
         let is_data = flags & tcp_flags::PSH != 0;
@@ -116,22 +150,23 @@ impl Flow {
             sack_permitted: is_syn,
             ..build::Tcp::default()
         };
-        let payload: &[u8] = if is_data { &PAYLOAD } else { &[] };
-        ring.push(direction, &build::tcp(&self.incoming(direction), segment, payload));
+        let payload: &[u8] = if is_data { &ring.payload } else { &[] };
+        let frame = build::tcp(&self.incoming(direction), segment, payload);
         self.next[own] = self.next[own].wrapping_add(payload.len() as u32 + u32::from(is_syn));
+        ring.push(direction, &frame);
     }
 }
 
 /// Established connections, and the order in which their packets come.
 #[derive(Clone)]
-pub(super) struct Traffic {
-    pub(super) flows: Vec<Flow>,
+pub(in crate::bench) struct Traffic {
+    pub(in crate::bench) flows: Vec<Flow>,
     random: Random,
 }
 
 impl Traffic {
     /// `connections` connections of a family, not yet begun.
-    pub(super) fn new(family: IpFamily, connections: u32) -> Self {
+    pub(in crate::bench) fn new(family: IpFamily, connections: u32) -> Self {
         Self {
             flows: (0..connections).map(|number| Flow::new(family, number)).collect(),
             random: Random(0x9e37_79b9_7f4a_7c15),
@@ -147,9 +182,9 @@ impl Traffic {
 
     /// Fills the ring with as many packets as it holds, but no more than `packets_max`: each of any connection, in either
     /// direction. Returns the connections' numbers.
-    pub(super) fn fill(&mut self, ring: &mut Ring, packets_max: u64) -> Vec<u32> {
+    pub(in crate::bench) fn fill(&mut self, ring: &mut Ring, packets_max: u64) -> Vec<u32> {
         ring.clear();
-        let packets = RING_FRAMES.min(usize::try_from(packets_max).unwrap_or(RING_FRAMES));
+        let packets = usize::try_from(packets_max).unwrap_or(usize::MAX).min(ring.frames_max());
         let one = |_| {
             let number = self.random.below(self.flows.len() as u32);
             let direction = if self.random.below(2) == 0 { Direction::Original } else { Direction::Reply };

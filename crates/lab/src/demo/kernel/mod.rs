@@ -62,6 +62,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<KernelReport, DemoError
     let traffic = Stage {
         edges: None,
         nodes: None,
+        host_parameters: Vec::new(),
         watch,
         progress: &progress,
         settings: &settings,

@@ -120,8 +120,18 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
     let keep_logs = args.keep_logs;
-    let (edges, nodes) = (None, None);
-    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs, shape, servers, edges, nodes };
+    let (edges, nodes, host_parameters) = (None, None, Vec::new());
+    let stage = Stage {
+        watch,
+        progress: &progress,
+        settings: &settings,
+        keep_logs,
+        shape,
+        servers,
+        edges,
+        nodes,
+        host_parameters,
+    };
     let run = stage.run(true)?;
     let rate = BenchSetupRateArgs {
         seconds: RATE_SECONDS,

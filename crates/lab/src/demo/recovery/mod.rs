@@ -1,4 +1,5 @@
-//! `mainstay bench recovery`: how long TCP stalls after edges have switched over, by outage, round trip and policy.
+//! `mainstay bench recovery`: how long TCP stalls after edges have switched over, by outage, round trip, congestion control and policy [HALR,
+//! figures 12 to 19].
 //!
 //! ```text
 //!   client ── edge ──┬── node a ✗ ──┬── edge ── server      outage: from the kill until the edges have found it, which the
@@ -9,15 +10,19 @@
 //! Each run is the network of `mainstay demo --edges` with transfers in both directions and connections that are being opened. Half of
 //! them pass the node that is killed.
 
+mod page;
 mod report;
 
+use std::fmt;
+use std::fs;
 use std::time::Duration;
 
 use self::report::{Report, Row};
 use super::DemoError;
 use super::report::{RunReport, Settings};
 use super::run::{EdgesPlan, NodesPlan, RunError, Stage};
-use crate::args::BenchRecoveryArgs;
+use super::stalls::StallsByKind;
+use crate::args::{BenchRecoveryArgs, Switch};
 use crate::testbed::cluster::{ClusterError, Shape};
 use crate::testbed::topology::{SERVER_PORTS, Topology};
 use crate::testbed::watch::Watch;
@@ -55,54 +60,80 @@ pub fn run(args: &BenchRecoveryArgs) -> Result<(), DemoError> {
     testbed::gain_namespaces()?;
     let (watch, progress) = (Watch::new()?, Progress::new());
     let mut rows = Vec::new();
-    for rtt_ms in &args.rtts_ms {
-        for outage in &args.outages {
-            // The policies take turns, so that each is measured beside the others.
-            let mut of_policies: Vec<_> = args.policies.iter().map(|policy| (policy, Gathered::default())).collect();
-            for round in 0..args.rounds {
-                for (policy, gathered) in &mut of_policies {
-                    let outage_s = outage.as_secs_f64();
-                    progress.show(&format!("outage {outage_s} s, round trip {rtt_ms} ms, {policy}: run {}", round + 1));
-                    gathered.run(&Trial {
-                        watch: &watch,
-                        progress: &progress,
-                        outage: *outage,
-                        rtt_ms: *rtt_ms,
-                        policy,
-                        without_edges: args.without_edges,
-                    })?;
-                }
+    for setting in settings(args) {
+        // The policies take turns, so that each is measured beside the others.
+        let mut of_policies: Vec<_> = args.policies.iter().map(|policy| (policy, Gathered::default())).collect();
+        for round in 0..args.rounds {
+            for (policy, gathered) in &mut of_policies {
+                progress.show(&format!("{setting}, {policy}: run {}", round + 1));
+                gathered.run(&Trial { watch: &watch, progress: &progress, setting: &setting, policy })?;
             }
-            for (policy, gathered) in of_policies {
-                rows.extend(gathered.rows(*outage, *rtt_ms, policy, args.without_edges));
+        }
+        rows.extend(of_policies.into_iter().flat_map(|(policy, gathered)| gathered.rows(&setting, policy)));
+    }
+    let report = Report { program_version: env!("CARGO_PKG_VERSION").into(), rounds: args.rounds, rows };
+    if let Some(path) = &args.output {
+        fs::write(path, page::page(&report).html()).map_err(|source| DemoError::Page { path: path.clone(), source })?;
+    }
+    Ok(console::print_as(args.json, &report, || report.describe())?)
+}
+
+/// What the runs of all policies share.
+#[derive(Clone, Debug)]
+struct Setting {
+    outage: Duration,
+    rtt_ms: f64,
+    sack: bool,
+    congestion_control: String,
+    without_edges: bool,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { outage, rtt_ms, congestion_control, .. } = self;
+        let sack = if self.sack { "" } else { " without SACK" };
+        write!(f, "outage {} s, round trip {rtt_ms} ms, {congestion_control}{sack}", outage.as_secs_f64())
+    }
+}
+
+/// All combinations that are asked for.
+fn settings(args: &BenchRecoveryArgs) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for congestion_control in args.congestion_controls() {
+        for sack in &args.sacks {
+            for rtt_ms in &args.rtts_ms {
+                settings.extend(args.outages.iter().map(|outage| Setting {
+                    outage: *outage,
+                    rtt_ms: *rtt_ms,
+                    sack: *sack == Switch::On,
+                    congestion_control: congestion_control.clone(),
+                    without_edges: args.without_edges,
+                }));
             }
         }
     }
-    let report = Report { program_version: env!("CARGO_PKG_VERSION").into(), rounds: args.rounds, rows };
-    Ok(console::print_as(args.json, &report, || report.describe())?)
+    settings
 }
 
 /// One run that is to be made.
 struct Trial<'a> {
     watch: &'a Watch,
     progress: &'a Progress,
-    outage: Duration,
-    rtt_ms: f64,
+    setting: &'a Setting,
     policy: &'a str,
-    without_edges: bool,
 }
 
 impl Trial<'_> {
     fn make(&self) -> Result<RunReport, RunError> {
-        let watched_after_kill = self.outage * 2 + WATCHED_MIN;
-        let heartbeat_interval = self.outage / MULTIPLIER;
+        let watched_after_kill = self.setting.outage * 2 + WATCHED_MIN;
+        let heartbeat_interval = self.setting.outage / MULTIPLIER;
         let node_policy = NODE_POLICIES.into_iter().find(|known| *known == self.policy).unwrap_or("off");
         let nodes = NodesPlan { policy: node_policy, heartbeat_interval, watched_after_kill };
         let ways = ways::chosen(false);
         let ports = SERVER_PORTS.into_iter().take(SERVER_PORTS.len() / ways.len());
         let settings = Settings {
             link_loss: 0.0,
-            rtt_ms: self.rtt_ms,
+            rtt_ms: self.setting.rtt_ms,
             ramp: RAMP,
             seconds: RAMP_SECONDS,
             workers: 1,
@@ -113,19 +144,23 @@ impl Trial<'_> {
             progress: self.progress,
             settings: &settings,
             keep_logs: false,
-            shape: if self.without_edges { Shape::OneActive } else { Shape::BothActive },
-            servers: if self.without_edges {
+            shape: if self.setting.without_edges { Shape::OneActive } else { Shape::BothActive },
+            servers: if self.setting.without_edges {
                 Topology::server_addresses()
             } else {
                 ways::server_addresses(ways, ports)
             },
-            edges: (!self.without_edges).then(|| EdgesPlan {
+            edges: (!self.setting.without_edges).then(|| EdgesPlan {
                 sections: format!("[recovery]\npolicy = \"{}\"\n", self.policy),
                 heartbeat_interval,
                 holds_first_reply: false,
                 watched_after_kill: Some(watched_after_kill),
             }),
-            nodes: self.without_edges.then_some(nodes),
+            nodes: self.setting.without_edges.then_some(nodes),
+            host_parameters: vec![
+                ("tcp_sack", u8::from(self.setting.sack).to_string()),
+                ("tcp_congestion_control", self.setting.congestion_control.clone()),
+            ],
         };
         stage.run(true)
     }
@@ -134,10 +169,7 @@ impl Trial<'_> {
 /// What the runs of one policy had.
 #[derive(Default)]
 struct Gathered {
-    bulk_down_ms: Vec<f64>,
-    bulk_up_ms: Vec<f64>,
-    syn_ms: Vec<f64>,
-    syn_forwarded_ms: Vec<f64>,
+    stalls_ms: StallsByKind,
     link_bytes_per_s: Vec<f64>,
     resent_packets: u64,
     rejected_runs: u32,
@@ -147,7 +179,7 @@ struct Gathered {
 impl Gathered {
     /// Makes a run, and again if the machine was too busy.
     fn run(&mut self, trial: &Trial<'_>) -> Result<(), DemoError> {
-        let outage_ms = trial.outage.as_secs_f64() * 1e3;
+        let outage_ms = trial.setting.outage.as_secs_f64() * 1e3;
         for _ in 0..=REJECTED_RUNS_MAX {
             let report = match trial.make() {
                 Ok(report) => report,
@@ -166,10 +198,7 @@ impl Gathered {
                 continue;
             };
             self.broken += report.broken;
-            self.bulk_down_ms.extend(&edges.stalls_ms.bulk_down);
-            self.bulk_up_ms.extend(&edges.stalls_ms.bulk_up);
-            self.syn_ms.extend(&edges.stalls_ms.syn);
-            self.syn_forwarded_ms.extend(&edges.stalls_ms.syn_forwarded);
+            self.stalls_ms.extend(&edges.stalls_ms);
             self.link_bytes_per_s.extend(edges.link_bytes_per_s);
             self.resent_packets += edges.resent_packets;
             return Ok(());
@@ -177,21 +206,29 @@ impl Gathered {
         Ok(())
     }
 
-    fn rows(self, outage: Duration, rtt_ms: f64, policy: &str, without_edges: bool) -> Vec<Row> {
-        let Self { bulk_down_ms, bulk_up_ms, syn_ms, syn_forwarded_ms, rejected_runs, broken, .. } = self;
+    fn rows(self, setting: &Setting, policy: &str) -> Vec<Row> {
+        let Self { stalls_ms, rejected_runs, broken, .. } = self;
         let link_bytes_per_s = report::Quantiles::of(self.link_bytes_per_s).median;
-        let mut kinds = vec![("bulk_down", bulk_down_ms), ("bulk_up", bulk_up_ms), ("syn", syn_ms)];
-        if without_edges {
-            kinds.push(("syn_forwarded", syn_forwarded_ms));
+        let mut kinds = vec![
+            ("syn", stalls_ms.syn, stalls_ms.syn_completion),
+            ("short", stalls_ms.short, stalls_ms.short_completion),
+            ("bulk_up", stalls_ms.bulk_up, Vec::new()),
+            ("bulk_down", stalls_ms.bulk_down, Vec::new()),
+        ];
+        if setting.without_edges {
+            kinds.push(("syn_forwarded", stalls_ms.syn_forwarded, stalls_ms.syn_forwarded_completion));
         }
-        let row = |(kind, stalls_ms): (&'static str, Vec<f64>)| Row {
-            outage_s: outage.as_secs_f64(),
+        let row = |(kind, stalls_ms, completions_ms): (&'static str, Vec<f64>, Vec<f64>)| Row {
+            outage_s: setting.outage.as_secs_f64(),
             kind,
-            rtt_ms,
-            recovered_by: if without_edges { "node" } else { "edge" },
+            rtt_ms: setting.rtt_ms,
+            sack: setting.sack,
+            congestion_control: setting.congestion_control.clone(),
+            recovered_by: if setting.without_edges { "node" } else { "edge" },
             policy: policy.to_owned(),
             connections: stalls_ms.len(),
             stall_ms: report::Quantiles::of(stalls_ms),
+            completion_ms: report::Quantiles::of(completions_ms),
             link_bytes_per_s,
             resent_packets: self.resent_packets,
             broken,

@@ -18,9 +18,13 @@ pub(super) struct Report {
 pub(super) struct Row {
     /// The detection time.
     pub(super) outage_s: f64,
-    /// `bulk_down`, `bulk_up`, `syn`, or without edges also `syn_forwarded`: opened less than a round trip before the kill.
+    /// `syn`, `short`, `bulk_up`, `bulk_down`, or without edges also `syn_forwarded`: opened less than a round trip before the kill.
     pub(super) kind: &'static str,
     pub(super) rtt_ms: f64,
+    /// The hosts use selective acknowledgements.
+    pub(super) sack: bool,
+    /// The hosts' congestion control.
+    pub(super) congestion_control: String,
     /// `edge`, or `node`: the node that took over.
     pub(super) recovered_by: &'static str,
     /// The edges' `recovery.policy`, or the nodes' `replication.segments.policy`.
@@ -29,6 +33,8 @@ pub(super) struct Row {
     pub(super) connections: usize,
     /// Their stalls after the switch-over.
     pub(super) stall_ms: Quantiles,
+    /// From their first SYN to the answer to their only request; nothing of transfers, which do not end.
+    pub(super) completion_ms: Quantiles,
     /// Bytes a second between the nodes before the kill: the median of the runs, without edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link_bytes_per_s: Option<f64>,
@@ -38,6 +44,14 @@ pub(super) struct Row {
     pub(super) broken: usize,
     /// Runs in which the machine was too busy.
     pub(super) rejected_runs: u32,
+}
+
+impl Row {
+    /// The hosts' congestion control, and whether they use SACK.
+    pub(super) fn tcp(&self) -> String {
+        let sack = if self.sack { "" } else { ", no SACK" };
+        format!("{}{sack}", self.congestion_control)
+    }
 }
 
 /// Quantiles of stalls; nothing without any.
@@ -58,7 +72,7 @@ impl Quantiles {
 impl Report {
     pub(super) fn describe(&self) -> String {
         let mut table = Table::of(
-            "KIND|>OUTAGE|>ROUND TRIP|BY|POLICY|>CONNECTIONS|>STALL|>90 %|>RESENT|>LINK|>BROKEN|>REJECTED RUNS",
+            "KIND|>OUTAGE|>ROUND TRIP|TCP|BY|POLICY|>CONNECTIONS|>STALL|>90 %|>COMPLETION|>RESENT|>LINK|>BROKEN|>REJECTED RUNS",
         );
         let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         for row in &self.rows {
@@ -66,11 +80,13 @@ impl Report {
                 row.kind.to_owned(),
                 format!("{} s", row.outage_s),
                 format!("{} ms", row.rtt_ms),
+                row.tcp(),
                 row.recovered_by.to_owned(),
                 row.policy.clone(),
                 row.connections.to_string(),
                 ms(row.stall_ms.median),
                 ms(row.stall_ms.p90),
+                ms(row.completion_ms.median),
                 row.resent_packets.to_string(),
                 row.link_bytes_per_s.map_or_else(|| "-".to_owned(), |bytes| scaled(bytes, "B/s")),
                 row.broken.to_string(),

@@ -166,6 +166,12 @@ impl<T> Channel<T> {
         found.unwrap_or(0) as u64
     }
 
+    /// Packets that wait for the transmitter or are being sent.
+    #[must_use]
+    pub fn queue_packets(&self, now: Instant) -> u64 {
+        self.queue.iter().filter(|(sent_at, _)| *sent_at > now).count() as u64
+    }
+
     fn note_queue(&mut self) {
         let length = self.queue.len().min(QUEUE_LENGTHS_MAX);
         if length >= self.queue_lengths.len() {

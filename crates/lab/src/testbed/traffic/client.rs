@@ -42,7 +42,7 @@ pub struct Plan {
 pub enum Command {
     /// Silent connections are to make another request now.
     Wake,
-    /// From now on it counts what connections receive or send.
+    /// Each connection notes the bytes that are verified by now.
     Mark,
     /// End, and report.
     Stop,
@@ -168,7 +168,10 @@ impl Client {
             self.publish_progress();
             match commands.try_recv() {
                 Ok(Command::Wake) => self.wake_next = Some(0),
-                Ok(Command::Mark) => self.connections.iter_mut().for_each(|connection| connection.outcome.mark()),
+                Ok(Command::Mark) => {
+                    let now = Instant::now();
+                    self.connections.iter_mut().for_each(|connection| connection.outcome.mark(now));
+                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {}
             }

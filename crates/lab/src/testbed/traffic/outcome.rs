@@ -29,8 +29,8 @@ pub struct Outcome {
     pub longest_gap: Duration,
     /// Bytes received here, or reported as received by the server, and found right.
     pub verified_bytes: u64,
-    /// Those of them at the last mark.
-    pub marked_bytes: u64,
+    /// Those of them at each mark.
+    pub marks: Vec<(Instant, u64)>,
     /// Why it broke, if it did.
     pub broken: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Outcome {
             last_progress_at: None,
             longest_gap: Duration::ZERO,
             verified_bytes: 0,
-            marked_bytes: 0,
+            marks: Vec::new(),
             broken: None,
         }
     }
@@ -60,15 +60,16 @@ impl Outcome {
         self.verified_bytes += bytes;
     }
 
-    /// From now on [`Outcome::bytes_since_mark`] counts.
-    pub const fn mark(&mut self) {
-        self.marked_bytes = self.verified_bytes;
+    /// Notes the bytes verified by now.
+    pub fn mark(&mut self, now: Instant) {
+        self.marks.push((now, self.verified_bytes));
     }
 
-    /// Verified bytes since the last mark.
+    /// Bytes verified between two marks, by their numbers; 0 if there are no such marks.
     #[must_use]
-    pub const fn bytes_since_mark(&self) -> u64 {
-        self.verified_bytes - self.marked_bytes
+    pub fn bytes_between(&self, [from, to]: [usize; 2]) -> u64 {
+        let bytes = |mark: usize| self.marks.get(mark).map_or(0, |(_, bytes)| *bytes);
+        bytes(to).saturating_sub(bytes(from))
     }
 
     /// Established before `point`.
