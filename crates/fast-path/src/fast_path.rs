@@ -1,26 +1,26 @@
 //! The loaded program, its maps, and the connections installed in them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use std::{fmt, fs};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use aya::programs::TcAttachType;
-use aya::programs::links::{FdLink, LinkOrder, PinnedLink};
-use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact};
-use aya::util::KernelVersion;
+use aya::programs::links::FdLink;
 use flow::Instant;
-use flow::fast_path::{Activity, NextHop, Plan, Side, Windows};
+use flow::fast_path::{Activity, Hook, NextHop, Plan, Side, Windows};
 
 use crate::Error;
 use crate::mapping::Mapping;
 use crate::outcome::{Counters, Outcome};
-use crate::pins::{self, Pins, Program, Sizes};
-use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, RECORD_BYTES_MAX, RecordEntry};
-use crate::system::{clock_offset_ns, interface_index, now};
+use crate::pins::{self, Pins, Sizes};
+use crate::programs::{Link, Programs, attaching, remove_pin};
+use crate::shapes::{
+    ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, PortEntry, RECORD_BYTES_MAX, RecordEntry,
+};
+use crate::system::{clock_offset_ns, interface_index, link_address, now};
 use crate::test_run::{self, TestContext, TestRun};
 
 /// An index is not reused for so long after its removal: a processor may be about to write to its entry.
@@ -28,7 +28,7 @@ const INDEX_REST: Duration = Duration::from_millis(100);
 /// An insertion fails if the key is there (`BPF_NOEXIST`).
 const NO_EXIST: u64 = 1;
 
-/// How to load the program.
+/// How to load the programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The most connections that are installed at once. Each takes about 430 bytes of the kernel's memory, from the
@@ -38,7 +38,9 @@ pub struct Config {
     pub next_hops_max: u32,
     /// The program forwards nothing once the last heartbeat is older than this.
     pub heartbeat_age_max: Duration,
-    /// Attach by tcx where the kernel has it, else by a clsact queueing discipline.
+    /// Where the program is attached.
+    pub hook: Hook,
+    /// At [`Hook::Tc`]: attach by tcx where the kernel has it, else by a clsact queueing discipline.
     pub allow_tcx: bool,
     /// Pin program, maps and links in this directory of bpffs, and take over what is pinned there. Without it, all ends with
     /// the process.
@@ -46,12 +48,13 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 65,536 connections, 256 next hops, heartbeats of one second, tcx, no pins.
+    /// 65,536 connections, 256 next hops, heartbeats of one second, tc by tcx, no pins.
     fn default() -> Self {
         Self {
             connections_max: 65_536,
             next_hops_max: 256,
             heartbeat_age_max: Duration::from_secs(1),
+            hook: Hook::Tc,
             allow_tcx: true,
             pin_directory: None,
         }
@@ -74,19 +77,22 @@ struct Installed {
 #[derive(Debug)]
 enum Attachment {
     /// Until it is dropped.
-    Own { _link: SchedClassifierLink },
+    Own { _link: Link },
     /// Until the pin is removed.
     Pinned { _link: FdLink, pin: PathBuf },
 }
 
 /// The program in the kernel with its maps and attachments. Without [`Config::pin_directory`] all of it ends with the value.
 pub struct FastPath {
-    program: Program,
+    programs: Programs,
+    hook: Hook,
     flows: HashMap<MapData, FlowKey, FlowValue>,
     next_hops: Array<MapData, NextHopEntry>,
     /// By index, where they are pinned.
     records: Array<MapData, RecordEntry>,
     counters: PerCpuArray<MapData, u64>,
+    /// By interface.
+    ports: HashMap<MapData, u32, PortEntry>,
     connections: Mapping<ConnectionCell>,
     control: Mapping<ControlCell>,
     /// By how much this process's clock is ahead of the program's, in two's complement.
@@ -102,11 +108,12 @@ pub struct FastPath {
 
 impl fmt::Debug for FastPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, pins, allow_tcx, attachments, .. } = self;
+        let Self { programs, hook, pins, allow_tcx, attachments, .. } = self;
         let installed = self.installed.iter().flatten().count();
         formatter
             .debug_struct("FastPath")
-            .field("program", program)
+            .field("programs", programs)
+            .field("hook", hook)
             .field("pins", pins)
             .field("allow_tcx", allow_tcx)
             .field("attachments", attachments)
@@ -116,32 +123,33 @@ impl fmt::Debug for FastPath {
 }
 
 impl FastPath {
-    /// Loads the program, switched off and attached to nothing; or takes over what is pinned, as it is.
+    /// Loads the programs, switched off and attached to nothing; or takes over what is pinned, as it is.
     ///
     /// # Errors
     /// Permission or memory is missing, the kernel is too old, its verifier refuses the program ([`Error::Verifier`] has its
     /// log), or the directory holds pins of another version or configuration.
     pub fn load(config: &Config) -> Result<Self, Error> {
-        let Config { connections_max, next_hops_max, .. } = *config;
+        let Config { connections_max, next_hops_max, hook, .. } = *config;
         if connections_max == 0 || connections_max > u32::MAX / 2 || next_hops_max == 0 {
             return Err(Error::Misuse("a fast path has at least one connection and one next hop, at most 2^31".into()));
         }
         let records = if config.pin_directory.is_some() { connections_max } else { 1 };
         let sizes = Sizes { connections: connections_max, next_hops: next_hops_max, records };
         let pins = config.pin_directory.as_deref().map(Pins::new);
-        let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes))?;
+        let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes, hook))?;
         let is_taken = taken.is_some();
-        let (maps, mut program) = match taken {
+        let (maps, mut programs) = match taken {
             Some(taken) => taken,
-            None => pins::load(sizes)?,
+            None => pins::load(sizes, hook)?,
         };
         if let (Some(pins), false) = (&pins, is_taken) {
-            pins.pin(&maps, &mut program)?;
+            pins.pin(&maps, &mut programs, hook)?;
         }
         let map = |error| Error::from_map(error, "opening the maps of the fast path");
         let mapped = |error| Error::from_io(error, "mapping the maps of the fast path");
         let mut new = Self {
-            program,
+            programs,
+            hook,
             connections: Mapping::new(maps.connections.fd().as_fd(), connections_max).map_err(mapped)?,
             control: Mapping::new(maps.control.fd().as_fd(), 1).map_err(mapped)?,
             clock_offset_ns: clock_offset_ns(),
@@ -149,6 +157,7 @@ impl FastPath {
             next_hops: Map::Array(maps.next_hops).try_into().map_err(map)?,
             records: Map::Array(maps.records).try_into().map_err(map)?,
             counters: Map::PerCpuArray(maps.counters).try_into().map_err(map)?,
+            ports: Map::HashMap(maps.ports).try_into().map_err(map)?,
             pins,
             allow_tcx: config.allow_tcx,
             attachments: BTreeMap::new(),
@@ -163,49 +172,64 @@ impl FastPath {
         Ok(new)
     }
 
-    /// Attaches the program to the ingress of an interface of the calling thread's namespace, before other programs there.
-    /// A link that is pinned is taken over. An interface to which this value has attached the program already stays as it is.
+    /// The hook at which the program is attached.
+    #[must_use]
+    pub const fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// Attaches the program to an interface of the calling thread's namespace: to its ingress, before other programs there, or into its
+    /// driver. A link that is pinned is taken over; one at the other hook is given up. An interface to which this value has attached the
+    /// program already stays as it is, but at XDP its link address is read again: frames for another one go to user space.
     ///
     /// # Errors
-    /// The interface does not exist, permission is missing, or a link by clsact is to be pinned, which only tcx allows.
+    /// The interface does not exist, permission is missing, the driver refuses XDP ([`Error::Native`]), or a link by clsact is to be
+    /// pinned, which only tcx allows.
     pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
         let index = interface_index(interface)?;
+        if self.hook == Hook::Xdp {
+            self.set_link_address(index, link_address(interface)?)?;
+        }
         if self.attachments.contains_key(&index) {
             return Ok(());
         }
-        let operation = format!("attaching the fast path to {interface}");
-        let pin = self.pins.as_ref().map(|pins| pins.link(index));
-        if let Some(pin) = pin.as_ref().filter(|pin| pin.exists()) {
-            if let Some(link) = self.take_over_link(pin, &operation)? {
-                self.attachments.insert(index, Attachment::Pinned { _link: link, pin: pin.clone() });
-                return Ok(());
+        let Some(pins) = &self.pins else {
+            let link = self.make_link(interface)?;
+            self.attachments.insert(index, Attachment::Own { _link: link });
+            return Ok(());
+        };
+        let other = if self.hook == Hook::Tc { Hook::Xdp } else { Hook::Tc };
+        let (pin, other_pin) = (pins.link(self.hook, index), pins.link(other, index));
+        let operation = attaching(interface);
+        let taken = if pin.exists() { self.programs.take_over_link(self.hook, &pin, &operation)? } else { None };
+        let link = match taken {
+            Some(link) => link,
+            None => {
+                remove_pin(&pin)?;
+                let link = self.make_link(interface)?.into_descriptor();
+                let link = link.map_err(|error| Error::from_link(error, &operation))?;
+                link.pin(&pin).map_err(|error| Error::from_pin(error, &operation))?.into()
             }
-            remove_pin(pin)?;
+        };
+        self.attachments.insert(index, Attachment::Pinned { _link: link, pin });
+        // Of a process with another configuration.
+        remove_pin(&other_pin)
+    }
+
+    /// Has the program for XDP know the link address of an interface: it leaves frames for any other. [`FastPath::attach`] does so.
+    ///
+    /// # Errors
+    /// There are too many interfaces.
+    pub fn set_link_address(&mut self, ifindex: u32, address: [u8; 6]) -> Result<(), Error> {
+        let explain = |error| Error::from_map(error, "noting the link address of an interface");
+        self.ports.insert(ifindex, PortEntry::new(address), 0).map_err(explain)
+    }
+
+    fn make_link(&mut self, interface: &str) -> Result<Link, Error> {
+        match self.hook {
+            Hook::Tc => self.programs.attach_tc(interface, self.allow_tcx, self.pins.is_some()),
+            Hook::Xdp => self.programs.attach_xdp(interface),
         }
-        let options = if self.allow_tcx && kernel_has_tcx() {
-            TcAttachOptions::TcxOrder(LinkOrder::first())
-        } else if pin.is_some() {
-            return Err(Error::Misuse(format!(
-                "{operation}: links can be pinned only by tcx, which Linux 6.6 brought"
-            )));
-        } else {
-            add_clsact(interface, &operation)?;
-            TcAttachOptions::Netlink(NlOptions::default())
-        };
-        let explain = |error| Error::from_program(error, &operation);
-        let classifier = self.program.classifier()?;
-        let id = classifier.attach_with_options(interface, TcAttachType::Ingress, options).map_err(explain)?;
-        let link = classifier.take_link(id).map_err(explain)?;
-        let attachment = match pin {
-            None => Attachment::Own { _link: link },
-            Some(pin) => {
-                let link = FdLink::try_from(link).map_err(|error| Error::from_link(error, &operation))?;
-                let pinned = link.pin(&pin).map_err(|error| Error::from_pin(error, &operation))?;
-                Attachment::Pinned { _link: pinned.into(), pin }
-            }
-        };
-        self.attachments.insert(index, attachment);
-        Ok(())
     }
 
     /// Detaches the program from an interface, by its index. Returns false if it was not attached there by this value.
@@ -424,21 +448,8 @@ impl FastPath {
     /// The kernel refuses the frame (shorter than a link header, longer than a page) or the program's run.
     pub fn test_run(&self, frame: &[u8], context: TestContext) -> Result<TestRun, Error> {
         let operation = "running the program of the fast path on a frame";
-        test_run::run(self.program.descriptor()?, frame, context).map_err(|error| Error::from_io(error, operation))
-    }
-
-    /// The pinned link, with this program in it. `None`: its interface is gone, and another one has its index.
-    fn take_over_link(&mut self, pin: &Path, operation: &str) -> Result<Option<FdLink>, Error> {
-        let explain = |error| Error::from_link(error, operation);
-        let pinned = PinnedLink::from_pin(pin).map_err(explain)?;
-        let link = SchedClassifierLink::try_from(FdLink::from(pinned)).map_err(explain)?;
-        let classifier = self.program.classifier()?;
-        let updated = classifier.attach_to_link(link).and_then(|id| classifier.take_link(id));
-        match updated.map_err(|error| Error::from_program(error, operation)) {
-            Ok(link) => FdLink::try_from(link).map(Some).map_err(explain),
-            Err(error) if error.errno() == Some(libc::ENOLINK) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let program = self.programs.descriptor(self.hook)?;
+        test_run::run(program, self.hook, frame, context).map_err(|error| Error::from_io(error, operation))
     }
 
     /// A time of this process as the program's clock has it, in nanoseconds. Both differ in another time namespace.
@@ -517,23 +528,6 @@ impl FastPath {
         let free = (0..end).filter(|index| self.installed[*index as usize].is_none());
         self.released = free.map(|index| (index, now)).collect();
         Ok(())
-    }
-}
-
-fn remove_pin(pin: &Path) -> Result<(), Error> {
-    fs::remove_file(pin).map_err(|error| Error::from_io(error, format!("removing {}", pin.display())))
-}
-
-/// tcx came with Linux 6.6.
-fn kernel_has_tcx() -> bool {
-    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
-}
-
-/// Adds the queueing discipline to which programs attach on kernels without tcx.
-fn add_clsact(interface: &str, operation: &str) -> Result<(), Error> {
-    match qdisc_add_clsact(interface) {
-        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(Error::from_io(error, operation)),
-        _ => Ok(()),
     }
 }
 

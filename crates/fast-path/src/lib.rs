@@ -1,7 +1,7 @@
 //! Established connections forwarded in the kernel.
 //!
-//! A program at the ingress of an interface (tcx, or clsact on kernels before 6.6) forwards the packets of installed
-//! connections: it translates addresses and ports, checks TCP windows as [`flow::conntrack`] does, and redirects the packet
+//! A program at the ingress of an interface (tcx, or clsact on kernels before 6.6), or in its driver (XDP), forwards the packets of
+//! installed connections: it translates addresses and ports, checks TCP windows as [`flow::conntrack`] does, and redirects the packet
 //! to another interface. All other packets go on to user space as they came in. `docs/fast-path.md` describes what goes
 //! where.
 //!
@@ -14,6 +14,7 @@
 //!  next_hops     by index (array)                    interface, link addresses, MTU
 //!  control       one (array, mapped)                 generation, heartbeat, switch
 //!  counters      one an outcome (per processor)      packets
+//!  ports         one an interface with XDP (hash)    its link address
 //! ```
 //!
 //! A [`Plan`] describes a connection to install; [`FastPath::read`] returns its [`Activity`] without a system call. The
@@ -48,13 +49,14 @@ mod fast_path;
 mod mapping;
 mod outcome;
 mod pins;
+mod programs;
 mod shapes;
 mod system;
 mod test_run;
 
 pub use error::Error;
 pub use fast_path::{Config, ConnectionIndex, FastPath};
-pub use flow::fast_path::{Activity, DirectionPlan, NextHop, Plan, Side, Windows};
+pub use flow::fast_path::{Activity, DirectionPlan, Hook, NextHop, Plan, Side, Windows};
 pub use outcome::{Counters, Outcome};
 pub use system::{interface_index, now};
 pub use test_run::{TestContext, TestRun};
