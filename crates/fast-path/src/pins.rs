@@ -63,6 +63,10 @@ impl Sizes {
 
 /// Loads the programs with their maps into the kernel: that for tc, and for the hook XDP that for XDP, too.
 pub(crate) fn load(sizes: Sizes, hook: Hook) -> Result<(Maps, Programs), Error> {
+    load_object(OBJECT, sizes, hook)
+}
+
+fn load_object(object: &[u8], sizes: Sizes, hook: Hook) -> Result<(Maps, Programs), Error> {
     let shapes = sizes.shapes();
     let mut loader = EbpfLoader::new();
     // The log is written only if the verifier refuses, and then lists every step.
@@ -70,7 +74,7 @@ pub(crate) fn load(sizes: Sizes, hook: Hook) -> Result<(Maps, Programs), Error> 
     for (name, _, _, entries) in &shapes[..4] {
         loader.set_max_entries(name, *entries);
     }
-    let mut ebpf = loader.load(OBJECT).map_err(|error| Error::from_ebpf(error, "making the maps of the fast path"))?;
+    let mut ebpf = loader.load(object).map_err(|error| Error::from_ebpf(error, "making the maps of the fast path"))?;
     let mut take = |(name, ..): &Shape| {
         let missing = || Error::Misuse(format!("the object of the fast path has no map {name}"));
         match ebpf.take_map(name) {
@@ -226,4 +230,35 @@ fn taking_over(path: &Path) -> String {
 
 fn pinning(path: &Path) -> String {
     format!("pinning {} (the directory must be on a mounted bpffs, as /sys/fs/bpf is)", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object whose last program, that for XDP, has no exit.
+    fn endless_object() -> Vec<u8> {
+        const EXIT: [u8; 8] = [0x95, 0, 0, 0, 0, 0, 0, 0];
+        const MOVE: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
+        let mut object = OBJECT.to_vec();
+        let last = object.chunks_exact_mut(8).rfind(|instruction| **instruction == EXIT);
+        last.expect("programs end").copy_from_slice(&MOVE);
+        object
+    }
+
+    #[test]
+    fn the_verifiers_log_of_the_program_for_xdp_is_in_the_error() {
+        let object = endless_object();
+        if let Err(error) = load(Sizes::ONE, Hook::Xdp) {
+            // As in a container.
+            assert!(matches!(error, Error::NotPermitted { .. } | Error::Unsupported { .. }), "{error}");
+            return;
+        }
+        load_object(&object, Sizes::ONE, Hook::Tc).expect("the program for tc is whole");
+        let Err(Error::Verifier { log, .. }) = load_object(&object, Sizes::ONE, Hook::Xdp) else {
+            panic!("the verifier accepts a program without an exit")
+        };
+        // Every step, and how many there were.
+        assert!(log.contains("infinite loop") && log.contains("processed"), "{log}");
+    }
 }

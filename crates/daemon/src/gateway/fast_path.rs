@@ -1,15 +1,19 @@
 //! The fast path of a node's ports: the program in the kernel, as the node installs connections in it.
 
+mod xdp;
+
 use std::time::Duration;
 
 use cluster::forwarding::PATH_ETHER_TYPE;
 use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError, Left};
 use fast_path::{ConnectionIndex, Error, FastPath, Outcome, interface_index};
 use flow::Instant;
-use flow::fast_path::{Activity, NextHop, Plan, Windows};
+use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
 
 use config::validated::{Backend, Config, Port};
 use packet_io::netlink::Netlink;
+
+use self::xdp::Moment;
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
 pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
@@ -26,6 +30,8 @@ pub(super) struct KernelFastPath {
     ports: Vec<Option<AttachedPort>>,
     /// How long it forwards without the gateway while no peer is alive; `None`: it ends with the gateway.
     restart_grace: Option<Duration>,
+    /// Why it is at another hook than the configured one.
+    hook_reason: Option<String>,
 }
 
 /// A port that the program is attached to.
@@ -37,13 +43,15 @@ struct AttachedPort {
     redirects_peer: bool,
     /// Packets for it can be handed to the other end of its cable.
     leads_elsewhere: bool,
+    /// At XDP, the kernel does not drop what is redirected to it.
+    is_target: bool,
 }
 
 impl AttachedPort {
     fn new(port: &Port) -> Result<Self, Error> {
         let index = interface_index(&port.interface)?;
         let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
-        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false };
+        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false, is_target: true };
         attached.look();
         Ok(attached)
     }
@@ -69,7 +77,7 @@ impl KernelFastPath {
     pub(super) fn open(config: &Config) -> Option<Self> {
         let opened = match obstacle(config) {
             Some(obstacle) => Err(obstacle.to_owned()),
-            None => Self::attach(config).map_err(|error| error.to_string()),
+            None => Self::at_a_hook(config).map_err(|error| error.to_string()),
         };
         if opened.is_err() || config.fast_path.restart_grace.is_zero() {
             // Of a gateway that was configured otherwise.
@@ -79,6 +87,7 @@ impl KernelFastPath {
             Ok(opened) => {
                 tracing::info!(
                     connections_max = config.fast_path.connections_max,
+                    hook = opened.program.hook().name(),
                     "the kernel forwards established connections"
                 );
                 Some(opened)
@@ -90,7 +99,27 @@ impl KernelFastPath {
         }
     }
 
-    fn attach(config: &Config) -> Result<Self, Error> {
+    /// At the configured hook. Where ports cannot have XDP, at tc, and the log has why: never by the kernel's generic XDP.
+    fn at_a_hook(config: &Config) -> Result<Self, Error> {
+        let hook = config.fast_path.hook;
+        if hook == Hook::Tc {
+            return Self::attach(config, hook);
+        }
+        let opened = match xdp::obstacle(config, Moment::Before) {
+            Some(reason) => Err(reason),
+            None => Self::attach(config, hook).map_err(|error| error.to_string()),
+        };
+        let reason = match opened.map(|opened| (opened, xdp::obstacle(config, Moment::Attached))) {
+            Ok((opened, None)) => return Ok(opened),
+            Ok((_, Some(reason))) | Err(reason) => reason,
+        };
+        tracing::warn!("the fast path is at tc, not at XDP: {reason}");
+        // The verifier's log has many lines more.
+        let hook_reason = reason.lines().next().map(str::to_owned);
+        Ok(Self { hook_reason, ..Self::attach(config, Hook::Tc)? })
+    }
+
+    fn attach(config: &Config, hook: Hook) -> Result<Self, Error> {
         let heartbeat_age_max = config.cluster.as_ref().map_or(HEARTBEAT_AGE_MAX_ALONE, |cluster| {
             let detection = &cluster.failure_detection;
             (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
@@ -100,6 +129,7 @@ impl KernelFastPath {
             connections_max: config.fast_path.connections_max.min(config.connections_max),
             next_hops_max: FAST_PATH_NEXT_HOPS_MAX,
             heartbeat_age_max,
+            hook,
             pin_directory: restart_grace.map(|_| config.fast_path.pin_directory.clone()),
             ..fast_path::Config::default()
         })?;
@@ -111,12 +141,21 @@ impl KernelFastPath {
             }
             ports.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
         }
-        Ok(Self { program, ports, restart_grace })
+        Ok(Self { program, ports, restart_grace, hook_reason: None })
     }
 
-    /// Attaches the program to interfaces that were made anew.
+    /// Attaches the program to interfaces that were made anew, and looks at what XDP depends on.
     fn follow_interfaces(&mut self) {
         for port in self.ports.iter_mut().flatten() {
+            if self.program.hook() == Hook::Xdp && interface_index(&port.interface).is_ok() {
+                // Its link address may be another.
+                warned(self.program.attach(&port.interface));
+                let obstacle = xdp::obstacle_at(&port.interface, Moment::Attached).err();
+                if let Some(obstacle) = obstacle.as_ref().filter(|_| port.is_target) {
+                    tracing::warn!("packets of port {} go through the gateway: {obstacle}", port.interface);
+                }
+                port.is_target = obstacle.is_none();
+            }
             let Some(index) = interface_index(&port.interface).ok().filter(|index| *index != port.index) else {
                 continue;
             };
@@ -132,14 +171,16 @@ impl KernelFastPath {
     }
 }
 
-/// Why a gateway as configured would have no fast path on this host. It loads the program to find out, and attaches it to nothing.
+/// Why a gateway as configured would have no fast path at this hook on this host. It loads the program to find out, and attaches it to
+/// nothing. Some drivers state only with a program attached whether they can send what XDP redirects.
 #[must_use]
-pub fn fast_path_obstacle(config: &Config) -> Option<String> {
+pub fn fast_path_obstacle(config: &Config, hook: Hook) -> Option<String> {
     let load = || {
-        let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, ..fast_path::Config::default() };
+        let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, hook, ..fast_path::Config::default() };
         FastPath::load(&smallest).err().map(|error| error.to_string())
     };
-    obstacle(config).map(str::to_owned).or_else(load)
+    let of_ports = || (hook == Hook::Xdp).then(|| xdp::obstacle(config, Moment::Before)).flatten();
+    obstacle(config).map(str::to_owned).or_else(of_ports).or_else(load)
 }
 
 /// Loads the program, or takes over what is pinned. What another version or configuration pinned is removed.
@@ -184,6 +225,10 @@ impl FastPathProgram for KernelFastPath {
             );
         }
         Some(Left { generation: self.program.generation(), connections })
+    }
+
+    fn hook(&self) -> (Hook, Option<&str>) {
+        (self.program.hook(), self.hook_reason.as_deref())
     }
 
     fn keeps_records(&self) -> bool {
@@ -236,7 +281,7 @@ impl FastPathProgram for KernelFastPath {
 
     fn interfaces(&mut self) -> Vec<Option<u32>> {
         self.follow_interfaces();
-        self.ports.iter().map(|port| port.as_ref().map(|port| port.index)).collect()
+        self.ports.iter().map(|port| port.as_ref().filter(|port| port.is_target).map(|port| port.index)).collect()
     }
 
     fn outcomes(&self) -> Vec<(&'static str, u64)> {
