@@ -331,6 +331,9 @@ pub struct Flow {
     /// What forwards the packets. It is absent where the node has no fast path, and in lines of `follow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PacketPath>,
+    /// Where the kernel sees the packets, where `path` is `kernel`: `tc` or `xdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
     /// Why the kernel does not forward the packets, where `path` is `gateway`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_reason: Option<GatewayReason>,

@@ -75,6 +75,7 @@ metrics! {
     IcmpErrorsLimited: Counter "icmp_errors_limited_total" [] "ICMP errors that the rate limit suppressed.",
     PacketsAwaitingNeighbour: Gauge "packets_awaiting_neighbour" [] "Packets that wait for the link address of their next hop.",
     FastPathConnections: Gauge "fast_path_connections" [] "Connections whose packets the kernel forwards.",
+    FastPathHook: Gauge "fast_path_hook" ["hook"] "1 for the hook at which the kernel's fast path sees packets: `tc` or `xdp`.",
     FastPathPackets: Counter "fast_path_packets_total" ["outcome"] "Packets that the kernel's fast path looked at: `forwarded`, or the reason for which they went to the gateway.",
     FastPathBytes: Counter "fast_path_bytes_total" [] "Bytes of packets that the kernel's fast path forwarded, from the IP header on.",
     FastPathInstallationsRefused: Counter "fast_path_refused_installations_total" ["reason"] "Connections that were not installed in the fast path: all places were taken (`full`), or `other`.",

@@ -66,6 +66,11 @@ pub struct Status {
 pub struct FastPathStatus {
     /// Whether it forwards. It does not on a standby node.
     pub forwarding: bool,
+    /// Where it sees packets: `tc`, the ingress of the ports, or `xdp`, their drivers.
+    pub hook: String,
+    /// Why that is not the configured `fast_path.hook`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_reason: Option<String>,
     /// Connections that are installed.
     pub connections: u64,
     /// Packets that it has forwarded. A frame of many segments is one. Those of the last moments may be missing.

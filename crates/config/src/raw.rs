@@ -194,6 +194,9 @@ pub struct RawWorkers {
 pub struct RawFastPath {
     /// Whether the kernel forwards established connections. Where the host cannot do so, the gateway logs why and forwards all packets.
     pub enabled: Option<bool>,
+    /// Where the kernel forwards them: `tc` at the ingress of any interface, `xdp` in the driver of a network card. Where a port cannot have
+    /// `xdp`, the gateway logs why and uses `tc`. On virtual cables `xdp` ends segmentation offload, which makes large transfers slow.
+    pub hook: Option<Text>,
     /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
     /// the kernel's memory from the start. More than `limits.connections_max` is not used. Each worker has an equal part.
     pub connections_max: Option<Spanned<u32>>,

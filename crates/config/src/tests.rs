@@ -2,6 +2,7 @@
 
 mod broken;
 mod compact;
+mod fast_path;
 mod ftp;
 mod groups;
 mod lazy;

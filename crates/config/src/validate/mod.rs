@@ -89,7 +89,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), diagnostics),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), diagnostics),
         redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), diagnostics),
-        fast_path: fast_path::fast_path(&raw.fast_path, workers.count, diagnostics),
+        fast_path: fast_path::fast_path(&raw.fast_path, (&ports, workers.count), diagnostics),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), diagnostics),

@@ -50,7 +50,8 @@ impl Changes {
             related,
             ftp,
             workers: Workers { count, pin },
-            fast_path: FastPath { enabled, connections_max: fast_path_connections_max, restart_grace, pin_directory },
+            fast_path:
+                FastPath { enabled, hook, connections_max: fast_path_connections_max, restart_grace, pin_directory },
             cluster,
             redundancy,
             control,
@@ -70,6 +71,7 @@ impl Changes {
         changes.restart("workers.count", count, &new.workers.count);
         changes.restart("workers.pin", pin, &new.workers.pin);
         changes.restart("fast_path.enabled", enabled, &new.fast_path.enabled);
+        changes.restart("fast_path.hook", hook, &new.fast_path.hook);
         let connections = (fast_path_connections_max, &new.fast_path.connections_max);
         changes.restart("fast_path.connections_max", connections.0, connections.1);
         changes.restart("fast_path.restart_grace", restart_grace, &new.fast_path.restart_grace);
