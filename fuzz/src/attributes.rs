@@ -3,6 +3,8 @@
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv;
+use network_functions::function::FlowState;
+use network_functions::load_balancer::BalancerState;
 use replication::representation::precise::{self, NoFunctions};
 
 /// The first byte is the protocol of a lone automaton; the rest is read as attributes of every kind.
@@ -15,6 +17,12 @@ pub fn run(data: &[u8]) {
         encode_protocol_state(*protocol, &state, &mut written);
         let read_back = decode_protocol_state(*protocol, &written).expect("what was written can be read");
         assert_eq!(read_back.state, state.state);
+    }
+    if let Ok(state) = BalancerState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = BalancerState::decode(&written).expect("what was written can be read");
+        assert_eq!(read_back, if state.is_balanced() { state } else { BalancerState::default() });
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {
