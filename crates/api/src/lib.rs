@@ -20,6 +20,7 @@ mod orders;
 mod path;
 pub mod redundancy;
 mod role;
+mod service_status;
 mod status;
 pub mod sync;
 mod trace;
@@ -37,6 +38,7 @@ pub use orders::ReloadReport;
 pub use path::{GatewayReason, PacketPath};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
+pub use service_status::{BackendStatus, ServiceStatus};
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,

@@ -13,11 +13,12 @@
 //! backend with the fewest connections in the node's table, which includes replicas of the other nodes' connections.
 //!
 //! **Inputs.** The health of backends comes from outside ([`Services::handle_health`]). It decides about new connections.
-//! About existing ones it decides only where the service says so ([`OnFailure::End`], [`NetworkFunction::may_continue`]).
+//! About existing ones it decides only where the service is configured so ([`OnFailure::End`], [`NetworkFunction::may_continue`]).
 //!
 //! **Drained backends** have the weight 0: they get no new connections, and those that they have go on.
 //!
-//! **Refusal.** A connection to a service of which no backend takes connections is dropped ([`DropReason::NoBackend`]).
+//! **Refusal.** A connection to a service of which no backend takes connections is dropped ([`DropReason::NoBackend`]). The
+//! pipeline informs the client by an ICMP error.
 //!
 //! **Limits.** Expected connections ([`crate::expectation`]) follow their master connection and are not balanced.
 

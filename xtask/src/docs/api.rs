@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "lib.rs",
     "channel_status.rs",
     "compact_status.rs",
@@ -21,6 +21,7 @@ const FILES: [&str; 13] = [
     "orders.rs",
     "path.rs",
     "redundancy.rs",
+    "service_status.rs",
     "status.rs",
     "edge.rs",
     "sync.rs",

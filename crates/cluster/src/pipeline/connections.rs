@@ -113,6 +113,7 @@ impl Connections {
     pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
         let slot = self.table.insert_hashed(connection, hash, now)?;
         self.sources.add(&connection.original);
+        self.functions.chain.note_entered(&connection);
         self.shard.note_entered(&connection);
         if let Some(sharing) = &mut self.sharing {
             sharing.note_entered(now, slot);
@@ -128,6 +129,7 @@ impl Connections {
             self.changes.push(TableChange::Copied { slot });
         }
         self.sources.subtract(&removed.original);
+        self.functions.chain.note_left(&removed);
         self.shard.note_removed(&removed);
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);

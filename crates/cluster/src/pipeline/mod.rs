@@ -209,8 +209,8 @@ impl Pipeline {
     }
 
     /// From now on connections are re-evaluated by the chain as it is now: see [`Pipeline::reevaluate_some`].
-    pub const fn begin_reevaluation(&mut self) {
-        self.reevaluation.begin();
+    pub const fn begin_reevaluation(&mut self, by_rules: bool) {
+        self.reevaluation.begin(by_rules);
     }
 
     /// Stops the re-evaluation, whatever is left.

@@ -84,6 +84,7 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        services: Vec::new(),
         redundancy: None,
         filter: None,
         sync: None,

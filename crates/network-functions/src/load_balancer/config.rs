@@ -138,6 +138,6 @@ pub enum ServiceError {
     #[error("services {0} and {1} serve the same packets: make addresses, protocols or ports differ")]
     Overlap(usize, usize),
     /// Two services have one name, or one identifier.
-    #[error("services {0} and {1} cannot be told apart by their names: rename one")]
+    #[error("services {0} and {1} have equal names, or names with equal hashes: rename one")]
     SameName(usize, usize),
 }

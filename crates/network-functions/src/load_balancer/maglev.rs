@@ -1,5 +1,4 @@
-//! Consistent hashing with little imbalance (Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load
-//! Balancer", NSDI 2016, section 3.4).
+//! Consistent hashing with little imbalance (MAGLEV, section 3.4).
 //!
 //! Each backend has a permutation of the table's entries, from an offset and a skip. Backends take turns: each takes the
 //! next entry of its permutation that is free. When a backend leaves, few entries change beyond its own.

@@ -215,7 +215,7 @@ fn connections_of_a_removed_backend_are_still_counted_when_it_returns() {
 }
 
 #[test]
-fn a_failed_backend_gets_no_new_connections_until_it_is_up_again() {
+fn a_failed_backend_gets_no_new_connections_until_it_returns() {
     let services = services(&web());
     let mut gateway = gateway(&services);
     assert!(services.handle_health(0, 1, false));
@@ -229,7 +229,7 @@ fn a_failed_backend_gets_no_new_connections_until_it_is_up_again() {
 }
 
 #[test]
-fn connections_of_a_failed_backend_end_where_the_service_says_so() {
+fn connections_of_a_failed_backend_end_where_the_service_ends_them() {
     for (on_failure, outcome) in [(OnFailure::Keep, Ok(())), (OnFailure::End, Err(DropReason::BackendFailed))] {
         let services = services(&with(|service| service.on_failure = on_failure));
         let mut gateway = gateway(&services);
