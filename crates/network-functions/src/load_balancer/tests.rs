@@ -205,7 +205,10 @@ fn connections_of_a_removed_backend_are_still_counted_when_it_returns() {
     let mut gateway = gateway(&before);
     let begun: Vec<_> = (0..60).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
     let counted = connections(&before);
-    let without = Services::new(&with(|service| drop(service.backends.remove(0))), &before).unwrap();
+    let first_removed = with(|service| {
+        service.backends.remove(0);
+    });
+    let without = Services::new(&first_removed, &before).unwrap();
     assert_eq!(connections(&without), counted[1..]);
     let after = Arc::new(Services::new(&web(), &without).unwrap());
     assert_eq!(connections(&after), counted);
