@@ -21,6 +21,7 @@ mod path;
 pub mod redundancy;
 mod role;
 mod segments;
+mod service_status;
 mod status;
 pub mod sync;
 mod trace;
@@ -39,6 +40,7 @@ pub use path::{GatewayReason, PacketPath};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use segments::SegmentsStatus;
+pub use service_status::{BackendStatus, ServiceStatus};
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus, SyncStatus,
+    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus,
+    ServiceStatus, SyncStatus,
 };
 
 /// The status of a node.
@@ -47,6 +48,9 @@ pub struct Status {
     /// The fast path in the kernel, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<Box<FastPathStatus>>,
+    /// Services of the load balancer, with `[[service]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceStatus>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,

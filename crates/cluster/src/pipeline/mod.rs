@@ -216,9 +216,9 @@ impl Pipeline {
     }
 
     /// From now on connections are re-evaluated by the chain as it is now: see [`Pipeline::reevaluate_some`].
-    pub const fn begin_reevaluation(&mut self) {
+    pub const fn begin_reevaluation(&mut self, by_rules: bool) {
         self.connections.plans.void_all();
-        self.reevaluation.begin();
+        self.reevaluation.begin(by_rules);
     }
 
     /// Stops the re-evaluation, whatever is left.

@@ -43,6 +43,7 @@ impl Changes {
             firewall,
             firewall_log_per_s,
             on_reload,
+            services,
             nat_ports: _,
             nat_mapping_key: _,
             source_nat: _,
@@ -96,6 +97,7 @@ impl Changes {
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("firewall.related", related, &new.related);
+        changes.list("service", services, &new.services, |service| service.config.name.clone());
         changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());

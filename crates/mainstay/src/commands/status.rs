@@ -3,6 +3,7 @@
 mod edge;
 mod filter;
 mod reach;
+mod service;
 mod tunnel;
 
 use std::fmt::Write;
@@ -115,6 +116,7 @@ pub fn describe(status: &Status) -> String {
     }
     let tables = [
         group_table(status),
+        service::backend_table(status),
         peer_table(status),
         anti_entropy_table(status),
         filter::peer_table(status),

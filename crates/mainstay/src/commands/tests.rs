@@ -86,6 +86,8 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        segments: None,
+        services: Vec::new(),
         redundancy: None,
         filter: None,
         sync: None,

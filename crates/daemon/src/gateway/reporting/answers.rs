@@ -115,6 +115,7 @@ impl ControlHandler for Answers<'_> {
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
             fast_path: self.node.pipeline().fast_path_status().map(|path| Box::new(describe::fast_path(&path))),
+            services: if reporting.place.leads() { reporting.balancing.statuses() } else { Vec::new() },
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
