@@ -3,6 +3,8 @@
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv;
+use network_functions::function::FlowState;
+use network_functions::load_balancer::BalancerState;
 use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
 
@@ -22,6 +24,12 @@ pub fn run(data: &[u8]) {
         message.emit(&mut written);
         assert!(written.len() <= SegmentMessage::ACKNOWLEDGED_BYTES_MAX);
         assert_eq!(SegmentMessage::parse(ACKNOWLEDGED, &written[tlv::TLV_HEADER_BYTES..]), Some(message));
+    }
+    if let Ok(state) = BalancerState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = BalancerState::decode(&written).expect("what was written can be read");
+        assert_eq!(read_back, if state.is_balanced() { state } else { BalancerState::default() });
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

@@ -25,11 +25,7 @@ pub fn run(data: &[u8]) {
     let now = Instant::from_millis(1000);
     let mut node = Node::new(node_config(), now).expect("the configuration is sound");
     node.set_segments(Some(SegmentsConfig::default()));
-    let mut world = World {
-        node,
-        now,
-        last: [Vec::new(), Vec::new()],
-    };
+    let mut world = World { node, now, last: [Vec::new(), Vec::new()] };
     for _ in 0..EVENTS_MAX {
         if input.is_empty() {
             break;

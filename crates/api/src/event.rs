@@ -100,6 +100,10 @@ pub enum EventKind {
     SplitBrain,
     /// The split brain ended.
     SplitBrainEnded,
+    /// A backend of a service is up: new connections go to it.
+    BackendUp,
+    /// Checks of a backend of a service failed: new connections go to other backends.
+    BackendDown,
     /// An edge, or a node that took over, has resent what was lost with a failed node.
     Resent,
     /// The rate control of an edge changed.
@@ -146,6 +150,8 @@ impl EventKind {
             Self::Reevaluated => "connections held against the rules",
             Self::Draining => "draining",
             Self::Undrained => "undrained",
+            Self::BackendUp => "backend up",
+            Self::BackendDown => "backend down",
             Self::RoleChanged => "role changed",
             Self::EventsLost => "kernel events lost",
             Self::EventsRecovered => "lost events made good",

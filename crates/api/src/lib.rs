@@ -21,6 +21,7 @@ mod path;
 pub mod redundancy;
 mod role;
 mod segments;
+mod service_status;
 mod status;
 pub mod sync;
 mod trace;
@@ -39,6 +40,7 @@ pub use path::{GatewayReason, PacketPath};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use segments::SegmentsStatus;
+pub use service_status::{BackendStatus, ServiceStatus};
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
@@ -331,6 +333,9 @@ pub struct Flow {
     /// What forwards the packets. It is absent where the node has no fast path, and in lines of `follow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PacketPath>,
+    /// Where the kernel sees the packets, where `path` is `kernel`: `tc` or `xdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
     /// Why the kernel does not forward the packets, where `path` is `gateway`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_reason: Option<GatewayReason>,

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus, SyncStatus,
+    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus,
+    ServiceStatus, SyncStatus,
 };
 
 /// The status of a node.
@@ -47,6 +48,9 @@ pub struct Status {
     /// The fast path in the kernel, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<Box<FastPathStatus>>,
+    /// Services of the load balancer, with `[[service]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceStatus>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
@@ -66,6 +70,11 @@ pub struct Status {
 pub struct FastPathStatus {
     /// Whether it forwards. It does not on a standby node.
     pub forwarding: bool,
+    /// Where it sees packets: `tc`, the ingress of the ports, or `xdp`, their drivers.
+    pub hook: String,
+    /// Why that is not the configured `fast_path.hook`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_reason: Option<String>,
     /// Connections that are installed.
     pub connections: u64,
     /// Packets that it has forwarded. A frame of many segments is one. Those of the last moments may be missing.

@@ -7,6 +7,7 @@ pub mod edge;
 mod limits;
 mod reachability;
 mod redundancy;
+mod service;
 pub mod sync;
 
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use toml::Spanned;
 pub use self::limits::RawLimits;
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
+pub use self::service::{RawCheck, RawService, RawServiceBackend};
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;
@@ -27,8 +29,8 @@ use super::value::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"nat"`, `"ftp"`. Replies
-    /// pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
+    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"load_balancer"` (the
+    /// sections `[[service]]`), `"nat"`, `"ftp"`. Replies pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
     /// that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
@@ -62,6 +64,9 @@ pub struct RawConfig {
     pub fast_path: RawFastPath,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
+    /// `[[service]]`.
+    #[serde(default)]
+    pub service: Vec<Spanned<RawService>>,
     /// `[nat]`.
     pub nat: Option<Spanned<RawNat>>,
     /// `[ftp]`.
@@ -194,6 +199,9 @@ pub struct RawWorkers {
 pub struct RawFastPath {
     /// Whether the kernel forwards established connections. Where the host cannot do so, the gateway logs why and forwards all packets.
     pub enabled: Option<bool>,
+    /// Where the kernel forwards them: `tc` at the ingress of any interface, `xdp` in the driver of a network card. Where a port cannot have
+    /// `xdp`, the gateway logs why and uses `tc`. On virtual cables `xdp` ends segmentation offload, which makes large transfers slow.
+    pub hook: Option<Text>,
     /// Largest number of connections that the kernel forwards at a time; others go through the gateway. Each takes about 430 bytes of
     /// the kernel's memory from the start. More than `limits.connections_max` is not used. Each worker has an equal part.
     pub connections_max: Option<Spanned<u32>>,

@@ -2,12 +2,14 @@
 
 mod broken;
 mod compact;
+mod fast_path;
 mod ftp;
 mod groups;
 mod lazy;
 mod reachability;
 mod security;
 mod segments;
+mod service;
 mod shape;
 
 use std::path::Path;
@@ -206,12 +208,18 @@ fn examples_of_lazy_insertion_and_of_two_sites_are_right() {
 #[test]
 fn no_example_is_left_untried() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let names = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be read").file_name());
+    let names =
+        std::fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it can be read").file_name());
     let names = names.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(".toml"));
     // Those of `mainstay sync` have another form, and tests of their own.
-    let gateways: Vec<String> = names.filter(|name| !name.starts_with("sync-")).collect();
-    assert!(gateways.len() >= 8, "{gateways:?}");
+    let (edges, gateways): (Vec<String>, Vec<String>) =
+        names.filter(|name| !name.starts_with("sync-")).partition(|name| name.starts_with("edge-"));
+    assert!(gateways.len() >= 9 && !edges.is_empty(), "{gateways:?} {edges:?}");
     gateways.iter().for_each(|name| drop(example(name)));
+    for name in edges {
+        let checked = crate::edge::load(&folder.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(checked.warnings, [], "of {name}");
+    }
 }
 
 #[test]

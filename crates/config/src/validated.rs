@@ -8,6 +8,7 @@ mod limits;
 mod port;
 mod reachability;
 mod redundancy;
+mod service;
 pub mod sync;
 mod workers;
 
@@ -24,6 +25,7 @@ pub use self::limits::Limits;
 pub use self::port::{Backend, Port, SharedAddress};
 pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
+pub use self::service::{CheckKind, HealthCheck, Service};
 pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};
@@ -65,6 +67,8 @@ pub struct Config {
     pub on_reload: OnReload,
     /// Matches that each rule may log in a second; `None`: all of them.
     pub firewall_log_per_s: Option<u32>,
+    /// Services of the load balancer; no two of them match the same packet.
+    pub services: Vec<Service>,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
     /// File of the secret that keyed mappings are computed under; there if one is keyed.

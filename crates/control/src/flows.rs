@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cluster::pipeline;
 use flow::connection::flags;
 use flow::conntrack::{ProtocolState, TcpState, UdpState};
+use flow::fast_path::Hook;
 use flow::table::{Slot, Table};
 use flow::{Connection, ConnectionRole, Direction, Instant, IpFamily, NodeId, Tuple};
 
@@ -66,6 +67,7 @@ impl FlowDescriber {
             version: connection.version,
             related_to: None,
             path: path.map(packet_path),
+            hook: None,
             gateway_reason: path.and_then(gateway_reason),
         }
     }
@@ -74,7 +76,12 @@ impl FlowDescriber {
     #[must_use]
     pub fn describe_in(&self, page: &FlowsPage, listed: &Listed) -> Flow {
         let master = page.related.iter().find(|(original, _)| *original == listed.connection.original);
-        Flow { related_to: master.map(|(_, master)| Box::new(ends(master))), ..self.describe(listed, page.now) }
+        let hook = page.hook.filter(|_| listed.path == Some(pipeline::PacketPath::Kernel));
+        Flow {
+            related_to: master.map(|(_, master)| Box::new(ends(master))),
+            hook: hook.map(|hook| hook.name().to_owned()),
+            ..self.describe(listed, page.now)
+        }
     }
 }
 
@@ -242,6 +249,8 @@ pub struct FlowsPage {
     pub connections: Vec<Listed>,
     /// Of related connections, the original tuple, and that of the connection that announced it.
     pub related: Vec<(Tuple, Tuple)>,
+    /// Where the fast path sees their packets; `None`: there is none.
+    pub hook: Option<Hook>,
     /// Those that are described already, as they lie in another table than the gateway's.
     pub described: Vec<Flow>,
     /// Where the next page begins; `None` after the last.
@@ -252,7 +261,7 @@ impl FlowsPage {
     /// A page without a connection, the last one so far.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self { now, connections: Vec::new(), related: Vec::new(), described: Vec::new(), next_cursor: None }
+        Self { now, connections: Vec::new(), related: Vec::new(), hook: None, described: Vec::new(), next_cursor: None }
     }
 }
 

@@ -129,6 +129,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::PeerUp
             | Metric::PortUp
             | Metric::NextHopUp
+            | Metric::FastPathHook
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,

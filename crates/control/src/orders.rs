@@ -40,6 +40,8 @@ pub enum Order {
     },
     /// Take part again.
     Undrain,
+    /// End the connections that may not continue, because a function's input has changed: their backend has failed.
+    EndFailed,
     /// Change the role, or request a full synchronisation in both directions.
     Sync(SyncOrder),
     /// Take another configuration of what is replicated.

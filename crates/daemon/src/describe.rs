@@ -89,6 +89,8 @@ pub(crate) fn fast_path(status: &pipeline::FastPathStatus) -> FastPathStatus {
         occurred.map(|(outcome, packets)| OutcomeCount { outcome: (*outcome).to_owned(), packets: *packets });
     FastPathStatus {
         forwarding: status.is_enabled,
+        hook: status.hook.name().to_owned(),
+        hook_reason: status.hook_reason.clone(),
         connections: status.connections.into(),
         packets: status.packets,
         bytes: status.bytes,

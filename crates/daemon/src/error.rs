@@ -42,6 +42,9 @@ pub enum ProcessError {
     /// NAT's rules cannot be used.
     #[error("[nat]: {0}")]
     Nat(#[from] network_functions::nat::NatError),
+    /// The services of the load balancer cannot be used.
+    #[error("[[service]]: {0}")]
+    Services(#[from] network_functions::load_balancer::ServiceError),
     /// The FTP helper cannot be made as configured.
     #[error("[ftp]: {0}")]
     Ftp(#[from] network_functions::ftp::FtpError),

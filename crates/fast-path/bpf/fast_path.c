@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Forwards packets of established connections at the ingress of an interface, before the kernel's network layer.
+// Forwards packets of established connections at the ingress of an interface, before the kernel's network layer. There are two
+// programs for two hooks, with the same maps: `fast_path` for tc, and `fast_path_xdp` for XDP in the driver.
 //
-// For each packet the program decides once: it forwards the packet, or leaves it to user space as it came in. What it does
+// For each packet a program decides once: it forwards the packet, or leaves it to user space as it came in. What it does
 // not know, it leaves. The decisions are those of the connection tracker in the crate `flow`, whose straight line for plain
-// segments this program repeats; tests compare the two packet by packet.
+// segments this program repeats; tests compare both programs with it packet by packet.
 //
 // The shapes of the maps are those of `src/shapes.rs`; the assertions below hold both to the same sizes. The file includes
 // no headers, so that its object depends on the compiler alone. Numbers of the kernel's interface are those of
@@ -43,16 +44,22 @@ struct context {
 _Static_assert(__builtin_offsetof(struct context, data) == 76, "struct __sk_buff");
 _Static_assert(__builtin_offsetof(struct context, gso_size) == 176, "struct __sk_buff");
 
+// The head of `struct xdp_md`.
+struct xdp_context {
+    u32 data, data_end, data_meta, ingress_ifindex, rx_queue_index;
+};
+
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static u64 (*ktime_get_ns)(void) = (void *)5;
 static long (*l4_csum_replace)(struct context *skb, u32 offset, u64 from, u64 to, u64 flags) = (void *)11;
-static long (*redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*redirect)(u32 ifindex, u64 flags) = (void *)23; // at both hooks
 static long (*skb_pull_data)(struct context *skb, u32 len) = (void *)39;
 static long (*csum_update)(struct context *skb, u32 sum) = (void *)40;
 static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 
 #define ACT_UNSPEC (-1)
 #define ACT_SHOT 2
+#define XDP_PASS 2
 #define F_PSEUDO_HDR (1 << 4)
 #define F_MARK_MANGLED_0 (1 << 5)
 #define MAP_HASH 1
@@ -72,6 +79,8 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 #define HEADERS_BYTES_MAX (ETHERNET_BYTES + IPV6_BYTES + TCP_BYTES + TCP_OPTIONS_BYTES_MAX)
 #define TYPE_IPV4 0x0800
 #define TYPE_IPV6 0x86dd
+#define TYPE_VLAN 0x8100
+#define TYPE_SERVICE_VLAN 0x88a8
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
 #define TCP_CHECKSUM_OFFSET 16
@@ -87,6 +96,7 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 // The minimum by which acknowledgements may lag behind sent data, as in the tracker.
 #define ACKNOWLEDGEMENT_LAG_BYTES_MIN 66000
 #define RAISE_ATTEMPTS 8
+#define PORTS_MAX 256
 
 // The outcome of a packet; an index of `counters`. The order is that of `Outcome` in src/outcome.rs.
 enum outcome {
@@ -108,6 +118,7 @@ enum outcome {
     MTU,        // longer than the next hop's MTU
     WINDOW,     // outside the windows
     CONTENDED,  // too many processors changed the windows at once
+    PARTIAL,    // at XDP: somebody is yet to complete the transport checksum
     FAILED,     // dropped: the kernel refused a change half-way
     OUTCOMES,
 };
@@ -171,6 +182,12 @@ struct next_hop {
     u32 flags;
 };
 
+// An interface to which the XDP program is attached.
+struct port {
+    u16 address[3];
+    u16 unused;
+};
+
 struct control {
     u64 heartbeat_ns;
     u64 heartbeat_age_max_ns;
@@ -189,9 +206,10 @@ _Static_assert(sizeof(struct key) == 48, "FlowKey");
 _Static_assert(sizeof(struct flow) == 64, "FlowValue");
 _Static_assert(sizeof(struct connection) == 64, "ConnectionCell");
 _Static_assert(sizeof(struct next_hop) == 32, "NextHopEntry");
+_Static_assert(sizeof(struct port) == 8, "PortEntry");
 _Static_assert(sizeof(struct control) == 32, "ControlCell");
 _Static_assert(sizeof(struct record) == 256, "RecordEntry");
-_Static_assert(OUTCOMES == 19, "Outcome");
+_Static_assert(OUTCOMES == 20, "Outcome");
 
 // The loader sets the numbers of entries of the first four.
 struct {
@@ -238,16 +256,27 @@ struct {
     TYPE(value, u64);
 } counters SEC(".maps");
 
+struct {
+    UINT(type, MAP_HASH);
+    UINT(max_entries, PORTS_MAX);
+    TYPE(key, u32);
+    TYPE(value, struct port);
+} ports SEC(".maps");
+
 INLINE void count(u32 outcome) {
     u64 *counter = map_lookup(&counters, &outcome);
     if (counter)
         *counter += 1;
 }
 
-INLINE int leave(enum outcome outcome) {
-    count(outcome);
-    return ACT_UNSPEC;
-}
+// A frame at a hook.
+struct frame {
+    void *data, *data_end;
+    u32 bytes;
+    u32 ifindex;
+    u32 segment_bytes; // payload of each segment that it stands for; 0: it stands for itself
+    u32 is_whole;      // its transport checksum is to be complete, for there is no note of a partial one
+};
 
 // A packet as far as the program looks at it.
 struct packet {
@@ -401,12 +430,9 @@ INLINE enum outcome parse_udp(const struct udp *udp, const void *data_end, u32 a
 }
 
 // Reads the headers into `packet`, which is zero. The result FORWARDED: they are plain.
-INLINE enum outcome parse(struct context *skb, struct packet *packet) {
-    u32 bytes = skb->len, wanted = bytes < HEADERS_BYTES_MAX ? bytes : HEADERS_BYTES_MAX;
-    // The headers may lie beyond the part of the packet that the program can address.
-    if ((void *)(long)skb->data + wanted > (void *)(long)skb->data_end && skb_pull_data(skb, wanted))
-        return NETWORK;
-    void *data = (void *)(long)skb->data, *data_end = (void *)(long)skb->data_end;
+INLINE enum outcome parse(const struct frame *frame, struct packet *packet) {
+    void *data = frame->data, *data_end = frame->data_end;
+    u32 bytes = frame->bytes;
     struct ethernet *link = data;
     if ((void *)(link + 1) > data_end)
         return LINK;
@@ -432,7 +458,7 @@ INLINE enum outcome parse(struct context *skb, struct packet *packet) {
     } else {
         return LINK;
     }
-    packet->key.ifindex = skb->ifindex;
+    packet->key.ifindex = frame->ifindex;
     packet->key.protocol = protocol;
     packet->header_bytes = packet->l4_offset - ETHERNET_BYTES;
     available = packet->l3_bytes - packet->header_bytes;
@@ -514,41 +540,99 @@ INLINE enum outcome track(struct connection *connection, const struct flow *flow
     return is_noted ? FORWARDED : CONTENDED;
 }
 
-enum rewritten {
-    WHOLE,
-    LEFT, // the kernel refused, and nothing is changed
-    HALF, // the kernel refused, and something is changed
+// The packet, or the segments that it stands for, fit the next hop's MTU.
+INLINE int fits(const struct frame *frame, const struct packet *packet, const struct next_hop *hop) {
+    u32 segment_bytes = frame->segment_bytes;
+    u32 bytes = segment_bytes ? packet->header_bytes + segment_bytes : frame->bytes - ETHERNET_BYTES;
+    return bytes <= hop->mtu_bytes;
+}
+
+// The transport checksum covers the pseudo-header alone: who completes it needs a note that XDP does not see, and would lose. A complete
+// checksum looks like that once in 65536 times, and such a packet is left for nothing.
+INLINE int is_partial(const struct frame *frame, const struct packet *packet) {
+    u32 is_tcp = packet->key.protocol == PROTOCOL_TCP, is_ipv4 = packet->key.version == 4;
+    u32 ip_bytes = is_ipv4 ? IPV4_BYTES : IPV6_BYTES;
+    void *transport = frame->data + ETHERNET_BYTES + ip_bytes;
+    u16 *field = transport + (is_tcp ? TCP_CHECKSUM_OFFSET : UDP_CHECKSUM_OFFSET);
+    if ((void *)(field + 1) > frame->data_end)
+        return 1;
+    // The prefixes of mapped addresses sum up to nothing.
+    u64 sum = (u64)be16(packet->key.protocol) + be16(packet->l3_bytes - ip_bytes);
+    for (int i = 0; i < 4; i++)
+        sum += (u64)packet->key.source[i] + packet->key.destination[i];
+    return *field == fold(sum);
+}
+
+INLINE int is_supervised(const struct control *control, u64 now) {
+    u64 heartbeat = READ_ONCE(control->heartbeat_ns), age_max = READ_ONCE(control->heartbeat_age_max_ns);
+    return now <= heartbeat || now - heartbeat <= age_max || now < READ_ONCE(control->allow_without_heartbeat_until_ns);
+}
+
+// What the programs know of a packet that they forward.
+struct decision {
+    struct packet packet;
+    struct flow flow;
+    struct next_hop hop;
+    struct control *order;
+    struct connection *connection;
+    u64 now;
 };
 
-// Rewrites addresses, ports, TTL and link addresses, and all checksums.
+// Whether anything may be forwarded at all. `decision` is zero.
+INLINE enum outcome begin(struct decision *decision) {
+    u32 first = 0;
+    struct control *order = map_lookup(&control, &first);
+    if (!order || !READ_ONCE(order->enabled))
+        return DISABLED;
+    decision->order = order;
+    decision->now = ktime_get_ns();
+    return is_supervised(order, decision->now) ? FORWARDED : HEARTBEAT;
+}
 
-INLINE enum rewritten rewrite(struct context *skb, const struct packet *packet, const struct flow *flow,
-                              const struct next_hop *hop) {
-    u32 is_tcp = packet->key.protocol == PROTOCOL_TCP, is_ipv4 = packet->key.version == 4;
-    u32 field = packet->l4_offset + (is_tcp ? TCP_CHECKSUM_OFFSET : UDP_CHECKSUM_OFFSET);
-    // UDP: zero means that there is none.
-    u64 flags = is_tcp ? 0 : F_MARK_MANGLED_0;
-    enum rewritten failure = LEFT;
-    // A partial checksum covers the pseudo-header alone: the helper leaves the ports' change to whoever completes it.
-    if (flow->address_delta) {
-        if (l4_csum_replace(skb, field, 0, flow->address_delta, flags | F_PSEUDO_HDR))
-            return failure;
-        failure = HALF;
-    }
-    if (flow->port_delta && l4_csum_replace(skb, field, 0, flow->port_delta, flags))
-        return failure;
-    // A sum of the whole packet by the receiving hardware: in IPv4 the headers' changes cancel out, but for the
-    // pseudo-header's, which the helper has noted. In IPv6 addresses and checksum cancel out, and the hop limit does not.
-    if (!is_ipv4)
-        csum_update(skb, (u32)flow->address_delta + (u16)~be16(1));
-    void *data = (void *)(long)skb->data, *data_end = (void *)(long)skb->data_end;
+// Whether a frame is forwarded, and how. Raises the windows of its connection if so.
+INLINE enum outcome decide(const struct frame *frame, struct decision *decision) {
+    struct packet *packet = &decision->packet;
+    enum outcome outcome = parse(frame, packet);
+    if (outcome != FORWARDED)
+        return outcome;
+    struct flow *found = map_lookup(&flows, &packet->key);
+    if (!found)
+        return MISS;
+    // What follows works on the copy that the seal was checked of.
+    struct flow *flow = &decision->flow;
+    *flow = *found;
+    if (seal_of_flow((u64 *)flow, (u64 *)&packet->key) != flow->seal)
+        return TORN;
+    if (flow->generation != READ_ONCE(decision->order->generation))
+        return GENERATION;
+    struct next_hop *hop_found = map_lookup(&next_hops, &flow->next_hop);
+    struct connection *connection = map_lookup(&connections, &flow->connection);
+    if (!hop_found || !connection)
+        return NEXT_HOP;
+    decision->connection = connection;
+    struct next_hop *hop = &decision->hop;
+    *hop = *hop_found;
+    if (!(hop->flags & NEXT_HOP_VALID))
+        return NEXT_HOP;
+    if (seal_of_next_hop((u64 *)hop) != hop->seal)
+        return TORN;
+    if (!fits(frame, packet, hop))
+        return MTU;
+    if (frame->is_whole && is_partial(frame, packet))
+        return PARTIAL;
+    return packet->key.protocol == PROTOCOL_TCP ? track(connection, flow, packet) : FORWARDED;
+}
+
+// Rewrites addresses, ports, TTL and link addresses, and the IP checksum. Zero: the headers are not there, and nothing is changed.
+INLINE int rewrite(void *data, void *data_end, const struct decision *decision) {
+    const struct flow *flow = &decision->flow;
     struct ethernet *link = data;
     struct udp *ports;
-    if (is_ipv4) {
+    if (decision->packet.key.version == 4) {
         struct ipv4 *ip = (void *)(link + 1);
         ports = (void *)(ip + 1);
         if ((void *)ports + 4 > data_end)
-            return failure;
+            return 0;
         // The time to live is the upper half of its word.
         ip->checksum = ~fold((u64)(u16)~ip->checksum + flow->address_delta + (u16)~be16(0x0100));
         ip->ttl -= 1;
@@ -558,7 +642,7 @@ INLINE enum rewritten rewrite(struct context *skb, const struct packet *packet, 
         struct ipv6 *ip = (void *)(link + 1);
         ports = (void *)(ip + 1);
         if ((void *)ports + 4 > data_end)
-            return failure;
+            return 0;
         ip->hop_limit -= 1;
         for (int i = 0; i < 4; i++) {
             ip->source[i] = flow->source[i];
@@ -568,84 +652,144 @@ INLINE enum rewritten rewrite(struct context *skb, const struct packet *packet, 
     ports->source_port = flow->source_port;
     ports->destination_port = flow->destination_port;
     for (int i = 0; i < 3; i++) {
-        link->destination[i] = hop->destination[i];
-        link->source[i] = hop->source[i];
+        link->destination[i] = decision->hop.destination[i];
+        link->source[i] = decision->hop.source[i];
     }
-    return WHOLE;
+    return 1;
 }
 
-// The packet, or the segments that it stands for, fit the next hop's MTU.
-INLINE int fits(struct context *skb, const struct packet *packet, const struct next_hop *hop) {
-    u32 gso_bytes = skb->gso_size;
-    u32 bytes = gso_bytes ? packet->header_bytes + gso_bytes : skb->len - ETHERNET_BYTES;
-    return bytes <= hop->mtu_bytes;
+INLINE void note_forwarded(const struct decision *decision) {
+    struct connection *connection = decision->connection;
+    u32 direction = decision->flow.direction & 1;
+    WRITE_ONCE(connection->last_packet_ns, decision->now);
+    __sync_fetch_and_add(&connection->bytes[direction], decision->packet.l3_bytes);
+    __sync_fetch_and_add(&connection->packets[direction], 1);
+    count(FORWARDED);
 }
 
-INLINE int is_supervised(const struct control *control, u64 now) {
-    u64 heartbeat = READ_ONCE(control->heartbeat_ns), age_max = READ_ONCE(control->heartbeat_age_max_ns);
-    return now <= heartbeat || now - heartbeat <= age_max || now < READ_ONCE(control->allow_without_heartbeat_until_ns);
+// The program for tc: at the ingress hook, after the kernel has made its buffer of the frame.
+
+INLINE int leave(enum outcome outcome) {
+    count(outcome);
+    return ACT_UNSPEC;
+}
+
+// Changes the transport checksum. The result FORWARDED: it is changed, or need not be. NETWORK: the kernel refused. FAILED: it refused
+// half-way.
+INLINE enum outcome change_checksum(struct context *skb, const struct decision *decision) {
+    const struct packet *packet = &decision->packet;
+    const struct flow *flow = &decision->flow;
+    u32 is_tcp = packet->key.protocol == PROTOCOL_TCP;
+    u32 field = packet->l4_offset + (is_tcp ? TCP_CHECKSUM_OFFSET : UDP_CHECKSUM_OFFSET);
+    // UDP: zero means that there is none.
+    u64 flags = is_tcp ? 0 : F_MARK_MANGLED_0;
+    // A partial checksum covers the pseudo-header alone: the helper leaves the ports' change to whoever completes it.
+    if (flow->address_delta && l4_csum_replace(skb, field, 0, flow->address_delta, flags | F_PSEUDO_HDR))
+        return NETWORK;
+    if (flow->port_delta && l4_csum_replace(skb, field, 0, flow->port_delta, flags))
+        return flow->address_delta ? FAILED : NETWORK;
+    // A sum of the whole packet by the receiving hardware: in IPv4 the headers' changes cancel out, but for the
+    // pseudo-header's, which the helper has noted. In IPv6 addresses and checksum cancel out, and the hop limit does not.
+    if (packet->key.version != 4)
+        csum_update(skb, (u32)flow->address_delta + (u16)~be16(1));
+    return FORWARDED;
 }
 
 SEC("classifier") int fast_path(struct context *skb) {
-    u32 first = 0;
-    struct control *order = map_lookup(&control, &first);
-    if (!order || !READ_ONCE(order->enabled))
-        return leave(DISABLED);
-    u64 now = ktime_get_ns();
-    if (!is_supervised(order, now))
-        return leave(HEARTBEAT);
+    struct decision decision = {};
+    enum outcome outcome = begin(&decision);
+    if (outcome != FORWARDED)
+        return leave(outcome);
     if (skb->pkt_type != PACKET_HOST)
         return leave(HOST);
     if (skb->vlan_present)
         return leave(TAGGED);
-
-    struct packet packet = {};
-    enum outcome outcome = parse(skb, &packet);
+    u32 bytes = skb->len, wanted = bytes < HEADERS_BYTES_MAX ? bytes : HEADERS_BYTES_MAX;
+    // The headers may lie beyond the part of the packet that the program can address.
+    if ((void *)(long)skb->data + wanted > (void *)(long)skb->data_end && skb_pull_data(skb, wanted))
+        return leave(NETWORK);
+    struct frame frame = {
+        .data = (void *)(long)skb->data,
+        .data_end = (void *)(long)skb->data_end,
+        .bytes = bytes,
+        .ifindex = skb->ifindex,
+        .segment_bytes = skb->gso_size,
+    };
+    outcome = decide(&frame, &decision);
     if (outcome != FORWARDED)
         return leave(outcome);
-
-    struct flow *found = map_lookup(&flows, &packet.key);
-    if (!found)
-        return leave(MISS);
-    // What follows works on the copy that the seal was checked of.
-    struct flow flow = *found;
-    if (seal_of_flow((u64 *)&flow, (u64 *)&packet.key) != flow.seal)
-        return leave(TORN);
-    if (flow.generation != READ_ONCE(order->generation))
-        return leave(GENERATION);
-    struct next_hop *hop_found = map_lookup(&next_hops, &flow.next_hop);
-    struct connection *connection = map_lookup(&connections, &flow.connection);
-    if (!hop_found || !connection)
-        return leave(NEXT_HOP);
-    struct next_hop hop = *hop_found;
-    if (!(hop.flags & NEXT_HOP_VALID))
-        return leave(NEXT_HOP);
-    if (seal_of_next_hop((u64 *)&hop) != hop.seal)
-        return leave(TORN);
-    if (!fits(skb, &packet, &hop))
-        return leave(MTU);
-    if (packet.key.protocol == PROTOCOL_TCP) {
-        outcome = track(connection, &flow, &packet);
-        if (outcome != FORWARDED)
-            return leave(outcome);
-    }
-
-    switch (rewrite(skb, &packet, &flow, &hop)) {
-    case WHOLE:
-        break;
-    case LEFT:
-        return leave(NETWORK);
-    case HALF:
+    outcome = change_checksum(skb, &decision);
+    if (outcome == NETWORK)
+        return leave(outcome);
+    if (outcome != FORWARDED || !rewrite((void *)(long)skb->data, (void *)(long)skb->data_end, &decision)) {
         count(FAILED);
         return ACT_SHOT;
     }
-    u32 direction = flow.direction & 1;
-    WRITE_ONCE(connection->last_packet_ns, now);
-    __sync_fetch_and_add(&connection->bytes[direction], packet.l3_bytes);
-    __sync_fetch_and_add(&connection->packets[direction], 1);
-    count(FORWARDED);
-    return hop.flags & NEXT_HOP_PEER ? redirect_peer(hop.ifindex, 0) : redirect(hop.ifindex, 0);
+    note_forwarded(&decision);
+    u32 ifindex = decision.hop.ifindex;
+    return decision.hop.flags & NEXT_HOP_PEER ? redirect_peer(ifindex, 0) : redirect(ifindex, 0);
 }
 
-// The helpers that the program calls require no licence; the kernel notes it all the same.
+// The program for XDP: in the driver, on the frame as it came in. There are neither frames of many segments nor notes about checksums.
+
+INLINE int leave_xdp(enum outcome outcome) {
+    count(outcome);
+    return XDP_PASS;
+}
+
+// The frame is for the link address of the interface on which it came in.
+INLINE int is_for_host(const struct ethernet *link, u32 ifindex) {
+    struct port *port = map_lookup(&ports, &ifindex);
+    return port && link->destination[0] == port->address[0] && link->destination[1] == port->address[1] &&
+           link->destination[2] == port->address[2];
+}
+
+// Changes the transport checksum, which is complete. Zero: the header is not there, and nothing is changed.
+INLINE int change_whole_checksum(const struct frame *frame, const struct decision *decision) {
+    const struct flow *flow = &decision->flow;
+    u32 is_tcp = decision->packet.key.protocol == PROTOCOL_TCP;
+    void *transport = frame->data + ETHERNET_BYTES + (decision->packet.key.version == 4 ? IPV4_BYTES : IPV6_BYTES);
+    u16 *field = transport + (is_tcp ? TCP_CHECKSUM_OFFSET : UDP_CHECKSUM_OFFSET);
+    if ((void *)(field + 1) > frame->data_end)
+        return 0;
+    u16 known = *field;
+    // UDP: zero means that there is none.
+    if (!is_tcp && known == 0)
+        return 1;
+    u16 changed = ~fold((u64)(u16)~known + flow->address_delta + flow->port_delta);
+    *field = !is_tcp && changed == 0 ? 0xffff : changed;
+    return 1;
+}
+
+SEC("xdp") int fast_path_xdp(struct xdp_context *xdp) {
+    struct decision decision = {};
+    enum outcome outcome = begin(&decision);
+    if (outcome != FORWARDED)
+        return leave_xdp(outcome);
+    void *data = (void *)(long)xdp->data, *data_end = (void *)(long)xdp->data_end;
+    struct ethernet *link = data;
+    if ((void *)(link + 1) > data_end)
+        return leave_xdp(LINK);
+    if (!is_for_host(link, xdp->ingress_ifindex))
+        return leave_xdp(HOST);
+    if (link->type == be16(TYPE_VLAN) || link->type == be16(TYPE_SERVICE_VLAN))
+        return leave_xdp(TAGGED);
+    struct frame frame = {
+        .data = data,
+        .data_end = data_end,
+        .bytes = data_end - data,
+        .ifindex = xdp->ingress_ifindex,
+        .is_whole = 1,
+    };
+    outcome = decide(&frame, &decision);
+    if (outcome != FORWARDED)
+        return leave_xdp(outcome);
+    // Both find headers that were read already.
+    if (!change_whole_checksum(&frame, &decision) || !rewrite(data, data_end, &decision))
+        return leave_xdp(NETWORK);
+    note_forwarded(&decision);
+    return redirect(decision.hop.ifindex, 0);
+}
+
+// The helpers that the programs call require no licence; the kernel notes it all the same.
 char fast_path_license[] SEC("license") = "Dual MIT/GPL";

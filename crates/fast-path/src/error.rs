@@ -41,6 +41,14 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// An interface takes no XDP program in its driver.
+    #[error("{interface} takes no native XDP program ({source}): {}", native_remedy(source))]
+    Native {
+        /// The interface.
+        interface: String,
+        /// The system's error.
+        source: io::Error,
+    },
     /// There is no memory for the maps.
     #[error(
         "{operation}: no memory ({source}): install fewer connections at most, or raise the limit of the process's control \
@@ -97,6 +105,16 @@ impl Error {
             Some(libc::ENOMEM) => Self::NoMemory { operation, source },
             Some(libc::ENOSYS | libc::EOPNOTSUPP) => Self::Unsupported { operation, source },
             _ => Self::System { operation, source },
+        }
+    }
+
+    /// `source`, with which the kernel refused a program in the driver of `interface`.
+    pub(crate) fn from_native(source: io::Error, interface: &str) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                Self::NotPermitted { operation: format!("attaching an XDP program to {interface}") }
+            }
+            _ => Self::Native { interface: interface.to_owned(), source },
         }
     }
 
@@ -159,10 +177,24 @@ impl Error {
         match self {
             Self::Unsupported { source, .. }
             | Self::Verifier { source, .. }
+            | Self::Native { source, .. }
             | Self::NoMemory { source, .. }
             | Self::System { source, .. } => source.raw_os_error(),
             _ => None,
         }
+    }
+}
+
+/// What to do where a driver refuses an XDP program.
+fn native_remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "its driver has none",
+        Some(libc::EBUSY) => "another XDP program is there: remove it (ip link set dev … xdp off)",
+        Some(libc::ENOSPC) => "it has fewer receive queues than its other end or the processors need (ethtool -L)",
+        Some(libc::EINVAL | libc::ERANGE) => {
+            "frames of its MTU must fit into one buffer, about 3500 bytes, and large receive offload must be off"
+        }
+        _ => "the kernel's log may have why (dmesg)",
     }
 }
 
@@ -177,5 +209,9 @@ mod tests {
         assert!(text(libc::ENOMEM).contains("memory.max"));
         assert!(text(libc::ENOSYS).contains("Linux 5.15"));
         assert!(text(libc::EIO).starts_with("loading the program: "));
+        let native = |errno| Error::from_native(io::Error::from_raw_os_error(errno), "eth0").to_string();
+        assert!(native(libc::EOPNOTSUPP).ends_with("its driver has none"));
+        assert!(native(libc::EBUSY).contains("another XDP program"));
+        assert!(native(libc::EPERM).contains("CAP_NET_ADMIN"));
     }
 }

@@ -1,25 +1,25 @@
 //! The loaded program, its maps and its attachments.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fmt, fs};
 
-use aya::maps::{Map, MapData, PerCpuArray};
-use aya::programs::TcAttachType;
-use aya::programs::links::{FdLink, LinkOrder, PinnedLink};
-use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, qdisc_add_clsact};
-use aya::util::KernelVersion;
+use aya::maps::{HashMap, Map, MapData, PerCpuArray};
+use aya::programs::links::FdLink;
+use flow::fast_path::Hook;
 
 use crate::Error;
 use crate::outcome::{Counters, Outcome};
-use crate::pins::{self, Maps, Pins, Program, Sizes};
+use crate::pins::{self, Maps, Pins, Sizes};
+use crate::programs::{Link, Programs, attaching, remove_pin};
+use crate::shapes::PortEntry;
 use crate::share::{Indices, Share};
-use crate::system::interface_index;
+use crate::system::{interface_index, link_address};
 use crate::test_run::{self, TestContext, TestRun};
 
-/// How to load the program.
+/// How to load the programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The most connections that are installed at once. Each takes about 430 bytes of the kernel's memory, from the
@@ -29,7 +29,9 @@ pub struct Config {
     pub next_hops_max: u32,
     /// The program forwards nothing once the last heartbeat is older than this.
     pub heartbeat_age_max: Duration,
-    /// Attach by tcx where the kernel has it, else by a clsact queueing discipline.
+    /// Where the program is attached.
+    pub hook: Hook,
+    /// At [`Hook::Tc`]: attach by tcx where the kernel has it, else by a clsact queueing discipline.
     pub allow_tcx: bool,
     /// Pin program, maps and links in this directory of bpffs, and take over what is pinned there. Without it, all ends with
     /// the process.
@@ -37,12 +39,13 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 65,536 connections, 256 next hops, heartbeats of one second, tcx, no pins.
+    /// 65,536 connections, 256 next hops, heartbeats of one second, tc by tcx, no pins.
     fn default() -> Self {
         Self {
             connections_max: 65_536,
             next_hops_max: 256,
             heartbeat_age_max: Duration::from_secs(1),
+            hook: Hook::Tc,
             allow_tcx: true,
             pin_directory: None,
         }
@@ -53,7 +56,7 @@ impl Default for Config {
 #[derive(Debug)]
 enum Attachment {
     /// Until it is dropped.
-    Own { _link: SchedClassifierLink },
+    Own { _link: Link },
     /// Until the pin is removed.
     Pinned { _link: FdLink, pin: PathBuf },
 }
@@ -62,10 +65,13 @@ enum Attachment {
 ///
 /// It dereferences to its [`Share`] of the maps, which is all of them unless they were [divided](FastPath::divide).
 pub struct FastPath {
-    program: Program,
+    programs: Programs,
+    hook: Hook,
     maps: Maps,
     share: Share,
     counters: PerCpuArray<MapData, u64>,
+    /// By interface.
+    ports: HashMap<MapData, u32, PortEntry>,
     pins: Option<Pins>,
     allow_tcx: bool,
     attachments: BTreeMap<u32, Attachment>,
@@ -87,10 +93,11 @@ impl DerefMut for FastPath {
 
 impl fmt::Debug for FastPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, pins, allow_tcx, attachments, .. } = self;
+        let Self { programs, hook, pins, allow_tcx, attachments, .. } = self;
         formatter
             .debug_struct("FastPath")
-            .field("program", program)
+            .field("programs", programs)
+            .field("hook", hook)
             .field("pins", pins)
             .field("allow_tcx", allow_tcx)
             .field("attachments", attachments)
@@ -99,27 +106,27 @@ impl fmt::Debug for FastPath {
 }
 
 impl FastPath {
-    /// Loads the program, switched off and attached to nothing; or takes over what is pinned, as it is.
+    /// Loads the programs, switched off and attached to nothing; or takes over what is pinned, as it is.
     ///
     /// # Errors
     /// Permission or memory is missing, the kernel is too old, its verifier refuses the program ([`Error::Verifier`] has its
     /// log), or the directory holds pins of another version or configuration.
     pub fn load(config: &Config) -> Result<Self, Error> {
-        let Config { connections_max, next_hops_max, .. } = *config;
+        let Config { connections_max, next_hops_max, hook, .. } = *config;
         if connections_max == 0 || connections_max > u32::MAX / 2 || next_hops_max == 0 {
             return Err(Error::Misuse("a fast path has at least one connection and one next hop, at most 2^31".into()));
         }
         let records = if config.pin_directory.is_some() { connections_max } else { 1 };
         let sizes = Sizes { connections: connections_max, next_hops: next_hops_max, records };
         let pins = config.pin_directory.as_deref().map(Pins::new);
-        let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes))?;
+        let taken = pins.as_ref().map_or(Ok(None), |pins| pins.take_over(sizes, hook))?;
         let is_taken = taken.is_some();
-        let (maps, mut program) = match taken {
+        let (maps, mut programs) = match taken {
             Some(taken) => taken,
-            None => pins::load(sizes)?,
+            None => pins::load(sizes, hook)?,
         };
         if let (Some(pins), false) = (&pins, is_taken) {
-            pins.pin(&maps, &mut program)?;
+            pins.pin(&maps, &mut programs, hook)?;
         }
         let age_max = u64::try_from(config.heartbeat_age_max.as_nanos()).unwrap_or(u64::MAX);
         let (places, hops) = (Indices { first: 0, count: connections_max }, Indices { first: 0, count: next_hops_max });
@@ -128,9 +135,18 @@ impl FastPath {
         if is_taken {
             share.find_installed()?;
         }
-        let counters = Map::PerCpuArray(pins::handle(&maps.counters)?).try_into();
-        let counters = counters.map_err(|error| Error::from_map(error, "opening the maps of the fast path"))?;
-        Ok(Self { program, maps, share, counters, pins, allow_tcx: config.allow_tcx, attachments: BTreeMap::new() })
+        let explain = |error| Error::from_map(error, "opening the maps of the fast path");
+        Ok(Self {
+            programs,
+            hook,
+            counters: Map::PerCpuArray(pins::handle(&maps.counters)?).try_into().map_err(explain)?,
+            ports: Map::HashMap(pins::handle(&maps.ports)?).try_into().map_err(explain)?,
+            maps,
+            share,
+            pins,
+            allow_tcx: config.allow_tcx,
+            attachments: BTreeMap::new(),
+        })
     }
 
     /// Divides connections and next hops into equal shares, for threads of their own. This value keeps the first; the others
@@ -157,49 +173,64 @@ impl FastPath {
         Ok(others)
     }
 
-    /// Attaches the program to the ingress of an interface of the calling thread's namespace, before other programs there.
-    /// A link that is pinned is taken over. An interface to which this value has attached the program already stays as it is.
+    /// The hook at which the program is attached.
+    #[must_use]
+    pub const fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// Attaches the program to an interface of the calling thread's namespace: to its ingress, before other programs there, or into its
+    /// driver. A link that is pinned is taken over; one at the other hook is given up. An interface to which this value has attached the
+    /// program already stays as it is, but at XDP its link address is read again: frames for another one go to user space.
     ///
     /// # Errors
-    /// The interface does not exist, permission is missing, or a link by clsact is to be pinned, which only tcx allows.
+    /// The interface does not exist, permission is missing, the driver refuses XDP ([`Error::Native`]), or a link by clsact is to be
+    /// pinned, which only tcx allows.
     pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
         let index = interface_index(interface)?;
+        if self.hook == Hook::Xdp {
+            self.set_link_address(index, link_address(interface)?)?;
+        }
         if self.attachments.contains_key(&index) {
             return Ok(());
         }
-        let operation = format!("attaching the fast path to {interface}");
-        let pin = self.pins.as_ref().map(|pins| pins.link(index));
-        if let Some(pin) = pin.as_ref().filter(|pin| pin.exists()) {
-            if let Some(link) = self.take_over_link(pin, &operation)? {
-                self.attachments.insert(index, Attachment::Pinned { _link: link, pin: pin.clone() });
-                return Ok(());
+        let Some(pins) = &self.pins else {
+            let link = self.make_link(interface)?;
+            self.attachments.insert(index, Attachment::Own { _link: link });
+            return Ok(());
+        };
+        let other = if self.hook == Hook::Tc { Hook::Xdp } else { Hook::Tc };
+        let (pin, other_pin) = (pins.link(self.hook, index), pins.link(other, index));
+        let operation = attaching(interface);
+        let taken = if pin.exists() { self.programs.take_over_link(self.hook, &pin, &operation)? } else { None };
+        let link = match taken {
+            Some(link) => link,
+            None => {
+                remove_pin(&pin)?;
+                let link = self.make_link(interface)?.into_descriptor();
+                let link = link.map_err(|error| Error::from_link(error, &operation))?;
+                link.pin(&pin).map_err(|error| Error::from_pin(error, &operation))?.into()
             }
-            remove_pin(pin)?;
+        };
+        self.attachments.insert(index, Attachment::Pinned { _link: link, pin });
+        // Of a process with another configuration.
+        remove_pin(&other_pin)
+    }
+
+    /// Has the program for XDP know the link address of an interface: it leaves frames for any other. [`FastPath::attach`] does so.
+    ///
+    /// # Errors
+    /// There are too many interfaces.
+    pub fn set_link_address(&mut self, ifindex: u32, address: [u8; 6]) -> Result<(), Error> {
+        let explain = |error| Error::from_map(error, "noting the link address of an interface");
+        self.ports.insert(ifindex, PortEntry::new(address), 0).map_err(explain)
+    }
+
+    fn make_link(&mut self, interface: &str) -> Result<Link, Error> {
+        match self.hook {
+            Hook::Tc => self.programs.attach_tc(interface, self.allow_tcx, self.pins.is_some()),
+            Hook::Xdp => self.programs.attach_xdp(interface),
         }
-        let options = if self.allow_tcx && kernel_has_tcx() {
-            TcAttachOptions::TcxOrder(LinkOrder::first())
-        } else if pin.is_some() {
-            return Err(Error::Misuse(format!(
-                "{operation}: links can be pinned only by tcx, which Linux 6.6 brought"
-            )));
-        } else {
-            add_clsact(interface, &operation)?;
-            TcAttachOptions::Netlink(NlOptions::default())
-        };
-        let explain = |error| Error::from_program(error, &operation);
-        let classifier = self.program.classifier()?;
-        let id = classifier.attach_with_options(interface, TcAttachType::Ingress, options).map_err(explain)?;
-        let link = classifier.take_link(id).map_err(explain)?;
-        let attachment = match pin {
-            None => Attachment::Own { _link: link },
-            Some(pin) => {
-                let link = FdLink::try_from(link).map_err(|error| Error::from_link(error, &operation))?;
-                let pinned = link.pin(&pin).map_err(|error| Error::from_pin(error, &operation))?;
-                Attachment::Pinned { _link: pinned.into(), pin }
-            }
-        };
-        self.attachments.insert(index, attachment);
-        Ok(())
     }
 
     /// Detaches the program from an interface, by its index. Returns false if it was not attached there by this value.
@@ -244,37 +275,7 @@ impl FastPath {
     /// The kernel refuses the frame (shorter than a link header, longer than a page) or the program's run.
     pub fn test_run(&self, frame: &[u8], context: TestContext) -> Result<TestRun, Error> {
         let operation = "running the program of the fast path on a frame";
-        test_run::run(self.program.descriptor()?, frame, context).map_err(|error| Error::from_io(error, operation))
-    }
-
-    /// The pinned link, with this program in it. `None`: its interface is gone, and another one has its index.
-    fn take_over_link(&mut self, pin: &Path, operation: &str) -> Result<Option<FdLink>, Error> {
-        let explain = |error| Error::from_link(error, operation);
-        let pinned = PinnedLink::from_pin(pin).map_err(explain)?;
-        let link = SchedClassifierLink::try_from(FdLink::from(pinned)).map_err(explain)?;
-        let classifier = self.program.classifier()?;
-        let updated = classifier.attach_to_link(link).and_then(|id| classifier.take_link(id));
-        match updated.map_err(|error| Error::from_program(error, operation)) {
-            Ok(link) => FdLink::try_from(link).map(Some).map_err(explain),
-            Err(error) if error.errno() == Some(libc::ENOLINK) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-fn remove_pin(pin: &Path) -> Result<(), Error> {
-    fs::remove_file(pin).map_err(|error| Error::from_io(error, format!("removing {}", pin.display())))
-}
-
-/// tcx came with Linux 6.6.
-fn kernel_has_tcx() -> bool {
-    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
-}
-
-/// Adds the queueing discipline to which programs attach on kernels without tcx.
-fn add_clsact(interface: &str, operation: &str) -> Result<(), Error> {
-    match qdisc_add_clsact(interface) {
-        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(Error::from_io(error, operation)),
-        _ => Ok(()),
+        let program = self.programs.descriptor(self.hook)?;
+        test_run::run(program, self.hook, frame, context).map_err(|error| Error::from_io(error, operation))
     }
 }

@@ -1,7 +1,7 @@
 //! Established connections forwarded in the kernel.
 //!
-//! A program at the ingress of an interface (tcx, or clsact on kernels before 6.6) forwards the packets of installed
-//! connections: it translates addresses and ports, checks TCP windows as [`flow::conntrack`] does, and redirects the packet
+//! A program at the ingress of an interface (tcx, or clsact on kernels before 6.6), or in its driver (XDP), forwards the packets of
+//! installed connections: it translates addresses and ports, checks TCP windows as [`flow::conntrack`] does, and redirects the packet
 //! to another interface. All other packets go on to user space as they came in. `docs/fast-path.md` describes what goes
 //! where.
 //!
@@ -14,6 +14,7 @@
 //!  next_hops     by index (array)                    interface, link addresses, MTU
 //!  control       one (array, mapped)                 generation, heartbeat, switch
 //!  counters      one an outcome (per processor)      packets
+//!  ports         one an interface with XDP (hash)    its link address
 //! ```
 //!
 //! Several threads use the maps as [shares](Share), each with indices of its own ([`FastPath::divide`]).
@@ -50,6 +51,7 @@ mod fast_path;
 mod mapping;
 mod outcome;
 mod pins;
+mod programs;
 mod shapes;
 mod share;
 mod system;
@@ -57,7 +59,7 @@ mod test_run;
 
 pub use error::Error;
 pub use fast_path::{Config, FastPath};
-pub use flow::fast_path::{Activity, DirectionPlan, NextHop, Plan, Side, Windows};
+pub use flow::fast_path::{Activity, DirectionPlan, Hook, NextHop, Plan, Side, Windows};
 pub use outcome::{Counters, Outcome};
 pub use share::{ConnectionIndex, Share};
 pub use system::{interface_index, now};

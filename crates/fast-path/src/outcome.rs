@@ -43,13 +43,15 @@ pub enum Outcome {
     Window = 16,
     /// Too many processors changed the windows at once.
     Contended = 17,
+    /// At XDP: the transport checksum covers the pseudo-header alone, and somebody is yet to complete it.
+    Partial = 18,
     /// Dropped: the kernel refused a change half-way.
-    Failed = 18,
+    Failed = 19,
 }
 
 impl Outcome {
     /// All outcomes, by the indices of their counters.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Forwarded,
         Self::Disabled,
         Self::Heartbeat,
@@ -68,6 +70,7 @@ impl Outcome {
         Self::Mtu,
         Self::Window,
         Self::Contended,
+        Self::Partial,
         Self::Failed,
     ];
 
@@ -93,6 +96,7 @@ impl Outcome {
             Self::Mtu => "mtu",
             Self::Window => "window",
             Self::Contended => "contended",
+            Self::Partial => "partial",
             Self::Failed => "failed",
         }
     }

@@ -67,6 +67,17 @@ pub(crate) struct RecordEntry {
     bytes: [u8; RECORD_BYTES_MAX],
 }
 
+/// An interface with the program for XDP; a value of `ports`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct PortEntry {
+    address: [u8; 6],
+    unused: [u8; 2],
+}
+
+/// The most interfaces with the program for XDP.
+pub(crate) const PORTS_MAX: u32 = 256;
+
 /// The value of `control`, in mapped memory.
 #[repr(C)]
 pub(crate) struct ControlCell {
@@ -100,6 +111,7 @@ const _: () = assert!(size_of::<FlowKey>() == 48);
 const _: () = assert!(size_of::<FlowValue>() == 64);
 const _: () = assert!(size_of::<NextHopEntry>() == 32);
 const _: () = assert!(size_of::<RecordEntry>() == 256);
+const _: () = assert!(size_of::<PortEntry>() == 8);
 const _: () = assert!(size_of::<ControlCell>() == 32);
 const _: () = assert!(size_of::<ConnectionCell>() == 64);
 
@@ -133,6 +145,15 @@ unsafe impl aya::Pod for FlowValue {}
 unsafe impl aya::Pod for NextHopEntry {}
 // SAFETY: as above.
 unsafe impl aya::Pod for RecordEntry {}
+// SAFETY: as above.
+unsafe impl aya::Pod for PortEntry {}
+
+impl PortEntry {
+    /// With this link address.
+    pub(crate) const fn new(address: [u8; 6]) -> Self {
+        Self { address, unused: [0; 2] }
+    }
+}
 
 impl RecordEntry {
     /// `None`: the record is too long.

@@ -1,7 +1,9 @@
 //! System calls that the standard library lacks.
 
 use std::ffi::CString;
-use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::{fs, io};
 
 use flow::Instant;
 
@@ -46,6 +48,26 @@ pub fn interface_index(name: &str) -> Result<u32, Error> {
     }
 }
 
+/// The link address of the interface `name` in the namespace of the calling thread (`SIOCGIFHWADDR`, netdevice(7)).
+pub(crate) fn link_address(name: &str) -> Result<[u8; 6], Error> {
+    let explain = |error| Error::from_io(error, format!("reading the link address of {name}"));
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(explain)?;
+    // SAFETY: the request reads and writes one ifreq, which outlives the call.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) } < 0 {
+        return Err(explain(io::Error::last_os_error()));
+    }
+    // SAFETY: the request fills in this member of the union.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+    Ok(std::array::from_fn(|index| address[index].cast_unsigned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +75,8 @@ mod tests {
     #[test]
     fn interfaces_are_found_by_name() {
         assert!(interface_index("lo").unwrap() > 0);
+        assert_eq!(link_address("lo").unwrap(), [0; 6]);
+        assert!(link_address("no-such-one").is_err());
         assert!(matches!(interface_index("none\0"), Err(Error::NoSuchInterface(_))));
         assert!(interface_index("no-such-one").unwrap_err().to_string().contains("no-such-one"));
     }

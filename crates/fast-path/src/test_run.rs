@@ -4,9 +4,13 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use flow::fast_path::Hook;
+
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 /// `TC_ACT_REDIRECT`.
 const ACT_REDIRECT: u32 = 7;
+/// `XDP_REDIRECT`.
+const XDP_REDIRECT: u32 = 4;
 /// Bytes by which no packet grows.
 const ROOM_BYTES: usize = 256;
 
@@ -15,7 +19,7 @@ const ROOM_BYTES: usize = 256;
 pub struct TestContext {
     /// The index of the interface on which it comes in; 0 for the loopback interface.
     pub ifindex: u32,
-    /// Payload bytes of each segment that the frame stands for; 0 for an ordinary frame.
+    /// Payload bytes of each segment that the frame stands for; 0 for an ordinary frame, as all are at XDP.
     pub gso_bytes: u32,
     /// How often the program runs; 0 and 1 mean once. It sees its own changes of the packet.
     pub repeat: u32,
@@ -50,20 +54,38 @@ struct Attributes {
     context_out: u64,
 }
 
-/// The head of `struct __sk_buff`, in words.
+/// The head of `struct __sk_buff`, or `struct xdp_md`, in words.
 #[repr(C, align(8))]
-struct Context([u32; 46]);
+struct Context([u32; SK_BUFF_WORDS]);
 
-/// The word of `ifindex` in [`Context`].
+/// The words of `struct __sk_buff` that are given.
+const SK_BUFF_WORDS: usize = 46;
+/// The word of its `ifindex`.
 const IFINDEX_WORD: usize = 10;
-/// The word of `gso_size`.
+/// The word of its `gso_size`.
 const GSO_SIZE_WORD: usize = 44;
+/// The words of `struct xdp_md`.
+const XDP_WORDS: usize = 6;
+/// The word of its `data_end`: the length.
+const XDP_END_WORD: usize = 1;
+/// The word of its `ingress_ifindex`.
+const XDP_IFINDEX_WORD: usize = 3;
 
-/// Runs `program` on `frame`.
-pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8], context: TestContext) -> io::Result<TestRun> {
-    let mut words = Context([0; 46]);
-    words.0[IFINDEX_WORD] = context.ifindex;
-    words.0[GSO_SIZE_WORD] = context.gso_bytes;
+/// Runs `program`, which is for `hook`, on `frame`.
+pub(crate) fn run(program: BorrowedFd<'_>, hook: Hook, frame: &[u8], context: TestContext) -> io::Result<TestRun> {
+    let mut words = Context([0; SK_BUFF_WORDS]);
+    let (context_words, redirected) = match hook {
+        Hook::Tc => {
+            words.0[IFINDEX_WORD] = context.ifindex;
+            words.0[GSO_SIZE_WORD] = context.gso_bytes;
+            (SK_BUFF_WORDS, ACT_REDIRECT)
+        }
+        Hook::Xdp => {
+            words.0[XDP_END_WORD] = frame.len() as u32;
+            words.0[XDP_IFINDEX_WORD] = context.ifindex;
+            (XDP_WORDS, XDP_REDIRECT)
+        }
+    };
     let mut out = vec![0_u8; frame.len() + ROOM_BYTES];
     let mut attributes = Attributes {
         program: program.as_raw_fd().cast_unsigned(),
@@ -72,7 +94,7 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8], context: TestContext) -
         data_in: frame.as_ptr() as u64,
         data_out: out.as_mut_ptr() as u64,
         repeat: context.repeat,
-        context_in_bytes: size_of::<Context>() as u32,
+        context_in_bytes: (context_words * size_of::<u32>()) as u32,
         context_in: (&raw const words) as u64,
         ..Attributes::default()
     };
@@ -85,7 +107,7 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8], context: TestContext) -
     }
     out.truncate(attributes.data_out_bytes as usize);
     Ok(TestRun {
-        is_redirected: attributes.result == ACT_REDIRECT,
+        is_redirected: attributes.result == redirected,
         bytes: out,
         duration: Duration::from_nanos(attributes.duration_ns.into()),
     })

@@ -1,26 +1,26 @@
-//! The program beside a model made of the parser, the tracker and the checksums of `flow`: the same decision for each packet, the
+//! The programs for both hooks beside a model made of the parser, the tracker and the checksums of `flow`: the same decision for each packet, the
 //! same bytes, and the same windows afterwards.
 
 mod common;
 
+use common::LOOPBACK;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use fast_path::{Config, ConnectionIndex, FastPath, NextHop, Outcome, Plan, TestContext};
+use fast_path::{Config, ConnectionIndex, FastPath, Hook, NextHop, Outcome, Plan, TestContext};
 use flow::connection::flags::{ASSURED, REPLIED};
 use flow::conntrack::{ProtocolState, TcpPeer, TcpState, Tracker, UdpState, peer_flags};
 use flow::serial::{is_after, later};
 use flow::wire::ipv6::FragmentHeader;
-use flow::wire::{self, Headers, MacAddress, Packet, Parsed, Transport, build, ip_protocol, tcp_flags};
+use flow::wire::{self, Headers, MacAddress, Packet, Parsed, Transport, build, checksum, ip_protocol, tcp_flags};
 use flow::{Checksum, Connection, Direction, Frame, Instant, NodeId, PortId, Tuple};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// The loopback interface, on which the kernel runs the program by default. Its link address is all zero.
-const LOOPBACK: u32 = 1;
 const SEEDS: u64 = 400;
 const PACKETS: usize = 100;
-const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Less than the machine has been up.
+const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(60);
 const NEXT_HOPS: u32 = 3;
 
 /// A connection as the model knows it.
@@ -45,6 +45,7 @@ enum Expected {
 }
 
 struct World {
+    hook: Hook,
     random: SmallRng,
     tracker: Tracker,
     known: Vec<Known>,
@@ -55,8 +56,9 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(hook: Hook, seed: u64) -> Self {
         Self {
+            hook,
             random: SmallRng::seed_from_u64(seed),
             tracker: Tracker::default(),
             known: Vec::new(),
@@ -290,6 +292,14 @@ impl World {
         if tuple.protocol == ip_protocol::UDP && self.one_in(8) && frame.len() >= transport + 8 {
             frame[transport + 6..transport + 8].fill(0);
         }
+        let is_plain = !vlan && fragment.is_none() && !options && !extension;
+        let field = checksum_field(&tuple).filter(|_| self.hook == Hook::Xdp && is_plain && self.one_in(10));
+        if let Some(field) = field {
+            // As a virtual cable hands it over: somebody else is to complete it.
+            let transport_bytes = (frame.len() - transport) as u32;
+            let partial = checksum::pseudo_header(&tuple, transport_bytes).fold();
+            frame[field..field + 2].copy_from_slice(&partial.to_be_bytes());
+        }
         if self.one_in(15) {
             // Anything but the link addresses.
             let at = self.random.random_range(12..frame.len().min(80));
@@ -298,11 +308,12 @@ impl World {
         if self.one_in(15) {
             frame.extend((0..self.random.random_range(1..20)).map(|_| 0));
         }
-        // The kernel runs programs only on frames with a whole IP header.
-        if self.one_in(25) && frame.len() > transport {
-            frame.truncate(self.random.random_range(transport..frame.len()));
+        // The kernel runs programs of tc only on frames with a whole IP header.
+        let least_bytes = if self.hook == Hook::Tc { transport } else { 14 };
+        if self.one_in(25) && frame.len() > least_bytes {
+            frame.truncate(self.random.random_range(least_bytes..frame.len()));
         }
-        let gso_bytes = if self.one_in(6) { self.random.random_range(1..2000) } else { 0 };
+        let gso_bytes = if self.hook == Hook::Tc && self.one_in(6) { self.random.random_range(1..2000) } else { 0 };
         (frame, TestContext { gso_bytes, ..TestContext::default() })
     }
 
@@ -317,6 +328,9 @@ impl World {
         }
         if bytes[..6] != [0; 6] {
             return left(Outcome::Host);
+        }
+        if self.hook == Hook::Xdp && matches!(bytes[12..14], [0x81, 0] | [0x88, 0xa8]) {
+            return left(Outcome::Tagged);
         }
         let mut buffer = bytes.to_vec();
         let length_bytes = buffer.len();
@@ -361,6 +375,14 @@ impl World {
         };
         if bytes_on_wire > hop.mtu_bytes {
             return left(Outcome::Mtu);
+        }
+        if self.hook == Hook::Xdp {
+            let field = checksum_field(&headers.tuple).unwrap();
+            let transport_bytes = headers.l3_bytes - u32::from(plain_bytes);
+            if bytes[field..field + 2] == checksum::pseudo_header(&headers.tuple, transport_bytes).fold().to_be_bytes()
+            {
+                return left(Outcome::Partial);
+            }
         }
         if matches!(headers.transport, Transport::Tcp(_)) {
             let passed = passes(&self.tracker, &mut known.connection, direction, &headers);
@@ -419,6 +441,16 @@ fn passes(tracker: &Tracker, connection: &mut Connection, direction: Direction, 
     is_used
 }
 
+/// Where the transport checksum of a frame without tags, options and extensions is.
+fn checksum_field(tuple: &Tuple) -> Option<usize> {
+    let transport = 14 + if tuple.version == 4 { 20 } else { 40 };
+    match tuple.protocol {
+        ip_protocol::TCP => Some(transport + 16),
+        ip_protocol::UDP => Some(transport + 6),
+        _ => None,
+    }
+}
+
 fn outcome_between(before: fast_path::Counters, after: fast_path::Counters) -> Outcome {
     let changed: Vec<_> = (after - before).iter().filter(|(_, packets)| *packets > 0).collect();
     assert!(matches!(changed[..], [(_, 1)]), "each packet has one outcome: {changed:?}");
@@ -426,8 +458,19 @@ fn outcome_between(before: fast_path::Counters, after: fast_path::Counters) -> O
 }
 
 #[test]
-fn the_program_decides_and_changes_packets_as_the_model_does() {
+fn the_program_for_tc_decides_and_changes_packets_as_the_model_does() {
+    compare(Hook::Tc, &[Outcome::Tagged, Outcome::Torn, Outcome::Contended, Outcome::Partial, Outcome::Failed]);
+}
+
+#[test]
+fn the_program_for_xdp_decides_and_changes_packets_as_the_model_does() {
+    compare(Hook::Xdp, &[Outcome::Torn, Outcome::Contended, Outcome::Failed]);
+}
+
+/// Compares a program with the model. Some outcomes cannot be reached here.
+fn compare(hook: Hook, unreachable: &[Outcome]) {
     let config = Config {
+        hook,
         connections_max: 4096,
         next_hops_max: NEXT_HOPS,
         heartbeat_age_max: HEARTBEAT_AGE_MAX,
@@ -436,7 +479,7 @@ fn the_program_decides_and_changes_packets_as_the_model_does() {
     let Some(mut fast_path) = common::load(&config) else { return };
     let mut seen = std::collections::BTreeMap::<Outcome, u32>::new();
     for seed in 0..SEEDS {
-        let mut world = World::new(seed);
+        let mut world = World::new(hook, seed);
         world.generation = fast_path.generation() + 1;
         fast_path.set_generation(world.generation);
         fast_path.set_enabled(true);
@@ -480,7 +523,6 @@ fn the_program_decides_and_changes_packets_as_the_model_does() {
         }
     }
     println!("{seen:?}");
-    let unreachable = [Outcome::Tagged, Outcome::Torn, Outcome::Contended, Outcome::Failed];
     for outcome in Outcome::ALL.into_iter().filter(|outcome| !unreachable.contains(outcome)) {
         assert!(seen.get(&outcome).is_some_and(|times| *times >= 5), "{outcome:?} was hardly seen: {seen:?}");
     }

@@ -3,25 +3,23 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Network, PATIENCE, address};
-use fast_path::{Config, DirectionPlan, Error, FastPath, NextHop, Outcome, Plan, Side, TestContext, Windows};
+use common::{Bpffs, Hosts, LOOPBACK, Network, PATIENCE, prepare, translated_plan};
+use fast_path::{Config, DirectionPlan, Error, FastPath, Hook, NextHop, Outcome, Plan, Side, TestContext, Windows};
 use flow::wire::{MacAddress, build, ip_protocol};
 use flow::{Frame, PortId, Tuple};
 use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
-use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
 /// Time between two looks at what is awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The loopback interface, on which the kernel runs the program by default.
-const LOOPBACK: u32 = 1;
+/// The hooks, each of which has a program.
+const HOOKS: [Hook; 2] = [Hook::Tc, Hook::Xdp];
 
 /// An untranslated connection of number `number` that comes in on the loopback interface.
 fn plan(protocol: u8, number: u32) -> Plan {
@@ -57,8 +55,13 @@ fn outcome(fast_path: &FastPath, plan: &Plan) -> Outcome {
 
 #[test]
 fn nothing_is_forwarded_without_heartbeat_or_when_switched_off() {
+    HOOKS.into_iter().for_each(assert_supervised);
+}
+
+fn assert_supervised(hook: Hook) {
     let age_max = Duration::from_millis(50);
-    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: age_max, ..Config::default() }) else { return };
+    let config = Config { heartbeat_age_max: age_max, hook, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
     set_next_hop(&mut fast_path);
     let plan = plan(ip_protocol::UDP, 1);
     let index = fast_path.install(&plan).unwrap();
@@ -79,9 +82,12 @@ fn nothing_is_forwarded_without_heartbeat_or_when_switched_off() {
 
 #[test]
 fn another_generation_and_removed_connections_are_left() {
-    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
-        return;
-    };
+    HOOKS.into_iter().for_each(assert_invalidated);
+}
+
+fn assert_invalidated(hook: Hook) {
+    let config = Config { heartbeat_age_max: PATIENCE, hook, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
     set_next_hop(&mut fast_path);
     let [old, new] = [1, 2].map(|number| plan(ip_protocol::UDP, number));
     let index = fast_path.install(&old).unwrap();
@@ -190,59 +196,14 @@ fn interfaces_and_indices_that_do_not_exist_are_refused() {
     assert!(matches!(FastPath::load(&Config { connections_max: 0, ..Config::default() }), Err(Error::Misuse(_))));
 }
 
-/// A bpffs of its own, unmounted with the value.
-struct Bpffs(PathBuf);
-
-impl Bpffs {
-    fn mount() -> Option<Self> {
-        let directory = std::env::temp_dir().join(format!("fast-path-pins-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let status = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(&directory).status();
-        if !status.is_ok_and(|status| status.success()) {
-            packet_io::namespace::skip("a bpffs cannot be mounted");
-            return None;
-        }
-        Some(Self(directory))
-    }
-}
-
-impl Drop for Bpffs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 /// Set in the environment of the child that loads the fast path: the directory of its pins.
 const PINS: &str = "MAINSTAY_TEST_FAST_PATH_PINS";
 /// The child's output when all is attached.
 const ATTACHED: &str = "the fast path is attached";
 /// What the child keeps of its first connection.
 const RECORD: &[u8] = b"a client and a server";
-const CLIENT_PORT: u16 = 4000;
-const SERVER_PORT: u16 = 5000;
-
 fn pinned_config(directory: &Path) -> Config {
     Config { connections_max: 16, next_hops_max: 2, pin_directory: Some(directory.into()), ..Config::default() }
-}
-
-/// The client's datagrams to the server, which sees the gateway as their source.
-fn translated_plan(ports: [u32; 2]) -> Plan {
-    let client = (address(4, 1, 2), CLIENT_PORT).into();
-    let (public, server) = ((address(4, 2, 1), 6000).into(), (address(4, 2, 2), SERVER_PORT).into());
-    let original = DirectionPlan {
-        tuple: Tuple::new(ip_protocol::UDP, client, server),
-        translated: Tuple::new(ip_protocol::UDP, public, server),
-        ingress: ports[0],
-        next_hop: 1,
-    };
-    let reply = DirectionPlan {
-        tuple: original.translated.inverse(),
-        translated: original.tuple.inverse(),
-        ingress: ports[1],
-        next_hop: 0,
-    };
-    Plan { directions: [original, reply], windows: None, is_liberal: false }
 }
 
 /// A TCP connection whose sides differ in everything.
@@ -269,33 +230,6 @@ fn attach_and_wait(directory: &Path) -> ! {
     }
 }
 
-/// The hosts' sockets.
-struct Hosts {
-    client: UdpSocket,
-    server: UdpSocket,
-}
-
-impl Hosts {
-    fn open(network: &Network) -> Self {
-        let open = |host: &Namespace, side, port| {
-            let socket = host.run(|| UdpSocket::bind((address(4, side, 2), port)).unwrap()).unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-            socket
-        };
-        Self { client: open(&network.client, 1, CLIENT_PORT), server: open(&network.server, 2, SERVER_PORT) }
-    }
-
-    /// Whether a datagram arrives and its answer comes back.
-    fn exchange(&self) -> bool {
-        let mut buffer = [0; 16];
-        self.client.send_to(b"question", (address(4, 2, 2), SERVER_PORT)).unwrap();
-        let Ok((_, source)) = self.server.recv_from(&mut buffer) else { return false };
-        assert_eq!(source, (address(4, 2, 1), 6000).into(), "the client is translated");
-        self.server.send_to(b"answer", source).unwrap();
-        self.client.recv_from(&mut buffer).is_ok_and(|(length, _)| &buffer[..length] == b"answer")
-    }
-}
-
 #[test]
 fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
     if let Some(directory) = std::env::var_os(PINS) {
@@ -306,7 +240,7 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
         return;
     }
     let Some(bpffs) = Bpffs::mount() else { return };
-    let directory = bpffs.0.join("pins");
+    let directory = bpffs.path("pins");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "a_pinned_fast_path_outlives_its_loader_and_is_taken_over", "--nocapture"]);
     command.env(PINS, &directory).stdout(Stdio::piped());
@@ -360,10 +294,14 @@ fn a_pinned_fast_path_outlives_its_loader_and_is_taken_over() {
 
 #[test]
 fn an_attachment_ends_with_its_value() {
+    HOOKS.into_iter().for_each(assert_attachment_ends);
+}
+
+fn assert_attachment_ends(hook: Hook) {
     let Some(network) = Network::new() else { return };
-    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
-        return;
-    };
+    let config = Config { heartbeat_age_max: PATIENCE, hook, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
+    prepare(&network, hook);
     let hosts = Hosts::open(&network);
     fast_path.install(&translated_plan(network.ports())).unwrap();
     network.attach(&mut fast_path);
@@ -394,10 +332,14 @@ fn a_next_hop_may_skip_the_cable() {
 
 #[test]
 fn tagged_frames_are_left() {
+    HOOKS.into_iter().for_each(assert_tagged_left);
+}
+
+fn assert_tagged_left(hook: Hook) {
     let Some(network) = Network::new() else { return };
-    let Some(mut fast_path) = common::load(&Config { heartbeat_age_max: PATIENCE, ..Config::default() }) else {
-        return;
-    };
+    let config = Config { heartbeat_age_max: PATIENCE, hook, ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
+    prepare(&network, hook);
     network.attach(&mut fast_path);
     let plan = translated_plan(network.ports());
     fast_path.install(&plan).unwrap();

@@ -117,6 +117,10 @@ drop_reasons! {
     NatBlockExhausted = "nat_block_exhausted",
     /// A packet that NAT cannot translate.
     NatUntranslatable = "nat_untranslatable",
+    /// The packet would begin a connection to a service, and none of its backends takes new connections.
+    NoBackend = "no_backend",
+    /// The connection's backend has failed, and its service ends connections then.
+    BackendFailed = "backend_failed",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

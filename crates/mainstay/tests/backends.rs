@@ -218,17 +218,81 @@ impl Exchange {
     }
 }
 
+/// Has the hosts' ends of the cables to the first node take what XDP redirects into them, and send whole checksums.
+fn prepare_for_xdp(topology: &Topology) {
+    for host in [&topology.client, &topology.server] {
+        host.run(|| {
+            set_offload("to-a", Offload::GenericReceive, true).unwrap();
+            set_offload("to-a", Offload::TransmitChecksum, false).unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn tcp_passes_the_fast_path_at_xdp_and_at_tc_where_ports_cannot_have_xdp() {
+    let Some(topology) = topology() else { return };
+    let config =
+        config((INTERFACES[0], "af_packet", "10.1.0.1/24"), "af_packet", CLIENT[0]) + "[fast_path]\nhook = \"xdp\"\n";
+    let folder = Folder::new("xdp");
+    let start = |name| {
+        let gateway = Program::start(&topology.nodes[0], &folder, name, "gateway", &config);
+        gateway.wait_for_role("active");
+        gateway
+    };
+    // The other ends of the cables would not take what XDP redirects.
+    let gateway = start("cables");
+    let Some(fast_path) = gateway.status().and_then(|status| status.fast_path) else {
+        packet_io::namespace::skip("the kernel does not forward established connections here");
+        return;
+    };
+    assert_eq!(fast_path.hook, "tc");
+    let reason = fast_path.hook_reason.unwrap_or_default();
+    assert!(reason.contains("the kernel drops what XDP redirects to"), "{reason}");
+    assert!(gateway.log().contains(&reason), "{}", gateway.log());
+    echo_through(&topology, &topology.client);
+    drop(gateway);
+
+    prepare_for_xdp(&topology);
+    let gateway = start("redirected");
+    let status = || gateway.status().and_then(|status| status.fast_path).expect("it has a fast path");
+    assert_eq!((status().hook.as_str(), status().hook_reason), ("xdp", None), "{}", gateway.log());
+    echo_through(&topology, &topology.client);
+    wait_for("the kernel has forwarded the transfer", || status().bytes > TRANSFER_BYTES as u64);
+
+    // Half the checksum of such a frame is missing when XDP sees it: the gateway forwards these, and none is lost.
+    for host in [&topology.client, &topology.server] {
+        host.run(|| set_offload("to-a", Offload::TransmitChecksum, true)).unwrap().unwrap();
+    }
+    echo_through(&topology, &topology.client);
+    let partial = status().outcomes.iter().find(|count| count.outcome == "partial").map(|count| count.packets);
+    assert!(partial.is_some_and(|packets| packets > 100), "{:?}", status());
+}
+
 #[test]
 fn established_connections_lose_no_packet_while_a_gateway_without_peer_is_restarted() {
+    assert_no_packet_is_lost_in_restarts("tc");
+}
+
+#[test]
+fn established_connections_at_xdp_lose_no_packet_while_a_gateway_without_peer_is_restarted() {
+    assert_no_packet_is_lost_in_restarts("xdp");
+}
+
+fn assert_no_packet_is_lost_in_restarts(hook: &str) {
     let Some(topology) = topology() else { return };
+    prepare_for_xdp(&topology);
     let node = &topology.nodes[0];
-    let (folder, mounted) = (Folder::new("grace"), Folder::new("bpffs"));
+    let (folder, mounted) = (Folder::new(&format!("grace-{hook}")), Folder::new(&format!("bpffs-{hook}")));
     let Some(_bpffs) = Bpffs::mount(&mounted) else {
         packet_io::namespace::skip("a bpffs cannot be mounted");
         return;
     };
     let config = config((INTERFACES[0], "af_packet", "10.1.0.1/24"), "af_packet", CLIENT[0])
-        + &format!("[fast_path]\nrestart_grace = \"30s\"\npin_directory = {:?}\n", mounted.join("pins"));
+        + &format!(
+            "[fast_path]\nhook = \"{hook}\"\nrestart_grace = \"30s\"\npin_directory = {:?}\n",
+            mounted.join("pins")
+        );
     let start = || Program::start(node, &folder, "gateway", "gateway", &config);
     let mut gateway = start();
     gateway.wait_for_role("active");
@@ -236,6 +300,7 @@ fn established_connections_lose_no_packet_while_a_gateway_without_peer_is_restar
         packet_io::namespace::skip("the kernel does not forward established connections here");
         return;
     }
+    assert_eq!(gateway.status().and_then(|status| status.fast_path).map(|path| path.hook).as_deref(), Some(hook));
     let server = SocketAddr::new(SERVER[0], 7600);
     let listener = topology.server.run(|| TcpListener::bind(server)).unwrap().unwrap();
     let near = topology.client.run(|| TcpStream::connect_timeout(&server, PATIENCE)).unwrap().unwrap();

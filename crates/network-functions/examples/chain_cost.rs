@@ -1,9 +1,10 @@
-//! The cost of firewall, NAT and an idle FTP helper for a packet and a new connection, in nanoseconds: `cargo run
+//! The cost of firewall, NAT, load balancer and an idle FTP helper for a packet and a new connection, in nanoseconds: `cargo run
 //! --release -p network-functions --example chain_cost`
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::hint::black_box;
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::time::Instant as Clock;
 
 use flow::conntrack::ProtocolState;
@@ -15,8 +16,11 @@ use network_functions::expectation::{EXPECTATION_TIMEOUT_DEFAULT, Expectations};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{CONTROL_PORT, Ftp, FtpConfig};
 use network_functions::function::{TupleUse, Verdict};
+use network_functions::load_balancer::{
+    Affinity, BackendConfig, LoadBalancer, Mode, OnFailure, Scheduler, ServiceConfig, Services,
+};
 use network_functions::log::Log;
-use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
+use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourcePorts, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 
@@ -77,6 +81,25 @@ fn nat() -> Nat {
         key: HashKey([1, 2]),
     })
     .expect("the rules make sense")
+}
+
+/// A load balancer of which the server is a service with a hundred backends.
+fn load_balancer() -> LoadBalancer {
+    let backend = |number: u8| BackendConfig { address: [10, 200, 0, number].into(), port: None, weight: 1 };
+    let service = ServiceConfig {
+        name: "web".to_owned(),
+        address: [198, 51, 100, 1].into(),
+        protocol: ip_protocol::TCP,
+        ports: vec![PortRange::single(443)],
+        scheduler: Scheduler::Maglev,
+        affinity: Affinity::Connection,
+        mode: Mode::Nat,
+        on_failure: OnFailure::Keep,
+        backends: (0..100).map(backend).collect(),
+    };
+    let services = Services::new(&[service], &Services::default()).expect("the service makes sense");
+    let ports = SourcePorts::new(SOURCE_PORTS_DEFAULT, NodeId(0), NonZeroU8::MIN, HashKey([5, 6]));
+    LoadBalancer::new(Arc::new(services), ports.expect("there are ports"))
 }
 
 fn connection(port: u16) -> Connection {
@@ -161,9 +184,11 @@ fn main() {
         ("firewall", ChainBuilder::new().push(firewall())),
         ("firewall and NAT", ChainBuilder::new().push(firewall()).push(nat())),
         ("and FTP", ChainBuilder::new().push(firewall()).push(nat()).push(ftp())),
+        ("firewall and load balancer", ChainBuilder::new().push(firewall()).push(load_balancer())),
+        ("and NAT", ChainBuilder::new().push(firewall()).push(load_balancer()).push(nat())),
     ];
     let all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
-    println!("{:>18}: {:5.1} ns a packet", "packets alone", make_packets(&mut frame, &all));
+    println!("{:>26}: {:5.1} ns a packet", "packets alone", make_packets(&mut frame, &all));
     for (name, chain) in chains {
         let chain = chain.build().expect("the functions go together");
         let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
@@ -177,6 +202,6 @@ fn main() {
         let mut all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
         let init_nanos = begin(&chain, &mut runtime, &mut frame, &mut all);
         let packet_nanos = pass(&chain, &mut runtime, &mut frame, &mut all);
-        println!("{name:>18}: {init_nanos:6.1} ns a connection, {packet_nanos:5.1} ns a packet");
+        println!("{name:>26}: {init_nanos:6.1} ns a connection, {packet_nanos:5.1} ns a packet");
     }
 }

@@ -110,16 +110,25 @@ impl ChainBuilder {
             links.push(ChainEntry { function, state, counters, handles_packets });
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
-        let translator = only_translator(&links);
-        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names, renumbers, translator })
+        let counts_connections = links.iter().any(|link| link.function.counts_connections());
+        let translators = only_translators(&links);
+        Ok(Chain {
+            default_states: layout.defaults(),
+            links,
+            layout,
+            counter_names,
+            renumbers,
+            counts_connections,
+            translators,
+        })
     }
 }
 
-/// The index of the function that translates, if no other one handles packets.
-fn only_translator(links: &[ChainEntry]) -> Option<usize> {
-    let mut handling = links.iter().enumerate().filter(|(_, link)| link.handles_packets);
-    let (index, link) = handling.next()?;
-    (link.function.only_translates() && handling.next().is_none()).then_some(index)
+/// The indices of the functions that translate, if no other one handles packets.
+fn only_translators(links: &[ChainEntry]) -> Vec<usize> {
+    let handling = || links.iter().enumerate().filter(|(_, link)| link.handles_packets);
+    let only_translate = handling().all(|(_, link)| link.function.only_translates());
+    if only_translate { handling().map(|(index, _)| index).collect() } else { Vec::new() }
 }
 
 fn check_unique(links: &[ChainEntry], function: &dyn ErasedFunction) -> Result<(), ChainError> {
@@ -181,8 +190,10 @@ pub struct Chain {
     counter_names: Vec<String>,
     /// Whether a function changes the numbers of TCP segments.
     renumbers: bool,
-    /// The only function that handles packets, if it only translates.
-    translator: Option<usize>,
+    /// Whether a function counts the connections in the table.
+    counts_connections: bool,
+    /// The functions that handle packets, if all of them only translate: one translation then stands for all. Otherwise none.
+    translators: Vec<usize>,
 }
 
 impl fmt::Debug for Chain {
@@ -299,9 +310,11 @@ impl Chain {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        match (self.translator, &packet.headers.transport) {
-            (Some(index), Transport::Tcp(_) | Transport::Udp) => {
-                runtime.counters.functions[index].packets += 1;
+        match (&*self.translators, &packet.headers.transport) {
+            (translators @ [_, ..], Transport::Tcp(_) | Transport::Udp) => {
+                for index in translators {
+                    runtime.counters.functions[*index].packets += 1;
+                }
                 translate(connection, packet, direction);
                 Processed { verdict: Verdict::Forward, states_changed: false }
             }
@@ -444,6 +457,22 @@ impl Chain {
     pub fn close(&self, connection: &Connection, reason: CloseReason) {
         for link in &self.links {
             link.function.on_close(&connection.functions[link.state.clone()], reason);
+        }
+    }
+
+    /// Notes that a record has entered the table: of a connection that began here, or of a replica.
+    #[inline]
+    pub fn note_entered(&self, connection: &Connection) {
+        if self.counts_connections {
+            self.links.iter().for_each(|link| link.function.on_enter(&connection.functions[link.state.clone()]));
+        }
+    }
+
+    /// Notes that a record has left the table, however its connection ended.
+    #[inline]
+    pub fn note_left(&self, connection: &Connection) {
+        if self.counts_connections {
+            self.links.iter().for_each(|link| link.function.on_leave(&connection.functions[link.state.clone()]));
         }
     }
 

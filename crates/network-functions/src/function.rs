@@ -92,6 +92,8 @@ pub mod state_attribute {
     pub const NAT: u16 = 2;
     /// The FTP helper.
     pub const FTP: u16 = 3;
+    /// The load balancer.
+    pub const LOAD_BALANCER: u16 = 4;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
@@ -189,6 +191,9 @@ pub trait NetworkFunction {
     /// only: it receives a default state, changes to it are lost, and packets do not fetch the state.
     const PACKETS_USE_STATE: bool = true;
 
+    /// Whether it counts the connections in the table, in [`NetworkFunction::on_enter`] and [`NetworkFunction::on_leave`].
+    const COUNTS_CONNECTIONS: bool = false;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
@@ -230,6 +235,26 @@ pub trait NetworkFunction {
     fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> ReevaluationOutcome {
         let _ = (state, outgoing);
         ReevaluationOutcome::Allowed
+    }
+
+    /// Whether a connection with this state may continue, after an input of the function other than its configuration has
+    /// changed: a backend that has failed. The default permits every connection.
+    ///
+    /// # Errors
+    /// It must end; the reason is that of its further packets.
+    fn may_continue(&self, state: &Self::State) -> Result<(), DropReason> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// A record with this state has entered the table: of a connection that began here, or of a replica.
+    fn on_enter(&self, state: &Self::State) {
+        let _ = state;
+    }
+
+    /// A record with this state has left the table, however its connection ended.
+    fn on_leave(&self, state: &Self::State) {
+        let _ = state;
     }
 
     /// Whether its state of a connection follows from the connection's tuple and the configuration. A node that has

@@ -3,7 +3,7 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
 //! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`firewall`], [`nat`] and [`ftp`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! [`firewall`], [`nat`], [`ftp`] and [`load_balancer`] are functions; [`chain`] runs functions in order. The crate knows neither the
 //! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
@@ -130,6 +130,7 @@ pub mod expectation;
 pub mod firewall;
 pub mod ftp;
 pub mod function;
+pub mod load_balancer;
 pub mod log;
 pub mod nat;
 pub mod port_range;

@@ -59,7 +59,7 @@ use alloc::vec::Vec;
 
 use flow::wire::tlv::{self, TlvError};
 use flow::wire::{Packet, Transport};
-use flow::{Direction, DropReason, HashKey, PortId, Tuple};
+use flow::{Direction, DropReason, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::tuple_bytes;
@@ -70,7 +70,8 @@ use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
 pub use deterministic::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingError, MappingKey};
 use deterministic::{Computed, port_setter};
-pub use ports::PORT_PROBES_MAX;
+pub(crate) use ports::TranslatedSource;
+pub use ports::{PORT_PROBES_MAX, SourcePorts};
 pub use rule::{
     DestinationRule, NatConfig, NatError, POOL_ADDRESSES_MAX, RuleKind, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
 };
@@ -153,8 +154,7 @@ pub struct Nat {
     /// Whether a rule has an ingress condition, which a tuple cannot answer.
     asks_ingress: bool,
     /// This node's part of the ports.
-    ports: PortRange,
-    key: HashKey,
+    ports: SourcePorts,
 }
 
 /// Indices of the counters behind those of the rules.
@@ -188,15 +188,14 @@ impl Nat {
             targets,
             source_rules: compile(&source_conditions, RuleKind::Source)?,
             pools,
-            ports: ports.slice(node, nodes).ok_or(NatError::NoPorts { ports, node, nodes })?,
-            key,
+            ports: SourcePorts::new(ports, node, nodes, key).ok_or(NatError::NoPorts { ports, node, nodes })?,
         })
     }
 
     /// The ports that this node chooses for new connections.
     #[must_use]
     pub const fn ports(&self) -> PortRange {
-        self.ports
+        self.ports.ports()
     }
 
     /// The formulas of the source rules with computed mapping, for the log: each rule's index, and how to find the
@@ -238,29 +237,17 @@ impl Nat {
         pool: &[[u8; 16]],
         context: &mut Context<'_>,
     ) -> Result<Tuple, DropReason> {
-        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's suffices.)
-        let inside = Tuple { destination: [0; 16], destination_port: 0, ..*outgoing };
-        let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside };
-        let address = pool[pick(self.key.hash(&host), pool.len())];
-        let Some(set_port) = port_setter(outgoing.protocol) else {
-            return Ok(Tuple { source: address, ..*outgoing });
-        };
-        let with_port = |port| {
-            let mut translated = Tuple { source: address, ..*outgoing };
-            set_port(&mut translated, port);
-            translated
-        };
-        let tuples = context.tuples;
-        let is_here = |tuple: &Tuple| !tuples.belongs_to_other_worker(&tuple.inverse());
-        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
-        if self.ports.contains(outgoing.source_port) {
-            let preserved = with_port(outgoing.source_port);
-            if is_here(&preserved) && is_free(&preserved) && !self.is_forwarded(&preserved) {
-                self.count(context, Counter::PortsPreserved);
-                return Ok(preserved);
-            }
+        let translated = self.ports.translate(outgoing, pool, context.tuples, |tuple| self.is_forwarded(tuple));
+        let TranslatedSource { outgoing, is_preserved } = translated.ok_or_else(|| self.exhausted(context))?;
+        if is_preserved {
+            self.count(context, Counter::PortsPreserved);
         }
-        self.free_port(self.key.hash(&inside), with_port, context)
+        Ok(outgoing)
+    }
+
+    fn exhausted(&self, context: &mut Context<'_>) -> DropReason {
+        self.count(context, Counter::PortsExhausted);
+        DropReason::NatPortsExhausted
     }
 
     /// `outgoing` with the source that `mapping` computes, or the next port of the host's block if that is in use.
@@ -281,24 +268,6 @@ impl Nat {
         candidates.find(|candidate| is_free(candidate) && !self.is_forwarded(candidate)).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatBlockExhausted
-        })
-    }
-
-    /// The first of the ports, in the order of `hash`, for which the reply tuple is free and its packets reach this
-    /// worker.
-    fn free_port(
-        &self,
-        hash: u64,
-        with_port: impl Fn(u16) -> Tuple,
-        context: &mut Context<'_>,
-    ) -> Result<Tuple, DropReason> {
-        let tuples = context.tuples;
-        let is_here = |tuple: &Tuple| !tuples.belongs_to_other_worker(&tuple.inverse());
-        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
-        let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
-        candidates.find(|candidate| is_free(candidate) && !self.is_forwarded(candidate)).ok_or_else(|| {
-            self.count(context, Counter::PortsExhausted);
-            DropReason::NatPortsExhausted
         })
     }
 
@@ -324,7 +293,8 @@ impl Nat {
                 || self.is_forwarded(&outgoing))
         {
             let with_port = |source_port| Tuple { source_port, ..outgoing };
-            outgoing = self.free_port(self.key.hash(&outgoing), with_port, context)?;
+            let free = self.ports.free_port(&outgoing, with_port, context.tuples, |tuple| self.is_forwarded(tuple));
+            outgoing = free.ok_or_else(|| self.exhausted(context))?;
         }
         if outgoing != incoming && context.tuples.is_used(&outgoing.inverse()) {
             self.count(context, Counter::TuplesInUse);
@@ -365,16 +335,34 @@ fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatErro
     RuleSet::compile(conditions.iter()).map_err(|error| NatError::Conditions { kind, error })
 }
 
-/// An index below `length` (not 0) from `hash`.
-fn pick(hash: u64, length: usize) -> usize {
-    usize::try_from(hash % length as u64).unwrap_or(0)
-}
-
 /// Whether the ports of an SCTP packet can be changed to those of `outgoing`: a fragment's cannot, as the checksum
 /// covers the whole packet. (It does not cover addresses.)
 fn may_be_renumbered(packet: &Packet<'_, '_>, outgoing: &Tuple) -> bool {
     let Tuple { source_port, destination_port, .. } = packet.headers.tuple;
     !packet.headers.is_fragment || (source_port, destination_port) == (outgoing.source_port, outgoing.destination_port)
+}
+
+/// Gives a packet the outgoing tuple of its direction: what every function that only translates does with packets.
+#[inline]
+pub(crate) fn translate_packet(context: &Context<'_>, packet: &mut Packet<'_, '_>, direction: Direction) -> Verdict {
+    // The tuples decide, not the state: connections from elsewhere (the kernel's connection tracking) have
+    // translated tuples without a rule of this node.
+    let outgoing = match direction {
+        Direction::Original => context.reply.inverse(),
+        Direction::Reply => context.original.inverse(),
+    };
+    if packet.headers.tuple == outgoing {
+        return Verdict::Forward;
+    }
+    if matches!(packet.headers.transport, Transport::IcmpError(_)) {
+        // The quoted packet needs translation, too; the caller that related the error to the connection does it.
+        return Verdict::Drop(DropReason::NatUntranslatable);
+    }
+    if matches!(packet.headers.transport, Transport::Sctp(_)) && !may_be_renumbered(packet, &outgoing) {
+        return Verdict::Drop(DropReason::NatUntranslatable);
+    }
+    packet.rewrite(&outgoing);
+    Verdict::Forward
 }
 
 impl NetworkFunction for Nat {
@@ -451,23 +439,6 @@ impl NetworkFunction for Nat {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Verdict {
-        // The tuples decide, not the state: connections from elsewhere (the kernel's connection tracking) have
-        // translated tuples without a rule of this node.
-        let outgoing = match direction {
-            Direction::Original => context.reply.inverse(),
-            Direction::Reply => context.original.inverse(),
-        };
-        if packet.headers.tuple == outgoing {
-            return Verdict::Forward;
-        }
-        if matches!(packet.headers.transport, Transport::IcmpError(_)) {
-            // The quoted packet needs translation, too; the caller that related the error to the connection does it.
-            return Verdict::Drop(DropReason::NatUntranslatable);
-        }
-        if matches!(packet.headers.transport, Transport::Sctp(_)) && !may_be_renumbered(packet, &outgoing) {
-            return Verdict::Drop(DropReason::NatUntranslatable);
-        }
-        packet.rewrite(&outgoing);
-        Verdict::Forward
+        translate_packet(context, packet, direction)
     }
 }

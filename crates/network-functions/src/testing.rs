@@ -187,6 +187,7 @@ impl Gateway {
         }
         result?;
         self.tuples.0.extend([connection.original, connection.reply]);
+        self.chain.note_entered(&connection);
         let (processed, outgoing) = self.pass(&mut connection, ingress, Direction::Original);
         assert_eq!(processed.verdict, Verdict::Forward);
         Ok(Begun { connection, outgoing })

@@ -11,6 +11,9 @@ use crate::system::{check, own, zeroed};
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 /// Requests the numbers of queues.
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// Requests flags, among them this one: VLAN tags are taken off received frames.
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const FLAG_RECEIVE_VLAN: u32 = 1 << 8;
 
 /// An offload of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,6 +165,14 @@ pub fn offload(interface: &str, offload: Offload) -> Option<bool> {
     Some(value.data != 0)
 }
 
+/// Whether the interface takes VLAN tags off the frames that it receives; `None` when it is missing.
+#[must_use]
+pub fn takes_off_vlan_tags(interface: &str) -> Option<bool> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    Inquiry::open().ok()?.ask_driver(interface, &mut value).ok()?;
+    Some(value.data & FLAG_RECEIVE_VLAN != 0)
+}
+
 /// Switches `offload` of the interface on or off.
 ///
 /// # Errors
@@ -195,6 +206,9 @@ mod tests {
             assert_eq!(receive_queues("cable0"), 1);
             assert_eq!(received_packets("cable0"), Some(0));
             assert_eq!(received_packets("cable"), None);
+            assert_eq!(takes_off_vlan_tags("cable0"), Some(true));
+            assert_eq!(takes_off_vlan_tags("lo"), Some(false));
+            assert_eq!(takes_off_vlan_tags("nowhere0"), None);
             let inquiry = Inquiry::open().unwrap();
             assert_eq!(inquiry.mtu_bytes("cable0").unwrap(), 1500);
             assert!(!inquiry.is_up("cable0"));

@@ -4,7 +4,7 @@
 //! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing).
 //!
 //! The other modules provide Linux interfaces for daemons and their tests: [`namespace`] and [`netlink`] to build
-//! networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait, [`ctnetlink`] for the kernel's
+//! networks, [`udp`] for the links between nodes, [`tcp`] for checks, [`poller`] and [`signal`] to wait, [`ctnetlink`] for the kernel's
 //! connection tracking, [`service_manager`] for supervision, [`clock`], [`random`], [`usage`], [`affinity`] and
 //! [`huge_pages`].
 //!
@@ -50,6 +50,7 @@ pub mod service_manager;
 pub mod signal;
 pub mod sysctl;
 mod system;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod usage;

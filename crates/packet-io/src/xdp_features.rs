@@ -16,6 +16,7 @@ const DEVICE_GET: u8 = 1;
 const DEVICE_INDEX: u16 = 1;
 const DEVICE_XDP_FEATURES: u16 = 3;
 const FEATURE_REDIRECT: u64 = 1 << 1;
+const FEATURE_TRANSMIT: u64 = 1 << 2;
 const FEATURE_ZERO_COPY: u64 = 1 << 3;
 
 /// Bytes of the headers before the attributes: netlink's, then generic netlink's.
@@ -25,8 +26,10 @@ const REQUEST: u16 = 1;
 /// The features of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct XdpFeatures {
-    /// Native programs that can redirect frames to `AF_XDP` sockets.
+    /// Native programs that can redirect frames.
     pub native: bool,
+    /// Programs on other interfaces can redirect frames to this one.
+    pub redirect_target: bool,
     /// `AF_XDP` with zero-copy.
     pub zero_copy: bool,
 }
@@ -43,7 +46,12 @@ pub fn xdp_features(interface: &str) -> Option<XdpFeatures> {
     let family = u16::from_ne_bytes(attribute(&families, CONTROL_FAMILY_ID)?.first_chunk().copied()?);
     let device = ask(&socket, family, DEVICE_GET, DEVICE_INDEX, &index.to_ne_bytes())?;
     let features = u64::from_ne_bytes(attribute(&device, DEVICE_XDP_FEATURES)?.first_chunk().copied()?);
-    Some(XdpFeatures { native: features & FEATURE_REDIRECT != 0, zero_copy: features & FEATURE_ZERO_COPY != 0 })
+    let has = |feature| features & feature != 0;
+    Some(XdpFeatures {
+        native: has(FEATURE_REDIRECT),
+        redirect_target: has(FEATURE_TRANSMIT),
+        zero_copy: has(FEATURE_ZERO_COPY),
+    })
 }
 
 /// Sends one request with one attribute; returns the attributes of the reply, `None` for an error.
@@ -81,6 +89,9 @@ fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface::{Offload, set_offload};
+    use crate::namespace::Namespace;
+    use crate::netlink::Netlink;
 
     #[test]
     fn attributes_are_found_and_damaged_ones_ignored() {
@@ -94,6 +105,22 @@ mod tests {
     #[test]
     fn a_missing_interface_has_no_features() {
         assert_eq!(xdp_features("nowhere0"), None);
+    }
+
+    #[test]
+    fn a_cable_takes_redirected_frames_if_its_other_end_has_receive_offload() {
+        let Some(()) = crate::namespace::for_tests() else { return };
+        let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+        here.run(|| Netlink::open().unwrap().create_veth("cable0", "cable1", &there).unwrap()).unwrap();
+        // The kernel looks at ends that are up.
+        let set_up = |end: &Namespace, name| end.run(|| Netlink::open().unwrap().set_up(name, true).unwrap()).unwrap();
+        set_up(&here, "cable0");
+        set_up(&there, "cable1");
+        let features = || here.run(|| xdp_features("cable0")).unwrap();
+        let Some(before) = features() else { return };
+        assert!(before.native && !before.redirect_target, "{before:?}");
+        there.run(|| set_offload("cable1", Offload::GenericReceive, true).unwrap()).unwrap();
+        assert!(features().unwrap().redirect_target);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "lib.rs",
     "channel_status.rs",
     "compact_status.rs",
@@ -22,6 +22,7 @@ const FILES: [&str; 14] = [
     "path.rs",
     "redundancy.rs",
     "segments.rs",
+    "service_status.rs",
     "status.rs",
     "edge.rs",
     "sync.rs",

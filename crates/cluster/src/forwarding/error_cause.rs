@@ -9,7 +9,11 @@ pub(super) enum ErrorCause {
     TimeExceeded,
     NoRoute,
     NeighbourUnreachable,
-    TooBig { mtu_bytes: u32 },
+    /// Of a service, no backend takes connections.
+    ServiceUnavailable,
+    TooBig {
+        mtu_bytes: u32,
+    },
 }
 
 impl ErrorCause {
@@ -25,6 +29,8 @@ impl ErrorCause {
             (Self::NoRoute, false) => (V6_UNREACHABLE, v6_code::NO_ROUTE, 0),
             (Self::NeighbourUnreachable, true) => (V4_UNREACHABLE, v4_code::HOST, 0),
             (Self::NeighbourUnreachable, false) => (V6_UNREACHABLE, v6_code::ADDRESS, 0),
+            (Self::ServiceUnavailable, true) => (V4_UNREACHABLE, v4_code::PORT, 0),
+            (Self::ServiceUnavailable, false) => (V6_UNREACHABLE, v6_code::PORT, 0),
             (Self::TooBig { mtu_bytes }, true) => (V4_UNREACHABLE, v4_code::FRAGMENTATION_NEEDED, mtu_bytes & 0xffff),
             (Self::TooBig { mtu_bytes }, false) => (icmpv6::kind::PACKET_TOO_BIG, 0, mtu_bytes),
         };

@@ -32,6 +32,18 @@ impl Forwarder {
         }
     }
 
+    /// Informs the sender of a packet that no backend of the service takes connections: the port is unreachable (RFC 1122 section
+    /// 3.2.2.1, RFC 4443 section 3.1). TCP clients in their handshake then give up at once.
+    pub fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
+        self.send_error(
+            now,
+            packet.frame.ingress,
+            packet.frame.bytes(),
+            packet.headers,
+            ErrorCause::ServiceUnavailable,
+        );
+    }
+
     /// The next hop of a packet that waited for it does not answer.
     pub(super) fn refuse_queued(&mut self, now: Instant, queued: QueuedPacket) {
         let QueuedPacket { ingress, mut bytes, mut headers, as_received, .. } = queued;

@@ -253,12 +253,18 @@ impl Node {
         match new.reevaluation {
             Reevaluation::AsBefore => {}
             Reevaluation::Keep => self.reevaluation.cancel(&mut self.pipeline),
-            Reevaluation::Reevaluate => self.reevaluation.require(&self.roles, &mut self.pipeline),
+            Reevaluation::Reevaluate => self.reevaluation.require(true, &self.roles, &mut self.pipeline),
         }
         // Last, because it may make this node active, or another.
         self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);
         Ok(Reloaded { announces, reevaluates: self.pipeline.is_reevaluating() })
+    }
+
+    /// An input of a function has changed, for example the health of a backend: connections that may not continue end, without
+    /// regard to the rules.
+    pub fn handle_input_change(&mut self) {
+        self.reevaluation.require(false, &self.roles, &mut self.pipeline);
     }
 
     /// Has the node track the targets of `config` from now on. To be called for the lead worker alone, and again after each

@@ -134,7 +134,7 @@ impl Node {
     pub fn set_fast_path(&mut self, now: Instant, program: Box<dyn FastPathProgram + Send>) {
         self.pipeline.set_fast_path(now, program);
         if !self.pipeline.table().is_empty() {
-            self.reevaluation.require(&self.roles, &mut self.pipeline);
+            self.reevaluation.require(true, &self.roles, &mut self.pipeline);
         }
     }
 

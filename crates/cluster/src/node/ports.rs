@@ -88,6 +88,10 @@ impl Edge for Ports<'_> {
         Some(RoutedTo { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
     }
 
+    fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
+        self.forwarder.refuse_service(now, packet);
+    }
+
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
         self.forwarder.note_not_sent(now, packet, as_received);
     }

@@ -1,4 +1,5 @@
-//! Re-evaluation: after a reload, connections are checked against the new rules.
+//! Re-evaluation: after a reload, connections are checked against the new rules. After an input of a function has changed, such as a
+//! backend's health, they are checked against that.
 //!
 //! The owner of a connection re-evaluates it. A standby node keeps the re-evaluation pending during the reload. Should it take
 //! connections over before their owner has re-evaluated them, it does so itself. Of nodes that each hold some of the groups of
@@ -13,11 +14,13 @@ use crate::role::{Roles, State};
 /// Connections re-evaluated in one step.
 const REEVALUATED_PER_STEP_MAX: usize = 128;
 
-/// The re-evaluation that the latest reload asked for.
+/// The re-evaluation that the latest reload or change of an input asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingReevaluation {
     /// Not all connections have been re-evaluated since then.
     is_pending: bool,
+    /// By the rules, too, not only by the functions' inputs.
+    by_rules: bool,
     /// Other nodes' connections are re-evaluated as well as this node's own.
     is_of_all: bool,
     /// Connections that had been ended by re-evaluations before.
@@ -25,8 +28,10 @@ pub(super) struct PendingReevaluation {
 }
 
 impl PendingReevaluation {
-    /// The rules are new: the re-evaluation begins as soon as the roles ask for it.
-    pub(super) fn require(&mut self, roles: &Roles, pipeline: &mut Pipeline) {
+    /// The rules are new, or (without `by_rules`) only an input of a function is: the re-evaluation begins as soon as the roles ask
+    /// for it.
+    pub(super) fn require(&mut self, by_rules: bool, roles: &Roles, pipeline: &mut Pipeline) {
+        self.by_rules = by_rules || (self.is_pending && self.by_rules);
         self.is_pending = true;
         self.follow_roles(roles, pipeline);
     }
@@ -47,7 +52,7 @@ impl PendingReevaluation {
                 self.ended_before = pipeline.counters().disallowed;
             }
             self.is_of_all = roles.are_all(State::forwards);
-            pipeline.begin_reevaluation();
+            pipeline.begin_reevaluation(self.by_rules);
         }
     }
 

@@ -120,6 +120,7 @@ impl Connections {
         let slot = self.table.insert_hashed(connection, hash, now)?;
         self.plans.void(slot);
         self.sources.add(&connection.original);
+        self.functions.chain.note_entered(&connection);
         self.shard.note_entered(&connection);
         if let Some(sharing) = &mut self.sharing {
             sharing.note_entered(now, slot);
@@ -135,6 +136,7 @@ impl Connections {
             self.changes.push(TableChange::Copied { slot });
         }
         self.sources.subtract(&removed.original);
+        self.functions.chain.note_left(&removed);
         self.shard.note_removed(&removed);
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);

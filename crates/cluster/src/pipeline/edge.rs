@@ -74,6 +74,11 @@ pub trait Edge {
         None
     }
 
+    /// The packet would have begun a connection to a service of which no backend takes connections: its sender is to be informed.
+    fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
+        let _ = (now, packet);
+    }
+
     /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it was
     /// dropped, or it waits for something. It came in with the tuple `as_received`. Its sender may have to receive an error,
     /// now or later, about the packet as it was sent.

@@ -25,7 +25,7 @@ use core::time::Duration;
 
 use flow::connection::flags;
 use flow::conntrack::Tracker;
-use flow::fast_path::{Activity, Plan, Windows, is_settled};
+use flow::fast_path::{Activity, Hook, Plan, Windows, is_settled};
 use flow::table::{Slot, Table};
 use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ip_protocol;
@@ -433,7 +433,18 @@ impl FastPath {
     }
 
     pub(super) fn status(&self) -> FastPathStatus {
-        FastPathStatus { outcomes: self.program.outcomes(), ..self.status.clone() }
+        let (hook, reason) = self.program.hook();
+        FastPathStatus {
+            outcomes: self.program.outcomes(),
+            hook,
+            hook_reason: reason.map(Into::into),
+            ..self.status.clone()
+        }
+    }
+
+    /// Where packets are seen.
+    pub(super) fn hook(&self) -> Hook {
+        self.program.hook().0
     }
 
     /// Removes a connection, and takes over what was seen of it.

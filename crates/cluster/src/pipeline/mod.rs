@@ -53,6 +53,7 @@ use core::time::Duration;
 
 use flow::connection::flags;
 use flow::conntrack::Tracker;
+use flow::fast_path::Hook;
 use flow::fragments::FragmentTable;
 use flow::table::{Slot, Table};
 use flow::wire::ip_protocol;
@@ -215,9 +216,9 @@ impl Pipeline {
     }
 
     /// From now on connections are re-evaluated by the chain as it is now: see [`Pipeline::reevaluate_some`].
-    pub const fn begin_reevaluation(&mut self) {
+    pub const fn begin_reevaluation(&mut self, by_rules: bool) {
         self.connections.plans.void_all();
-        self.reevaluation.begin();
+        self.reevaluation.begin(by_rules);
     }
 
     /// Stops the re-evaluation, whatever is left.
@@ -652,6 +653,12 @@ impl Pipeline {
     #[must_use]
     pub fn fast_path_traffic(&self, port: PortId) -> PortTraffic {
         self.connections.fast_path.as_ref().map_or_else(PortTraffic::default, |fast_path| fast_path.traffic(port))
+    }
+
+    /// Where the fast path sees packets; `None`: there is none.
+    #[must_use]
+    pub fn fast_path_hook(&self) -> Option<Hook> {
+        self.connections.fast_path.as_ref().map(|fast_path| fast_path.hook())
     }
 
     /// How the fast path stands; `None`: there is none.

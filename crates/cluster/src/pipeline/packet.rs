@@ -72,9 +72,9 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let (connections, now) = (&mut self.connections, arrival.now);
-        if self.reevaluation.ends(connections, now, slot) {
+        if let Some(reason) = self.reevaluation.ends(connections, now, slot) {
             connections.observe(Step::Disallowed);
-            return Err(DropReason::FirewallDenied);
+            return Err(reason);
         }
         connections.take_seen(slot);
         let Some((verdict, states_changed)) = connections.process_plain(now, packet, slot, direction) else {
@@ -191,7 +191,11 @@ impl Pipeline {
         if !self.begins {
             return Err(DropReason::NotActive);
         }
-        let slot = begin(connections, arrival, packet)?;
+        let begun = begin(connections, arrival, packet);
+        if begun == Err(DropReason::NoBackend) {
+            edge.refuse_service(arrival.now, packet);
+        }
+        let slot = begun?;
         send_first(connections, arrival, packet, slot, edge)
     }
 

@@ -136,7 +136,7 @@ impl Replicas<'_> {
     /// Replaces the record in a slot by the same connection as `from` knows it.
     fn update(&mut self, now: Instant, from: NodeId, slot: Slot, mut copy: Connection) {
         self.connections.leave_fast_path(slot);
-        let Connections { node, table, plans, sharing, changes, .. } = &mut *self.connections;
+        let Connections { node, table, plans, functions, sharing, changes, .. } = &mut *self.connections;
         let connection = record_mut(table, slot);
         let lacks_something =
             sharing.as_mut().is_some_and(|sharing| sharing.merge(now, (*node, from), slot, connection, &mut copy));
@@ -144,8 +144,10 @@ impl Replicas<'_> {
         copy.bytes = connection.bytes;
         let expires_at = Instant::from_nanos(copy.expires_at_nanos);
         let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
+        functions.chain.note_left(connection);
         *connection = copy.with_timer_of(connection);
         plans.void(slot);
+        functions.chain.note_entered(connection);
         if is_sooner {
             table.expire_sooner(slot, expires_at);
         }

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use flow::fast_path::Hook;
+
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawFastPath, Text};
-use super::super::validated::FastPath;
-use super::common::{absolute_path, flag, ranged, within};
+use super::super::validated::{Backend, FastPath, Port};
+use super::common::{absolute_path, choice, flag, ranged, within};
 
 /// Connections that the kernel forwards by default: they take 28 MB.
 const CONNECTIONS_MAX_DEFAULT: u32 = 65_536;
@@ -17,8 +19,16 @@ const RESTART_GRACE_MAX: Duration = Duration::from_secs(300);
 /// Where bpffs is mounted by systemd.
 const PIN_DIRECTORY_DEFAULT: &str = "/sys/fs/bpf/mainstay";
 
-pub(super) fn fast_path(raw: &RawFastPath, workers: u8, diagnostics: &mut Diagnostics<'_>) -> FastPath {
+pub(super) fn fast_path(
+    raw: &RawFastPath,
+    (ports, workers): (&[Port], u8),
+    diagnostics: &mut Diagnostics<'_>,
+) -> FastPath {
     let enabled = flag("fast_path.enabled", raw.enabled, true, diagnostics);
+    let hook = choice("fast_path.hook", raw.hook.as_ref(), &Hook::ALL, diagnostics);
+    if let Some(written) = raw.hook.as_ref().filter(|_| hook == Hook::Xdp) {
+        check_xdp(written, ports, diagnostics);
+    }
     let written = raw.connections_max.as_ref();
     let default = CONNECTIONS_MAX_DEFAULT;
     let connections_max = within("fast_path.connections_max", written, default, 1..=CONNECTIONS_LIMIT, diagnostics);
@@ -32,7 +42,25 @@ pub(super) fn fast_path(raw: &RawFastPath, workers: u8, diagnostics: &mut Diagno
         diagnostics.warning(written.span(), "fast_path.restart_grace", mistake);
     }
     let pin_directory = pin_directory(raw.pin_directory.as_ref(), diagnostics);
-    FastPath { enabled, connections_max, restart_grace, pin_directory }
+    FastPath { enabled, hook, connections_max, restart_grace, pin_directory }
+}
+
+/// What has no effect together with XDP.
+fn check_xdp(written: &Text, ports: &[Port], diagnostics: &mut Diagnostics<'_>) {
+    if let Some(port) = ports.iter().find(|port| port.backend == Backend::AfXdp) {
+        let mistake = Mistake::new(
+            format!("port {} has the backend af_xdp, which has an XDP program of its own and no fast path", port.name),
+            format!("remove the hook, or set backend = {:?}", Backend::AfPacket.name()),
+        );
+        diagnostics.warning(written.span(), "fast_path.hook", mistake);
+    }
+    if let Some(port) = ports.iter().find(|port| port.redirect_peer) {
+        let mistake = Mistake::new(
+            format!("redirect_peer of port {} has no effect at xdp", port.name),
+            "remove it, or write hook = \"tc\", which is faster into containers",
+        );
+        diagnostics.warning(written.span(), "fast_path.hook", mistake);
+    }
 }
 
 fn pin_directory(text: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> PathBuf {

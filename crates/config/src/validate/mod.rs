@@ -22,6 +22,7 @@ mod reachability;
 mod redundancy;
 mod security;
 mod segments;
+mod service;
 pub(super) mod sync;
 mod workers;
 
@@ -66,6 +67,8 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let nat = raw.nat.as_ref().map(Spanned::get_ref);
     let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, diagnostics);
     let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, diagnostics));
+    let destination_nat =
+        nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, diagnostics));
     let routes = ports::routes(&raw.route, &ports, diagnostics);
     let config = Config {
         reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
@@ -81,15 +84,15 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, diagnostics)),
         on_reload: on_reload(raw, diagnostics),
         firewall_log_per_s: log::firewall_entries_per_s(raw, diagnostics),
+        services: service::services(&raw.service, (&ports, &destination_nat), diagnostics),
         nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, diagnostics),
         nat_ports,
         source_nat,
-        destination_nat: nat
-            .map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, diagnostics)),
+        destination_nat,
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), diagnostics),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), diagnostics),
         redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), diagnostics),
-        fast_path: fast_path::fast_path(&raw.fast_path, workers.count, diagnostics),
+        fast_path: fast_path::fast_path(&raw.fast_path, (&ports, workers.count), diagnostics),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), diagnostics),
@@ -300,10 +303,11 @@ fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
     Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, diagnostics) }
 }
 
-/// The chain as written, or firewall, nat and ftp as far as their sections are there.
+/// The chain as written, or all functions as far as their sections are there.
 fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
+        Function::LoadBalancer => raw.service.first().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),
         Function::Ftp => raw.ftp.as_ref().map(Spanned::span),
     };
@@ -320,7 +324,7 @@ fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
         } else if present(function).is_none() {
             let mistake = Mistake::new(
                 format!("{text:?} is listed but its section is missing"),
-                format!("add [{text}] or remove it from the chain"),
+                format!("add {} or remove it from the chain", function.section()),
             );
             diagnostics.error(name.span(), "chain", mistake);
         }
@@ -332,7 +336,7 @@ fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
                 "the section has no effect because the chain does not list it",
                 format!("add \"{name}\" to chain or remove the section"),
             );
-            diagnostics.error(span, &format!("[{name}]"), mistake);
+            diagnostics.error(span, function.section(), mistake);
         }
     }
     chain

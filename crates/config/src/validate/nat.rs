@@ -78,7 +78,7 @@ fn addresses_to(list: &[Text], ports: &[Port], diagnostics: &mut Diagnostics<'_>
 }
 
 /// Packets to an address that no port holds reach the gateway only by routing.
-fn warn_if_nobody_answers(
+pub(super) fn warn_if_nobody_answers(
     subject: &str,
     address: IpAddr,
     span: Range<usize>,
@@ -192,7 +192,7 @@ fn check_server_ports(
 }
 
 /// `10.0.0.5`, `10.0.0.5:8080`, `fd00::5` or `[fd00::5]:8080`.
-fn server(text: &str) -> Result<(IpAddr, Option<u16>), Mistake> {
+pub(super) fn server(text: &str) -> Result<(IpAddr, Option<u16>), Mistake> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok((address, None));
     }

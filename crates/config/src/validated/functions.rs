@@ -12,6 +12,8 @@ use super::{PortRange, Prefix};
 pub enum Function {
     /// `[firewall]`.
     Firewall,
+    /// `[[service]]`.
+    LoadBalancer,
     /// `[nat]`.
     Nat,
     /// `[ftp]`.
@@ -20,7 +22,19 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 3] = [("firewall", Self::Firewall), ("nat", Self::Nat), ("ftp", Self::Ftp)];
+    pub const ALL: [(&'static str, Self); 4] =
+        [("firewall", Self::Firewall), ("load_balancer", Self::LoadBalancer), ("nat", Self::Nat), ("ftp", Self::Ftp)];
+
+    /// The head of its section in the file.
+    #[must_use]
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Firewall => "[firewall]",
+            Self::LoadBalancer => "[[service]]",
+            Self::Nat => "[nat]",
+            Self::Ftp => "[ftp]",
+        }
+    }
 }
 
 /// What a rule does with a connection.

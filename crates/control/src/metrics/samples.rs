@@ -2,7 +2,10 @@
 
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
-use api::{AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
+use api::{
+    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status,
+    SyncStatus,
+};
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
 use replication::secure::Refusal;
@@ -90,6 +93,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
             samples.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
         }
     }
+    for service in &status.services {
+        add_service(samples, service);
+    }
     if let Some(filter) = &status.filter {
         add_filter(samples, filter);
     }
@@ -101,6 +107,17 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
     if let Some(edge) = &status.edge {
         add_edge(samples, edge);
+    }
+}
+
+/// Adds the figures of a service of the load balancer.
+fn add_service(samples: &mut Samples, service: &ServiceStatus) {
+    samples.add_count(Metric::ServiceConnectionsRefused, &[&service.name], service.refused);
+    for backend in &service.backends {
+        let labels = [service.name.as_str(), backend.address.as_str()];
+        samples.add_flag(Metric::BackendUp, &labels, backend.state != "down");
+        samples.add_count(Metric::BackendConnections, &labels, backend.connections);
+        samples.add_count(Metric::BackendConnectionsOpened, &labels, backend.begun);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::forwarding::PathId;
@@ -17,7 +18,10 @@ use flow::{HashKey, IpFamily, PortId};
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
-use network_functions::nat::{Algorithm, DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::load_balancer::{LoadBalancer, Services};
+use network_functions::nat::{
+    Algorithm, DestinationRule, Mapping, Nat, NatConfig, NatError, SourceAction, SourcePorts, SourceRule,
+};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use packet_io::netlink::Netlink;
@@ -69,14 +73,28 @@ impl Secrets {
 }
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, ProcessError> {
-    node_config_with(config, forwarding(config, secrets)?, secrets)
+pub(super) fn node_config(
+    config: &Config,
+    services: &Arc<Services>,
+    secrets: &Secrets,
+) -> Result<NodeConfig, ProcessError> {
+    node_config_with(config, forwarding(config, secrets)?, services, secrets)
+}
+
+/// The services as configured, shared by all workers. Health and numbers of connections continue from `previous`.
+///
+/// # Errors
+/// The services cannot be used.
+pub fn services(config: &Config, previous: Option<&Services>) -> Result<Arc<Services>, ProcessError> {
+    let configs: Vec<_> = config.services.iter().map(|service| service.config.clone()).collect();
+    Ok(Arc::new(Services::new(&configs, previous.unwrap_or(&Services::default()))?))
 }
 
 /// The node as configured, with ports that the caller knows.
 pub fn node_config_with(
     config: &Config,
     forwarding: forwarding::Config,
+    services: &Arc<Services>,
     secrets: &Secrets,
 ) -> Result<NodeConfig, ProcessError> {
     let cluster = config.cluster.as_ref();
@@ -87,7 +105,7 @@ pub fn node_config_with(
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
-        chain: chain(config, &config.chain, secrets)?.build()?,
+        chain: chain(config, &config.chain, services, secrets)?.build()?,
         forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
@@ -108,11 +126,18 @@ pub(super) fn with_tunnel(node: Node, config: &Config) -> Result<Node, ProcessEr
     Ok(node.with_tunnel(TunnelEndpointConfig { sealing, ..redundancy.site() }, random::number(), key))
 }
 
-/// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
+/// What the chain of a running node is replaced by.
+pub(super) struct NewChain<'a> {
+    pub(super) functions: &'a [Function],
+    /// That of the chain before.
+    pub(super) layout: ChainLayout,
+    pub(super) services: &'a Arc<Services>,
+}
+
+/// What of the configuration a running node can take.
 pub(super) fn reconfiguration(
     config: &Config,
-    functions: &[Function],
-    layout: ChainLayout,
+    new: NewChain<'_>,
     reevaluation: Reevaluation,
     secrets: &Secrets,
 ) -> Result<Reconfiguration, ProcessError> {
@@ -125,7 +150,7 @@ pub(super) fn reconfiguration(
     };
     Ok(Reconfiguration {
         tracker: tracker(config),
-        chain: chain(config, functions, secrets)?.build_within(layout)?,
+        chain: chain(config, new.functions, new.services, secrets)?.build_within(new.layout)?,
         reevaluation,
         forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
@@ -183,6 +208,8 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
     let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
     let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    // Each node checks from an address of its own.
+    let services: Vec<_> = config.services.iter().map(|service| &service.config).collect();
     fnv(&format!(
         "{:?}",
         (
@@ -190,6 +217,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
+            services,
         )
     ))
 }
@@ -364,11 +392,17 @@ fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.addr(), prefix.prefix_len())
 }
 
-fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, ProcessError> {
+fn chain(
+    config: &Config,
+    functions: &[Function],
+    services: &Arc<Services>,
+    secrets: &Secrets,
+) -> Result<ChainBuilder, ProcessError> {
     let mut builder = ChainBuilder::new();
     for function in functions {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
+            Function::LoadBalancer => builder.push(load_balancer_of(config, services, secrets)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),
             Function::Ftp => builder.push(ftp_of(config, secrets)?),
         };
@@ -412,6 +446,24 @@ fn rule_conditions(rule: &validated::Rule) -> Conditions {
 fn generation(rules: &[validated::Rule]) -> u16 {
     let hash = fnv(&format!("{rules:?}"));
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
+}
+
+/// The load balancer of a worker. Full NAT takes its ports from those of source NAT.
+fn load_balancer_of(
+    config: &Config,
+    services: &Arc<Services>,
+    secrets: &Secrets,
+) -> Result<LoadBalancer, ProcessError> {
+    let (ports, nodes) = nat_ports(config);
+    let source_ports = SourcePorts::new(ports, config.node.id, nodes, secrets.nat_key);
+    let source_ports = source_ports.ok_or(NatError::NoPorts { ports, node: config.node.id, nodes })?;
+    Ok(LoadBalancer::new(Arc::clone(services), source_ports))
+}
+
+/// The ports for translated sources, and the number of nodes that they are divided among.
+fn nat_ports(config: &Config) -> (PortRange, NonZeroU8) {
+    let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
+    (ports, NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN))
 }
 
 fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {

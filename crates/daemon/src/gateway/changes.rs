@@ -43,6 +43,7 @@ impl Changes {
             firewall,
             firewall_log_per_s,
             on_reload,
+            services,
             nat_ports: _,
             nat_mapping_key: _,
             source_nat: _,
@@ -50,7 +51,8 @@ impl Changes {
             related,
             ftp,
             workers: Workers { count, pin },
-            fast_path: FastPath { enabled, connections_max: fast_path_connections_max, restart_grace, pin_directory },
+            fast_path:
+                FastPath { enabled, hook, connections_max: fast_path_connections_max, restart_grace, pin_directory },
             cluster,
             redundancy,
             control,
@@ -70,6 +72,7 @@ impl Changes {
         changes.restart("workers.count", count, &new.workers.count);
         changes.restart("workers.pin", pin, &new.workers.pin);
         changes.restart("fast_path.enabled", enabled, &new.fast_path.enabled);
+        changes.restart("fast_path.hook", hook, &new.fast_path.hook);
         let connections = (fast_path_connections_max, &new.fast_path.connections_max);
         changes.restart("fast_path.connections_max", connections.0, connections.1);
         changes.restart("fast_path.restart_grace", restart_grace, &new.fast_path.restart_grace);
@@ -94,6 +97,7 @@ impl Changes {
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("firewall.related", related, &new.related);
+        changes.list("service", services, &new.services, |service| service.config.name.clone());
         changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());

@@ -15,6 +15,7 @@ use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{DatagramBatch, TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
+use super::balancing::Balancing;
 use super::links::Links;
 use super::mailbox::Post;
 use super::outgoing::FrameSender;
@@ -118,6 +119,8 @@ pub(super) struct Setting {
     pub(super) post: Option<Post>,
     /// The fingerprint of the keys and certificates that the node begins with.
     pub(super) credentials: Option<u64>,
+    /// The services of the load balancer.
+    pub(super) balancing: Arc<Balancing>,
 }
 
 /// The node, what it sends and receives on, and what it reports to operators.
@@ -150,7 +153,7 @@ pub(super) struct DataPath {
 impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
+        let Setting { mut node, ports, signals, waker, receiver, post, credentials, balancing } = setting;
         node.pipeline_mut().observation_mut().set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
@@ -179,7 +182,7 @@ impl DataPath {
             signals,
             receiver,
             post,
-            reporting: Reporting::new(config, place, clock::now()),
+            reporting: Reporting::new(config, place, balancing, clock::now()),
             utilisation: Utilisation::default(),
             service: if place.leads() { Service::from_environment() } else { Service::none() },
             datagram: vec![0; 65_536],

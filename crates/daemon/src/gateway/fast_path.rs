@@ -2,6 +2,7 @@
 
 mod common;
 mod ports;
+mod xdp;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,13 @@ use cluster::forwarding::PATH_ETHER_TYPE;
 use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError, Left};
 use fast_path::{ConnectionIndex, Error, FastPath, Outcome, Share};
 use flow::Instant;
-use flow::fast_path::{Activity, NextHop, Plan, Windows};
+use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
+
+use config::validated::{Backend, Config};
 
 use self::common::Common;
 use self::ports::AttachedProgram;
-use config::validated::{Backend, Config};
+use self::xdp::Moment;
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
 pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
@@ -47,7 +50,7 @@ impl KernelFastPath {
     pub(super) fn open(config: &Config) -> Vec<Self> {
         let opened = match obstacle(config) {
             Some(obstacle) => Err(obstacle.to_owned()),
-            None => Self::attach(config).map_err(|error| error.to_string()),
+            None => Self::at_a_hook(config).map_err(|error| error.to_string()),
         };
         if opened.is_err() || restart_grace(config).is_none() {
             // Of a gateway that was configured otherwise.
@@ -57,6 +60,7 @@ impl KernelFastPath {
             Ok(opened) => {
                 tracing::info!(
                     connections_max = config.fast_path.connections_max,
+                    hook = opened[0].common.hook().0.name(),
                     "the kernel forwards established connections"
                 );
                 opened
@@ -68,7 +72,28 @@ impl KernelFastPath {
         }
     }
 
-    fn attach(config: &Config) -> Result<Vec<Self>, Error> {
+    /// At the configured hook. Where ports cannot have XDP, at tc, and the log has why: never by the kernel's generic XDP.
+    fn at_a_hook(config: &Config) -> Result<Vec<Self>, Error> {
+        let hook = config.fast_path.hook;
+        if hook == Hook::Tc {
+            return Self::attach(config, hook, None);
+        }
+        let opened = match xdp::obstacle(config, Moment::Before) {
+            Some(reason) => Err(reason),
+            None => Self::attach(config, hook, None).map_err(|error| error.to_string()),
+        };
+        let reason = match opened.map(|opened| (opened, xdp::obstacle(config, Moment::Attached))) {
+            Ok((opened, None)) => return Ok(opened),
+            Ok((_, Some(reason))) | Err(reason) => reason,
+        };
+        tracing::warn!("the fast path is at tc, not at XDP: {reason}");
+        // The verifier's log has many lines more.
+        let hook_reason = reason.lines().next().map(str::to_owned);
+        Self::attach(config, Hook::Tc, hook_reason)
+    }
+
+    /// At this hook, for a reason if it is not the configured one.
+    fn attach(config: &Config, hook: Hook, hook_reason: Option<String>) -> Result<Vec<Self>, Error> {
         let heartbeat_age_max = config.cluster.as_ref().map_or(HEARTBEAT_AGE_MAX_ALONE, |cluster| {
             let detection = &cluster.failure_detection;
             (detection.interval * u32::from(detection.multiplier)).max(HEARTBEAT_AGE_MAX_LEAST)
@@ -78,12 +103,13 @@ impl KernelFastPath {
             connections_max: config.fast_path.connections_max.min(config.connections_max).max(workers.into()),
             next_hops_max: FAST_PATH_NEXT_HOPS_MAX * u32::from(workers),
             heartbeat_age_max,
+            hook,
             pin_directory: restart_grace.map(|_| config.fast_path.pin_directory.clone()),
             ..fast_path::Config::default()
         })?;
         let others = if workers > 1 { program.divide(workers)? } else { Vec::new() };
         let lead = AttachedProgram::attach(program, config)?;
-        let common = Arc::new(Common::new(&lead.ports, workers));
+        let common = Arc::new(Common::new(&lead.ports, workers, (hook, hook_reason)));
         let others = others.into_iter().map(|share| Part::Other(Box::new(share)));
         let parts = [Part::Lead(Box::new(lead))].into_iter().chain(others).enumerate();
         Ok(parts.map(|(worker, part)| Self { part, worker, common: Arc::clone(&common), restart_grace }).collect())
@@ -110,14 +136,16 @@ fn restart_grace(config: &Config) -> Option<Duration> {
     Some(config.fast_path.restart_grace).filter(|grace| !grace.is_zero() && config.workers.count == 1)
 }
 
-/// Why a gateway as configured would have no fast path on this host. It loads the program to find out, and attaches it to nothing.
+/// Why a gateway as configured would have no fast path at this hook on this host. It loads the program to find out, and attaches it to
+/// nothing. Some drivers state only with a program attached whether they can send what XDP redirects.
 #[must_use]
-pub fn fast_path_obstacle(config: &Config) -> Option<String> {
+pub fn fast_path_obstacle(config: &Config, hook: Hook) -> Option<String> {
     let load = || {
-        let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, ..fast_path::Config::default() };
+        let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, hook, ..fast_path::Config::default() };
         FastPath::load(&smallest).err().map(|error| error.to_string())
     };
-    obstacle(config).map(str::to_owned).or_else(load)
+    let of_ports = || (hook == Hook::Xdp).then(|| xdp::obstacle(config, Moment::Before)).flatten();
+    obstacle(config).map(str::to_owned).or_else(of_ports).or_else(load)
 }
 
 /// Loads the program, or takes over what is pinned. What another version or configuration pinned is removed.
@@ -160,6 +188,10 @@ impl FastPathProgram for KernelFastPath {
             );
         }
         Some(Left { generation: self.share().generation(), connections })
+    }
+
+    fn hook(&self) -> (Hook, Option<&str>) {
+        self.common.hook()
     }
 
     fn keeps_records(&self) -> bool {

@@ -4,6 +4,7 @@
 //! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
 //! workers, have a share of the connections each and exchange messages by mailboxes.
 
+mod balancing;
 pub mod build;
 mod changes;
 mod data_path;
@@ -26,6 +27,7 @@ use packet_io::{clock, usage};
 
 use crate::error::ProcessError;
 use crate::logging;
+use balancing::Checks;
 use config::validate::mapping::formulas;
 use config::validated::Config;
 use control::metrics::server::MetricsServer;
@@ -82,13 +84,14 @@ fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     };
     let result = Workers::new(config)?.run(signals, |ready| {
         let sender = ready.sender.clone();
+        let checks = Checks::start(Arc::clone(&ready.balancing), sender.clone())?;
         let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
         let orders = Arc::<Operator>::clone(&operator);
         let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;
         let remote = config.control.as_ref().map(|access| offer_afar(&control, access, &operator)).transpose()?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
         // They end in this order: clients from afar before the server that serves them.
-        Ok((remote, control, metrics))
+        Ok((checks, remote, control, metrics))
     });
     logging::report_suppressed(clock::now(), true);
     result

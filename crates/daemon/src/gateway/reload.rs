@@ -13,7 +13,8 @@ use std::thread;
 
 use network_functions::chain::ChainLayout;
 
-use super::build::{self, Secrets};
+use super::balancing::Balancing;
+use super::build::{self, NewChain, Secrets};
 use super::changes::Changes;
 use super::workers::Ready;
 use crate::describe;
@@ -41,6 +42,7 @@ pub(super) struct Operator {
     path: PathBuf,
     secrets: Secrets,
     sender: ControlSender,
+    balancing: Arc<Balancing>,
     running: Mutex<Running>,
     /// Where the control API is offered from afar.
     remote: Mutex<Weak<RemoteServer>>,
@@ -50,10 +52,10 @@ impl Operator {
     /// For a gateway that runs with `config`, read from `path`. Reads the file again at each request, until no sender
     /// of requests is left. Requests during a reload count as one.
     pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, ProcessError> {
-        let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
+        let Ready { sender, layout, secrets, balancing, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
         let running = Mutex::new(Running { config, functions, layout, channels });
-        let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
+        let operator = Arc::new(Self { path, secrets, sender, balancing, running, remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
         spawned.map(|_| operator).map_err(ProcessError::GatewayThread)
@@ -106,9 +108,16 @@ impl Operator {
         for (_, what) in STAYING.iter().filter(|(function, _)| staying.contains(function)) {
             report.warnings.push((*what).into());
         }
+        let services = match build::services(&config, Some(&self.balancing.in_force().services)) {
+            Ok(services) => services,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
         let build = |_| {
-            let layout = running.layout.clone();
-            build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets)
+            let chain = NewChain { functions: &functions, layout: running.layout.clone(), services: &services };
+            build::reconfiguration(&config, chain, changes.reevaluation, &self.secrets)
         };
         // One for each worker, before any of them is given its own.
         let built: Result<Vec<_>, ProcessError> = (0..self.sender.workers()).map(build).collect();
@@ -161,6 +170,7 @@ impl Operator {
         if let Some((remote, credentials)) = remote.zip(credentials) {
             remote.exchange(credentials);
         }
+        self.balancing.replace(services, &config.services);
         *running = Running { config, functions, layout, channels };
         Ok(())
     }
@@ -202,7 +212,11 @@ impl Operations for Operator {
 
 /// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,
 /// those connections' packets would not be translated; without the FTP helper, their numbers would not be shifted.
-const STAYING: [(Function, &str); 2] = [
+const STAYING: [(Function, &str); 3] = [
+    (
+        Function::LoadBalancer,
+        "load_balancer stays in the chain, without services, for the connections that are translated: until a restart",
+    ),
     (Function::Nat, "nat stays in the chain, without rules, for the connections that are translated: until a restart"),
     (Function::Ftp, "ftp stays in the chain for the control connections that there are: until a restart"),
 ];
@@ -226,7 +240,8 @@ mod tests {
 
     #[test]
     fn nat_stays_for_the_connections_that_it_translates() {
-        use Function::{Firewall, Ftp, Nat};
+        use Function::{Firewall, Ftp, LoadBalancer, Nat};
+        assert_eq!(continued(&[Firewall, LoadBalancer], &[Firewall]), [Firewall, LoadBalancer]);
         assert_eq!(continued(&[Firewall], &[Firewall, Nat]), [Firewall, Nat]);
         assert_eq!(continued(&[Firewall, Nat], &[Firewall]), [Firewall, Nat]);
         assert_eq!(continued(&[Nat, Firewall], &[]), [Nat]);

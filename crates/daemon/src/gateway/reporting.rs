@@ -12,6 +12,7 @@ mod sharing;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeError, NodeEvent};
@@ -19,6 +20,7 @@ use cluster::pipeline::{Place, PortTraffic, SegmentsResent};
 use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::{PacketIo, clock, usage};
 
+use super::balancing::Balancing;
 use crate::complaints::{Complaints, PLAIN_TEXT};
 use crate::logging::limit::UNLIMITED_TARGET;
 use api::{EventKind, Rates};
@@ -80,10 +82,12 @@ pub(super) struct Reporting {
     watches: Watches,
     /// The filter of compact replication, if that is configured.
     filter: compact::Filter,
+    /// The services of the load balancer, shared by all workers.
+    balancing: Arc<Balancing>,
 }
 
 impl Reporting {
-    pub(super) fn new(config: &Config, place: Place, now: Instant) -> Self {
+    pub(super) fn new(config: &Config, place: Place, balancing: Arc<Balancing>, now: Instant) -> Self {
         let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
         Self {
             node: config.node.id,
@@ -108,6 +112,7 @@ impl Reporting {
             load: 0.0,
             watches: Watches::default(),
             filter: compact::Filter::new(config),
+            balancing,
         }
     }
 
@@ -121,6 +126,7 @@ impl Reporting {
                 | EventKind::Passive
                 | EventKind::AddressConflict
                 | EventKind::SplitBrain
+                | EventKind::BackendDown
                 | EventKind::Degraded
         ) {
             tracing::warn!(detail, "{}", kind.describe());

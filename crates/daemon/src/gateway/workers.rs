@@ -11,6 +11,7 @@ use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{affinity, clock};
 
+use super::balancing::Balancing;
 use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
@@ -34,6 +35,7 @@ struct Parts {
 pub(super) struct Workers<'a> {
     config: &'a Config,
     secrets: Secrets,
+    balancing: Arc<Balancing>,
     parts: Vec<Parts>,
     sender: ControlSender,
 }
@@ -46,6 +48,8 @@ pub(super) struct Ready {
     pub(super) layout: ChainLayout,
     /// What the workers have in common.
     pub(super) secrets: Secrets,
+    /// The services of the load balancer.
+    pub(super) balancing: Arc<Balancing>,
     /// Something comes whenever a signal asks for the configuration to be read again.
     pub(super) reload_requests: Receiver<()>,
     /// The fingerprint of the keys and certificates that the lead began with.
@@ -54,6 +58,8 @@ pub(super) struct Ready {
 
 impl<'a> Workers<'a> {
     pub(super) fn new(config: &'a Config) -> Result<Self, ProcessError> {
+        let services = build::services(config, None)?;
+        let balancing = Arc::new(Balancing::new(services, &config.services));
         let count = config.workers.count;
         let mut posts = Post::for_workers(count)?.into_iter();
         let (mut parts, mut senders) = (Vec::new(), Vec::new());
@@ -66,7 +72,7 @@ impl<'a> Workers<'a> {
             senders.push(sender);
             parts.push(Parts { number, post: posts.next(), waker, receiver, fast_path: None });
         }
-        Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
+        Ok(Self { config, secrets: Secrets::draw(), balancing, parts, sender: ControlSender::of_workers(senders) })
     }
 
     /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
@@ -76,7 +82,8 @@ impl<'a> Workers<'a> {
         signals: Signals,
         ready: impl FnOnce(Ready) -> Result<T, ProcessError>,
     ) -> Result<(), ProcessError> {
-        let Self { config, secrets, parts, sender } = self;
+        let Self { config, secrets, balancing, parts, sender } = self;
+        let balancing = &balancing;
         // Before the nodes are made, which look at interfaces that may be made here.
         let mut fast_paths = KernelFastPath::open(config).into_iter();
         let mut parts = parts.into_iter().map(|parts| Parts { fast_path: fast_paths.next(), ..parts });
@@ -85,9 +92,11 @@ impl<'a> Workers<'a> {
         let (reload, reload_requests) = sync_channel(1);
         let sharing = Sharing::new(&config.ports, config.workers.count)?;
         let sharing = &sharing;
-        let mut lead = open(config, secrets, sharing, lead, Some((signals, reload)))?;
+        let mut lead = open(config, secrets, (sharing, balancing), lead, Some((signals, reload)))?;
         let (layout, credentials) = (lead.chain_layout(), lead.credentials());
-        let ready_now = Ready { sender, layout, secrets, reload_requests, credentials };
+        let balancing = Arc::clone(balancing);
+        let of_workers = &Arc::clone(&balancing);
+        let ready_now = Ready { sender, layout, secrets, balancing, reload_requests, credentials };
         thread::scope(|scope| {
             let mut followers = Vec::new();
             let mut is_whole = true;
@@ -95,7 +104,7 @@ impl<'a> Workers<'a> {
             for parts in parts {
                 let (opened, is_open) = sync_channel(1);
                 let name = format!("worker-{}", parts.number);
-                let follow = move || follow(config, secrets.of_another_worker(), sharing, parts, &opened);
+                let follow = move || follow(config, secrets.of_another_worker(), (sharing, of_workers), parts, &opened);
                 match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
                     Ok(follower) => followers.push(follower),
                     Err(source) => {
@@ -122,7 +131,7 @@ impl<'a> Workers<'a> {
 fn open(
     config: &Config,
     secrets: Secrets,
-    sharing: &Sharing,
+    (sharing, balancing): (&Sharing, &Arc<Balancing>),
     parts: Parts,
     signals: Option<(Signals, SyncSender<()>)>,
 ) -> Result<DataPath, ProcessError> {
@@ -135,7 +144,7 @@ fn open(
     // Programs at the ingress come before sockets of an EtherType only.
     let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
     let ports = ports::open(&config.ports, sharing, number, ether_types)?;
-    let node_config = build::node_config(config, &secrets)?;
+    let node_config = build::node_config(config, &balancing.in_force().services, &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
@@ -150,7 +159,8 @@ fn open(
     if let Some(fast_path) = fast_path {
         node.set_fast_path(clock::now(), Box::new(fast_path));
     }
-    let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
+    let balancing = Arc::clone(balancing);
+    let setting = Setting { node, ports, signals, waker, receiver, post, credentials, balancing };
     Ok(DataPath::open(config, setting)?)
 }
 
@@ -158,11 +168,11 @@ fn open(
 fn follow(
     config: &Config,
     secrets: Secrets,
-    sharing: &Sharing,
+    shared: (&Sharing, &Arc<Balancing>),
     parts: Parts,
     opened: &SyncSender<()>,
 ) -> Result<(), ProcessError> {
-    let mut data_path = open(config, secrets, sharing, parts, None)?;
+    let mut data_path = open(config, secrets, shared, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());
     let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));

@@ -55,6 +55,7 @@ impl Known<'_> {
                 .and_then(|extra| extra.master.as_ref())
                 .map(|master| Box::new(ends_of(master))),
             path: None,
+            hook: None,
             gateway_reason: None,
         })
     }

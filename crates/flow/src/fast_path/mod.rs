@@ -4,7 +4,9 @@
 //! program that forwards them returns the [`Activity`] of the connection.
 
 mod activity;
+mod hook;
 mod plan;
 
 pub use activity::{Activity, Side, Windows};
+pub use hook::Hook;
 pub use plan::{DirectionPlan, NextHop, Plan, PlanError, is_settled};

@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 use super::values::measured_seconds;
 use super::{
     BenchAttackRecoveryArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
-    BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
+    BenchLoadBalancerArgs, BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs,
+    BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -44,6 +45,8 @@ pub enum SideBySideCommand {
     Filters(BenchFiltersArgs),
     /// Throughput under a flood of short connections: not replicated, replicated, deferred by load
     Lazy(BenchLazyArgs),
+    /// Cost of a packet of a balanced connection, beside source NAT; evenness and steadiness of the choice of backends
+    LoadBalancer(BenchLoadBalancerArgs),
     /// Connections a second through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// Flows that recover when the active of two gateways dies, by protocol of replication

@@ -41,6 +41,7 @@ pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
         SideBySideCommand::Failover(args) => failover::run(args),
         SideBySideCommand::Filters(args) => filters::run(args),
         SideBySideCommand::Lazy(args) => lazy::run(args),
+        SideBySideCommand::LoadBalancer(args) => pipeline::load_balancer::run(args),
         SideBySideCommand::SetupRate(args) => setup_rate::run(args),
         SideBySideCommand::Replication(args) => replication::run(args),
         SideBySideCommand::Sync(args) => sync::run(args),

@@ -139,6 +139,9 @@ fn remarks(flow: &Flow) -> String {
 /// What forwards a connection's packets, and why that is not the kernel.
 fn path(flow: &Flow) -> String {
     let path = flow.path.map_or("", PacketPath::describe);
+    if let Some(hook) = &flow.hook {
+        return format!("{path} ({hook})");
+    }
     flow.gateway_reason.map_or_else(|| path.to_owned(), |reason| format!("{path}: {}", reason.describe()))
 }
 

@@ -13,6 +13,7 @@ use super::problem::Problem;
 use config::validated::{Backend, Config, Port};
 use console::{Align, Table, yes_no};
 use daemon::gateway::fast_path_obstacle;
+use flow::fast_path::Hook;
 
 /// The device that tunnel devices are opened through.
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -25,6 +26,8 @@ pub(super) struct Host {
     tun_available: bool,
     /// Why the kernel would forward no established connections; nothing where it would.
     fast_path_obstacle: Option<String>,
+    /// Why it would not do so at XDP.
+    fast_path_xdp_obstacle: Option<String>,
 }
 
 /// What the host offers to a port.
@@ -68,7 +71,13 @@ impl Host {
         problems.extend(problem_of_replication(config, &interfaces));
         problems.extend(addresses_of_kernel(config, &interfaces));
         problems.extend(sockets(config));
-        (Self { ports, tun_available, fast_path_obstacle: fast_path_obstacle(config) }, problems)
+        let [fast_path_obstacle, fast_path_xdp_obstacle] =
+            [Hook::Tc, Hook::Xdp].map(|hook| fast_path_obstacle(config, hook));
+        if let (Hook::Xdp, None, Some(obstacle)) = (config.fast_path.hook, &fast_path_obstacle, &fast_path_xdp_obstacle)
+        {
+            problems.push(Problem::warning("fast_path.hook", &format!("tc is used instead of xdp: {obstacle}")));
+        }
+        (Self { ports, tun_available, fast_path_obstacle, fast_path_xdp_obstacle }, problems)
     }
 
     /// A table for people.
@@ -102,9 +111,14 @@ impl Host {
             }
             table.row(cells);
         }
-        let fast_path = match &self.fast_path_obstacle {
-            None => "The kernel can forward established connections (fast path).\n".to_owned(),
-            Some(obstacle) => format!("All packets would go through the gateway, none by the fast path: {obstacle}.\n"),
+        let fast_path = match (&self.fast_path_obstacle, &self.fast_path_xdp_obstacle) {
+            (None, None) => "The kernel can forward established connections (fast path) at tc and at XDP.\n".to_owned(),
+            (None, Some(obstacle)) => {
+                format!("The kernel can forward established connections (fast path) at tc, not at XDP: {obstacle}.\n")
+            }
+            (Some(obstacle), _) => {
+                format!("All packets would go through the gateway, none by the fast path: {obstacle}.\n")
+            }
         };
         format!("\n{}\n{fast_path}", table.render())
     }

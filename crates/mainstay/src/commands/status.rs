@@ -3,6 +3,7 @@
 mod edge;
 mod filter;
 mod reach;
+mod service;
 mod tunnel;
 
 use std::fmt::Write;
@@ -115,6 +116,7 @@ pub fn describe(status: &Status) -> String {
     }
     let tables = [
         group_table(status),
+        service::backend_table(status),
         peer_table(status),
         anti_entropy_table(status),
         filter::peer_table(status),
@@ -133,7 +135,10 @@ fn fast_path(status: &Status) -> String {
     let Some(path) = &status.fast_path else { return String::new() };
     let state = if path.forwarding { "on" } else { "off" };
     let full = if path.full == 0 { String::new() } else { format!(" · {} found no place", count(path.full)) };
-    format!("Fast path    {state} · {} connections · {} packets{full}\n", count(path.connections), count(path.packets))
+    let reason =
+        path.hook_reason.iter().map(|reason| format!("             not at XDP: {reason}\n")).collect::<String>();
+    let (hook, connections, packets) = (&path.hook, count(path.connections), count(path.packets));
+    format!("Fast path    {state} at {hook} · {connections} connections · {packets} packets{full}\n{reason}")
 }
 
 /// The tables that have rows, each after an empty line.

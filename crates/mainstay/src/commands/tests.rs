@@ -68,6 +68,8 @@ fn node_status() -> Status {
         }],
         fast_path: Some(Box::new(FastPathStatus {
             forwarding: true,
+            hook: "tc".to_owned(),
+            hook_reason: Some("the driver of eth0, e1000, has no XDP".to_owned()),
             connections: 12_000,
             packets: 3_456_789,
             full: 4,
@@ -84,6 +86,8 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        segments: None,
+        services: Vec::new(),
         redundancy: None,
         filter: None,
         sync: None,
@@ -99,7 +103,8 @@ left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
 Take-over    ready
 Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
-Fast path    on · 12 000 connections · 3 456 789 packets · 4 found no place
+Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no place
+             not at XDP: the driver of eth0, e1000, has no XDP
 Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
@@ -305,6 +310,7 @@ fn flows_read_well() {
         version: 3,
         related_to: None,
         path: None,
+        hook: None,
         gateway_reason: None,
     };
     let mut kernels = flow.clone();
@@ -318,12 +324,12 @@ tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:10
 1 flow
 ";
     assert_eq!(flows::describe(std::slice::from_ref(&flow), false), expected);
-    let kernel = Flow { path: Some(PacketPath::Kernel), ..flow.clone() };
+    let kernel = Flow { path: Some(PacketPath::Kernel), hook: Some("xdp".to_owned()), ..flow.clone() };
     let gateway =
         Flow { path: Some(PacketPath::Gateway), gateway_reason: Some(GatewayReason::NotAcknowledged), ..flow.clone() };
     let text = flows::describe(&[kernel, gateway], false);
     let cells = |line: usize| text.lines().nth(line).and_then(|line| line.split("  ").last()).map(str::trim);
-    assert_eq!([0, 1, 2].map(cells), [Some("PATH"), Some("kernel"), Some("gateway: not acknowledged")], "{text}");
+    assert_eq!([0, 1, 2].map(cells), [Some("PATH"), Some("kernel (xdp)"), Some("gateway: not acknowledged")], "{text}");
     let announced = Flow { related_to: Some(Box::new(ends("10.0.0.2:4000", "198.51.100.1:21"))), ..flow.clone() };
     let text = flows::describe(&[announced], false);
     assert!(text.contains("from 192.0.2.10:1025, for 10.0.0.2:4000 > 198.51.100.1:21 "), "{text}");

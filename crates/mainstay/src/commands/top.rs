@@ -311,6 +311,7 @@ mod tests {
             version: 1,
             related_to: None,
             path: None,
+            hook: None,
             gateway_reason: None,
         }
     }

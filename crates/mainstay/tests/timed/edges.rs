@@ -130,7 +130,7 @@ fn without_edges_the_node_that_takes_over_resends_what_was_replicated() {
     let result = json(&words.split(' ').collect::<Vec<_>>());
     let rows = result["rows"].as_array().expect("rows");
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap_or_default()).collect();
-    assert_eq!(kinds, ["bulk_down", "bulk_up", "syn", "syn_forwarded"].repeat(2));
+    assert_eq!(kinds, ["syn", "short", "bulk_up", "bulk_down", "syn_forwarded"].repeat(2));
     for row in rows {
         let is_always = row["policy"] == "always";
         assert!(row["recovered_by"] == "node" && row["broken"] == 0, "{row:#}");

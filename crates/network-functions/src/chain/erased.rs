@@ -32,6 +32,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn translates(&self) -> bool;
     fn only_translates(&self) -> bool;
     fn packets_use_state(&self) -> bool;
+    fn counts_connections(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -45,6 +46,9 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome;
+    fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
+    fn on_enter(&self, state: &[u8]);
+    fn on_leave(&self, state: &[u8]);
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
     fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()>;
@@ -100,6 +104,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         F::HANDLES_PACKETS && F::PACKETS_USE_STATE
     }
 
+    fn counts_connections(&self) -> bool {
+        F::COUNTS_CONNECTIONS
+    }
+
     fn write_default(&self, state: &mut [u8]) {
         write(&F::State::default(), state);
     }
@@ -143,6 +151,18 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         self.0.reevaluate(state, outgoing)
+    }
+
+    fn may_continue(&self, state: &[u8]) -> Result<(), DropReason> {
+        self.0.may_continue(&read(state))
+    }
+
+    fn on_enter(&self, state: &[u8]) {
+        self.0.on_enter(&read(state));
+    }
+
+    fn on_leave(&self, state: &[u8]) {
+        self.0.on_leave(&read(state));
     }
 
     fn restorable(&self) -> Result<(), Unrestorable> {

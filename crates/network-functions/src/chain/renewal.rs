@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use flow::Connection;
+use flow::{Connection, DropReason};
 
 use super::placement::ChainLayout;
 use super::{Chain, ChainCounters};
@@ -54,5 +54,13 @@ impl Chain {
             }
         }
         ReevaluationOutcome::Allowed
+    }
+
+    /// Whether a connection may continue after an input of a function has changed, for example a backend's health.
+    ///
+    /// # Errors
+    /// It must end; the reason is that of its further packets.
+    pub fn may_continue(&self, connection: &Connection) -> Result<(), DropReason> {
+        self.links.iter().try_for_each(|link| link.function.may_continue(&connection.functions[link.state.clone()]))
     }
 }

@@ -1,5 +1,11 @@
-//! The order of candidate ports.
+//! The choice of outside addresses and ports: the order of candidates, and the first one that is free.
 
+use core::num::NonZeroU8;
+
+use flow::{HashKey, NodeId, Tuple};
+
+use super::deterministic::port_setter;
+use crate::function::TupleUse;
 use crate::port_range::PortRange;
 
 /// The maximum number of candidate ports of a connection; then it is refused. It bounds the work of a packet when ports
@@ -15,6 +21,88 @@ pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u1
     let start = (hash & 0xffff_ffff) % count;
     let step = u64::from(STEPS[usize::try_from(hash >> 61).unwrap_or(0)]) % count;
     (0..count).filter_map(move |probe| u16::try_from(u64::from(range.first()) + (start + probe * step) % count).ok())
+}
+
+/// A node's part of the ports for source translation, and the secret by which it chooses among them. Functions that share
+/// outside addresses have equal ones: each checks in the table which tuples are in use.
+#[derive(Clone, Copy)]
+pub struct SourcePorts {
+    ports: PortRange,
+    key: HashKey,
+}
+
+/// A tuple with a translated source, whose inverse is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TranslatedSource {
+    pub(crate) outgoing: Tuple,
+    /// The source port stayed the same.
+    pub(crate) is_preserved: bool,
+}
+
+impl SourcePorts {
+    /// The part of `ports` of one of `nodes` nodes; `None` where it would be empty.
+    #[must_use]
+    pub fn new(ports: PortRange, node: NodeId, nodes: NonZeroU8, key: HashKey) -> Option<Self> {
+        Some(Self { ports: ports.slice(node, nodes)?, key })
+    }
+
+    /// The ports that the node chooses from.
+    #[must_use]
+    pub const fn ports(&self) -> PortRange {
+        self.ports
+    }
+
+    /// `outgoing` with a source address of `pool` (not empty) and a source port such that the reply tuple is free and its
+    /// packets reach this worker; `None` if no probed port is. `is_reserved` excludes tuples.
+    pub(crate) fn translate(
+        &self,
+        outgoing: &Tuple,
+        pool: &[[u8; 16]],
+        tuples: &dyn TupleUse,
+        is_reserved: impl Fn(&Tuple) -> bool,
+    ) -> Option<TranslatedSource> {
+        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's suffices.)
+        let inside = Tuple { destination: [0; 16], destination_port: 0, ..*outgoing };
+        let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside };
+        let address = pool[pick(self.key.hash(&host), pool.len())];
+        let Some(set_port) = port_setter(outgoing.protocol) else {
+            return Some(TranslatedSource { outgoing: Tuple { source: address, ..*outgoing }, is_preserved: false });
+        };
+        let with_port = |port| {
+            let mut translated = Tuple { source: address, ..*outgoing };
+            set_port(&mut translated, port);
+            translated
+        };
+        if self.ports.contains(outgoing.source_port) {
+            let preserved = with_port(outgoing.source_port);
+            let is_here = !tuples.belongs_to_other_worker(&preserved.inverse());
+            if is_here && !tuples.is_used(&preserved.inverse()) && !is_reserved(&preserved) {
+                return Some(TranslatedSource { outgoing: preserved, is_preserved: true });
+            }
+        }
+        let outgoing = self.free_port(&inside, with_port, tuples, is_reserved)?;
+        Some(TranslatedSource { outgoing, is_preserved: false })
+    }
+
+    /// The first of the ports, in the order of the keyed hash of `order`, for which the reply tuple is free and its packets
+    /// reach this worker.
+    pub(crate) fn free_port(
+        &self,
+        order: &Tuple,
+        with_port: impl Fn(u16) -> Tuple,
+        tuples: &dyn TupleUse,
+        is_reserved: impl Fn(&Tuple) -> bool,
+    ) -> Option<Tuple> {
+        let is_here = |tuple: &Tuple| !tuples.belongs_to_other_worker(&tuple.inverse());
+        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
+        let ordered = candidates(self.ports, self.key.hash(order)).map(with_port);
+        ordered.filter(is_here).take(PORT_PROBES_MAX).find(|candidate| is_free(candidate) && !is_reserved(candidate))
+    }
+}
+
+/// An index below `length` (not 0) from `hash`.
+fn pick(hash: u64, length: usize) -> usize {
+    usize::try_from(hash % length as u64).unwrap_or(0)
 }
 
 #[cfg(test)]

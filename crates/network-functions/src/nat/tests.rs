@@ -10,6 +10,8 @@ use flow::wire::ip_protocol::{ICMP, TCP, UDP};
 use flow::{Connection, IpFamily, NodeId};
 use proptest::prelude::*;
 
+use flow::HashKey;
+
 use super::*;
 use crate::address::{family, from_tuple_bytes};
 use crate::rule_set::{ConditionError, RuleSetError};

@@ -1,9 +1,10 @@
 //! What a fast path below the node does, and how it stands.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use flow::Instant;
-use flow::fast_path::{Activity, NextHop, Plan, Windows};
+use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
 
 #[cfg(doc)]
 use super::FAST_PATH_NEXT_HOPS_MAX;
@@ -13,6 +14,10 @@ use super::FAST_PATH_NEXT_HOPS_MAX;
 pub trait FastPathProgram {
     /// What an earlier process left below, still forwarding; `None`: nothing. To be called once, before anything else.
     fn take_over(&mut self) -> Option<Left>;
+    /// Where it sees packets, and why that is not where it was configured to be.
+    fn hook(&self) -> (Hook, Option<&str>) {
+        (Hook::default(), None)
+    }
     /// Whether it keeps records for a later process.
     fn keeps_records(&self) -> bool;
     /// Installs a connection, and returns its index. `record` is the connection for a later process, if records are kept.
@@ -67,6 +72,10 @@ pub enum InstallError {
 pub struct FastPathStatus {
     /// It forwards.
     pub is_enabled: bool,
+    /// Where it sees packets.
+    pub hook: Hook,
+    /// Why that is not where it was configured to be.
+    pub hook_reason: Option<String>,
     /// Connections that are installed.
     pub connections: u32,
     /// Packets that it has forwarded; a frame of many segments is one. The latest may be missing.

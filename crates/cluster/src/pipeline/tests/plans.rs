@@ -371,7 +371,7 @@ impl Pair {
                     let tracker = Tracker::new(TrackerConfig::default());
                     gateway.pipeline.renew(tracker, chain(gateway.translates));
                     if reevaluates {
-                        gateway.pipeline.begin_reevaluation();
+                        gateway.pipeline.begin_reevaluation(true);
                     } else {
                         gateway.pipeline.reevaluate_some(gateway.now, 16, true);
                     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use flow::Instant;
+use flow::fast_path::Hook;
 
 use super::ports::AttachedPort;
 
@@ -15,11 +16,15 @@ use super::ports::AttachedPort;
 struct SharedPort {
     index: AtomicU32,
     leads_elsewhere: AtomicBool,
+    is_target: AtomicBool,
 }
 
 /// See the [module](self). The lock is taken when a role changes.
 #[derive(Debug)]
 pub(super) struct Common {
+    hook: Hook,
+    /// Why that is not the configured hook.
+    hook_reason: Option<String>,
     /// By port; `None` for a port without a fast path.
     ports: Vec<Option<SharedPort>>,
     /// When each worker was last alive, in nanoseconds of [`Instant`]; 0: never yet.
@@ -29,16 +34,29 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn new(ports: &[Option<AttachedPort>], workers: u8) -> Self {
+    /// `hook_reason`: why the hook is not the configured one.
+    pub(super) fn new(
+        ports: &[Option<AttachedPort>],
+        workers: u8,
+        (hook, hook_reason): (Hook, Option<String>),
+    ) -> Self {
         let shared = |port: &AttachedPort| SharedPort {
             index: AtomicU32::new(port.index),
             leads_elsewhere: AtomicBool::new(port.leads_elsewhere),
+            is_target: AtomicBool::new(port.is_target),
         };
         Self {
+            hook,
+            hook_reason,
             ports: ports.iter().map(|port| port.as_ref().map(shared)).collect(),
             beaten_at_ns: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             forwards: Mutex::new(vec![false; workers.into()]),
         }
+    }
+
+    /// The hook at which the program is, and why that is not the configured one.
+    pub(super) fn hook(&self) -> (Hook, Option<&str>) {
+        (self.hook, self.hook_reason.as_deref())
     }
 
     /// A worker is alive. Returns when the last of all workers was.
@@ -61,14 +79,16 @@ impl Common {
             if let (Some(shared), Some(port)) = (shared, port) {
                 shared.index.store(port.index, Ordering::Relaxed);
                 shared.leads_elsewhere.store(port.leads_elsewhere, Ordering::Relaxed);
+                shared.is_target.store(port.is_target, Ordering::Relaxed);
             }
         }
     }
 
-    /// The indices of the ports' interfaces.
+    /// The indices of the ports' interfaces; `None` for a port to which the program cannot redirect.
     pub(super) fn interfaces(&self) -> Vec<Option<u32>> {
-        let index = |port: &SharedPort| port.index.load(Ordering::Relaxed);
-        self.ports.iter().map(|port| port.as_ref().map(index)).collect()
+        let index =
+            |port: &SharedPort| port.is_target.load(Ordering::Relaxed).then(|| port.index.load(Ordering::Relaxed));
+        self.ports.iter().map(|port| port.as_ref().and_then(index)).collect()
     }
 
     /// Whether packets for this interface can be handed to the other end of its cable.
@@ -85,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_heartbeat_is_that_of_the_worker_which_was_alive_the_longest_ago() {
-        let common = Common::new(&[], 2);
+        let common = Common::new(&[], 2, (Hook::Tc, None));
         let at = Instant::from_millis;
         assert_eq!(common.beat(0, at(5)), Instant::ZERO, "the other has not begun");
         assert_eq!(common.beat(1, at(7)), at(5));
@@ -95,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_program_is_on_while_all_workers_forward() {
-        let common = Common::new(&[], 2);
+        let common = Common::new(&[], 2, (Hook::Tc, None));
         let set = |worker, forwards| {
             let mut is_on = None;
             common.set_forwards(worker, forwards, |all| is_on = Some(all));

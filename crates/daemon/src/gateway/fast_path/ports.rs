@@ -2,7 +2,11 @@
 
 use config::validated::{Backend, Config, Port};
 use fast_path::{Error, FastPath, interface_index};
+use flow::fast_path::Hook;
 use packet_io::netlink::Netlink;
+
+use super::warned;
+use super::xdp::{self, Moment};
 
 /// A port that the program is attached to.
 pub(super) struct AttachedPort {
@@ -13,13 +17,15 @@ pub(super) struct AttachedPort {
     redirects_peer: bool,
     /// Packets for it can be handed to the other end of its cable.
     pub(super) leads_elsewhere: bool,
+    /// At XDP, the kernel does not drop what is redirected to it.
+    pub(super) is_target: bool,
 }
 
 impl AttachedPort {
     pub(super) fn new(port: &Port) -> Result<Self, Error> {
         let index = interface_index(&port.interface)?;
         let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
-        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false };
+        let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false, is_target: true };
         attached.look();
         Ok(attached)
     }
@@ -60,9 +66,18 @@ impl AttachedProgram {
         Ok(Self { program, ports })
     }
 
-    /// Attaches the program to interfaces that were made anew.
+    /// Attaches the program to interfaces that were made anew, and looks at what XDP depends on.
     pub(super) fn follow_interfaces(&mut self) {
         for port in self.ports.iter_mut().flatten() {
+            if self.program.hook() == Hook::Xdp && interface_index(&port.interface).is_ok() {
+                // Its link address may be another.
+                warned(self.program.attach(&port.interface));
+                let obstacle = xdp::obstacle_at(&port.interface, Moment::Attached).err();
+                if let Some(obstacle) = obstacle.as_ref().filter(|_| port.is_target) {
+                    tracing::warn!("packets of port {} go through the gateway: {obstacle}", port.interface);
+                }
+                port.is_target = obstacle.is_none();
+            }
             let Some(index) = interface_index(&port.interface).ok().filter(|index| *index != port.index) else {
                 continue;
             };

@@ -115,6 +115,7 @@ impl ControlHandler for Answers<'_> {
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
             fast_path: self.node.pipeline().fast_path_status().map(|path| Box::new(describe::fast_path(&path))),
+            services: if reporting.place.leads() { reporting.balancing.statuses() } else { Vec::new() },
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
@@ -125,6 +126,7 @@ impl ControlHandler for Answers<'_> {
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
         let (pipeline, now) = (self.node.pipeline(), clock::now());
         let mut page = query.page(pipeline.table(), now);
+        page.hook = pipeline.fast_path_hook();
         for listed in &mut page.connections {
             listed.path = self.node.packet_path(now, &listed.connection.original);
         }
@@ -159,6 +161,7 @@ impl ControlHandler for Answers<'_> {
         add_latencies(&mut samples, self.node.pipeline().observation().latencies());
         if let Some(fast_path) = pipeline.fast_path_status() {
             samples.add_count(Metric::FastPathConnections, &[], fast_path.connections.into());
+            samples.add_count(Metric::FastPathHook, &[fast_path.hook.name()], 1);
             samples.add_count(Metric::FastPathBytes, &[], fast_path.bytes);
             samples.add_count(Metric::FastPathInstallationsRefused, &["full"], fast_path.full);
             samples.add_count(Metric::FastPathInstallationsRefused, &["other"], fast_path.refused);

@@ -49,6 +49,10 @@ impl Answers<'_> {
                 self.reporting.note(now, EventKind::Undrained, "");
                 Ok(false)
             }
+            Order::EndFailed => {
+                self.node.handle_input_change();
+                Ok(true)
+            }
             Order::Sync(_) | Order::SyncReload(_) => Err("this is a gateway, not mainstay sync".to_owned()),
             Order::Note(kind, detail) => {
                 self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);

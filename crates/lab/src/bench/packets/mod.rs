@@ -87,6 +87,9 @@ impl Comparison {
         for way in ways {
             progress.show(&format!("beginning {connections} connections"));
             let mut network = Network::build(*way, connections, watch)?;
+            if !network.is_at_its_hook() {
+                continue;
+            }
             network.warm_up(args.packets_per_second, watch)?;
             networks.push(network);
         }
@@ -97,7 +100,8 @@ impl Comparison {
                 // No side is always the first: what warms up or wears off within a round favours no side.
                 let at = (turn + round as usize) % networks.len();
                 let duration = Duration::from_secs_f64(args.seconds);
-                costs[ways[at] as usize] = Some(networks[at].pass(duration, args.packets_per_second, watch)?);
+                costs[networks[at].way() as usize] =
+                    Some(networks[at].pass(duration, args.packets_per_second, watch)?);
             }
             note(&mut figures, &costs);
             Ok::<_, BenchError>(())

@@ -24,6 +24,8 @@ pub(super) struct Sides<T> {
     pub(super) fast_path: T,
     /// The same, which hands packets to the other ends of the ports' cables at once (`redirect_peer`).
     pub(super) fast_path_peer: T,
+    /// The fast path at XDP, where the kernel allows it.
+    pub(super) fast_path_xdp: Option<T>,
     /// The kernel with nftables in the node's place.
     pub(super) kernel_nft: T,
     /// The kernel, which forwards without tracking, rules and translation.
@@ -43,12 +45,18 @@ impl<T> Sides<T> {
             af_packet: of(SideKind::AfPacket),
             fast_path: of(SideKind::FastPath),
             fast_path_peer: of(SideKind::FastPathPeer),
+            fast_path_xdp: was_at_xdp(figures).then(|| of(SideKind::FastPathXdp)),
             kernel_nft: of(SideKind::Kernel),
             kernel_plain: of(SideKind::PlainKernel),
             fast_path_1m: of_full(SideKind::FastPath),
             kernel_nft_1m: of_full(SideKind::Kernel),
         }
     }
+}
+
+/// The fast path could be measured at XDP.
+fn was_at_xdp(figures: &AllFigures) -> bool {
+    !figures[SideKind::FastPathXdp as usize].ns_per_packet.is_empty()
 }
 
 /// The result: medians over the rounds.
@@ -75,6 +83,7 @@ pub(super) struct Report {
     pub(super) ratio_af_packet: f64,
     pub(super) ratio_fast_path: f64,
     pub(super) ratio_fast_path_peer: f64,
+    pub(super) ratio_fast_path_xdp: Option<f64>,
     /// The same with full tables on both sides.
     pub(super) ratio_fast_path_1m: Option<f64>,
     /// What a packet costs with a cable in between, taken off the figures above.
@@ -117,6 +126,7 @@ impl Report {
             ratio_af_packet: ratio(figures, SideKind::AfPacket),
             ratio_fast_path: ratio(figures, SideKind::FastPath),
             ratio_fast_path_peer: ratio(figures, SideKind::FastPathPeer),
+            ratio_fast_path_xdp: was_at_xdp(figures).then(|| ratio(figures, SideKind::FastPathXdp)),
             ratio_fast_path_1m: full.map(|figures| ratio(figures, SideKind::FastPath)),
             cable_ns_per_packet: cable(figures),
             cable_1m_ns_per_packet: full.map(cable),
@@ -147,6 +157,9 @@ impl Report {
         row("mainstay, AF_PACKET".into(), |sides| sides.af_packet, spans.af_packet);
         row("mainstay, fast path".into(), |sides| sides.fast_path, spans.fast_path);
         row("mainstay, fast path to cable's end".into(), |sides| sides.fast_path_peer, spans.fast_path_peer);
+        if let Some(span) = spans.fast_path_xdp {
+            row("mainstay, fast path at XDP".into(), |sides| sides.fast_path_xdp.unwrap_or_default(), span);
+        }
         row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
         row("kernel, plain forwarding".into(), |sides| sides.kernel_plain, spans.kernel_plain);
         let connections = count(self.connections.into());
@@ -190,7 +203,7 @@ impl Report {
         let list = |sides: &Sides<f64>| {
             let Sides { af_xdp, af_packet, fast_path, fast_path_peer, kernel_nft, kernel_plain, .. } = *sides;
             let few = [af_xdp, af_packet, fast_path, fast_path_peer, kernel_nft, kernel_plain];
-            let full = [sides.fast_path_1m, sides.kernel_nft_1m];
+            let full = [sides.fast_path_xdp, sides.fast_path_1m, sides.kernel_nft_1m];
             few.into_iter().chain(full.into_iter().flatten()).collect::<Vec<f64>>()
         };
         let mut warnings = Vec::new();

@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flow::fast_path::Hook;
 use flow::{Disposition, PacketBatch, PortId};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
+use packet_io::interface::Offload;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::Netlink;
 use packet_io::{IoError, PacketIo, interface, sysctl, usage};
@@ -52,6 +54,8 @@ pub(super) enum SideKind {
     FastPath,
     /// The same, which hands packets to the other ends of the ports' cables at once.
     FastPathPeer,
+    /// The fast path at XDP, in the drivers of the ports.
+    FastPathXdp,
     /// The kernel with nftables and masquerade.
     Kernel,
     /// The kernel, which only forwards.
@@ -59,8 +63,21 @@ pub(super) enum SideKind {
 }
 
 impl SideKind {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Cable, Self::AfXdp, Self::AfPacket, Self::FastPath, Self::FastPathPeer, Self::Kernel, Self::PlainKernel];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Cable,
+        Self::AfXdp,
+        Self::AfPacket,
+        Self::FastPath,
+        Self::FastPathPeer,
+        Self::FastPathXdp,
+        Self::Kernel,
+        Self::PlainKernel,
+    ];
+
+    /// The kernel forwards, as a node has it.
+    const fn has_fast_path(self) -> bool {
+        matches!(self, Self::FastPath | Self::FastPathPeer | Self::FastPathXdp)
+    }
 }
 
 /// What a packet cost in one turn.
@@ -107,7 +124,14 @@ impl Network {
         let mut cluster = None;
         match way {
             SideKind::Cable => {}
-            SideKind::AfXdp | SideKind::AfPacket | SideKind::FastPath | SideKind::FastPathPeer => {
+            SideKind::AfXdp
+            | SideKind::AfPacket
+            | SideKind::FastPath
+            | SideKind::FastPathPeer
+            | SideKind::FastPathXdp => {
+                if way == SideKind::FastPathXdp {
+                    take_redirected(&topology)?;
+                }
                 cluster = Some(start_node(&topology, way, connections, watch)?);
             }
             SideKind::Kernel => {
@@ -163,7 +187,7 @@ impl Network {
     /// How many connections are on the fast path, or in the kernel's table; `None` where there is neither.
     pub(super) fn established(&self) -> Result<Option<u32>, BenchError> {
         match self.way {
-            SideKind::FastPath | SideKind::FastPathPeer => Ok(self.on_fast_path()),
+            way if way.has_fast_path() => Ok(self.on_fast_path()),
             SideKind::Kernel if self.rules == Some(KernelRules::Nftables) => {
                 let count = self.topology.nodes[0].run(|| sysctl::read("net/netfilter/nf_conntrack_count"))??;
                 Ok(count.parse().ok())
@@ -175,6 +199,17 @@ impl Network {
     /// What the kernel does beside forwarding, where it is the kernel that forwards.
     pub(super) fn kernel_rules(&self) -> Option<KernelRules> {
         self.rules.clone()
+    }
+
+    /// What is between sender and receiver.
+    pub(super) const fn way(&self) -> SideKind {
+        self.way
+    }
+
+    /// The fast path is where it is to be measured: at XDP, which not every kernel allows.
+    pub(super) fn is_at_its_hook(&self) -> bool {
+        let fast_path = self.cluster.iter().flat_map(Cluster::statuses).find_map(|status| status.fast_path);
+        self.way != SideKind::FastPathXdp || fast_path.is_some_and(|fast_path| fast_path.hook == Hook::Xdp.name())
     }
 
     /// How many connections are on the node's fast path, if it has one.
@@ -268,6 +303,14 @@ fn keep_connections() {
     }
 }
 
+/// Has the hosts' ends of the node's cables take what XDP redirects into them.
+fn take_redirected(topology: &Topology) -> Result<(), IoError> {
+    for host in [&topology.client, &topology.server] {
+        host.run(|| interface::set_offload(TO_NODE, Offload::GenericReceive, true))??;
+    }
+    Ok(())
+}
+
 /// Joins client and server past the nodes.
 fn lay_cable(topology: &Topology) -> Result<(), IoError> {
     topology.client.run(|| -> Result<(), IoError> {
@@ -332,7 +375,6 @@ impl Answers {
 
 fn start_node(topology: &Topology, kind: SideKind, connections: u32, watch: &Watch) -> Result<Cluster, BenchError> {
     let connections_max = table_size(connections);
-    let has_fast_path = matches!(kind, SideKind::FastPath | SideKind::FastPathPeer);
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
@@ -340,8 +382,9 @@ fn start_node(topology: &Topology, kind: SideKind, connections: u32, watch: &Wat
         workers: 1,
         backend: if kind == SideKind::AfXdp { Backend::AfXdp } else { Backend::AfPacket },
         tuning: Tuning {
-            fast_path_connections_max: if has_fast_path { connections_max as u32 } else { 0 },
+            fast_path_connections_max: if kind.has_fast_path() { connections_max as u32 } else { 0 },
             redirects_peer: kind == SideKind::FastPathPeer,
+            hook: if kind == SideKind::FastPathXdp { Hook::Xdp } else { Hook::Tc },
             udp_stream_timeout: Some(UDP_STREAM_TIMEOUT),
             ..Tuning::default()
         },

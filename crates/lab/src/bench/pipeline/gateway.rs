@@ -6,6 +6,7 @@ use cluster::forwarding::{Admission, PlannedLink};
 use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
 use flow::wire::{MacAddress, Packet, tcp_flags};
 use flow::{Direction, Disposition, Frame, Instant, IpFamily, PortId, Tuple};
+use network_functions::chain::Chain;
 use packet_io::usage::thread_cpu_time;
 
 use super::setting::{HASH_KEY, NODES, chain, tracker};
@@ -66,7 +67,12 @@ pub(in crate::bench) struct Gateway {
 impl Gateway {
     /// For at most `connections_max` connections, with so many firewall rules.
     pub(in crate::bench) fn new(connections_max: u32, firewall_rules: u16) -> Self {
-        let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain(firewall_rules));
+        Self::with_chain(connections_max, chain(firewall_rules))
+    }
+
+    /// For at most `connections_max` connections, with this chain.
+    pub(super) fn with_chain(connections_max: u32, chain: Chain) -> Self {
+        let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain);
         Self { pipeline, now: Instant::from_millis(1000) }
     }
 

@@ -19,6 +19,7 @@
 mod fragments;
 pub(super) mod gateway;
 pub(super) mod instructions;
+pub(super) mod load_balancer;
 mod one_at_a_time;
 mod replicated;
 mod report;

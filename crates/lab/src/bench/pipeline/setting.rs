@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
+use std::sync::Arc;
 
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::ip_protocol;
@@ -9,7 +10,10 @@ use flow::{HashKey, IpFamily, NodeId, Tuple};
 use network_functions::address::{Prefix, bounds, family, from_tuple_bytes};
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
-use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
+use network_functions::load_balancer::{
+    Affinity, BackendConfig, LoadBalancer, Mode, OnFailure, Scheduler, ServiceConfig, Services,
+};
+use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourcePorts, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 
@@ -61,6 +65,34 @@ pub(super) fn tracker() -> Tracker {
 /// A firewall of so many rules, and NAT behind it.
 pub(super) fn chain(firewall_rules: u16) -> Chain {
     ChainBuilder::new().push(firewall(firewall_rules)).push(nat()).build().expect("the two go together")
+}
+
+/// Backends of each service that is measured.
+pub(super) const BALANCED_BACKENDS: u16 = 100;
+
+/// A firewall of so many rules, and a load balancer behind it, for which each server is a service.
+pub(super) fn balanced_chain(firewall_rules: u16) -> Chain {
+    let backend = |number: u16| BackendConfig {
+        address: IpAddr::V4(Ipv4Addr::from_bits(0x0ac8_0000 + u32::from(number))),
+        port: None,
+        weight: 1,
+    };
+    let service = |server: u32| ServiceConfig {
+        name: format!("service {server}"),
+        address: IpAddr::V4(Ipv4Addr::from_bits(0xc633_6400 + server)),
+        protocol: ip_protocol::TCP,
+        ports: vec![PortRange::single(SERVER_PORT)],
+        scheduler: Scheduler::Maglev,
+        affinity: Affinity::Connection,
+        mode: Mode::Nat,
+        on_failure: OnFailure::Keep,
+        backends: (0..BALANCED_BACKENDS).map(backend).collect(),
+    };
+    let configs: Vec<_> = (0..SERVER_COUNT).map(service).collect();
+    let services = Services::new(&configs, &Services::default()).expect("the services make sense");
+    let ports = SourcePorts::new(SOURCE_PORTS_DEFAULT, NODES[0], NonZeroU8::MIN, HASH_KEY).expect("there are ports");
+    let balancer = LoadBalancer::new(Arc::new(services), ports);
+    ChainBuilder::new().push(firewall(firewall_rules)).push(balancer).build().expect("the two go together")
 }
 
 fn prefixes(networks: [&str; 2]) -> Vec<Prefix> {

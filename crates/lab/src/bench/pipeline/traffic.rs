@@ -109,6 +109,8 @@ pub(in crate::bench) struct Flow {
     original: Tuple,
     /// What the server takes for the client.
     outside: SocketAddr,
+    /// The server that the gateway sends to.
+    server: SocketAddr,
     /// The next sequence number of each side.
     next: [u32; 2],
 }
@@ -116,12 +118,14 @@ pub(in crate::bench) struct Flow {
 impl Flow {
     pub(super) fn new(family: IpFamily, number: u32) -> Self {
         let outside = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-        Self { original: original(family, ip_protocol::TCP, number), outside, next: [number, !number] }
+        let original = original(family, ip_protocol::TCP, number);
+        Self { original, outside, server: original.destination_addr(), next: [number, !number] }
     }
 
     /// Notes how the first packet left the gateway.
     pub(in crate::bench) fn set_outgoing(&mut self, outgoing: &Tuple) {
         self.outside = outgoing.source_addr();
+        self.server = outgoing.destination_addr();
     }
 
     /// Its tuple as the client sends.
@@ -132,7 +136,7 @@ impl Flow {
     fn incoming(&self, direction: Direction) -> Tuple {
         match direction {
             Direction::Original => self.original,
-            Direction::Reply => Tuple::new(ip_protocol::TCP, self.original.destination_addr(), self.outside),
+            Direction::Reply => Tuple::new(ip_protocol::TCP, self.server, self.outside),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use flow::fast_path::Hook;
 use packet_io::netlink::Prefix;
 use replication::deferral::{Config as Lazy, Dynamic};
 
@@ -36,6 +37,8 @@ pub struct Tuning {
     pub fast_path_connections_max: u32,
     /// The fast path hands packets to the other ends of the ports' cables at once.
     pub redirects_peer: bool,
+    /// Where the fast path sees packets.
+    pub hook: Hook,
     /// Edges are beside the nodes, which answer them.
     pub has_edges: bool,
     /// The policy of `[replication.segments]`; `None`: the section is left out.
@@ -60,6 +63,7 @@ impl Default for Tuning {
             udp_stream_timeout: None,
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
             redirects_peer: false,
+            hook: Hook::Tc,
             has_edges: false,
             segments: None,
             heartbeat_interval: Duration::from_millis(10),
@@ -109,7 +113,7 @@ impl Tuning {
         let lazy = self.lazy.as_ref().map(lazy_section);
         let fast_path = match self.fast_path_connections_max {
             0 => "[fast_path]\nenabled = false\n\n".to_owned(),
-            most => format!("[fast_path]\nconnections_max = {most}\n\n"),
+            most => format!("[fast_path]\nhook = \"{}\"\nconnections_max = {most}\n\n", self.hook.name()),
         };
         let segments = self.segments.map(|policy| format!("[replication.segments]\npolicy = \"{policy}\"\n\n"));
         route.into_iter().chain(timeouts).chain(lazy).chain(segments).chain([fast_path]).collect()

@@ -140,7 +140,8 @@ impl Player {
         let macs = forwarding.ports.iter().map(|port| port.mac).collect();
         let workers = validated::Workers { count: 1, pin: false };
         let alone = Config { cluster: None, workers, ..config.clone() };
-        let node = Node::new(build::node_config_with(&alone, forwarding, &Secrets::known())?, now)?;
+        let services = build::services(&alone, None)?;
+        let node = Node::new(build::node_config_with(&alone, forwarding, &services, &Secrets::known())?, now)?;
         let mut player = Self { node, macs, now, timeouts_left: TIMEOUTS_PER_GAP_MAX, buffer: Vec::new() };
         player.node.handle_timeout(now);
         player.settle(usize::MAX, &mut |_, _| {});

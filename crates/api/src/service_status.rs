@@ -1,0 +1,39 @@
+//! The services of a load balancer.
+
+use serde::{Deserialize, Serialize};
+
+/// A service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Name of the service.
+    pub name: String,
+    /// Address that clients connect to.
+    pub address: String,
+    /// Protocol, by name.
+    pub protocol: String,
+    /// Ports and ranges that clients connect to, separated by commas. Empty: all.
+    pub ports: String,
+    /// Choice of the backend of a new connection: `maglev` or `least-connections`.
+    pub scheduler: String,
+    /// Whether the backends are checked.
+    pub checked: bool,
+    /// Connections that this node refused because no backend took new ones.
+    pub refused: u64,
+    /// Backends of the service.
+    pub backends: Vec<BackendStatus>,
+}
+
+/// A backend of a service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BackendStatus {
+    /// Address of the server, with its port if it has one of its own.
+    pub address: String,
+    /// `up`, `down` (its checks failed) or `drained` (its weight is 0).
+    pub state: String,
+    /// Weight of the backend.
+    pub weight: u8,
+    /// Connections to the backend in the table, replicas included.
+    pub connections: u64,
+    /// Connections to the backend that began on this node.
+    pub begun: u64,
+}

@@ -1,0 +1,77 @@
+//! `[[service]]` as it is written.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::super::value::{AddressText, DurationText, PortText, ProtocolText, SocketAddressText};
+use super::Text;
+
+/// Each section is a service of the load balancer: what clients connect to, and the servers that answer. No two services may match the
+/// same packet.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawService {
+    /// Name of the service in counters, events and tables. It is unique and the same on all nodes: a connection keeps its backend by it.
+    pub name: Text,
+    /// Address that clients connect to. It is a shared address of a port, or other routers route it to the gateway.
+    pub address: AddressText,
+    /// `"tcp"`, `"udp"` or `"sctp"`.
+    pub protocol: Spanned<ProtocolText>,
+    /// Ports and ranges that clients connect to. Default: all ports.
+    #[serde(default)]
+    pub ports: Vec<Spanned<PortText>>,
+    /// Choice of the backend of a new connection. `"maglev"` hashes the connection, equally on all nodes. `"least-connections"` takes the
+    /// backend with the fewest connections for its weight, replicas of other nodes' connections included.
+    pub scheduler: Option<Text>,
+    /// Connections that have the same backend: `"connection"` balances each by itself, `"source"` all of a client's address together. The
+    /// latter needs `scheduler = "maglev"`.
+    pub affinity: Option<Text>,
+    /// Translation. `"nat"` changes the destination: backends route to clients through the gateway. `"full-nat"` changes the source, too:
+    /// backends see `source` in place of the client.
+    pub mode: Option<Text>,
+    /// Shared addresses, 1 to 64, that backends see as the client with `mode = "full-nat"`. Ports are those of `nat.ports`.
+    #[serde(default)]
+    pub source: Vec<AddressText>,
+    /// Treatment of the connections of a backend whose checks fail. `"keep"` keeps them, as only the check may have failed. `"end"` ends
+    /// them: datagrams go to another backend at once, and TCP clients must connect again.
+    pub on_failure: Option<Text>,
+    /// `[service.check]`.
+    pub check: Option<Spanned<RawCheck>>,
+    /// `[[service.backend]]`.
+    #[serde(default)]
+    pub backend: Vec<Spanned<RawServiceBackend>>,
+}
+
+/// Each section is a server of the service above it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawServiceBackend {
+    /// Address of the server, with a port if it differs from the service's. A port needs a service of exactly one port.
+    pub address: SocketAddressText,
+    /// Share of new connections relative to the other backends. 0 drains the backend: it gets no new connections, and keeps those that it
+    /// has.
+    pub weight: Option<Spanned<u8>>,
+}
+
+/// The section has the backends of the service above it checked. Without it, all backends count as up. Each node checks by itself, from
+/// an address of the host, not of the gateway.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawCheck {
+    /// Kind of check. `"tcp"` opens a connection. `"http"` also requests `path` and wants a status of 200 to 399.
+    pub kind: Option<Text>,
+    /// Time from one check of a backend to the next, ±10 %.
+    pub interval: Option<DurationText>,
+    /// Time after which a check without an answer has failed.
+    pub timeout: Option<DurationText>,
+    /// Successful checks in a row after which a failed backend is up.
+    pub rise: Option<Spanned<u8>>,
+    /// Failed checks in a row after which a backend has failed.
+    pub fall: Option<Spanned<u8>>,
+    /// TCP port that is checked. Default: the backend's port. The key is needed where the backend's port depends on the client.
+    pub port: Option<Spanned<u16>>,
+    /// Path that `kind = "http"` requests.
+    pub path: Option<Text>,
+    /// Address of the host that checks come from. Default: the kernel's choice by its routes.
+    pub source: Option<AddressText>,
+}

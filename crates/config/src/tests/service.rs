@@ -1,0 +1,145 @@
+//! `[[service]]`, its backends and their checks.
+
+use std::time::Duration;
+
+use network_functions::load_balancer::{Affinity, Mode, OnFailure, Scheduler};
+
+use super::super::validated::{CheckKind, Function, Service};
+use super::{GOOD, check, said};
+
+const WEB: &str = r#"[[service]]
+name = "web"
+address = "192.0.2.10"
+protocol = "tcp"
+ports = [443]
+[service.check]
+[[service.backend]]
+address = "10.0.0.5"
+[[service.backend]]
+address = "10.0.0.6:8443"
+weight = 3
+"#;
+
+/// The small configuration with services in its chain and these sections.
+fn with_services(sections: &str) -> String {
+    let chain = GOOD.replace("chain = [\"firewall\", \"nat\"]", "chain = [\"firewall\", \"load_balancer\", \"nat\"]");
+    chain.replace("[replication]\n", &format!("{sections}[replication]\n"))
+}
+
+fn services(sections: &str) -> Vec<Service> {
+    check(&with_services(sections)).unwrap_or_else(|error| panic!("{error}")).config.services
+}
+
+#[test]
+fn a_service_has_careful_defaults() {
+    assert!(check(GOOD).unwrap().config.services.is_empty());
+    let checked = check(&with_services(WEB)).unwrap().config;
+    assert_eq!(checked.chain, [Function::Firewall, Function::LoadBalancer, Function::Nat]);
+    let [service] = &checked.services[..] else { panic!("one service") };
+    let config = &service.config;
+    assert_eq!((config.scheduler, config.affinity, config.on_failure), Default::default());
+    assert_eq!(config.mode, Mode::Nat);
+    assert_eq!(config.backends.iter().map(|backend| backend.weight).collect::<Vec<_>>(), [1, 3]);
+    let health = service.check.as_ref().expect("it is checked");
+    assert_eq!(
+        (health.kind, health.interval, health.timeout),
+        (CheckKind::Tcp, Duration::from_secs(2), Duration::from_secs(1))
+    );
+    assert_eq!((health.rise, health.fall), (2, 3));
+    let ends = [0, 1].map(|backend| service.checked_end(backend).expect("a port").to_string());
+    assert_eq!(ends, ["10.0.0.5:443", "10.0.0.6:8443"]);
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = WEB
+        .replace(
+            "ports = [443]",
+            "ports = [443, \"8000-8010\"]\nscheduler = \"least-connections\"\non_failure = \"end\"",
+        )
+        .replace(
+            "[service.check]",
+            "[service.check]\nkind = \"http\"\npath = \"/up\"\nport = 80\nrise = 1\nfall = 5\nsource = \"10.0.0.9\"",
+        )
+        .replace(":8443", "");
+    let [service] = &services(&text)[..] else { panic!("one service") };
+    assert_eq!((service.config.scheduler, service.config.on_failure), (Scheduler::LeastConnections, OnFailure::End));
+    assert_eq!(service.config.ports.len(), 2);
+    let check = service.check.as_ref().expect("it is checked");
+    assert_eq!((check.kind, check.path.as_str(), check.rise, check.fall), (CheckKind::Http, "/up", 1, 5));
+    assert_eq!(check.source, Some([10, 0, 0, 9].into()));
+    assert_eq!(service.checked_end(1).map(|end| end.to_string()), Some("10.0.0.6:80".to_owned()));
+
+    let text = WEB
+        .replace("ports = [443]", "ports = [443]\naffinity = \"source\"\nmode = \"full-nat\"\nsource = [\"10.0.0.1\"]");
+    let [service] = &services(&text)[..] else { panic!("one service") };
+    assert_eq!(service.config.affinity, Affinity::Source);
+    assert_eq!(service.config.mode, Mode::FullNat(vec![[10, 0, 0, 1].into()]));
+}
+
+#[test]
+fn the_chain_follows_the_sections() {
+    let text = with_services(WEB).replace("chain = [\"firewall\", \"load_balancer\", \"nat\"]\n", "");
+    assert_eq!(check(&text).unwrap().config.chain, [Function::Firewall, Function::LoadBalancer, Function::Nat]);
+    let text = with_services("");
+    assert!(said(&text).contains("\"load_balancer\" is listed but its section is missing: add [[service]]"));
+}
+
+#[test]
+fn mistakes_are_reported_with_a_remedy() {
+    let twin = WEB.replace("name = \"web\"", "name = \"other\"");
+    let forwarded = WEB.replace("ports = [443]", "ports = [80]");
+    for (part, by, expected) in [
+        ("protocol = \"tcp\"", "protocol = \"icmp\"", "services have ports, and the protocol has none: write \"tcp\""),
+        ("ports = [443]", "ports = [443]\nscheduler = \"random\"", "write \"maglev\" or \"least-connections\""),
+        ("weight = 3", "weight = 101", "service.backend.weight: 101 is out of range: choose a number from 0 to 100"),
+        (
+            "\"10.0.0.5\"",
+            "\"fd00::5\"",
+            "the address is IPv6, and the service's is IPv4: write a service for each family",
+        ),
+        ("ports = [443]", "", "the backend has a port, and the service has not exactly one"),
+        ("10.0.0.6:8443", "10.0.0.5", "another backend of the service is the same server: list it once"),
+        ("ports = [443]", "ports = [443]\nsource = [\"10.0.0.1\"]", "write mode = \"full-nat\" or leave out source"),
+        ("ports = [443]", "ports = [443]\nmode = \"full-nat\"", "the source is translated, but to no address"),
+        (
+            "ports = [443]",
+            "ports = [443]\naffinity = \"source\"\nscheduler = \"least-connections\"",
+            "write scheduler = \"maglev\" or leave out affinity",
+        ),
+        ("[service.check]", "[service.check]\ntimeout = \"3s\"", "choose an interval of at least the timeout"),
+        ("[service.check]", "[service.check]\npath = \"/\"", "write kind = \"http\" or leave out path"),
+        ("[service.check]", "[service.check]\nkind = \"http\"\npath = \"a b\"", "\"a b\" cannot be requested"),
+        ("[service.check]", "[service.check]\nsource = \"fd00::9\"", "service.check.source: the address is IPv6"),
+        (WEB, &format!("{WEB}{WEB}"), "another service has this name: give each service its own name"),
+        (WEB, &format!("{WEB}{twin}"), "service \"web\" matches packets to 192.0.2.10 too"),
+        (WEB, &forwarded, "a [[nat.destination]] forwards packets to 192.0.2.10 too"),
+        (
+            WEB,
+            WEB.split("[service.check]").next().expect("the head"),
+            "the service has no backend: add [[service.backend]]",
+        ),
+    ] {
+        assert!(WEB.contains(part), "{part}");
+        let text = said(&with_services(&WEB.replacen(part, by, 1)));
+        assert!(text.contains(expected), "{by}: {text}");
+    }
+}
+
+#[test]
+fn a_check_needs_a_port_and_an_address_that_nobody_holds_is_warned_of() {
+    let any_port = WEB.replace("ports = [443]\n", "").replace(":8443", "");
+    let text = said(&with_services(&any_port));
+    assert!(text.contains("write port = 80 with the TCP port of the backends that answers checks"), "{text}");
+    let routed = check(&with_services(&WEB.replace("address = \"192.0.2.10\"", "address = \"203.0.113.7\""))).unwrap();
+    let warned: Vec<String> = routed.warnings.iter().map(ToString::to_string).collect();
+    assert!(warned.iter().any(|text| text.contains("service.address: no port holds 203.0.113.7")), "{warned:?}");
+}
+
+#[test]
+fn the_example_is_right() {
+    let checked =
+        check(include_str!("../../../../examples/load-balancer.toml")).unwrap_or_else(|error| panic!("{error}"));
+    assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
+    assert_eq!(checked.config.services[0].config.backends.len(), 3);
+}

@@ -1,0 +1,94 @@
+//! The load balancer's services while the gateway runs: shared by the workers, replaced by a reload, and checked.
+//!
+//! ```text
+//!   reload ──► services ──► a load balancer in the chain of each worker
+//!   checks ──► services.handle_health ──► new connections go elsewhere
+//!          └─► order to each worker: connections that may not continue end
+//! ```
+
+mod checking;
+mod health;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{BackendStatus, ServiceStatus};
+use config::validated::Service;
+use config::value;
+use network_functions::load_balancer::{self, Scheduler, Services};
+
+pub(super) use checking::Checks;
+
+/// The services in force, with how their backends are checked.
+#[derive(Clone, Default)]
+pub(super) struct InForce {
+    pub(super) services: Arc<Services>,
+    /// As configured, in the order of `services`.
+    pub(super) configured: Arc<[Service]>,
+}
+
+/// The services of a gateway, for all threads that need them.
+#[derive(Default)]
+pub(super) struct Balancing {
+    in_force: Mutex<InForce>,
+}
+
+impl Balancing {
+    /// Begins with these services.
+    pub(super) fn new(services: Arc<Services>, configured: &[Service]) -> Self {
+        Self { in_force: Mutex::new(InForce { services, configured: configured.into() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The services in force.
+    pub(super) fn in_force(&self) -> InForce {
+        self.lock().clone()
+    }
+
+    /// Puts other services in force, which the workers have already. What checks found meanwhile counts for them, too.
+    pub(super) fn replace(&self, services: Arc<Services>, configured: &[Service]) {
+        services.refresh();
+        *self.lock() = InForce { services, configured: configured.into() };
+    }
+
+    /// The services as operators see them.
+    pub(super) fn statuses(&self) -> Vec<ServiceStatus> {
+        let InForce { services, configured } = self.in_force();
+        services.services().iter().zip(&*configured).map(|(service, known)| status(service, known)).collect()
+    }
+}
+
+fn status(service: &load_balancer::Service, Service { config, check }: &Service) -> ServiceStatus {
+    let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
+    let backends = service.backends().iter().map(|backend| {
+        let view = backend.view();
+        let state = match (view.is_down, view.weight) {
+            (true, _) => "down",
+            (false, 0) => "drained",
+            (false, _) => "up",
+        };
+        BackendStatus {
+            address: view.name(),
+            state: state.to_owned(),
+            weight: view.weight,
+            connections: view.connections.into(),
+            begun: view.begun,
+        }
+    });
+    ServiceStatus {
+        name: service.name().to_owned(),
+        address: config.address.to_string(),
+        protocol: value::protocol_name(config.protocol),
+        ports: ports.join(","),
+        scheduler: match config.scheduler {
+            Scheduler::Maglev => "maglev",
+            Scheduler::LeastConnections => "least-connections",
+        }
+        .to_owned(),
+        checked: check.is_some(),
+        refused: service.refused(),
+        backends: backends.collect(),
+    }
+}

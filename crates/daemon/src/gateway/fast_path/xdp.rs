@@ -1,0 +1,48 @@
+//! Whether ports can have the fast path at XDP. What the program cannot know there would lose packets or take them for others, so each
+//! such case is a reason for tc.
+
+use config::validated::{Backend, Config, Port};
+use packet_io::interface::{driver, takes_off_vlan_tags};
+use packet_io::xdp_features::xdp_features;
+
+/// When a port is looked at. Many drivers can send redirected frames only once they have a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moment {
+    Before,
+    Attached,
+}
+
+/// Why a configuration's ports cannot have the fast path at XDP; `None`: they can, as far as is known at this moment.
+pub(super) fn obstacle(config: &Config, moment: Moment) -> Option<String> {
+    let served = config.ports.iter().filter(|port| port.backend == Backend::AfPacket);
+    served.map(|Port { interface, .. }| obstacle_at(interface, moment)).find_map(Result::err)
+}
+
+/// The same of one interface.
+pub(super) fn obstacle_at(interface: &str, moment: Moment) -> Result<(), String> {
+    let features = xdp_features(interface).ok_or_else(|| {
+        format!("the kernel does not state what the driver of {interface} can do at XDP, as Linux 6.3 does: update it")
+    })?;
+    let driver = driver(interface).unwrap_or_default();
+    let is_cable = driver == "veth";
+    if !features.native {
+        return Err(format!("the driver of {interface}, {driver}, has no XDP"));
+    }
+    // A cable's driver states so, too, but leaves tags where the sender has put them.
+    if !is_cable && takes_off_vlan_tags(interface) == Some(true) {
+        return Err(format!(
+            "{interface} takes VLAN tags off, which XDP does not see: ethtool -K {interface} rxvlan off"
+        ));
+    }
+    match (features.redirect_target, moment) {
+        (true, _) => Ok(()),
+        (false, _) if is_cable => Err(format!(
+            "the kernel drops what XDP redirects to {interface}, a virtual cable: its other end needs ethtool -K … gro on, or an XDP \
+             program"
+        )),
+        (false, Moment::Before) => Ok(()),
+        (false, Moment::Attached) => {
+            Err(format!("the driver of {interface}, {driver}, sends nothing that XDP redirects"))
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Scenarios and properties of the load balancer.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::num::NonZeroU8;
+use std::collections::{HashMap, HashSet};
+
+use flow::wire::ip_protocol::{ICMP, TCP, UDP};
+use flow::{Connection, HashKey, Instant, NodeId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::chain::{Chain, ChainBuilder};
+use crate::firewall::{Action, Firewall, FirewallConfig, Rule};
+use crate::function::FlowState;
+use crate::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
+use crate::port_range::PortRange;
+use crate::rule_set::Conditions;
+use crate::testing::{Begun, Gateway, INSIDE, OUTSIDE, tcp, udp};
+
+const KEY: HashKey = HashKey([7, 8]);
+
+fn ports(node: u8) -> SourcePorts {
+    let nodes = NonZeroU8::new(2).expect("not 0");
+    SourcePorts::new(SOURCE_PORTS_DEFAULT, NodeId(node), nodes, KEY).expect("there are enough")
+}
+
+fn backend(end: &str, weight: u8) -> BackendConfig {
+    let end: SocketAddr = end.parse().expect(end);
+    BackendConfig { address: end.ip(), port: (end.port() != 0).then_some(end.port()), weight }
+}
+
+fn service(name: &str, address: &str, protocol: u8, backends: Vec<BackendConfig>) -> ServiceConfig {
+    let address: SocketAddr = address.parse().expect(address);
+    ServiceConfig {
+        name: String::from(name),
+        address: address.ip(),
+        protocol,
+        ports: vec![PortRange::single(address.port())],
+        scheduler: Scheduler::default(),
+        affinity: Affinity::default(),
+        mode: Mode::default(),
+        on_failure: OnFailure::default(),
+        backends,
+    }
+}
+
+/// A web service with three backends, and its twin over IPv6.
+fn web() -> Vec<ServiceConfig> {
+    let four = (1..=3).map(|host| backend(&std::format!("10.0.0.{host}:8080"), 1)).collect();
+    let six = (1..=3).map(|host| backend(&std::format!("[fd00::{host}]:8080"), 1)).collect();
+    vec![service("web", "192.0.2.80:80", TCP, four), service("web6", "[2001:db8::80]:80", TCP, six)]
+}
+
+fn with(change: impl Fn(&mut ServiceConfig)) -> Vec<ServiceConfig> {
+    let mut configs = web();
+    configs.iter_mut().for_each(change);
+    configs
+}
+
+fn services(configs: &[ServiceConfig]) -> Arc<Services> {
+    Arc::new(Services::new(configs, &Services::default()).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn gateway(services: &Arc<Services>) -> Gateway {
+    Gateway::with(LoadBalancer::new(Arc::clone(services), ports(0)))
+}
+
+fn client(number: u16) -> Tuple {
+    tcp(&std::format!("198.51.100.{}:{}", 1 + number % 250, 1024 + number), "192.0.2.80:80")
+}
+
+fn end(gateway: &mut Gateway, connection: &Connection) {
+    gateway.tuples.0.remove(&connection.original);
+    gateway.tuples.0.remove(&connection.reply);
+    gateway.chain.note_left(connection);
+}
+
+fn backend_of(begun: &Begun) -> SocketAddr {
+    begun.outgoing.destination_addr()
+}
+
+fn connections(services: &Services) -> Vec<u32> {
+    services.services()[0].backends().iter().map(|backend| backend.view().connections).collect()
+}
+
+#[test]
+fn connections_are_spread_and_their_replies_come_from_the_service() {
+    let services = services(&web());
+    let mut gateway = gateway(&services);
+    let mut used = HashMap::new();
+    for number in 0..300 {
+        let tuple = client(number);
+        let mut begun = gateway.begin(OUTSIDE, tuple).unwrap();
+        assert_eq!(begun.outgoing.source_addr(), tuple.source_addr(), "the source stays");
+        assert_eq!(gateway.answer(&mut begun), tuple.inverse());
+        *used.entry(backend_of(&begun)).or_insert(0u32) += 1;
+    }
+    assert_eq!(used.len(), 3);
+    assert!(used.values().all(|count| (70..=130).contains(count)), "{used:?}");
+    assert_eq!(gateway.counter("load_balancer.service/web/connections"), 300);
+    assert_eq!(connections(&services).iter().sum::<u32>(), 300);
+}
+
+#[test]
+fn ipv6_is_balanced_alike() {
+    let mut gateway = gateway(&services(&web()));
+    let tuple = tcp("[2001:db8:1::1]:5000", "[2001:db8::80]:80");
+    let mut begun = gateway.begin(OUTSIDE, tuple).unwrap();
+    assert!(begun.outgoing.destination_ip().is_ipv6() && begun.outgoing.destination_port == 8080);
+    assert_eq!(gateway.answer(&mut begun), tuple.inverse());
+}
+
+#[test]
+fn other_packets_are_left_alone() {
+    let services = services(&web());
+    let mut gateway = gateway(&services);
+    for tuple in [tcp("198.51.100.1:5000", "192.0.2.80:81"), udp("198.51.100.1:5000", "192.0.2.80:80")] {
+        let begun = gateway.begin(OUTSIDE, tuple).unwrap();
+        assert_eq!(begun.outgoing, tuple);
+    }
+    assert_eq!(connections(&services), [0, 0, 0]);
+}
+
+#[test]
+fn full_nat_has_backends_answer_to_an_address_of_the_cluster() {
+    let configs = with(|service| {
+        let source = if service.address.is_ipv4() { "10.0.0.254" } else { "fd00::fe" };
+        service.mode = Mode::FullNat(vec![source.parse().unwrap()]);
+    });
+    let mut gateway = gateway(&services(&configs));
+    let mut seen = HashSet::new();
+    for number in 0..200 {
+        let mut begun = gateway.begin(OUTSIDE, client(number)).unwrap();
+        assert_eq!(begun.outgoing.source_ip(), "10.0.0.254".parse::<core::net::IpAddr>().unwrap());
+        assert!(ports(0).ports().contains(begun.outgoing.source_port), "a port of this node's part");
+        assert!(seen.insert(begun.outgoing), "no tuple twice");
+        assert_eq!(gateway.answer(&mut begun), client(number).inverse());
+    }
+}
+
+#[test]
+fn another_node_continues_on_the_same_backend_whatever_it_would_choose() {
+    let services_here = services(&web());
+    let mut here = gateway(&services_here);
+    let begun = here.begin(OUTSIDE, client(1)).unwrap();
+    let mut attributes = Vec::new();
+    here.chain.encode_states(&begun.connection, &mut attributes);
+
+    // The other node has the services in another order, one more, and its checks of this backend fail.
+    let mut configs = web();
+    configs.reverse();
+    configs.insert(0, service("dns", "192.0.2.80:53", UDP, vec![backend("10.0.0.9:53", 1)]));
+    let services_there = services(&configs);
+    let web_there = services_there.services().iter().position(|service| service.name() == "web").unwrap();
+    let chosen =
+        services_there.services()[web_there].backends().iter().position(|it| it.view().end == backend_of(&begun));
+    services_there.handle_health(web_there, chosen.unwrap(), false);
+    let mut there = gateway(&services_there);
+    let mut copy =
+        Connection::new(begun.connection.original, NodeId(0), begun.connection.protocol, Instant::FAR_FUTURE);
+    copy.reply = begun.connection.reply;
+    there.chain.decode_states(&mut copy, &attributes).unwrap();
+    there.chain.note_entered(&copy);
+    let (_, outgoing) = there.pass(&mut copy, OUTSIDE, Direction::Original);
+    assert_eq!(outgoing, begun.outgoing);
+    assert_eq!(services_there.services()[web_there].backends()[chosen.unwrap()].view().connections, 1);
+    assert!(there.chain.may_continue(&copy).is_ok(), "connections stay by default");
+}
+
+#[test]
+fn a_drained_backend_gets_no_new_connections_and_keeps_its_own() {
+    let before = services(&web());
+    let mut old = gateway(&before);
+    let mut begun: Vec<_> = (0..60).map(|number| old.begin(OUTSIDE, client(number)).unwrap()).collect();
+    let drained = backend_of(&begun[0]);
+    let configs = with(|service| {
+        let matching = |it: &&mut BackendConfig| SocketAddr::new(it.address, it.port.unwrap_or(0)) == drained;
+        service.backends.iter_mut().filter(matching).for_each(|it| it.weight = 0);
+    });
+    let after = Arc::new(Services::new(&configs, &before).unwrap());
+    assert_eq!(connections(&after), connections(&before), "numbers of connections continue across the reload");
+    old.chain = rebuilt(&old, &after);
+    for one in &mut begun {
+        let (_, outgoing) = old.pass(&mut one.connection, OUTSIDE, Direction::Original);
+        assert_eq!(outgoing, one.outgoing);
+        assert!(old.chain.may_continue(&one.connection).is_ok());
+    }
+    for number in 1000..1100 {
+        assert_ne!(backend_of(&old.begin(OUTSIDE, client(number)).unwrap()), drained);
+    }
+}
+
+fn rebuilt(gateway: &Gateway, services: &Arc<Services>) -> Chain {
+    let balancer = LoadBalancer::new(Arc::clone(services), ports(0));
+    ChainBuilder::new().push(balancer).build_within(gateway.chain.layout()).expect("one function")
+}
+
+#[test]
+fn connections_of_a_removed_backend_are_still_counted_when_it_returns() {
+    let before = services(&web());
+    let mut gateway = gateway(&before);
+    let begun: Vec<_> = (0..60).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
+    let counted = connections(&before);
+    let first_removed = with(|service| {
+        service.backends.remove(0);
+    });
+    let without = Services::new(&first_removed, &before).unwrap();
+    assert_eq!(connections(&without), counted[1..]);
+    let after = Arc::new(Services::new(&web(), &without).unwrap());
+    assert_eq!(connections(&after), counted);
+    gateway.chain = rebuilt(&gateway, &after);
+    begun.iter().for_each(|one| end(&mut gateway, &one.connection));
+    assert_eq!(connections(&after), [0, 0, 0]);
+}
+
+#[test]
+fn a_failed_backend_gets_no_new_connections_until_it_returns() {
+    let services = services(&web());
+    let mut gateway = gateway(&services);
+    assert!(services.handle_health(0, 1, false));
+    assert!(!services.handle_health(0, 1, false), "nothing changed");
+    let failed = services.services()[0].backends()[1].view().end;
+    let begun: Vec<_> = (0..200).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
+    assert!(begun.iter().all(|one| backend_of(one) != failed));
+    assert!(services.handle_health(0, 1, true));
+    let begun: Vec<_> = (200..400).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
+    assert!(begun.iter().any(|one| backend_of(one) == failed));
+}
+
+#[test]
+fn connections_of_a_failed_backend_end_where_the_service_ends_them() {
+    for (on_failure, outcome) in [(OnFailure::Keep, Ok(())), (OnFailure::End, Err(DropReason::BackendFailed))] {
+        let services = services(&with(|service| service.on_failure = on_failure));
+        let mut gateway = gateway(&services);
+        let begun = gateway.begin(OUTSIDE, client(1)).unwrap();
+        let backends = services.services()[0].backends();
+        let chosen = backends.iter().position(|it| it.view().end == backend_of(&begun)).unwrap();
+        services.handle_health(0, (chosen + 1) % 3, false);
+        assert_eq!(gateway.chain.may_continue(&begun.connection), Ok(()), "another backend failed");
+        services.handle_health(0, chosen, false);
+        assert_eq!(gateway.chain.may_continue(&begun.connection), outcome);
+    }
+}
+
+#[test]
+fn a_service_without_an_available_backend_refuses_with_a_reason() {
+    let services = services(&with(|service| service.backends[0].weight = 0));
+    let mut gateway = gateway(&services);
+    services.handle_health(0, 1, false);
+    services.handle_health(0, 2, false);
+    assert_eq!(gateway.begin(OUTSIDE, client(1)).map(|_| ()), Err(DropReason::NoBackend));
+    assert_eq!(gateway.counter("load_balancer.no_backend"), 1);
+    assert_eq!(services.services()[0].refused(), 1);
+}
+
+#[test]
+fn a_client_keeps_its_backend_with_affinity_by_source() {
+    let mut gateway = gateway(&services(&with(|service| service.affinity = Affinity::Source)));
+    let of_client = |gateway: &mut Gateway, host: u16| -> HashSet<SocketAddr> {
+        let tuple = |port: u16| tcp(&std::format!("198.51.100.{host}:{port}"), "192.0.2.80:80");
+        (2000..2030).map(|port| backend_of(&gateway.begin(OUTSIDE, tuple(port)).unwrap())).collect()
+    };
+    let each: Vec<_> = (1..=30).map(|host| of_client(&mut gateway, host)).collect();
+    assert!(each.iter().all(|used| used.len() == 1));
+    assert_eq!(each.into_iter().flatten().collect::<HashSet<_>>().len(), 3);
+}
+
+#[test]
+fn least_connections_fills_the_emptiest_backend_by_weight() {
+    let services = services(&with(|service| {
+        service.scheduler = Scheduler::LeastConnections;
+        service.backends[2].weight = 2;
+    }));
+    let mut gateway = gateway(&services);
+    let begun: Vec<_> = (0..400).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
+    assert_eq!(connections(&services), [100, 100, 200]);
+    // A backend whose connections end gets the next ones.
+    let first = services.services()[0].backends()[0].view().end;
+    begun.iter().filter(|one| backend_of(one) == first).for_each(|one| end(&mut gateway, &one.connection));
+    assert_eq!(connections(&services), [0, 100, 200]);
+    for number in 1000..1050 {
+        assert_eq!(backend_of(&gateway.begin(OUTSIDE, client(number)).unwrap()), first);
+    }
+}
+
+#[test]
+fn firewall_load_balancer_and_nat_translate_in_one_step() {
+    let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
+    let firewall = Firewall::new(FirewallConfig { rules: vec![accept], ..FirewallConfig::default() }).unwrap();
+    let nat = Nat::new(NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: vec![SourceRule {
+            conditions: Conditions { sources: vec!["10.0.0.0/8".parse().unwrap()], ..Conditions::default() },
+            action: SourceAction::Translate(vec!["192.0.2.1".parse().unwrap()]),
+        }],
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::new(2).unwrap(),
+        key: KEY,
+    })
+    .unwrap();
+    let balancer = LoadBalancer::new(services(&web()), ports(0));
+    let mut gateway = Gateway::of(ChainBuilder::new().push(firewall).push(balancer).push(nat).build().unwrap());
+    // An inside client of the service: the destination by the load balancer, the source by NAT.
+    let tuple = tcp("10.0.0.77:5000", "192.0.2.80:80");
+    let mut begun = gateway.begin(INSIDE, tuple).unwrap();
+    assert_eq!(begun.outgoing.source_ip(), "192.0.2.1".parse::<core::net::IpAddr>().unwrap());
+    assert_eq!(begun.outgoing.destination_port, 8080);
+    assert_eq!(gateway.answer(&mut begun), tuple.inverse());
+    let counted: Vec<_> = gateway.counters.functions().iter().map(|of| of.packets).collect();
+    assert_eq!(counted, [0, 2, 2], "both translating functions count the packets");
+    assert!(!gateway.chain.needs_packets(&begun.connection), "a fast path may forward them");
+}
+
+#[test]
+fn balanced_connections_are_replicated_precisely_and_others_restored() {
+    let mut gateway = gateway(&services(&web()));
+    assert!(gateway.chain.restorable().is_ok());
+    let balanced = gateway.begin(OUTSIDE, client(1)).unwrap().connection;
+    assert!(!gateway.chain.is_restorable(&balanced));
+    let other = gateway.begin(OUTSIDE, tcp("198.51.100.1:5000", "203.0.113.1:80")).unwrap().connection;
+    assert!(gateway.chain.is_restorable(&other));
+    let restored = |tuple: Tuple| gateway.chain.restore(&tuple, None).map(|it| it.reply);
+    assert_eq!(restored(balanced.original), None, "its backend does not follow from its tuple");
+    assert_eq!(restored(other.original), Some(other.reply));
+}
+
+#[test]
+fn mistakes_name_the_service() {
+    let error = |change: &dyn Fn(&mut Vec<ServiceConfig>)| {
+        let mut configs = web();
+        change(&mut configs);
+        Services::new(&configs, &Services::default()).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(error(&|all| all[1].backends.clear()), ServiceError::NoBackend(1));
+    assert_eq!(error(&|all| all[0].backends[1] = backend("[fd00::1]:80", 1)), ServiceError::MixedFamilies(0));
+    assert_eq!(error(&|all| all[0].backends[1].weight = 101), ServiceError::Weight(0));
+    assert_eq!(error(&|all| all[0].protocol = ICMP), ServiceError::Protocol(0));
+    assert_eq!(error(&|all| all[0].ports.clear()), ServiceError::PortOfRange(0));
+    assert_eq!(error(&|all| all[1].mode = Mode::FullNat(Vec::new())), ServiceError::Sources(1));
+    assert_eq!(error(&|all| all[1].name = "web".into()), ServiceError::SameName(0, 1));
+    assert_eq!(error(&|all| all[0].backends[1] = all[0].backends[0].clone()), ServiceError::SameBackend(0));
+    assert_eq!(
+        error(&|all| {
+            all[0].affinity = Affinity::Source;
+            all[0].scheduler = Scheduler::LeastConnections;
+        }),
+        ServiceError::Affinity(0)
+    );
+    assert_eq!(
+        error(&|all| {
+            let mut twin = all[0].clone();
+            twin.name = "twin".into();
+            all.push(twin);
+        }),
+        ServiceError::Overlap(0, 2)
+    );
+    assert_eq!(error(&|all| all[0].backends = vec![backend("10.0.0.1:1", 1); 513]), ServiceError::TooManyBackends(0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn all_nodes_choose_alike_whatever_the_order_of_their_lines(clients in prop::collection::vec(0u16..60_000, 1..20)) {
+        let mut reversed = web();
+        reversed.iter_mut().for_each(|service| service.backends.reverse());
+        reversed.reverse();
+        let (mut here, mut there) = (gateway(&services(&web())), gateway(&services(&reversed)));
+        for number in clients {
+            let chosen = [&mut here, &mut there].map(|node| node.begin(OUTSIDE, client(number)).map(|it| it.outgoing));
+            prop_assert_eq!(chosen[0], chosen[1]);
+        }
+    }
+
+    #[test]
+    fn states_survive_the_wire(service: u32, backend: u32) {
+        let state = BalancerState { service, backend: if service == 0 { 0 } else { backend } };
+        let mut encoded = Vec::new();
+        state.encode(&mut encoded);
+        prop_assert_eq!(BalancerState::decode(&encoded), Ok(state));
+    }
+
+    #[test]
+    fn decoding_never_panics(bytes: Vec<u8>) {
+        let _ = BalancerState::decode(&bytes);
+    }
+}
