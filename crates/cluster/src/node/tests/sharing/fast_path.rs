@@ -20,8 +20,8 @@ const DECIDED_WITHIN: Duration = Duration::from_millis(30);
 /// A host sends a segment again after this time.
 const REPEATED_AFTER: Duration = Duration::from_millis(200);
 
-/// A connection, and how far its sides are.
-struct Conversation {
+/// A client and a server with one connection, and how far they are.
+struct Hosts {
     /// The port that the server sees the client under.
     seen: u16,
     /// What the client and the server send next.
@@ -30,7 +30,7 @@ struct Conversation {
     repeated: u32,
 }
 
-impl Conversation {
+impl Hosts {
     fn begin(pair: &mut Pair, out: u8, back: u8) -> Self {
         Self { seen: pair.connect(PORT, out, back), next: [1001, 5001], repeated: 0 }
     }
@@ -112,13 +112,13 @@ fn started() -> Pair {
 fn each_node_forwards_below_what_it_owns_and_what_keeps_to_it() {
     for id in [A, B] {
         let mut pair = started();
-        let mut conversation = Conversation::begin(&mut pair, id, id);
-        conversation.exchange_often(&mut pair, id, id);
+        let mut hosts = Hosts::begin(&mut pair, id, id);
+        hosts.exchange_often(&mut pair, id, id);
         assert_eq!((installed(&pair, id), installed(&pair, 1 - id)), (1, 0));
         assert_eq!(path(&pair, id), Some(PacketPath::Kernel));
         assert_eq!(path(&pair, 1 - id), Some(PacketPath::Gateway(GatewayReason::NotOwner)));
         let before = (forwarded(&pair, id), pair.messages());
-        conversation.exchange_often(&mut pair, id, id);
+        hosts.exchange_often(&mut pair, id, id);
         assert_eq!((forwarded(&pair, id) - before.0, pair.messages()), (40, before.1));
     }
 }
@@ -126,9 +126,9 @@ fn each_node_forwards_below_what_it_owns_and_what_keeps_to_it() {
 #[test]
 fn a_connection_whose_directions_pass_two_nodes_is_forwarded_below_neither() {
     let mut pair = started();
-    let mut conversation = Conversation::begin(&mut pair, A, B);
-    conversation.exchange_often(&mut pair, A, B);
-    assert_eq!((forwarded(&pair, A), forwarded(&pair, B), conversation.repeated), (0, 0, 0));
+    let mut hosts = Hosts::begin(&mut pair, A, B);
+    hosts.exchange_often(&mut pair, A, B);
+    assert_eq!((forwarded(&pair, A), forwarded(&pair, B), hosts.repeated), (0, 0, 0));
     assert_eq!(path(&pair, A), Some(PacketPath::Gateway(GatewayReason::Shared)));
     assert_eq!(path(&pair, B), Some(PacketPath::Gateway(GatewayReason::NotOwner)));
 }
@@ -136,24 +136,24 @@ fn a_connection_whose_directions_pass_two_nodes_is_forwarded_below_neither() {
 #[test]
 fn a_direction_that_moves_to_the_peer_ends_the_forwarding_below() {
     let mut pair = started();
-    let mut conversation = Conversation::begin(&mut pair, A, A);
-    conversation.exchange_often(&mut pair, A, A);
+    let mut hosts = Hosts::begin(&mut pair, A, A);
+    hosts.exchange_often(&mut pair, A, A);
     pair.delay = Duration::from_millis(5);
     // The client's acknowledgement of the first answer comes below before A has the update.
-    conversation.exchange_often(&mut pair, A, B);
-    assert_eq!((installed(&pair, A), installed(&pair, B), conversation.repeated), (0, 0, 0));
+    hosts.exchange_often(&mut pair, A, B);
+    assert_eq!((installed(&pair, A), installed(&pair, B), hosts.repeated), (0, 0, 0));
     assert_eq!(path(&pair, A), Some(PacketPath::Gateway(GatewayReason::Shared)));
 }
 
 #[test]
 fn what_was_forwarded_below_counts_when_the_connection_moves() {
     let mut pair = started();
-    let mut conversation = Conversation::begin(&mut pair, A, A);
-    conversation.exchange_often(&mut pair, A, A);
+    let mut hosts = Hosts::begin(&mut pair, A, A);
+    hosts.exchange_often(&mut pair, A, A);
     let packets = forwarded(&pair, A);
     assert!(packets > 20);
-    conversation.exchange_often(&mut pair, B, B);
-    assert_eq!((installed(&pair, A), installed(&pair, B), conversation.repeated), (0, 1, 0));
+    hosts.exchange_often(&mut pair, B, B);
+    assert_eq!((installed(&pair, A), installed(&pair, B), hosts.repeated), (0, 1, 0));
     assert!(forwarded(&pair, B) > 20);
     // The handshake, and 20 exchanges.
     assert_eq!(pair.record(A, PORT).expect("a replica").packets.iter().sum::<u64>(), 3 + 40);
@@ -162,10 +162,10 @@ fn what_was_forwarded_below_counts_when_the_connection_moves() {
 #[test]
 fn a_fin_at_the_peer_ends_the_forwarding_below() {
     let mut pair = started();
-    let mut conversation = Conversation::begin(&mut pair, A, A);
-    conversation.exchange_often(&mut pair, A, A);
-    let [sequence, acknowledgement] = conversation.next;
-    pair.server_sends(B, conversation.seen, segment(FIN_ACK, acknowledgement, sequence), b"");
+    let mut hosts = Hosts::begin(&mut pair, A, A);
+    hosts.exchange_often(&mut pair, A, A);
+    let [sequence, acknowledgement] = hosts.next;
+    pair.server_sends(B, hosts.seen, segment(FIN_ACK, acknowledgement, sequence), b"");
     assert!(pair.client_receives().is_some());
     assert_eq!(installed(&pair, A), 0);
     pair.client_sends(A, PORT, segment(ACK, sequence, acknowledgement + 1), b"");
@@ -201,29 +201,29 @@ fn datagrams_are_forwarded_below_at_the_owner_whichever_way_the_others_go() {
 fn the_survivor_forwards_all_below_and_the_returning_node_gets_its_group_back() {
     for ways in [[A, A], [B, B], [A, B]] {
         let mut pair = started();
-        let mut conversation = Conversation::begin(&mut pair, ways[0], ways[1]);
-        conversation.exchange_often(&mut pair, ways[0], ways[1]);
+        let mut hosts = Hosts::begin(&mut pair, ways[0], ways[1]);
+        hosts.exchange_often(&mut pair, ways[0], ways[1]);
         pair.kill(A);
         pair.run_until("node B to hold both groups", |pair| pair.holds_all(B));
         let before = forwarded(&pair, B);
-        conversation.exchange_often(&mut pair, B, B);
+        hosts.exchange_often(&mut pair, B, B);
         assert!(forwarded(&pair, B) - before > 20, "{ways:?}");
         let generation = pair.program(B).below().generation();
         pair.restart(A);
         pair.run_until("each to have its group", Pair::have_each_their_own);
         assert_ne!(pair.program(B).below().generation(), generation, "B has lost a group");
         assert!(pair.program(B).below().is_enabled);
-        conversation.exchange_often(&mut pair, A, A);
+        hosts.exchange_often(&mut pair, A, A);
         assert_eq!((installed(&pair, A), installed(&pair, B)), (1, 0), "{ways:?}");
-        assert_eq!(conversation.repeated, 0, "{ways:?}");
+        assert_eq!(hosts.repeated, 0, "{ways:?}");
     }
 }
 
 #[test]
 fn a_drained_node_forwards_nothing_below_and_its_peer_goes_on() {
     let mut pair = started();
-    let mut conversation = Conversation::begin(&mut pair, B, B);
-    conversation.exchange_often(&mut pair, B, B);
+    let mut hosts = Hosts::begin(&mut pair, B, B);
+    hosts.exchange_often(&mut pair, B, B);
     let (now, generation) = (pair.now, pair.program(B).below().generation());
     pair.node_mut(A).drain(now, false).expect("the other has everything");
     pair.run_until("node B to hold both groups", |pair| pair.holds_all(B));
@@ -263,11 +263,11 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// Plays it all, and returns how many segments were repeated.
 fn play(mut pair: Pair, actions: &[Action]) -> u32 {
-    let mut conversation = Conversation::begin(&mut pair, A, A);
+    let mut hosts = Hosts::begin(&mut pair, A, A);
     for action in actions {
         match *action {
             Action::Exchange { out, back, times } => {
-                (0..times).for_each(|_| conversation.exchange(&mut pair, out, back));
+                (0..times).for_each(|_| hosts.exchange(&mut pair, out, back));
             }
             Action::Pause(ms) => pair.run(Duration::from_millis(ms)),
             Action::Link { delay_ms, loss_percent } => {
@@ -275,7 +275,7 @@ fn play(mut pair: Pair, actions: &[Action]) -> u32 {
             }
         }
     }
-    conversation.repeated
+    hosts.repeated
 }
 
 proptest! {
