@@ -16,7 +16,7 @@ use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
 use config::validated::{Backend, Config};
 
 use self::common::Common;
-use self::ports::AttachedProgram;
+use self::ports::{AttachedProgram, warned};
 use self::xdp::Moment;
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
@@ -169,11 +169,6 @@ fn obstacle(config: &Config) -> Option<&'static str> {
         (served < 2, "fewer than two ports have the backend \"af_packet\""),
     ];
     obstacles.into_iter().find_map(|(applies, obstacle)| applies.then_some(obstacle))
-}
-
-/// What the kernel refuses is logged; the node goes on without.
-fn warned<T>(result: Result<T, Error>) -> Option<T> {
-    result.inspect_err(|error| tracing::warn!("{error}")).ok()
 }
 
 impl FastPathProgram for KernelFastPath {

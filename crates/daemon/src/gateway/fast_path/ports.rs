@@ -5,7 +5,6 @@ use fast_path::{Error, FastPath, interface_index};
 use flow::fast_path::Hook;
 use packet_io::netlink::Netlink;
 
-use super::warned;
 use super::xdp::{self, Moment};
 
 /// A port that the program is attached to.
@@ -91,4 +90,9 @@ impl AttachedProgram {
             }
         }
     }
+}
+
+/// What the kernel refuses is logged; the node goes on without.
+pub(super) fn warned<T>(result: Result<T, Error>) -> Option<T> {
+    result.inspect_err(|error| tracing::warn!("{error}")).ok()
 }
