@@ -252,7 +252,7 @@ impl<const N: usize> HeldPackets<N> {
     }
 
     /// Slots in use.
-    pub const fn len(&self) -> u32 {
+    pub const fn count(&self) -> u32 {
         self.used
     }
 

@@ -139,13 +139,13 @@ impl LocalRecovery {
     /// Held segments and held acknowledgements: (in use, at most).
     pub(crate) const fn slots(&self) -> [(u32, u32); 2] {
         let (segments, acknowledgements) = (&self.segments, &self.acknowledgements);
-        [(segments.len(), segments.slots_max()), (acknowledgements.len(), acknowledgements.slots_max())]
+        [(segments.count(), segments.slots_max()), (acknowledgements.count(), acknowledgements.slots_max())]
     }
 
     /// Bytes of memory of the slots in use.
     pub(crate) const fn memory_bytes(&self) -> usize {
-        self.segments.len() as usize * HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES
-            + self.acknowledgements.len() as usize * HeldPackets::<ACKNOWLEDGEMENT_FRAME_BYTES_MAX>::SLOT_BYTES
+        self.segments.count() as usize * HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES
+            + self.acknowledgements.count() as usize * HeldPackets::<ACKNOWLEDGEMENT_FRAME_BYTES_MAX>::SLOT_BYTES
     }
 
     /// The first of two steps before a packet of a connection is handled: fetches what is known of its held segment.

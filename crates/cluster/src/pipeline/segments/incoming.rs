@@ -86,11 +86,11 @@ impl Incoming {
     }
 
     pub(super) const fn len(&self) -> u32 {
-        self.held.len()
+        self.held.count()
     }
 
     pub(super) const fn memory_bytes(&self) -> usize {
-        self.held.len() as usize * HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES
+        self.held.count() as usize * HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES
     }
 
     /// See [`super::Segments::note_message`].
