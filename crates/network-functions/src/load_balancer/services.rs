@@ -202,7 +202,7 @@ impl Service {
     }
 }
 
-/// The services of a node; see the [module](self).
+/// The services of a node; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Services {
     services: Vec<Service>,
