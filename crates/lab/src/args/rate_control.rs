@@ -33,7 +33,7 @@ pub struct BenchRateControlArgs {
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     pub congestion_control: Option<String>,
     /// Write a page with the course of goodput, fairness and queue
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]

@@ -49,7 +49,7 @@ pub struct BenchRecoveryArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Write a page with plots
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
