@@ -1,3 +1,5 @@
+//! What an edge observes of a TCP connection: numbers, windows, round trips.
+
 use super::*;
 use flow::wire::tcp::SegmentOptions;
 use proptest::prelude::*;
