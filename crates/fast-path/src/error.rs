@@ -14,8 +14,8 @@ use aya::{EbpfError, sys::SyscallError};
 pub enum Error {
     /// The process lacks a privilege.
     #[error(
-        "{operation} is not permitted: run as root, or give the program CAP_BPF and CAP_NET_ADMIN (outside any user \
-         namespace)"
+        "{operation} is not permitted: run as root, or give the program CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (outside any \
+         user namespace)"
     )]
     NotPermitted {
         /// The attempted operation.
@@ -33,10 +33,10 @@ pub enum Error {
     },
     /// The kernel's verifier refused the program: a defect of this program on this kernel.
     #[error(
-        "the kernel's verifier refused the program ({source}); report this with the kernel's version and the log:\n{log}"
+        "the kernel's verifier refused the program ({source}); report this with the kernel's version and this: {log}"
     )]
     Verifier {
-        /// The verifier's log.
+        /// The end of the verifier's log, in one line.
         log: String,
         /// The system's error.
         source: io::Error,
@@ -146,20 +146,26 @@ impl Error {
 
     pub(crate) fn from_program(error: ProgramError, operation: impl Into<String>) -> Self {
         match error {
-            // Without a log the kernel refused before it verified anything.
             ProgramError::LoadError { io_error, verifier_log } => {
-                let log = verifier_log.to_string();
-                if log.trim().is_empty() {
-                    Self::from_io(io_error, operation)
-                } else {
-                    Self::Verifier { log, source: io_error }
-                }
+                Self::from_verifier(io_error, &verifier_log.to_string(), operation)
             }
             ProgramError::SyscallError(error) => Self::from_syscall(error, operation),
             ProgramError::TcError(TcError::NetlinkError { io_error }) | ProgramError::IOError(io_error) => {
                 Self::from_io(io_error, operation)
             }
             other => Self::from_io(io::Error::other(other), operation),
+        }
+    }
+
+    /// `source`, with which the kernel refused to load a program, and its verifier's log.
+    fn from_verifier(source: io::Error, log: &str, operation: impl Into<String>) -> Self {
+        if log.trim().is_empty() {
+            // It refused before it verified anything.
+            Self::from_io(source, operation)
+        } else if log.contains(UNPRIVILEGED) {
+            Self::NotPermitted { operation: operation.into() }
+        } else {
+            Self::Verifier { log: end_of(log), source }
         }
     }
 
@@ -185,6 +191,18 @@ impl Error {
     }
 }
 
+/// What the verifier says of arithmetic on addresses, which it allows only a process with CAP_PERFMON.
+const UNPRIVILEGED: &str = "prohibited for !root";
+
+/// Lines of the verifier's log that an error quotes. The whole has more than a thousand: a pipe that nobody empties does not hold it.
+const LOG_LINES_MAX: usize = 6;
+
+/// The last lines of the verifier's log, which have the reason, in one.
+fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("; ")
+}
+
 /// What to do where a driver refuses an XDP program.
 fn native_remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
@@ -205,9 +223,15 @@ mod tests {
     #[test]
     fn errors_name_the_remedy() {
         let text = |errno| Error::from_io(io::Error::from_raw_os_error(errno), "loading the program").to_string();
-        assert!(text(libc::EPERM).contains("CAP_BPF and CAP_NET_ADMIN"));
+        assert!(text(libc::EPERM).contains("CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"));
         assert!(text(libc::ENOMEM).contains("memory.max"));
         assert!(text(libc::ENOSYS).contains("Linux 5.15"));
+        let refused = |log: &str| {
+            Error::from_verifier(io::Error::from_raw_os_error(libc::EACCES), log, "loading the program").to_string()
+        };
+        assert!(refused("R4 pointer arithmetic with it prohibited for !root\n").contains("CAP_PERFMON"));
+        let long = refused(&"0: R1=ctx()\n".repeat(2000));
+        assert!(long.contains("report this") && long.len() < 400 && !long.contains('\n'), "{long}");
         assert!(text(libc::EIO).starts_with("loading the program: "));
         let native = |errno| Error::from_native(io::Error::from_raw_os_error(errno), "eth0").to_string();
         assert!(native(libc::EOPNOTSUPP).ends_with("its driver has none"));

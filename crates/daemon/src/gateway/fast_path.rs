@@ -87,9 +87,7 @@ impl KernelFastPath {
             Ok((_, Some(reason))) | Err(reason) => reason,
         };
         tracing::warn!("the fast path is at tc, not at XDP: {reason}");
-        // The verifier's log has many lines more.
-        let hook_reason = reason.lines().next().map(str::to_owned);
-        Self::attach(config, Hook::Tc, hook_reason)
+        Self::attach(config, Hook::Tc, Some(reason))
     }
 
     /// At this hook, for a reason if it is not the configured one.

@@ -273,6 +273,8 @@ impl Stage<'_> {
                 has_edges: true,
                 heartbeat_interval: plan.heartbeat_interval,
                 holds_first_reply: plan.holds_first_reply,
+                // The node dies behind ports that keep their carrier, and the kernel would forward for a moment longer.
+                fast_path_connections_max: 0,
                 ..Tuning::default()
             },
         }
