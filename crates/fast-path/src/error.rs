@@ -191,7 +191,7 @@ impl Error {
     }
 }
 
-/// What the verifier says of arithmetic on addresses, which it allows only a process with CAP_PERFMON.
+/// What the verifier writes about arithmetic on addresses, which it allows only a process with CAP_PERFMON.
 const UNPRIVILEGED: &str = "prohibited for !root";
 
 /// Lines of the verifier's log that an error quotes. The whole has more than a thousand: a pipe that nobody empties does not hold it.

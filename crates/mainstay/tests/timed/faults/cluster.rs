@@ -171,19 +171,22 @@ impl Cluster {
         wait_for(&format!("the nodes to be {wanted:?}"), || self.roles() == wanted, || self.story());
     }
 
-    /// Roles, each node's status of its peer, and the ends of the logs.
+    /// Roles, each node's status of its peer, what it dropped, and the ends of the logs.
     pub(crate) fn story(&self) -> String {
         let tails = [0, 1].map(|number| {
             let log = self.log(number);
             let lines: Vec<&str> = log.lines().collect();
             let peer = self.peer(number);
+            let drops = self.status(number).map(|status| status.drops).unwrap_or_default();
+            let drops: Vec<_> = drops.iter().map(|drop| format!("{} {}", drop.packets, drop.reason)).collect();
             format!(
-                "{}: {} ({:?}, synchronised {}, session {})\n  {}",
+                "{}: {} ({:?}, synchronised {}, session {}; dropped {})\n  {}",
                 NAMES[number],
                 self.role(number),
                 peer.detector,
                 peer.synchronised,
                 peer.session,
+                drops.join(", "),
                 lines[lines.len().saturating_sub(15)..].join("\n  ")
             )
         });
