@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use crate::common::program::PATIENCE;
-use crate::common::program::{Folder, Program, until};
+use crate::common::program::{Folder, Program, wait_until};
 use api::FlowFilterText;
 use client::{FtpClient, Mode};
 use lab::testbed::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
@@ -82,12 +82,18 @@ fn configuration(number: usize, workers: u8) -> String {
 fn start(topology: &Topology, folder: &Folder, workers: u8) -> [Program; 2] {
     let nodes = [0, 1].map(|number| {
         let text = configuration(number, workers);
-        Program::start(&topology.nodes[number], folder, &number.to_string(), "gateway", &text)
+        let node = Program::start(&topology.nodes[number], folder, &number.to_string(), "gateway", &text);
+        // The first that is ready becomes active, and no other takes that from it.
+        if number == 0 {
+            node.wait_for_role("active");
+        }
+        node
     });
-    until("both nodes are ready", || {
-        let [first, second] = [nodes[0].status()?, nodes[1].status()?];
+    wait_until("both nodes are ready", || {
+        let statuses = [0, 1].map(|number: usize| nodes[number].status());
+        let [Some(first), Some(second)] = &statuses else { return Err("one does not answer".to_owned()) };
         let have_roles = first.node.role == "active" && second.node.role == "standby";
-        (have_roles && first.peers[0].synchronised).then_some(())
+        if have_roles && first.peers[0].synchronised { Ok(()) } else { Err(format!("{statuses:#?}")) }
     });
     nodes
 }
