@@ -109,8 +109,8 @@ impl FastPath {
     /// Loads the programs, switched off and attached to nothing; or takes over what is pinned, as it is.
     ///
     /// # Errors
-    /// Permission or memory is missing, the kernel is too old, its verifier refuses the program ([`Error::Verifier`] has its
-    /// log), or the directory holds pins of another version or configuration.
+    /// Permission or memory is missing, the kernel is too old, its verifier refuses the program ([`Error::Verifier`] has the end
+    /// of its log), or the directory holds pins of another version or configuration.
     pub fn load(config: &Config) -> Result<Self, Error> {
         let Config { connections_max, next_hops_max, hook, .. } = *config;
         if connections_max == 0 || connections_max > u32::MAX / 2 || next_hops_max == 0 {

@@ -266,7 +266,7 @@ mod tests {
         let Err(Error::Verifier { log, .. }) = load_object(&object, Sizes::ONE, Hook::Xdp) else {
             panic!("the verifier accepts a program without an exit")
         };
-        // Every step, and how many there were.
+        // The reason, and how many steps there were.
         assert!(log.contains("infinite loop") && log.contains("processed"), "{log}");
     }
 }

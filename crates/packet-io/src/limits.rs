@@ -37,8 +37,8 @@ pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
 #[must_use]
 pub fn missing_capabilities<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
     /// The capabilities that this project uses, with their numbers.
-    const NUMBERS: [(&str, u32); 5] =
-        [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_NICE", 23), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+    const NUMBERS: [(&str, u32); 4] =
+        [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_NICE", 23), ("CAP_BPF", 39)];
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);

@@ -321,7 +321,13 @@ fn cluster_plan(connections: usize) -> ClusterPlan {
         connections_max: connections + SPARE_CONNECTIONS,
         workers: 1,
         backend: Backend::default(),
-        tuning: Tuning { has_edges: true, holds_first_reply: false, ..Tuning::default() },
+        tuning: Tuning {
+            has_edges: true,
+            holds_first_reply: false,
+            // The node is killed silently, and its kernel would forward for a moment longer.
+            fast_path_connections_max: 0,
+            ..Tuning::default()
+        },
     }
 }
 
