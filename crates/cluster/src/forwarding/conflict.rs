@@ -4,6 +4,10 @@
 //! keep its address. The defence is an announcement at once, at most one for each address in [`DEFENCE_INTERVAL`], so that two
 //! nodes that both hold an address do not flood the link. It is repeated after the last claim: when the claimant has left, the
 //! neighbours' caches have this node's link address again.
+//!
+//! One claimant is not contested: a peer that took a group over while this node, which held it before, did not receive it. Two
+//! active nodes would take the neighbours from each other again and again. A claim that was contested before this node knew of
+//! the peer's silence is accepted from then on.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,6 +16,8 @@ use core::time::Duration;
 
 use flow::wire::MacAddress;
 use flow::{Instant, PortId};
+
+use crate::group::{GROUPS_MAX, GroupId, GroupSet};
 
 /// An address is announced against a claim at most this often.
 const DEFENCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,10 +53,11 @@ pub(super) struct Conflicts {
     pub(super) claims: Vec<Claim>,
     /// New claims, to be polled by the node.
     pub(super) reports: VecDeque<AddressConflict>,
-    /// This node yields to claims for so long after each.
-    pub(super) yield_period: Option<Duration>,
-    /// When a claim was last given way to.
-    pub(super) accepted_at: Option<Instant>,
+    /// Groups for which this node yields to the claims of a peer, for so long after each.
+    pub(super) yields: GroupSet,
+    pub(super) yield_period: Duration,
+    /// When a claim of an address of each group was last accepted.
+    pub(super) accepted_at: [Option<Instant>; GROUPS_MAX],
 }
 
 impl Conflicts {
@@ -79,12 +86,31 @@ impl Conflicts {
     }
 
     /// A claim that is not contested: it is reported as any other.
-    pub(super) fn note_accepted(&mut self, now: Instant, conflict: AddressConflict) {
-        let is_news = self.accepted_at.is_none();
-        self.accepted_at = Some(now);
+    pub(super) fn note_accepted(&mut self, now: Instant, group: GroupId, conflict: AddressConflict) {
+        let is_news = self.accepted_at[group.index()].replace(now).is_none();
         if is_news && self.reports.len() < CONFLICTS_MAX {
             self.reports.push_back(conflict);
         }
+    }
+
+    /// Accepts the noted claims for which `group_of` names a group. They were reported before.
+    pub(super) fn accept_noted(&mut self, group_of: impl Fn(&AddressConflict) -> Option<GroupId>) {
+        let accepted_at = &mut self.accepted_at;
+        self.claims.retain(|claim| {
+            let group = group_of(&claim.conflict);
+            if let Some(group) = group {
+                let latest = &mut accepted_at[group.index()];
+                *latest = (*latest).max(Some(claim.claimed_at));
+            }
+            group.is_none()
+        });
+    }
+
+    /// Groups whose addresses another active node was lately found to claim, to which this one yields.
+    pub(super) fn yielded(&self, now: Instant) -> GroupSet {
+        let is_recent = |at: &Option<Instant>| at.is_some_and(|at| now < at + self.yield_period);
+        let recent = self.accepted_at.iter().enumerate().filter(|(_, at)| is_recent(at));
+        recent.map(|(index, _)| GroupId::at(index)).collect::<GroupSet>().and(self.yields)
     }
 
     /// An address that is to be announced now.

@@ -1,24 +1,28 @@
 //! The defence of addresses that other hosts claim; see [`super::conflict`].
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use flow::Instant;
+use flow::{Instant, PortId};
 
 use super::conflict::AddressConflict;
 use super::forwarder::Forwarder;
-use crate::group::GroupSet;
+use crate::group::{GroupId, GroupSet};
 
 impl Forwarder {
     /// Another host claims an address that this node holds.
     pub(super) fn note_conflict(&mut self, now: Instant, conflict: AddressConflict) {
         let AddressConflict { port, address, .. } = conflict;
-        let group = self.addresses.find(address, port).and_then(|local| local.group);
+        let group = self.group_of(address, port);
         if group.is_some_and(|group| self.leaving.contains(group)) {
             return;
         }
         self.counters.address_conflicts += 1;
-        if self.conflicts.yield_period.is_some() && self.path_frames.may_be_peer(port, conflict.mac) {
-            self.conflicts.note_accepted(now, conflict);
+        if let Some(group) = group.filter(|group| self.conflicts.yields.contains(*group))
+            && self.path_frames.may_be_peer(port, conflict.mac)
+        {
+            self.conflicts.note_accepted(now, group, conflict);
+            self.end_announcement(now, GroupSet::EMPTY.with(group));
             return;
         }
         self.conflicts.note(now, conflict);
@@ -33,19 +37,29 @@ impl Forwarder {
         }
     }
 
-    /// For how long after each claim of a peer this node announces nothing itself: another active node has the neighbours' packets.
-    /// `None`: every claim is contested.
-    pub fn set_yields(&mut self, yield_period: Option<Duration>) {
-        self.conflicts.yield_period = yield_period;
-        if yield_period.is_none() {
-            self.conflicts.accepted_at = None;
+    /// Groups whose addresses this node does not announce for `yield_period` after each claim of a peer: another active node has
+    /// the neighbours' packets. Claims of others' addresses are contested. Noted claims of these groups are contested no more.
+    pub fn set_yields(&mut self, now: Instant, groups: GroupSet, yield_period: Duration) {
+        let (come, gone) = (groups.without(self.conflicts.yields), self.conflicts.yields.without(groups));
+        (self.conflicts.yields, self.conflicts.yield_period) = (groups, yield_period);
+        for (index, at) in self.conflicts.accepted_at.iter_mut().enumerate() {
+            *at = at.filter(|_| !gone.contains(GroupId::at(index)));
         }
+        if come.is_empty() {
+            return;
+        }
+        let Self { addresses, path_frames, conflicts, .. } = &mut *self;
+        conflicts.accept_noted(|AddressConflict { port, address, mac }| {
+            let group = addresses.find(*address, *port)?.group?;
+            (come.contains(group) && path_frames.may_be_peer(*port, *mac)).then_some(group)
+        });
+        let yielded = self.conflicts.yielded(now);
+        self.end_announcement(now, yielded);
     }
 
-    /// Whether another active node was lately found to claim the addresses.
-    pub(super) fn yields(&self, now: Instant) -> bool {
-        let until = self.conflicts.accepted_at.zip(self.conflicts.yield_period).map(|(at, time)| at + time);
-        until.is_some_and(|until| now < until)
+    /// The group of a shared address; `None` for others.
+    fn group_of(&self, address: IpAddr, port: PortId) -> Option<GroupId> {
+        self.addresses.find(address, port).and_then(|local| local.group)
     }
 
     /// A claimant that was not reported before.

@@ -20,11 +20,7 @@ impl Forwarder {
         let (come, gone) = (held.without(self.held), self.held.without(held));
         self.held = held;
         self.void_plans();
-        if let Some(announcement) = self.announcement.filter(|announcement| !announcement.groups.and(gone).is_empty()) {
-            // It counts through the addresses, which are fewer now.
-            let groups = announcement.groups.without(gone);
-            self.announcement = (!groups.is_empty()).then(|| Announcement::begin(now, groups));
-        }
+        self.end_announcement(now, gone);
         if !come.is_empty() {
             let warms = self.sharing != Sharing::Follower;
             self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
@@ -58,6 +54,16 @@ impl Forwarder {
         }
     }
 
+    /// Announces the addresses of these groups no longer.
+    pub(super) fn end_announcement(&mut self, now: Instant, ended: GroupSet) {
+        if let Some(announcement) = self.announcement.filter(|announcement| !announcement.groups.and(ended).is_empty())
+        {
+            // It counts through the addresses, which are fewer now.
+            let groups = announcement.groups.without(ended);
+            self.announcement = (!groups.is_empty()).then(|| Announcement::begin(now, groups));
+        }
+    }
+
     /// How often to announce the addresses that are held, whatever happens; `None`: not at all.
     pub fn set_announce_refresh(&mut self, now: Instant, interval: Option<Duration>) {
         self.refresh.set_interval(now, interval.filter(|interval| !interval.is_zero()));
@@ -69,11 +75,9 @@ impl Forwarder {
             return;
         }
         self.refresh.restart(now);
-        if self.yields(now) {
-            return;
-        }
-        if self.announcement.is_none() && self.sharing != Sharing::Follower {
-            self.announcement = Some(Announcement::once(now, self.held));
+        let groups = self.held.without(self.conflicts.yielded(now));
+        if !groups.is_empty() && self.announcement.is_none() && self.sharing != Sharing::Follower {
+            self.announcement = Some(Announcement::once(now, groups));
         }
     }
 

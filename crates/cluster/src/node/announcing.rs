@@ -7,7 +7,8 @@
 //!
 //! Two nodes that are both active must not take the neighbours from each other again and again: a connection goes on where its
 //! packets stay. The node that took over later keeps announcing, as it keeps the addresses when the split ends. The one that
-//! was active before yields: while it receives the other's claims it announces nothing; when they cease, the other is gone.
+//! was active before yields, group by group: while it receives the other's claims it announces nothing; when they cease, the
+//! other is gone. The other may find the silence first: what this node had contested until then, it contests no more.
 //! What a peer may have forwarded also makes this node's knowledge of its connections old: see the pipeline's `elsewhere`.
 
 use core::time::Duration;
@@ -34,10 +35,10 @@ pub(super) struct Announcing {
     often_until: Option<Instant>,
     /// A peer is silent that is not known to have left.
     is_any_silent: bool,
-    /// This node held addresses when it last looked at its peers.
-    held: bool,
-    /// It held addresses already when a peer fell silent: of two active nodes it yields.
-    yields: bool,
+    /// What this node held when it last looked at its peers.
+    held: GroupSet,
+    /// What it held already when a peer fell silent: of two active nodes it yields.
+    yields: GroupSet,
     /// A peer may forward packets of this node's connections.
     is_forwarded_elsewhere: bool,
 }
@@ -48,8 +49,8 @@ impl Default for Announcing {
             refresh: Some(ANNOUNCE_REFRESH_DEFAULT),
             often_until: None,
             is_any_silent: false,
-            held: false,
-            yields: false,
+            held: GroupSet::EMPTY,
+            yields: GroupSet::EMPTY,
             is_forwarded_elsewhere: false,
         }
     }
@@ -94,8 +95,8 @@ impl Announcing {
         let is_any_silent = peers.iter().any(|peer| matches!(peer.last_known, LastKnown::SilentSince(_)));
         self.often_until = self.often_until.filter(|until| is_any_silent && *until > now);
         self.is_any_silent = is_any_silent;
-        self.yields &= is_any_silent && !held.is_empty();
-        self.held = !held.is_empty();
+        self.yields = if is_any_silent { self.yields.and(held) } else { GroupSet::EMPTY };
+        self.held = held;
         self.set_refresh(now, forwarder);
         self.note_forwarded_elsewhere(now, may_forward, pipeline);
     }
@@ -105,7 +106,7 @@ impl Announcing {
         let often = self.is_any_silent.then_some(while_silent);
         forwarder.set_announce_refresh(now, often.into_iter().chain(self.refresh).min());
         // The other node's claims come as often as this node's would; two of them may be lost.
-        forwarder.set_yields(self.yields.then(|| while_silent * 5 / 2));
+        forwarder.set_yields(now, self.yields, while_silent * 5 / 2);
     }
 
     /// Whether a peer may forward packets of this node's connections: the lead worker finds out, the others follow.

@@ -181,3 +181,32 @@ proptest! {
         prop_assert!(*announced.last().unwrap() + 3000 >= at_ms, "{announced:?}");
     }
 }
+
+/// A peer claims one group's address before this node has found it silent, and another group's is not claimed.
+#[test]
+fn claims_are_accepted_for_the_groups_for_which_this_node_yields() {
+    let mut bench = quiet();
+    bench.forwarder.set_announce_refresh(bench.now, Some(Duration::from_secs(1)));
+    claim(&mut bench);
+    assert_eq!(announced_ms(&bench.run_ms(10), INSIDE_SHARED), [0]);
+    bench.forwarder.set_yields(bench.now, GroupSet::ALL, Duration::from_millis(2500));
+    assert_eq!(announced_ms(&bench.run_ms(2400), INSIDE_SHARED), [0; 0], "neither contested nor refreshed");
+    let after = announced_ms(&bench.run_ms(2000), INSIDE_SHARED);
+    assert!(!after.is_empty(), "the claims have ceased");
+    claim(&mut bench);
+    bench.forwarder.set_yields(bench.now, GroupSet::EMPTY, Duration::from_millis(2500));
+    claim(&mut bench);
+    assert_eq!(announced_ms(&bench.run_ms(10), INSIDE_SHARED), [0], "every claim is contested again");
+}
+
+/// What is being announced is no longer, when a peer claims it.
+#[test]
+fn an_announcement_ends_when_this_node_yields() {
+    let mut bench = Bench::settled();
+    bench.forwarder.set_announce_refresh(bench.now, None);
+    bench.forwarder.announce(bench.now, GroupSet::ALL);
+    assert!(announced_ms(&bench.run_ms(300), INSIDE_SHARED).len() > 1);
+    bench.forwarder.set_yields(bench.now, GroupSet::ALL, Duration::from_millis(2500));
+    claim(&mut bench);
+    assert_eq!(announced_ms(&bench.run_ms(5000), INSIDE_SHARED), [0; 0]);
+}

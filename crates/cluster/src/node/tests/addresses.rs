@@ -218,6 +218,45 @@ fn split(cluster: &mut Cluster) -> u16 {
     seen_port
 }
 
+/// Node 1 is the first to find that it does not receive the other. Node 0 contests what node 1 claims until it finds the same.
+#[test]
+fn what_was_contested_before_a_peers_silence_was_found_is_contested_no_more() {
+    let mut cluster = Cluster::start(Options::default());
+    cluster.run(Duration::from_secs(5));
+    partition_nodes(&mut cluster, true);
+    cluster.announced.clear();
+    let claim = build::gratuitous_arp(ArpOperation::Reply, port_mac(1, INSIDE), SHARED_INSIDE);
+    cluster.hand_to(0, INSIDE, &claim);
+    let claimed_at = cluster.now;
+    cluster.run_until("both nodes to be active", |cluster| cluster.node(1).holds_addresses());
+    cluster.run(Duration::from_secs(20));
+    let of_node_0 = cluster.announced.iter().filter(|(from, _)| *from == 0);
+    let after: Vec<_> = of_node_0.map(|(_, at)| at.saturating_since(claimed_at)).collect();
+    assert_eq!(after.len(), 1, "the defence before the silence was found: {after:?}");
+}
+
+/// The client's packets come by way of node 0 for a moment, and show it a segment just beyond the window that it knows.
+#[test]
+fn windows_are_relearnt_though_the_last_segment_was_slightly_beyond_them() {
+    let mut cluster = Cluster::start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    partition_nodes(&mut cluster, true);
+    cluster.via = Some(0);
+    let mut sequence = 1001;
+    while !cluster.node(1).holds_addresses() {
+        exchange(&mut cluster, 40_000, seen_port, sequence, 5001);
+        cluster.client_sends(40_000, segment(ACK, sequence + 8, 5007), b"");
+        assert!(cluster.server_receives().is_some());
+        cluster.run(Duration::from_millis(10));
+        sequence += 8;
+    }
+    // Node 1 forwards a little more than a window meanwhile.
+    cluster.client_sends(40_000, segment(ACK, sequence + 70_000, 5007), b"beyond");
+    assert!(cluster.server_receives().is_some(), "it is passed on");
+    cluster.run(Duration::from_secs(2));
+    exchange(&mut cluster, 40_000, seen_port, 3_000_000, 4_000_000);
+}
+
 fn announced_since(cluster: &Cluster, id: u8, since: Instant) -> Option<Duration> {
     let mut of_node = cluster.announced.iter().filter(|(from, at)| *from == id && *at >= since);
     of_node.next().map(|(_, at)| at.saturating_since(since))
