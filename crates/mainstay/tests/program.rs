@@ -309,7 +309,8 @@ fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
         packet_io::namespace::skip(format_args!("AF_XDP needs {af_xdp:?}"));
         return;
     }
-    let arguments = ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--json"];
+    let arguments =
+        ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--connections", "20000", "--json"];
     let Some(report) = measured(&arguments) else { return };
     for side in ["af_xdp", "af_packet", "fast_path", "fast_path_xdp", "kernel_nft", "kernel_plain"] {
         assert!(report["ns_per_packet"][side].as_f64().is_some(), "{report}");

@@ -34,6 +34,19 @@ pub enum BenchError {
         /// How many it was to hold.
         expected: u32,
     },
+    /// The connections were not where they are to be measured within the time.
+    #[error(
+        "after {within_s} s {there} of {expected} connections are on the fast path, or in the kernel's table: try fewer by \
+         --connections, or when the machine is quieter"
+    )]
+    NotFilled {
+        /// How many are there.
+        there: u32,
+        /// How many were to be.
+        expected: u32,
+        /// How long they were given, in seconds.
+        within_s: u64,
+    },
     /// The process that was to fill an edge gave no figure.
     #[error(
         "the memory of {connections} connections under {policy} could not be read: the process that fills the edge failed; try fewer by --memory"

@@ -202,11 +202,15 @@ impl Cluster {
     }
 
     /// As [`Cluster::kill_active`], but the ports keep their carrier, as behind a switch: only its silence shows that the node is
-    /// dead. Not for nodes with a fast path, which outlasts the process for a moment.
+    /// dead.
+    ///
+    /// # Panics
+    /// The nodes have a fast path: it outlasts the process for a moment, so the node would not be dead.
     ///
     /// # Errors
     /// A node ended before, or the roles have moved.
     pub fn kill_active_silently(&mut self) -> Result<Epoch, ClusterError> {
+        assert_eq!(self.plan.tuning.fast_path_connections_max, 0, "the kernel forwards on after the process has died");
         self.check_roles()?;
         let child = &mut self.nodes[self.active].child;
         let killed_at = Epoch::now();

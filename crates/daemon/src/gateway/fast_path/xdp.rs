@@ -20,10 +20,11 @@ pub(super) fn obstacle(config: &Config, moment: Moment) -> Option<String> {
 
 /// The same of one interface.
 pub(super) fn obstacle_at(interface: &str, moment: Moment) -> Result<(), String> {
+    let driver = driver(interface)
+        .ok_or_else(|| format!("there is no interface {interface}, or its driver does not give its name"))?;
     let features = xdp_features(interface).ok_or_else(|| {
         format!("the kernel does not state what the driver of {interface} can do at XDP, as Linux 6.3 does: update it")
     })?;
-    let driver = driver(interface).unwrap_or_default();
     let is_cable = driver == "veth";
     if !features.native {
         return Err(format!("the driver of {interface}, {driver}, has no XDP"));

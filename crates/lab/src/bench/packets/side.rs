@@ -175,7 +175,7 @@ impl Network {
         let (deadline, expected) = (Instant::now() + FILLED_WITHIN, self.generator.connections());
         while let Some(there) = self.established()?.filter(|there| *there < expected) {
             if Instant::now() > deadline {
-                return Err(BenchError::Connections { there, expected });
+                return Err(BenchError::NotFilled { there, expected, within_s: FILLED_WITHIN.as_secs() });
             }
             watch.pass_until(Instant::now())?;
             self.answer_each_connection()?;
