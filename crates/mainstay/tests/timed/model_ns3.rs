@@ -9,7 +9,13 @@ use lab::ns3::Ns3;
 fn compare(folder: &Folder, (schedule, rtt): (&str, &str), outage: &str) -> Value {
     let options = ["--json", "--seeds", "5", "--loss", "0", "--syn-loss", "0", "--recovery", "all"];
     let mut command = mainstay(&["model", "failover", "--ns3", "--schedule", schedule, "--outage", outage]);
-    let output = command.args(options).args(["--rtt", rtt]).arg("--ns3-dir").arg(folder.join("ns3")).output().expect("it starts");
+    let output = command
+        .args(options)
+        .args(["--rtt", rtt])
+        .arg("--ns3-dir")
+        .arg(folder.join("ns3"))
+        .output()
+        .expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
