@@ -1,13 +1,14 @@
 //! The laboratory: what shows, measures and simulates. Packages are built without it.
 //!
 //! [`demo`] kills nodes under real traffic in namespaces; [`mod@bench`] measures beside what one would use instead; [`emulator`] is
-//! a link of known delay, loss and rate; [`testbed`] is the network that demo and benchmarks run nodes in; [`simulate`] plays seeded clusters under faults; [`synthesize`] makes traffic. Nothing
-//! that a gateway runs depends on it.
+//! a link of known delay, loss and rate; [`testbed`] is the network that demo and benchmarks run nodes in; [`simulate`] plays seeded clusters under faults; [`synthesize`] makes traffic;
+//! [`ns3`] runs flows in ns-3 beside the failover model. Nothing that a gateway runs depends on it.
 
 pub mod args;
 pub mod bench;
 pub mod demo;
 pub mod emulator;
+pub mod ns3;
 pub mod simulate;
 pub mod synthesize;
 pub mod testbed;
@@ -32,6 +33,9 @@ pub enum LabError {
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
+    /// There are no figures of ns-3.
+    #[error(transparent)]
+    Ns3(#[from] ns3::Ns3Error),
     /// No traffic was made.
     #[error(transparent)]
     Synthesize(#[from] synthesize::SynthesizeError),

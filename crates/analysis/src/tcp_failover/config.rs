@@ -63,13 +63,13 @@ impl Kind {
 
 /// A flow that the outage interrupts.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Flow {
+pub struct Flow {
     /// Its segments.
-    pub(super) segments: u32,
+    pub segments: u32,
     /// Those that precede an outage which interrupts its data.
-    pub(super) delivered: u32,
+    pub delivered: u32,
     /// Its round-trip time in seconds.
-    pub(super) rtt_s: f64,
+    pub rtt_s: f64,
 }
 
 /// When the outage begins, relative to the flow.
@@ -223,7 +223,9 @@ impl FailoverConfig {
         within("initial_window", self.initial_window, (1, self.window_max), initial)
     }
 
-    pub(super) fn flow(&self, kind: Kind) -> Flow {
+    /// The flow of a kind.
+    #[must_use]
+    pub fn flow(&self, kind: Kind) -> Flow {
         if kind.is_long() {
             return Flow { segments: self.bulk_segments, delivered: self.bulk_delivered, rtt_s: self.bulk_rtt_s() };
         }

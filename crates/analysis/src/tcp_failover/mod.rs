@@ -28,11 +28,11 @@ mod validation;
 mod window;
 
 pub use config::{
-    Arrival, ConfigError, Equations, FailoverConfig, Kind, OUTAGE_S_MAX, RecoveryPolicy, SEGMENTS_MAX,
+    Arrival, ConfigError, Equations, FailoverConfig, Flow, Kind, OUTAGE_S_MAX, RecoveryPolicy, SEGMENTS_MAX,
     SHORT_SEGMENTS_MAX,
 };
 pub use long_flow::{LongFlow, throughput_per_s};
-pub use model::{Estimate, Model, WithAndWithout};
+pub use model::{Estimate, Model, WithAndWithout, median};
 pub use page::{SweepRow, report, sweep};
 pub use schedule::{Backoff, RetransmissionSchedule, ScheduleKind};
 pub use short_flow::ShortFlow;

@@ -131,7 +131,7 @@ impl Model {
             return transfer;
         }
         let threshold = if schedule.collapses_threshold { THRESHOLD_MIN } else { f64::INFINITY };
-        let usual = Window::slow_start(self.config.initial_window, self.config.window_max);
+        let usual = self.slow_start(kind, self.config.initial_window);
         // The window after the loss of a SYN is one segment (RFC 5681 section 3.1).
         let limited = Window { segments: 1.0, threshold, ..usual };
         if kind == Kind::Syn {
@@ -161,7 +161,7 @@ impl Model {
             return self.undisturbed_s(Kind::Short) + delay;
         };
         let still_left = left.saturating_sub(resumed.delivered);
-        let rest = self.longer_s(resumed.window, Window::slow_start(1, config.window_max), still_left);
+        let rest = self.longer_s(resumed.window, self.slow_start(Kind::Short, 1), still_left);
         let saved = after - flow.completion_s(still_left, 1);
         thesis + resumed.delay_s - saved + rest
     }
@@ -250,13 +250,17 @@ impl Model {
     /// That of a long flow is the mean of two, weighted by their probability: the window of slow start without a loss so far, and the mean
     /// window of the steady rate.
     fn window_before(&self, kind: Kind, delivered: u32) -> Window {
-        let slow_start = Window::slow_start(self.config.initial_window, self.config.window_max).after(delivered);
+        let slow_start = self.slow_start(kind, self.config.initial_window).after(delivered);
         if !kind.is_long() || self.config.loss == 0.0 {
             return slow_start;
         }
         let lossless = (1.0 - self.config.loss).powf(delivered.into());
         let segments = (lossless * slow_start.segments + (1.0 - lossless) * self.steady_window()).max(1.0).floor();
         Window { segments, threshold: segments, ..slow_start }
+    }
+
+    fn slow_start(&self, kind: Kind, segments: u32) -> Window {
+        Window::slow_start(segments, self.config.window_max, self.schedule(kind).counts_acknowledgements)
     }
 
     fn steady_window(&self) -> f64 {
@@ -319,8 +323,9 @@ struct Resumed {
     delivered: u32,
 }
 
-/// The median of each figure.
-pub(super) fn median(estimates: Vec<Estimate>) -> Estimate {
+/// The median of each figure; zeros without any estimate.
+#[must_use]
+pub fn median(estimates: Vec<Estimate>) -> Estimate {
     let of = |figure: &dyn Fn(&Estimate) -> f64| {
         let mut figures: Vec<f64> = estimates.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);

@@ -9,6 +9,9 @@ pub enum ScheduleKind {
     /// Linux since 6.5: a tail-loss probe, a timeout that follows the round-trip time, SYNs after one second.
     #[default]
     Linux,
+    /// Linux's timeouts without the probe and without the linear timeouts of SYNs, as Linux had them before 6.5 with
+    /// `tcp_early_retrans` = 0: each timeout is twice the last.
+    Doubling,
     /// \[HALR\] table I: data after 1.5 s, SYNs after 3 s, each timeout twice the last.
     Thesis,
 }
@@ -115,6 +118,9 @@ pub struct RetransmissionSchedule {
     /// Whether repeated timeouts and a SYN's timeout lower the threshold to two segments (\[HALR\] section 4.2). RFC 5681 section 3.1
     /// and Linux lower it once for each window.
     pub collapses_threshold: bool,
+    /// Whether the window above the threshold grows by a segment once all of its segments are acknowledged, as in Linux. Otherwise each
+    /// acknowledgement adds the window's reciprocal (RFC 5681 section 3.1, equation 3), as in ns-2 and ns-3.
+    pub counts_acknowledgements: bool,
 }
 
 impl RetransmissionSchedule {
@@ -123,6 +129,7 @@ impl RetransmissionSchedule {
     pub fn new(kind: ScheduleKind, srtt_s: f64) -> Self {
         match kind {
             ScheduleKind::Linux => Self::linux(srtt_s),
+            ScheduleKind::Doubling => Self::doubling(srtt_s),
             ScheduleKind::Thesis => Self::thesis(),
         }
     }
@@ -142,7 +149,16 @@ impl RetransmissionSchedule {
             linear_timeouts: LINUX_SYN_LINEAR_TIMEOUTS,
             interval_s_max: LINUX_INTERVAL_S_MAX,
         };
-        Self { data, syn, collapses_threshold: false }
+        Self { data, syn, collapses_threshold: false, counts_acknowledgements: true }
+    }
+
+    /// Linux's timeouts for a smoothed round-trip time in seconds, doubling from the first one on, without a probe.
+    #[must_use]
+    pub fn doubling(srtt_s: f64) -> Self {
+        let usual = Self::linux(srtt_s);
+        let Self { data, syn, .. } = usual.clone();
+        let data = Backoff { probe_s: None, ..data };
+        Self { data, syn: Backoff { linear_timeouts: 0, ..syn }, ..usual }
     }
 
     /// The schedule of \[HALR\] table I.
@@ -154,6 +170,11 @@ impl RetransmissionSchedule {
             linear_timeouts: 0,
             interval_s_max: timeout_s * THESIS_INTERVAL_FACTOR_MAX,
         };
-        Self { data: doubling(THESIS_TIMEOUT_S), syn: doubling(THESIS_SYN_TIMEOUT_S), collapses_threshold: true }
+        Self {
+            data: doubling(THESIS_TIMEOUT_S),
+            syn: doubling(THESIS_SYN_TIMEOUT_S),
+            collapses_threshold: true,
+            counts_acknowledgements: false,
+        }
     }
 }

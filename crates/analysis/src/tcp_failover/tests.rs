@@ -40,6 +40,15 @@ fn linux_sends_five_syns_a_second_apart_before_it_doubles() {
 }
 
 #[test]
+fn doubling_schedule_has_no_probe_and_no_linear_timeouts() {
+    let RetransmissionSchedule { data, syn, .. } = RetransmissionSchedule::doubling(0.1);
+    assert_eq!(syn.times_s().take(4).collect::<Vec<_>>(), [1.0, 3.0, 7.0, 15.0]);
+    for (found, expected) in data.times_s().zip([0.3, 0.9, 2.1, 4.5]) {
+        close(found, expected);
+    }
+}
+
+#[test]
 fn unused_flow_time_is_a_sawtooth() {
     let data = RetransmissionSchedule::thesis().data;
     // Figure 9: it falls by a second a second, and jumps by the next interval behind each timeout.
@@ -181,7 +190,8 @@ fn pages_hold_every_kind_and_parameter() {
 fn any_config() -> impl Strategy<Value = FailoverConfig> {
     let times = (0.0..60.0, 0.0001..2.0, 0.0..2.0);
     let rates = (0.0..0.2, 0.0..0.2);
-    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
+    let schedules = prop_oneof![Just(ScheduleKind::Linux), Just(ScheduleKind::Doubling), Just(ScheduleKind::Thesis)];
+    let choices = (schedules, any::<bool>(), any::<bool>());
     let windows = (1_u32..200).prop_flat_map(|most| (1..=most, Just(most)));
     let segments =
         ((2_u32..40).prop_flat_map(|all| (1..all, Just(all))), (2_u32..3000).prop_flat_map(|all| (1..all, Just(all))));
@@ -191,7 +201,7 @@ fn any_config() -> impl Strategy<Value = FailoverConfig> {
         queue_s: times.2,
         loss: rates.0,
         syn_loss: rates.1,
-        schedule: if choices.0 { ScheduleKind::Linux } else { ScheduleKind::Thesis },
+        schedule: choices.0,
         equations: if choices.1 { Equations::Thesis } else { Equations::Window },
         arrival: Arrival::Start,
         recovery: if choices.2 { RecoveryPolicy::All } else { RecoveryPolicy::Lowest },

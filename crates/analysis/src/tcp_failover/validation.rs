@@ -40,7 +40,7 @@ fn beyond(config: &FailoverConfig, kind: Kind, seeds: u32, (share, seconds): (f6
 /// Every schedule, policy and outage.
 fn grid(usual: &FailoverConfig) -> Vec<FailoverConfig> {
     let mut grid = Vec::new();
-    for schedule in [ScheduleKind::Linux, ScheduleKind::Thesis] {
+    for schedule in [ScheduleKind::Linux, ScheduleKind::Doubling, ScheduleKind::Thesis] {
         for recovery in [RecoveryPolicy::Lowest, RecoveryPolicy::All] {
             let of = |outage_s| FailoverConfig { schedule, recovery, outage_s, ..usual.clone() };
             grid.extend(OUTAGES_S.map(of));

@@ -1,6 +1,6 @@
 //! The congestion window after an interruption, a round trip at a time.
 
-/// A congestion window that grows by slow start below its threshold and by one segment in a round trip above it (RFC 5681).
+/// A congestion window that grows by slow start below its threshold, and above it as its schedule states (RFC 5681 section 3.1).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Window {
     /// Segments that one round trip carries.
@@ -11,6 +11,9 @@ pub(super) struct Window {
     pub(super) max: f64,
     /// Segments that fast recovery still has to retransmit. The window does not grow meanwhile.
     pub(super) recovering: f64,
+    /// Above the threshold it grows by one segment in a round trip. Otherwise each acknowledgement adds its reciprocal, which is less in a
+    /// round trip: see [`RetransmissionSchedule::counts_acknowledgements`](super::RetransmissionSchedule).
+    pub(super) counts: bool,
 }
 
 /// The least slow-start threshold, in segments (RFC 5681 section 3.1, equation 4).
@@ -18,8 +21,8 @@ pub(super) const THRESHOLD_MIN: f64 = 2.0;
 
 impl Window {
     /// A window in slow start without a threshold.
-    pub(super) fn slow_start(segments: u32, max: u32) -> Self {
-        Self { segments: segments.into(), threshold: f64::INFINITY, max: max.into(), recovering: 0.0 }
+    pub(super) fn slow_start(segments: u32, max: u32, counts: bool) -> Self {
+        Self { segments: segments.into(), threshold: f64::INFINITY, max: max.into(), recovering: 0.0, counts }
     }
 
     /// The window after a round trip, all of whose segments were acknowledged.
@@ -27,9 +30,13 @@ impl Window {
         if self.recovering > 0.0 {
             return Self { recovering: self.recovering - self.segments, ..self };
         }
-        let slow = (self.segments * 2.0).min(self.threshold);
-        let segments = if self.segments < self.threshold { slow } else { self.segments + 1.0 };
-        Self { segments: segments.min(self.max), ..self }
+        if self.segments < self.threshold {
+            return Self { segments: (self.segments * 2.0).min(self.threshold).min(self.max), ..self };
+        }
+        if self.counts {
+            return Self { segments: (self.segments + 1.0).min(self.max), ..self };
+        }
+        self.acknowledged(self.segments)
     }
 
     /// The window of a flow that has delivered so many segments without a loss.

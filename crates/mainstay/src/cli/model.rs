@@ -6,7 +6,7 @@ use std::time::Duration;
 use analysis::tcp_failover::{
     Arrival, Equations, FailoverConfig, OUTAGE_S_MAX, RecoveryPolicy, SEEDS_MAX, ScheduleKind,
 };
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use config::value::parse_duration_within;
 
 /// `mainstay model`.
@@ -18,6 +18,7 @@ pub enum ModelCommand {
 
 /// `mainstay model failover`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("flows").multiple(true))]
 pub struct ModelFailoverArgs {
     /// Duration of the outage, at most 1m; a number without a unit is seconds, here and below
     #[arg(long = "outage", value_name = "TIME", default_value = "3s", value_parser = outage_s)]
@@ -28,7 +29,7 @@ pub struct ModelFailoverArgs {
     /// What queues add to the round-trip time of bulk flows
     #[arg(long = "queue-delay", value_name = "TIME", default_value = "0s", value_parser = delay_s)]
     pub queue_s: f64,
-    /// Retransmission schedule: linux follows the round-trip time, thesis has 1.5s for data and 3s for SYNs
+    /// Retransmission schedule: linux and doubling follow the round-trip time, thesis has 1.5s for data and 3s for SYNs
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = ScheduleChoice::Linux)]
     pub schedule: ScheduleChoice,
     /// Transfer after the outage: window follows the congestion window, thesis is the paper's equations
@@ -74,13 +75,21 @@ pub struct ModelFailoverArgs {
     #[arg(long, value_name = "FROM..TO", value_parser = sweep_s)]
     pub sweep: Option<(f64, f64)>,
     /// Simulate the flows too, and show the medians beside the model
-    #[arg(long)]
+    #[arg(long, group = "flows")]
     pub simulate: bool,
-    /// Runs of the simulation
-    #[arg(long, value_name = "COUNT", default_value_t = 101, requires = "simulate", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
+    /// Run the flows in ns-3 too, for each outage of a sweep, and show the medians and the differences from the model (needs libns3-dev, g++, pkg-config)
+    #[cfg(feature = "lab")]
+    #[arg(long, group = "flows")]
+    pub ns3: bool,
+    /// Directory that keeps the compiled ns-3 program [default: a temporary one]
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "DIRECTORY", requires = "ns3")]
+    pub ns3_dir: Option<PathBuf>,
+    /// Runs of the simulation, and of each outage in ns-3
+    #[arg(long, value_name = "COUNT", default_value_t = 101, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
     pub seeds: u32,
     /// Seed of the first run
-    #[arg(long, value_name = "SEED", default_value_t = 1, requires = "simulate")]
+    #[arg(long, value_name = "SEED", default_value_t = 1, requires = "flows")]
     pub seed: u64,
     /// Page with plots that is written, HTML
     #[arg(long, short, value_name = "FILE")]
@@ -136,6 +145,8 @@ choice! {
     ScheduleChoice of ScheduleKind {
         /// Linux since 6.5
         Linux,
+        /// Linux's timeouts without a probe and without linear timeouts of SYNs
+        Doubling,
         /// The paper's table I
         Thesis
     }

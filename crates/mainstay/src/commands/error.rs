@@ -222,6 +222,10 @@ impl From<&CommandError> for Exit {
             CommandError::Hook(HookFailed::NoDaemon(_)) => Self::Unreachable,
             CommandError::KernelForwards(_) | CommandError::Reload(_) => Self::Refused,
             CommandError::UnknownCommand(_) | CommandError::Model(ModelError::Config(_)) => Self::Usage,
+            #[cfg(feature = "lab")]
+            CommandError::Lab(lab::LabError::Ns3(
+                lab::ns3::Ns3Error::Config(_) | lab::ns3::Ns3Error::Unsupported { .. },
+            )) => Self::Usage,
             _ => Self::Failed,
         }
     }

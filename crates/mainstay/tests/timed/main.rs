@@ -10,6 +10,7 @@ mod faults;
 mod ftp;
 mod kernel;
 mod link;
+mod model_ns3;
 mod replication;
 mod secured;
 mod sync_bench;

@@ -68,6 +68,8 @@ pub(super) struct Sender<'a> {
     phase: Phase,
     window: f64,
     threshold: f64,
+    /// Acknowledgements above the threshold since the window grew, where the schedule counts them.
+    acknowledged: f64,
     /// The state of each segment that was sent, all that are acknowledged below `unacknowledged`.
     sent: Vec<State>,
     unacknowledged: u32,
@@ -93,6 +95,7 @@ impl<'a> Sender<'a> {
             phase: Phase::Connecting,
             window: config.initial_window.into(),
             threshold: f64::INFINITY,
+            acknowledged: 0.0,
             sent: Vec::with_capacity(segments as usize),
             unacknowledged: 0,
             transmissions: 0,
@@ -186,6 +189,7 @@ impl<'a> Sender<'a> {
         }
         self.timeouts += 1;
         self.window = 1.0;
+        self.acknowledged = 0.0;
         self.phase = Phase::Loss(self.sent.len() as u32);
         let in_flight = self.sent.iter_mut().filter(|state| matches!(state, State::InFlight(_)));
         in_flight.for_each(|state| *state = State::Lost);
@@ -228,7 +232,17 @@ impl<'a> Sender<'a> {
         if matches!(self.phase, Phase::Recovery(_)) {
             return;
         }
-        self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+        if self.window < self.threshold {
+            self.window += 1.0;
+        } else if !self.schedule.counts_acknowledgements {
+            self.window += 1.0 / self.window;
+        } else {
+            self.acknowledged += 1.0;
+            if self.acknowledged >= self.window.floor() {
+                self.acknowledged = 0.0;
+                self.window += 1.0;
+            }
+        }
         self.window = self.window.min(self.window_max);
     }
 

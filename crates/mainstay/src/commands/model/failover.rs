@@ -26,6 +26,9 @@ struct Outcome {
     kinds: BTreeMap<Kind, Figures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sweep: Vec<SweepRow>,
+    #[cfg(feature = "lab")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ns3: Option<lab::ns3::Comparison>,
 }
 
 #[derive(Serialize)]
@@ -41,7 +44,12 @@ struct Figures {
 /// # Errors
 /// A parameter is out of its range, or the page or the output cannot be written.
 pub fn run(args: &ModelFailoverArgs) -> Result<(), CommandError> {
-    let outcome = evaluate(args)?;
+    #[cfg_attr(not(feature = "lab"), expect(unused_mut))]
+    let mut outcome = evaluate(args)?;
+    #[cfg(feature = "lab")]
+    if args.ns3 {
+        outcome.ns3 = Some(run_in_ns3(args, &outcome).map_err(lab::LabError::from)?);
+    }
     if let Some(path) = &args.output {
         let page = page(args, &outcome)?;
         std::fs::write(path, page).map_err(|error| ModelError::Page { path: path.clone(), error })?;
@@ -58,7 +66,24 @@ fn evaluate(args: &ModelFailoverArgs) -> Result<Outcome, ModelError> {
         kinds.insert(kind, Figures { model: model.estimate(kind), simulated });
     }
     let rows = args.sweep.map(|range| sweep(&config, range, PRINTED_POINTS)).transpose()?;
-    Ok(Outcome { config, kinds, sweep: rows.unwrap_or_default() })
+    Ok(Outcome {
+        config,
+        kinds,
+        sweep: rows.unwrap_or_default(),
+        #[cfg(feature = "lab")]
+        ns3: None,
+    })
+}
+
+/// The flows of the outages that are printed, in ns-3.
+#[cfg(feature = "lab")]
+fn run_in_ns3(args: &ModelFailoverArgs, outcome: &Outcome) -> Result<lab::ns3::Comparison, lab::ns3::Ns3Error> {
+    let outages_s = match outcome.sweep.as_slice() {
+        [] => vec![outcome.config.outage_s],
+        rows => rows.iter().map(|row| row.outage_s).collect(),
+    };
+    let ns3 = lab::ns3::Ns3::build(args.ns3_dir.as_deref())?;
+    lab::ns3::compare(&ns3, &outcome.config, &outages_s, (args.seed, args.seeds))
 }
 
 fn page(args: &ModelFailoverArgs, outcome: &Outcome) -> Result<String, ModelError> {
@@ -87,6 +112,10 @@ fn describe(outcome: &Outcome) -> String {
     );
     if !outcome.sweep.is_empty() {
         text.push_str(&format!("\n{}", swept(&outcome.sweep)));
+    }
+    #[cfg(feature = "lab")]
+    if let Some(comparison) = &outcome.ns3 {
+        text.push_str(&format!("\n{}", comparison.describe()));
     }
     text
 }
