@@ -12,6 +12,7 @@ mod kernel;
 mod link;
 mod replication;
 mod secured;
+mod syn_proxy;
 mod sync_bench;
 mod workers;
 
