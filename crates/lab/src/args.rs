@@ -13,7 +13,8 @@ mod rate_control;
 mod recovery;
 mod redundancy;
 pub mod replication;
-pub mod sync_bench;
+pub mod syn_flood;
+mod sync_bench;
 mod synthesize;
 mod values;
 
@@ -38,6 +39,7 @@ pub use rate_control::BenchRateControlArgs;
 pub use recovery::{BenchRecoveryArgs, Switch};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
+pub use syn_flood::BenchSynFloodArgs;
 pub use sync_bench::BenchSyncArgs;
 pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 
