@@ -36,7 +36,8 @@ pub fn run(data: &[u8]) {
             let tuple = packet.headers.tuple;
             if packet.become_segment(&tuple, 64, &first_syn(&client)) {
                 assert_sound(packet);
-                let mut connection = begin(&chain, packet, Some(client)).expect("an accepted client's connection begins");
+                let mut connection =
+                    begin(&chain, packet, Some(client)).expect("an accepted client's connection begins");
                 process(&chain, &mut connection, packet, Direction::Original);
             }
         }

@@ -154,8 +154,7 @@ impl CookieKeys {
     #[must_use]
     pub fn make(&self, unix_ms: u64, tuple: &Tuple, client_sequence: u32, options: &ClientOptions) -> Cookie {
         let epoch = unix_ms >> EPOCH_MS_LOG2;
-        let timestamp =
-            options.timestamps.then_some((unix_ms as u32) & !TIMESTAMP_MASK | options.in_timestamp());
+        let timestamp = options.timestamps.then_some((unix_ms as u32) & !TIMESTAMP_MASK | options.in_timestamp());
         let segment_size = u32::from(options.segment_size_index);
         let kept = ClientOptions::of(segment_size, timestamp);
         let hash = hash(self.0[0], epoch, tuple, client_sequence, &kept);
@@ -245,7 +244,8 @@ mod tests {
     #[test]
     fn without_timestamps_there_is_no_scaling_and_no_sack() {
         let tuple = tcp("10.0.0.2:4000", "192.0.2.1:80");
-        let sent = ClientOptions { segment_size_index: 3, window_scale: Some(7), sack_permitted: true, timestamps: false };
+        let sent =
+            ClientOptions { segment_size_index: 3, window_scale: Some(7), sack_permitted: true, timestamps: false };
         let cookie = keys(1).make(NOW_MS, &tuple, 77, &sent);
         let kept = ClientOptions { window_scale: None, sack_permitted: false, ..sent };
         assert_eq!(keys(1).verify(NOW_MS, &tuple, 77, cookie), Ok(kept));
@@ -254,10 +254,16 @@ mod tests {
     #[test]
     fn segment_sizes_are_rounded_down() {
         let size = |bytes| {
-            ClientOptions { segment_size_index: ClientOptions::index_of_segment_size(bytes), ..ClientOptions::default() }
-                .segment_size_bytes()
+            ClientOptions {
+                segment_size_index: ClientOptions::index_of_segment_size(bytes),
+                ..ClientOptions::default()
+            }
+            .segment_size_bytes()
         };
-        assert_eq!([100, 216, 535, 536, 1459, 1460, 8959, 65535].map(size), [216, 216, 216, 536, 1452, 1460, 1460, 8960]);
+        assert_eq!(
+            [100, 216, 535, 536, 1459, 1460, 8959, 65535].map(size),
+            [216, 216, 216, 536, 1452, 1460, 1460, 8960]
+        );
     }
 
     #[test]

@@ -43,15 +43,11 @@ use flow::wire::tcp::SegmentOptions;
 use flow::wire::{Packet, TcpSegment, Transport, tcp_flags};
 use flow::{Direction, DropReason, Instant, Tuple};
 
-use crate::function::{
-    AcceptedClient, Context, HandshakeProxy, NetworkFunction, ServerAcknowledgement, Verdict,
-};
+use crate::function::{AcceptedClient, Context, HandshakeProxy, NetworkFunction, ServerAcknowledgement, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 use crate::syn_cookie::{ClientOptions, Cookie, Rejection};
 use rules::Counter;
-pub use rules::{
-    Mode, Offered, RULES_MAX, Rule, RuleConfig, RuleView, RulesError, SynProxyRules, Thresholds, rule_id,
-};
+pub use rules::{Mode, Offered, RULES_MAX, Rule, RuleConfig, RuleView, RulesError, SynProxyRules, Thresholds, rule_id};
 use state::Scales;
 pub use state::{Phase, SynProxyState};
 
@@ -83,10 +79,8 @@ impl SynProxy {
     fn verify(&self, now: Instant, packet: &Packet<'_, '_>, segment: &TcpSegment) -> Result<AcceptedClient, Rejection> {
         let (unix_ms, tuple) = (self.rules.unix_ms(now), &packet.headers.tuple);
         let timestamps = SegmentOptions::read(packet.tcp_header()).timestamps;
-        let cookie = Cookie {
-            sequence: segment.acknowledgement.wrapping_sub(1),
-            timestamp: timestamps.map(|(_, echo)| echo),
-        };
+        let cookie =
+            Cookie { sequence: segment.acknowledgement.wrapping_sub(1), timestamp: timestamps.map(|(_, echo)| echo) };
         let verify = |sequence: u32| {
             let options = self.rules.keys.verify(unix_ms, tuple, sequence, cookie)?;
             let window = u32::from(segment.window) << options.window_scale.unwrap_or(0);
@@ -447,7 +441,8 @@ impl NetworkFunction for SynProxy {
 impl SynProxy {
     /// A half-open connection that is not proxied: it opens by the client's acknowledgement, or ends.
     fn watch(&self, state: &mut SynProxyState, segment: &TcpSegment, direction: Direction) {
-        let is_acknowledged = direction == Direction::Original && !segment.has(tcp_flags::SYN) && segment.has(tcp_flags::ACK);
+        let is_acknowledged =
+            direction == Direction::Original && !segment.has(tcp_flags::SYN) && segment.has(tcp_flags::ACK);
         if is_acknowledged || segment.has(tcp_flags::RST) {
             self.count_half_open(state, false);
             *state = SynProxyState::default();
@@ -475,4 +470,3 @@ impl SynProxy {
         }
     }
 }
-

@@ -249,12 +249,5 @@ impl Gateway {
 }
 
 fn runtime<'a>(counters: &'a mut ChainCounters, log: &'a mut Log, expectations: &'a mut Expectations) -> Runtime<'a> {
-    Runtime {
-        now: Instant::ZERO,
-        node: NodeId(0),
-        counters,
-        log,
-        expectations,
-        handshake: HandshakeExchange::NONE,
-    }
+    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log, expectations, handshake: HandshakeExchange::NONE }
 }

@@ -92,7 +92,11 @@ impl Connections {
         packet: &mut Packet<'_, '_>,
     ) -> Result<Disposition, DropReason> {
         let proxy = self.functions.chain.handshake_proxy().ok_or(DropReason::SynProxied)?;
-        if proxy.answer(now, packet) { Ok(Disposition::Transmit(packet.frame.ingress)) } else { Err(DropReason::SynProxied) }
+        if proxy.answer(now, packet) {
+            Ok(Disposition::Transmit(packet.frame.ingress))
+        } else {
+            Err(DropReason::SynProxied)
+        }
     }
 
     /// The proxy's state of a connection whose server has not answered.
@@ -181,7 +185,8 @@ impl Pipeline {
             let Some(due) = self.handshakes.openings.poll_due(now) else { return };
             let (OpeningDue::Resend(opening) | OpeningDue::GiveUp(opening)) = due;
             let found = self.connections.lookup(&opening.original);
-            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, self.connections.own_opening(slot)?))) else {
+            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, self.connections.own_opening(slot)?)))
+            else {
                 self.handshakes.openings.finish(&opening.original);
                 continue;
             };

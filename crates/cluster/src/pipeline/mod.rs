@@ -447,7 +447,10 @@ impl Pipeline {
     pub fn next_expiry(&self) -> Option<Instant> {
         let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());
         let handshakes = self.handshakes.poll_timeout();
-        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep, handshakes].into_iter().flatten().min()
+        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep, handshakes]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Re-evaluates up to `connections_max` more connections, those of other owners only if `is_of_all`, and ends those that

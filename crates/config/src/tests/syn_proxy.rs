@@ -66,11 +66,19 @@ fn the_secret_follows_from_that_of_the_cluster() {
 fn mistakes_are_reported_with_a_remedy() {
     for (part, by, expected) in [
         ("mode = \"auto\"", "mode = \"sometimes\"", "write \"off\" or \"auto\" or \"always\""),
-        ("mode = \"auto\"", "mode = \"auto\"\nsyn_rate = 0", "nothing switches the rule on: write syn_rate, half_open or both"),
+        (
+            "mode = \"auto\"",
+            "mode = \"auto\"\nsyn_rate = 0",
+            "nothing switches the rule on: write syn_rate, half_open or both",
+        ),
         ("mode = \"auto\"", "mode = \"auto\"\nwindow_scale = 15", "choose a number from 0 to 14"),
         ("mode = \"auto\"", "mode = \"auto\"\nmss = 100", "choose a number from 536 to 8960"),
         ("mode = \"auto\"", "mode = \"auto\"\nhold = \"10ms\"", "syn_proxy.rule.hold"),
-        (RULE, &format!("{RULE}[[syn_proxy.rule]]\nname = \"web\"\n"), "another rule has this name: give the rule another name"),
+        (
+            RULE,
+            &format!("{RULE}[[syn_proxy.rule]]\nname = \"web\"\n"),
+            "another rule has this name: give the rule another name",
+        ),
     ] {
         let text = RULE.replace(part, by);
         assert_ne!(text, RULE, "{part:?} is there");

@@ -3,8 +3,8 @@
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
-    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status, SynProxyStatus,
-    SyncStatus,
+    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status,
+    SynProxyStatus, SyncStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;

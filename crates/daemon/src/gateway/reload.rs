@@ -232,7 +232,9 @@ fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
     let stays = |function: &Function| before.contains(function) && !wanted.contains(function);
     functions.extend(STAYING.map(|(function, _)| function).into_iter().filter(stays));
     // It stands before the functions that read or translate packets.
-    if let Some(at) = functions.iter().position(|function| *function == Function::SynProxy).filter(|at| *at >= wanted.len()) {
+    if let Some(at) =
+        functions.iter().position(|function| *function == Function::SynProxy).filter(|at| *at >= wanted.len())
+    {
         functions[..=at].rotate_right(1);
     }
     functions

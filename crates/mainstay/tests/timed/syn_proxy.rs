@@ -109,9 +109,8 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
     let folder = Folder::new("syn-proxy");
     let key = folder.make_key("cluster.key").display().to_string();
     start_servers(&topology);
-    let start = |id: usize| {
-        Program::start(&topology.nodes[id], &folder, ["a", "b"][id], "gateway", &configuration(id, &key))
-    };
+    let start =
+        |id: usize| Program::start(&topology.nodes[id], &folder, ["a", "b"][id], "gateway", &configuration(id, &key));
     let a = start(0);
     a.wait_for_role("active");
     let b = start(1);

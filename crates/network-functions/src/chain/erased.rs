@@ -9,9 +9,7 @@ use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::StateLayout;
-use crate::function::{
-    CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Verdict,
-};
+use crate::function::{CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 
 /// The result of a function, or of the chain, for a packet.

@@ -154,9 +154,11 @@ mod tests {
         openings.begin(Instant::ZERO, client(2));
         openings.finish(&tuple(1));
         assert!(!openings.contains(&tuple(1)) && openings.contains(&tuple(2)));
-        assert!(run(&mut openings, 60).iter().all(|(_, due)| {
-            *due == OpeningDue::Resend(client(2)) || *due == OpeningDue::GiveUp(client(2))
-        }));
+        assert!(
+            run(&mut openings, 60)
+                .iter()
+                .all(|(_, due)| { *due == OpeningDue::Resend(client(2)) || *due == OpeningDue::GiveUp(client(2)) })
+        );
     }
 
     #[test]

@@ -326,7 +326,8 @@ impl SynProxyRules {
             if let Some(twin) = rules.iter().find(|rule| rule.id == id) {
                 return Err(RulesError::SameIdentifier(twin.config.name.clone(), config.name.clone()));
             }
-            let before = previous.and_then(|previous| previous.rules.iter().find(|rule| rule.config.name == config.name));
+            let before =
+                previous.and_then(|previous| previous.rules.iter().find(|rule| rule.config.name == config.name));
             let live = before.map(|rule| Arc::clone(&rule.live)).unwrap_or_default();
             rules.push(Rule { id, config: config.clone(), live });
         }

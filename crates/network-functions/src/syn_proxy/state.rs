@@ -187,8 +187,7 @@ impl FlowState for SynProxyState {
             if kind == attribute::WORDS {
                 let value: [u8; 16] = value.try_into().map_err(|_| TlvError::ValueSize(kind))?;
                 let word = |at: usize| u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
-                state =
-                    Self { sequence: word(0), timestamp: word(4), client_timestamp: word(8), bits: word(12) };
+                state = Self { sequence: word(0), timestamp: word(4), client_timestamp: word(8), bits: word(12) };
             }
         }
         Ok(state)

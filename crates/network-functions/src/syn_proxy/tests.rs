@@ -98,11 +98,7 @@ impl Proxy {
         (result, frame.bytes().to_vec())
     }
 
-    fn init(
-        &mut self,
-        packet: &Packet<'_, '_>,
-        accepted: Option<AcceptedClient>,
-    ) -> Result<Connection, DropReason> {
+    fn init(&mut self, packet: &Packet<'_, '_>, accepted: Option<AcceptedClient>) -> Result<Connection, DropReason> {
         let tuple = packet.headers.tuple;
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let (mut log, mut expectations) = (Log::default(), Expectations::default());
@@ -152,7 +148,10 @@ impl Proxy {
     }
 
     fn check(&mut self, tuple: &Tuple, segment: build::Tcp<'_>) -> Option<Result<AcceptedClient, DropReason>> {
-        self.packet(tuple, segment, b"", |proxy, packet| proxy.chain.handshake_proxy().unwrap().check(proxy.now, packet)).0
+        self.packet(tuple, segment, b"", |proxy, packet| {
+            proxy.chain.handshake_proxy().unwrap().check(proxy.now, packet)
+        })
+        .0
     }
 
     /// A client's acknowledgement of a cookie, up to the SYN to the server.
@@ -344,7 +343,10 @@ fn numbers_and_timestamps_of_both_sides_are_translated() {
         ..build::Tcp::default()
     };
     let answer = proxy.pass(&mut connection, Direction::Reply, answer).0.unwrap();
-    assert_eq!((answer.segment.sequence, answer.segment.acknowledgement), (cookie.wrapping_add(1), CLIENT_ISN.wrapping_add(5)));
+    assert_eq!(
+        (answer.segment.sequence, answer.segment.acknowledgement),
+        (cookie.wrapping_add(1), CLIENT_ISN.wrapping_add(5))
+    );
     assert_eq!((answer.segment.window, answer.options.timestamps), (1000, Some((cookie_time.wrapping_add(50), 5002))));
     let RuleView { accepted, opened, mismatched, .. } = proxy.view();
     assert_eq!((accepted, opened, mismatched), (1, 1, 0));
@@ -355,7 +357,8 @@ fn the_tracker_sees_acknowledgements_in_the_servers_numbers() {
     let mut proxy = Proxy::new(Mode::Always, Offered::default());
     let (connection, syn_ack) = opened(&mut proxy, server_syn_ack());
     let acknowledgement = syn_ack.segment.sequence.wrapping_add(11);
-    let mut segment = TcpSegment { flags: tcp_flags::ACK, acknowledgement, sack_end: acknowledgement, ..TcpSegment::default() };
+    let mut segment =
+        TcpSegment { flags: tcp_flags::ACK, acknowledgement, sack_end: acknowledgement, ..TcpSegment::default() };
     let function = SynProxy::new(Arc::clone(&proxy.rules));
     function.as_sent(&proxy.state(&connection), &mut segment, Direction::Original);
     assert_eq!((segment.acknowledgement, segment.sack_end), (SERVER_ISN + 11, SERVER_ISN + 11));
@@ -493,7 +496,12 @@ fn half_open_connections_activate_a_rule() {
 #[test]
 fn a_rule_that_is_off_exempts_from_later_ones() {
     let exempt = RuleConfig { name: "exempt".into(), ports: Vec::new(), ..rule(Mode::Off, Offered::default()) };
-    let all = RuleConfig { name: "all".into(), destinations: Vec::new(), ports: Vec::new(), ..rule(Mode::Always, Offered::default()) };
+    let all = RuleConfig {
+        name: "all".into(),
+        destinations: Vec::new(),
+        ports: Vec::new(),
+        ..rule(Mode::Always, Offered::default())
+    };
     let mut proxy = Proxy::with(rules_of(&[exempt, all]));
     assert!(proxy.syn(&client(), linux_syn()).is_ok());
     assert!(proxy.syn(&tcp("10.0.0.2:4000", "198.51.100.1:80"), linux_syn()).is_err());

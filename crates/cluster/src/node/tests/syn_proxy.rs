@@ -132,12 +132,13 @@ impl Client {
         cluster.client_sends(self.port, self.segment(offset, offset), b"question");
         let question = cluster.server_receives().expect("the question passes");
         assert_eq!(text(&question), "question");
-        assert_eq!((tcp(&question).sequence, tcp(&question).acknowledgement), (ISN + 1 + offset, SERVER_ISN + 1 + offset));
+        assert_eq!(
+            (tcp(&question).sequence, tcp(&question).acknowledgement),
+            (ISN + 1 + offset, SERVER_ISN + 1 + offset)
+        );
         assert_eq!(timestamps(&question), Some((7001, 300)));
-        let answer = build::Tcp {
-            timestamps: Some((310, 7001)),
-            ..segment(ACK, SERVER_ISN + 1 + offset, ISN + 1 + offset + 8)
-        };
+        let answer =
+            build::Tcp { timestamps: Some((310, 7001)), ..segment(ACK, SERVER_ISN + 1 + offset, ISN + 1 + offset + 8) };
         let outside = if cluster.options().is_translated { SHARED_OUTSIDE } else { CLIENT };
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (outside, seen));
         cluster.server_sends_frame(|envelope| envelope.tcp(&tuple, answer, b"answer"));
@@ -259,7 +260,10 @@ fn a_silent_server_is_asked_four_times_and_its_client_reset() {
     }
     assert_eq!(seconds, [0, 1, 3, 7]);
     let reset = cluster.client_receives().expect("the client is reset");
-    assert_eq!((tcp(&reset).flags & tcp_flags::RST, tcp(&reset).sequence), (tcp_flags::RST, client.cookie.wrapping_add(1)));
+    assert_eq!(
+        (tcp(&reset).flags & tcp_flags::RST, tcp(&reset).sequence),
+        (tcp_flags::RST, client.cookie.wrapping_add(1))
+    );
     assert_eq!(cluster.connections(0), 0);
     cluster.run_until("the replica to end", |cluster| cluster.connections(1) == 0);
 }
@@ -272,7 +276,10 @@ fn a_server_that_refuses_resets_its_client() {
     let syn = cluster.server_receives().expect("the SYN to the server");
     cluster.server_sends(syn.tuple.source_port, segment(tcp_flags::RST | ACK, 0, ISN + 1), b"");
     let reset = cluster.client_receives().expect("the client is reset");
-    assert_eq!((tcp(&reset).flags & tcp_flags::RST, tcp(&reset).sequence), (tcp_flags::RST, client.cookie.wrapping_add(1)));
+    assert_eq!(
+        (tcp(&reset).flags & tcp_flags::RST, tcp(&reset).sequence),
+        (tcp_flags::RST, client.cookie.wrapping_add(1))
+    );
     assert_eq!(cluster.connections(0), 0);
 }
 

@@ -34,9 +34,7 @@ fn status(view: RuleView) -> SynProxyStatus {
         half_open: view.half_open,
         answered: view.answered,
         accepted: view.accepted,
-        rejected: rejected
-            .map(|(reason, segments)| SynProxyRejection { reason: reason.to_owned(), segments })
-            .into(),
+        rejected: rejected.map(|(reason, segments)| SynProxyRejection { reason: reason.to_owned(), segments }).into(),
         handshakes: handshakes
             .map(|(outcome, handshakes)| SynProxyHandshakes { outcome: outcome.to_owned(), handshakes })
             .into(),
@@ -59,7 +57,8 @@ impl Reporting {
                 self.note(now, EventKind::SynProxyActive, &detail);
                 self.active_rules.insert(view.name);
             } else if !view.is_active && was_active {
-                let detail = format!("rule {}: {} SYNs answered, {} cookies accepted", view.name, view.answered, view.accepted);
+                let detail =
+                    format!("rule {}: {} SYNs answered, {} cookies accepted", view.name, view.answered, view.accepted);
                 self.note(now, EventKind::SynProxyInactive, &detail);
                 self.active_rules.remove(&view.name);
             }
