@@ -24,13 +24,14 @@ use network_functions::nat::{
 };
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
-use network_functions::syn_cookie::{CookieKey, CookieKeys};
-use network_functions::syn_proxy::{SynProxy, SynProxyRules};
+use network_functions::syn_cookie::CookieKey;
+use network_functions::syn_proxy::SynProxy;
 use packet_io::netlink::Netlink;
-use packet_io::{clock, random, tun};
+use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
+pub use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
 use config::timeouts::Timeouts;
@@ -51,7 +52,7 @@ pub struct Secrets {
     nat_key: HashKey,
     forwarding_seed: u64,
     /// For SYN cookies where there is no peer.
-    cookie_key: CookieKey,
+    pub(super) cookie_key: CookieKey,
 }
 
 impl Secrets {
@@ -83,43 +84,6 @@ impl Secrets {
     }
 }
 
-/// What functions of all workers share.
-#[derive(Clone)]
-pub struct SharedFunctions {
-    /// The services of the load balancer.
-    pub services: Arc<Services>,
-    /// The rules of the SYN proxy.
-    pub syn_proxy: Arc<SynProxyRules>,
-}
-
-impl SharedFunctions {
-    /// What is configured. Health, activity and numbers of connections continue from `previous`.
-    ///
-    /// # Errors
-    /// The services or the rules cannot be used, or a secret cannot be read.
-    pub fn new(config: &Config, previous: Option<&Self>, secrets: &Secrets) -> Result<Self, ProcessError> {
-        let services = services(config, previous.map(|previous| &*previous.services))?;
-        let rules = &config.syn_proxy.rules;
-        let keys = cookie_keys(config, secrets)?;
-        let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
-        syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
-        Ok(Self { services, syn_proxy: Arc::new(syn_proxy) })
-    }
-}
-
-/// The secrets of SYN cookies: those of a file or of the cluster, as every node has them; or else one of this process.
-fn cookie_keys(config: &Config, secrets: &Secrets) -> Result<CookieKeys, ProcessError> {
-    if config.syn_proxy.rules.is_empty() {
-        return Ok(CookieKeys::new(secrets.cookie_key, []));
-    }
-    if let Some(path) = &config.syn_proxy.key {
-        return Ok(CookieKeys::new(credentials::syn_proxy_key(path)?, []));
-    }
-    let mut shared = credentials::cluster_cookie_keys(config.cluster.as_ref())?.into_iter();
-    let first = shared.next().unwrap_or(secrets.cookie_key);
-    Ok(CookieKeys::new(first, shared))
-}
-
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(
     config: &Config,
@@ -127,15 +91,6 @@ pub(super) fn node_config(
     secrets: &Secrets,
 ) -> Result<NodeConfig, ProcessError> {
     node_config_with(config, forwarding(config, secrets)?, shared, secrets)
-}
-
-/// The services as configured, shared by all workers. Health and numbers of connections continue from `previous`.
-///
-/// # Errors
-/// The services cannot be used.
-fn services(config: &Config, previous: Option<&Services>) -> Result<Arc<Services>, ProcessError> {
-    let configs: Vec<_> = config.services.iter().map(|service| service.config.clone()).collect();
-    Ok(Arc::new(Services::new(&configs, previous.unwrap_or(&Services::default()))?))
 }
 
 /// The node as configured, with ports that the caller knows.

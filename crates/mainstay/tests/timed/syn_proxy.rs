@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use api::{EventKind, SynProxyStatus};
@@ -21,6 +21,8 @@ const SYNS_PER_S: u32 = 8_000;
 const CLIENTS: usize = 8;
 /// Connections of each client before the kill, and beyond.
 const CONNECTIONS: usize = 25;
+/// SYNs of the flood that the first node answers before it is killed.
+const SYNS_ANSWERED_MIN: u64 = 20_000;
 /// A flood takes no memory. What connections take is allowed for.
 const GROWTH_BYTES_MAX: u64 = 4 << 20;
 
@@ -135,10 +137,19 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
     let (memory, answered) = (resident_bytes(&a), rule(&a).answered);
 
     // Each client connects again and again; the node is killed in the midst.
-    let connected = AtomicUsize::new(0);
+    let (connected, goes_on) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let wait_for_connections = |a: &Program, count: usize| {
+        wait_until("clients have connected", || {
+            let connected = connected.load(Ordering::Relaxed);
+            if connected >= count { Ok(()) } else { Err(format!("{connected} of {count}\n{}", a.log())) }
+        });
+    };
     let mut during = thread::scope(|scope| {
         let client = || {
-            let connections = (0..2 * CONNECTIONS).map(|_| {
+            let connections = (0..2 * CONNECTIONS).map(|number| {
+                while number >= CONNECTIONS && !goes_on.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
                 let stream = connect(&topology);
                 connected.fetch_add(1, Ordering::Relaxed);
                 stream
@@ -146,17 +157,17 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
             connections.collect::<Vec<_>>()
         };
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
-        wait_until("half of the clients have connected", || {
-            let connected = connected.load(Ordering::Relaxed);
-            if connected >= CLIENTS * CONNECTIONS { Ok(()) } else { Err(format!("{connected} have\n{}", a.log())) }
+        wait_for_connections(&a, CLIENTS * CONNECTIONS);
+        wait_until("many SYNs are answered", || {
+            let flooded = rule(&a).answered - answered;
+            if flooded >= SYNS_ANSWERED_MIN { Ok(()) } else { Err(format!("{flooded} are")) }
         });
-        let status = a.status().expect("it answers");
         let grown = resident_bytes(&a).saturating_sub(memory);
-        let flooded = rule(&a).answered - answered;
-        assert!(flooded > 1000, "{flooded} SYNs were answered meanwhile");
-        assert!(grown < GROWTH_BYTES_MAX, "the node grew by {grown} bytes in a flood of {flooded} SYNs");
-        let table = status.connections.count;
+        assert!(grown < GROWTH_BYTES_MAX, "the node grew by {grown} bytes in a flood of {SYNS_ANSWERED_MIN} SYNs");
+        let table = a.status().expect("it answers").connections.count;
         assert!(table < 1500, "{table} connections: spoofed SYNs have none");
+        goes_on.store(true, Ordering::Relaxed);
+        wait_for_connections(&a, CLIENTS * CONNECTIONS + CLIENTS);
         a.kill();
         clients.into_iter().flat_map(|client| client.join().expect("all connect")).collect::<Vec<_>>()
     });
