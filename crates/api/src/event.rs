@@ -104,9 +104,9 @@ pub enum EventKind {
     BackendUp,
     /// Checks of a backend of a service failed: new connections go to other backends.
     BackendDown,
-    /// A rule of the SYN proxy answers for servers: a threshold was reached.
+    /// A rule of the SYN proxy answers in place of servers: a threshold was reached.
     SynProxyActive,
-    /// A rule of the SYN proxy no longer answers for servers.
+    /// A rule of the SYN proxy no longer answers in place of servers.
     SynProxyInactive,
     /// An edge, or a node that took over, has resent what was lost with a failed node.
     Resent,

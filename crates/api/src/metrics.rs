@@ -118,7 +118,7 @@ metrics! {
     BackendConnections: Gauge "backend_connections" ["service", "backend"] "Connections to the service's backend in the table, replicas included.",
     BackendConnectionsOpened: Counter "backend_connections_opened_total" ["service", "backend"] "Connections to the service's backend that began on this node.",
     ServiceConnectionsRefused: Counter "service_refused_connections_total" ["service"] "Connections to the service that no backend could take.",
-    SynProxyActive: Gauge "syn_proxy_active" ["rule"] "1 while the rule of the SYN proxy answers for servers.",
+    SynProxyActive: Gauge "syn_proxy_active" ["rule"] "1 while the rule of the SYN proxy answers in place of servers.",
     SynProxyActivations: Counter "syn_proxy_activations_total" ["rule"] "How often a threshold switched the rule of the SYN proxy on.",
     SynProxyHalfOpen: Gauge "syn_proxy_half_open" ["rule"] "Half-open connections of the rule in the table, where they are a threshold, replicas included.",
     SynProxyAnswered: Counter "syn_proxy_syn_acks_total" ["rule"] "SYN/ACKs with a cookie that were sent for the rule.",

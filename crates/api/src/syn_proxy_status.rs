@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct SynProxyStatus {
     /// Name of the rule.
     pub name: String,
-    /// When the gateway answers for servers: `off`, `auto` or `always`.
+    /// When the gateway answers in place of servers: `off`, `auto` or `always`.
     pub mode: String,
     /// Whether it answers now.
     pub active: bool,

@@ -130,7 +130,7 @@ drop_reasons! {
     /// A reset of no connection, to a rule of the SYN proxy that is active.
     SynProxyReset = "syn_proxy_reset",
     /// A client's segment on a connection whose server has not answered the SYN proxy yet.
-    SynProxyOpening = "syn_proxy_opening",
+    SynProxyAwaiting = "syn_proxy_awaiting",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

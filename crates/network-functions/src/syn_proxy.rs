@@ -24,14 +24,14 @@
 //! window fields are shifted. A server without timestamps or SACK gives what it gives; the rule should be corrected.
 //!
 //! **Data** cannot come before the server has answered, because the SYN/ACK closes the window. A client that has data probes it, so a lost
-//! acknowledgement or window is made up for. A client that waits for the server to speak first, and whose acknowledgement is lost, waits
+//! acknowledgement or window is made up for. A client that waits for the server's first data, and whose acknowledgement is lost, waits
 //! in vain, as with all SYN cookies.
 //!
 //! **Limits.** Explicit congestion notification and TCP Fast Open are not negotiated through the proxy. Packets of proxied connections do
 //! not take the fast path, as each is renumbered ([`NetworkFunction::needs_packets`]).
 
-pub mod opening;
 mod rules;
+pub mod server_handshake;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -179,7 +179,7 @@ const fn offered_size(bytes: u16, tuple: &Tuple) -> u16 {
 /// handshake that is open.
 #[must_use]
 pub fn syn_to_server(state: &SynProxyState, sequence: u32, window: u16) -> Option<Tcp<'static>> {
-    if !matches!(state.phase(), Phase::Begun | Phase::Opening) {
+    if !matches!(state.phase(), Phase::Begun | Phase::Awaiting) {
         return None;
     }
     let options = state.options();
@@ -238,7 +238,7 @@ impl SynProxyState {
     ) -> Result<ServerAcknowledgement, DropReason> {
         let server = SegmentOptions::read(packet.tcp_header()).timestamps.map(|(value, _)| value);
         let mut next = *self;
-        if self.phase() == Phase::Opening {
+        if self.phase() == Phase::Awaiting {
             next = next.with_phase(Phase::Open);
             next.sequence = self.sequence.wrapping_sub(segment.sequence);
             next.timestamp = self.timestamp.wrapping_sub(server.unwrap_or_default());
@@ -375,13 +375,13 @@ impl NetworkFunction for SynProxy {
         match (phase, direction) {
             (Phase::None, _) => {}
             (Phase::Watched, _) => self.watch(state, &segment, direction),
-            (Phase::Begun, _) => *state = state.with_phase(Phase::Opening),
-            (Phase::Opening, Direction::Original) => return Verdict::Drop(DropReason::SynProxyOpening),
-            (Phase::Opening, Direction::Reply) if segment.has(tcp_flags::RST) => {
+            (Phase::Begun, _) => *state = state.with_phase(Phase::Awaiting),
+            (Phase::Awaiting, Direction::Original) => return Verdict::Drop(DropReason::SynProxyAwaiting),
+            (Phase::Awaiting, Direction::Reply) if segment.has(tcp_flags::RST) => {
                 self.count(state, Counter::Refused);
                 return state.refuse(packet, &segment);
             }
-            (Phase::Opening | Phase::Open, Direction::Reply) if is_syn_ack => {
+            (Phase::Awaiting | Phase::Open, Direction::Reply) if is_syn_ack => {
                 let before = *state;
                 match state.answer_server(packet, &segment) {
                     Ok(acknowledgement) => context.handshake.to_server = Some(acknowledgement),
@@ -389,7 +389,7 @@ impl NetworkFunction for SynProxy {
                 }
                 self.count_opened(&before, state);
             }
-            (Phase::Opening, Direction::Reply) => return Verdict::Drop(DropReason::InvalidTcpState),
+            (Phase::Awaiting, Direction::Reply) => return Verdict::Drop(DropReason::InvalidTcpState),
             (Phase::Open, _) => state.translate(packet, &segment, direction),
         }
         Verdict::Forward
@@ -456,7 +456,7 @@ impl SynProxy {
     }
 
     fn count_opened(&self, before: &SynProxyState, after: &SynProxyState) {
-        if before.phase() == Phase::Opening {
+        if before.phase() == Phase::Awaiting {
             self.count(after, Counter::Opened);
             if before.has_timestamps() != after.has_timestamps() {
                 self.count(after, Counter::Mismatched);

@@ -13,7 +13,7 @@ use flow::wire::build::{self, Tcp};
 use flow::wire::{Headers, Packet, Parsed, TcpSegment, Transport, parse, tcp_flags};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, PortId, Tuple};
 use network_functions::function::{AcceptedClient, CloseReason, ServerAcknowledgement, Verdict};
-use network_functions::syn_proxy::opening::{Opening, OpeningDue, Openings};
+use network_functions::syn_proxy::server_handshake::{HandshakeDue, ServerHandshake, ServerHandshakes};
 use network_functions::syn_proxy::{Phase, SynProxyState, first_syn, reset_to_client, syn_to_server};
 
 use super::Pipeline;
@@ -29,12 +29,12 @@ const SERVED_MAX: usize = 256;
 /// The handshakes that this worker has begun with servers.
 #[derive(Default)]
 pub(super) struct Handshakes {
-    openings: Openings,
+    servers: ServerHandshakes,
 }
 
 impl Handshakes {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.openings.poll_timeout()
+        self.servers.poll_timeout()
     }
 
     /// A packet of a connection was tracked and processed, with this verdict: if its server has answered a handshake, the server is
@@ -49,7 +49,7 @@ impl Handshakes {
         edge: &mut E,
     ) -> Verdict {
         if let Some(acknowledgement) = connections.functions.output.to_server.take() {
-            self.openings.finish(&record(&connections.table, slot).original);
+            self.servers.finish(&record(&connections.table, slot).original);
             connections.acknowledge_server(now, packet, slot, &acknowledgement, edge);
             return verdict;
         }
@@ -57,17 +57,17 @@ impl Handshakes {
             return verdict;
         }
         let connection = record(&connections.table, slot);
-        if connections.opening_state(connection).is_none() {
+        if connections.awaiting_state(connection).is_none() {
             return verdict;
         }
         let (original, outgoing) = (connection.original, connection.translated(Direction::Original));
-        if !self.openings.contains(&original)
+        if !self.servers.contains(&original)
             && let Some(Ok(client)) = connections.check_handshake(now, packet)
         {
-            self.openings.begin(now, Opening { original, sequence: client.sequence });
+            self.servers.begin(now, ServerHandshake { original, sequence: client.sequence });
             post(&outgoing, first_syn(&client), |packet| edge.post(now, packet));
         }
-        Verdict::Drop(DropReason::SynProxyOpening)
+        Verdict::Drop(DropReason::SynProxyAwaiting)
     }
 }
 
@@ -100,10 +100,10 @@ impl Connections {
     }
 
     /// The proxy's state of a connection whose server has not answered.
-    fn opening_state(&self, connection: &Connection) -> Option<SynProxyState> {
+    fn awaiting_state(&self, connection: &Connection) -> Option<SynProxyState> {
         let chain = &self.functions.chain;
         chain.handshake_proxy()?;
-        chain.state_of::<SynProxyState>(connection).filter(|state| state.phase() == Phase::Opening)
+        chain.state_of::<SynProxyState>(connection).filter(|state| state.phase() == Phase::Awaiting)
     }
 
     /// The server has answered: it is sent its acknowledgement, which the tracker sees as the client's.
@@ -174,7 +174,7 @@ impl Pipeline {
         }
         let sent = send_first(connections, arrival, packet, begun?, edge);
         if sent.is_ok() {
-            self.handshakes.openings.begin(now, Opening { original, sequence: client.sequence });
+            self.handshakes.servers.begin(now, ServerHandshake { original, sequence: client.sequence });
         }
         sent
     }
@@ -182,21 +182,21 @@ impl Pipeline {
     /// Sends SYNs again to servers that have not answered, and gives up those that do not at all: their clients are reset.
     pub(crate) fn serve_handshakes(&mut self, now: Instant, forwarder: &mut Forwarder) {
         for _ in 0..SERVED_MAX {
-            let Some(due) = self.handshakes.openings.poll_due(now) else { return };
-            let (OpeningDue::Resend(opening) | OpeningDue::GiveUp(opening)) = due;
-            let found = self.connections.lookup(&opening.original);
-            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, self.connections.own_opening(slot)?)))
+            let Some(due) = self.handshakes.servers.poll_due(now) else { return };
+            let (HandshakeDue::Resend(handshake) | HandshakeDue::GiveUp(handshake)) = due;
+            let found = self.connections.lookup(&handshake.original);
+            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, self.connections.own_awaiting(slot)?)))
             else {
-                self.handshakes.openings.finish(&opening.original);
+                self.handshakes.servers.finish(&handshake.original);
                 continue;
             };
             let connection = record(&self.connections.table, slot);
-            if let OpeningDue::Resend(_) = due {
-                let syn = syn_to_server(&state, opening.sequence, client_window(connection, false));
+            if let HandshakeDue::Resend(_) = due {
+                let syn = syn_to_server(&state, handshake.sequence, client_window(connection, false));
                 let outgoing = connection.translated(Direction::Original);
                 syn.into_iter().for_each(|syn| post(&outgoing, syn, |packet| forwarder.post(now, packet)));
             } else {
-                let reset = reset_to_client(&state, opening.sequence);
+                let reset = reset_to_client(&state, handshake.sequence);
                 post(&connection.translated(Direction::Reply), reset, |packet| forwarder.post(now, packet));
                 if let Some(proxy) = self.connections.functions.chain.handshake_proxy() {
                     proxy.note_unanswered(state.rule_id());
@@ -209,9 +209,9 @@ impl Pipeline {
 
 impl Connections {
     /// The proxy's state of a connection of this node whose server has not answered.
-    fn own_opening(&self, slot: Slot) -> Option<SynProxyState> {
+    fn own_awaiting(&self, slot: Slot) -> Option<SynProxyState> {
         let connection = record(&self.table, slot);
-        self.opening_state(connection).filter(|_| connection.owner == self.node)
+        self.awaiting_state(connection).filter(|_| connection.owner == self.node)
     }
 }
 

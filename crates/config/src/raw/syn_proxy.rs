@@ -30,7 +30,7 @@ pub struct RawSynProxyRule {
     /// Ports and ranges, one of which contains the destination port. Default: any port.
     #[serde(default)]
     pub ports: Vec<Spanned<PortText>>,
-    /// When the gateway answers for servers: `"off"` never, `"auto"` while `syn_rate` or `half_open` is reached, `"always"`.
+    /// When the gateway answers in place of servers: `"off"` never, `"auto"` while `syn_rate` or `half_open` is reached, `"always"`.
     pub mode: Option<Text>,
     /// SYNs in a second, of all workers, that switch the rule on with `mode = "auto"`. 0: the rate does not matter.
     pub syn_rate: Option<Spanned<u32>>,

@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use api::{EventKind, SynProxyStatus};
 use lab::testbed::syn_flood::{Flood, FloodPlan};
 use lab::testbed::topology::{self, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use packet_io::netlink::{Netlink, Prefix};
 
-use crate::common::program::{Folder, PATIENCE, Program, wait_until};
+use crate::common::program::{Folder, LOOK_EVERY, PATIENCE, Program, wait_until};
 
 const SERVICE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 80);
 const BACKENDS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 0, 20)), IpAddr::V4(Ipv4Addr::new(10, 1, 0, 21))];
@@ -138,6 +139,7 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
 
     // Each client connects again and again; the node is killed in the midst.
     let (connected, goes_on) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let began = Instant::now();
     let wait_for_connections = |a: &Program, count: usize| {
         wait_until("clients have connected", || {
             let connected = connected.load(Ordering::Relaxed);
@@ -147,8 +149,9 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
     let mut during = thread::scope(|scope| {
         let client = || {
             let connections = (0..2 * CONNECTIONS).map(|number| {
-                while number >= CONNECTIONS && !goes_on.load(Ordering::Relaxed) {
-                    thread::yield_now();
+                // Not for ever: a test that has failed is over when its clients are.
+                while number >= CONNECTIONS && !goes_on.load(Ordering::Relaxed) && began.elapsed() < PATIENCE {
+                    thread::sleep(LOOK_EVERY);
                 }
                 let stream = connect(&topology);
                 connected.fetch_add(1, Ordering::Relaxed);

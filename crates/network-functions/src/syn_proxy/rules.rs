@@ -23,7 +23,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 /// The bits of a rule's identifier.
 const ID_MASK: u32 = 0xfff;
 
-/// When a rule answers for servers.
+/// When a rule answers in place of servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// Never. Connections that match the rule match no later one.
@@ -75,7 +75,7 @@ pub struct RuleConfig {
     pub destinations: Vec<Prefix>,
     /// The destination ports, as clients know them; empty: all.
     pub ports: Vec<PortRange>,
-    /// When it answers for servers.
+    /// When it answers in place of servers.
     pub mode: Mode,
     /// What it announces for them.
     pub offered: Offered,
@@ -104,7 +104,7 @@ pub enum RulesError {
     /// There are too many.
     #[error("{0} rules of the SYN proxy are too many: it takes {RULES_MAX}")]
     TooMany(usize),
-    /// Two rules cannot be told apart.
+    /// Two rules cannot be distinguished.
     #[error("the names of the SYN proxy's rules {0:?} and {1:?} have the same identifier: rename one of them")]
     SameIdentifier(String, String),
 }
@@ -153,9 +153,9 @@ pub struct Rule {
 pub struct RuleView {
     /// Its name.
     pub name: String,
-    /// When it answers for servers.
+    /// When it answers in place of servers.
     pub mode: Mode,
-    /// It answers for servers now.
+    /// It answers in place of servers now.
     pub is_active: bool,
     /// How often it became active because it was attacked.
     pub activations: u64,
@@ -235,7 +235,7 @@ impl Rule {
         self.live.syns.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether it answers for servers now.
+    /// Whether it answers in place of servers now.
     #[must_use]
     pub fn is_active(&self, now: Instant) -> bool {
         match self.config.mode {

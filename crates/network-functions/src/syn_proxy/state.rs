@@ -14,7 +14,7 @@ use crate::syn_cookie::ClientOptions;
 /// ```text
 ///   None      not proxied
 ///   Watched ──client's ACK──► None                             counted as half-open meanwhile
-///   Begun ──SYN to the server──► Opening ──its SYN/ACK──► Open
+///   Begun ──SYN to the server──► Awaiting ──its SYN/ACK──► Open
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -25,7 +25,7 @@ pub enum Phase {
     /// The client's cookie was accepted, and the SYN has not been sent to the server.
     Begun,
     /// The SYN was sent, and the server has not answered.
-    Opening,
+    Awaiting,
     /// Both handshakes are over: numbers are translated.
     Open,
 }
@@ -101,7 +101,7 @@ impl SynProxyState {
         match self.bits & bits::PHASE {
             1 => Phase::Watched,
             2 => Phase::Begun,
-            3 => Phase::Opening,
+            3 => Phase::Awaiting,
             4 => Phase::Open,
             _ => Phase::None,
         }

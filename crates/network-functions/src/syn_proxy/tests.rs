@@ -283,9 +283,9 @@ fn an_accepted_client_s_options_are_in_the_syn_to_the_server() {
     assert_eq!((syn.segment.window_scale, syn.segment.sack_permitted), (Some(9), true));
     assert_eq!((syn.segment.maximum_segment_bytes, syn.segment.window), (Some(1460), u16::MAX));
     assert_eq!(syn.options.timestamps, Some((5001, 0)));
-    assert_eq!(proxy.state(&connection).phase(), Phase::Opening);
-    let again = syn_to_server(&proxy.state(&connection), CLIENT_ISN, 9).unwrap();
-    assert_eq!((again.sequence, again.window_scale, again.timestamps), (CLIENT_ISN, Some(9), Some((5001, 0))));
+    assert_eq!(proxy.state(&connection).phase(), Phase::Awaiting);
+    let repeated = syn_to_server(&proxy.state(&connection), CLIENT_ISN, 9).unwrap();
+    assert_eq!((repeated.sequence, repeated.window_scale, repeated.timestamps), (CLIENT_ISN, Some(9), Some((5001, 0))));
 }
 
 #[test]
@@ -320,8 +320,8 @@ fn numbers_and_timestamps_of_both_sides_are_translated() {
     };
     assert_eq!(acknowledgement, Some(expected));
     // The server did not get it, and repeats its SYN/ACK.
-    let (again, acknowledgement) = proxy.pass(&mut connection, Direction::Reply, server_syn_ack());
-    assert_eq!((again.unwrap().segment, acknowledgement), (update.segment, Some(expected)));
+    let (repeated, acknowledgement) = proxy.pass(&mut connection, Direction::Reply, server_syn_ack());
+    assert_eq!((repeated.unwrap().segment, acknowledgement), (update.segment, Some(expected)));
 
     let request = build::Tcp {
         flags: tcp_flags::ACK,
@@ -378,7 +378,7 @@ fn windows_of_a_server_that_scales_otherwise_are_shifted() {
         let segment = build::Tcp { flags: tcp_flags::ACK, window, ..build::Tcp::default() };
         proxy.pass(&mut connection, direction, segment).0.unwrap().segment.window
     };
-    // The client was told 7 and scales by 9 itself.
+    // The client was announced 7 and scales by 9 itself.
     assert_eq!(window(Some(7), Direction::Reply, 300), 300);
     assert_eq!(window(Some(9), Direction::Reply, 300), 1200);
     assert_eq!(window(Some(4), Direction::Reply, 300), 37);
@@ -423,7 +423,7 @@ fn a_client_that_sends_before_the_server_has_answered_is_not_forwarded() {
     let syn_ack = proxy.syn(&client(), linux_syn()).unwrap_err();
     let (mut connection, _) = proxy.acknowledge(&client(), ack_of(&syn_ack, 5001));
     let early = proxy.pass(&mut connection, Direction::Original, ack_of(&syn_ack, 5002)).0;
-    assert_eq!(early.unwrap_err(), DropReason::SynProxyOpening);
+    assert_eq!(early.unwrap_err(), DropReason::SynProxyAwaiting);
     let stray = build::Tcp { flags: tcp_flags::ACK, ..build::Tcp::default() };
     assert_eq!(proxy.pass(&mut connection, Direction::Reply, stray).0.unwrap_err(), DropReason::InvalidTcpState);
 }

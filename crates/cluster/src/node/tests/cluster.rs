@@ -75,7 +75,7 @@ pub(super) struct Options {
     pub(super) lazy: Option<deferral::Config>,
     /// Compact replication.
     pub(super) compact: Option<Compactly>,
-    /// When a SYN proxy answers for all servers.
+    /// When a SYN proxy answers in place of all servers.
     pub(super) syn_proxy: syn_proxy::Mode,
 }
 

@@ -210,14 +210,14 @@ fn the_node_dies_before_the_server_answers_and_the_other_goes_on() {
     client.acknowledges(&mut cluster);
     let syn = cluster.server_receives().expect("the SYN to the server");
     cluster.run(Duration::from_millis(10));
-    assert_eq!(state(&cluster, 1, 40_000).phase(), Phase::Opening, "the handshake is replicated");
+    assert_eq!(state(&cluster, 1, 40_000).phase(), Phase::Awaiting, "the handshake is replicated");
     take_over(&mut cluster);
     client.server_answers(&mut cluster, syn.tuple.source_port);
     client.exchanges(&mut cluster, syn.tuple.source_port, 0);
 }
 
 #[test]
-fn a_probe_of_the_client_has_the_other_node_ask_the_server_again() {
+fn a_probe_of_the_client_has_the_other_node_repeat_the_syn() {
     let mut cluster = Cluster::start(always());
     let client = Client::sends_syn(&mut cluster, 40_000);
     client.acknowledges(&mut cluster);
@@ -227,14 +227,14 @@ fn a_probe_of_the_client_has_the_other_node_ask_the_server_again() {
     // A probe of a closed window is numbered one before what it waits to send.
     let probe = build::Tcp { sequence: ISN, ..client.segment(0, 0) };
     cluster.client_sends(40_000, probe, b"");
-    assert_eq!(cluster.dropped(1, DropReason::SynProxyOpening), 1);
+    assert_eq!(cluster.dropped(1, DropReason::SynProxyAwaiting), 1);
     let seen = client.is_opened(&mut cluster);
     assert_eq!(seen, lost.tuple.source_port, "under the same translation");
     client.exchanges(&mut cluster, seen, 0);
 }
 
 #[test]
-fn a_servers_repeated_answer_is_acknowledged_again_by_the_other_node() {
+fn a_servers_repeated_answer_is_acknowledged_by_the_other_node() {
     let mut cluster = Cluster::start(always());
     let (client, seen) = Client::connects(&mut cluster, 40_000);
     cluster.run(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! When a rule answers for servers.
+//! When a rule answers in place of servers.
 
 use super::*;
 

@@ -15,22 +15,22 @@ use flow::{Instant, Tuple};
 /// How often a SYN is sent to a server, the first time included.
 pub const SYNS_TO_SERVER_MAX: usize = 4;
 /// Handshakes with servers that one worker follows. Beyond, a SYN is not sent again by time, but whenever the client sends something.
-pub const OPENINGS_MAX: usize = 65_536;
+pub const SERVER_HANDSHAKES_MAX: usize = 65_536;
 /// The time before a SYN is sent again for the first time; it doubles each time (RFC 6298 section 5).
 pub const SYN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is to be done about a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpeningDue {
+pub enum HandshakeDue {
     /// The SYN is to be sent again.
-    Resend(Opening),
+    Resend(ServerHandshake),
     /// The server does not answer.
-    GiveUp(Opening),
+    GiveUp(ServerHandshake),
 }
 
 /// A handshake with a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Opening {
+pub struct ServerHandshake {
     /// The connection's original tuple.
     pub original: Tuple,
     /// The client's first sequence number.
@@ -39,23 +39,23 @@ pub struct Opening {
 
 /// The handshakes that a worker has begun, by the original tuples of their connections.
 #[derive(Debug, Default)]
-pub struct Openings {
+pub struct ServerHandshakes {
     /// The number by which each is listed in `levels`: it changes when a handshake begins anew.
     numbers: BTreeMap<Tuple, u64>,
-    levels: [VecDeque<(Instant, Opening, u64)>; SYNS_TO_SERVER_MAX],
+    levels: [VecDeque<(Instant, ServerHandshake, u64)>; SYNS_TO_SERVER_MAX],
     next_number: u64,
 }
 
-impl Openings {
+impl ServerHandshakes {
     /// A SYN was sent to a server. False if there are too many handshakes to follow it.
-    pub fn begin(&mut self, now: Instant, opening: Opening) -> bool {
+    pub fn begin(&mut self, now: Instant, handshake: ServerHandshake) -> bool {
         // Entries of handshakes that are over stay in the levels until their time.
-        if self.levels.iter().map(VecDeque::len).sum::<usize>() >= OPENINGS_MAX {
+        if self.levels.iter().map(VecDeque::len).sum::<usize>() >= SERVER_HANDSHAKES_MAX {
             return false;
         }
         self.next_number += 1;
-        self.numbers.insert(opening.original, self.next_number);
-        self.levels[0].push_back((now + SYN_INTERVAL, opening, self.next_number));
+        self.numbers.insert(handshake.original, self.next_number);
+        self.levels[0].push_back((now + SYN_INTERVAL, handshake, self.next_number));
         true
     }
 
@@ -83,25 +83,25 @@ impl Openings {
     }
 
     /// The next thing to do by `now`.
-    pub fn poll_due(&mut self, now: Instant) -> Option<OpeningDue> {
+    pub fn poll_due(&mut self, now: Instant) -> Option<HandshakeDue> {
         for level in 0..SYNS_TO_SERVER_MAX {
             while self.levels[level].front().is_some_and(|(due, ..)| *due <= now) {
-                let Some((_, opening, number)) = self.levels[level].pop_front() else { break };
-                if self.numbers.get(&opening.original) != Some(&number) {
+                let Some((_, handshake, number)) = self.levels[level].pop_front() else { break };
+                if self.numbers.get(&handshake.original) != Some(&number) {
                     continue;
                 }
                 let Some(next) = self.levels.get_mut(level + 1) else {
-                    self.numbers.remove(&opening.original);
-                    return Some(OpeningDue::GiveUp(opening));
+                    self.numbers.remove(&handshake.original);
+                    return Some(HandshakeDue::GiveUp(handshake));
                 };
-                next.push_back((now + SYN_INTERVAL * (2 << level), opening, number));
-                return Some(OpeningDue::Resend(opening));
+                next.push_back((now + SYN_INTERVAL * (2 << level), handshake, number));
+                return Some(HandshakeDue::Resend(handshake));
             }
         }
         None
     }
 
-    /// When [`Openings::poll_due`] has something to do.
+    /// When [`ServerHandshakes::poll_due`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.levels.iter().filter_map(|level| level.front().map(|(due, ..)| *due)).min()
@@ -123,15 +123,15 @@ mod tests {
         Tuple { source_port: port, ..tcp("10.0.0.2:1", "192.0.2.1:80") }
     }
 
-    fn client(port: u16) -> Opening {
-        Opening { original: tuple(port), sequence: port.into() }
+    fn client(port: u16) -> ServerHandshake {
+        ServerHandshake { original: tuple(port), sequence: port.into() }
     }
 
     /// All that is due, with its second.
-    fn run(openings: &mut Openings, seconds: u32) -> Vec<(u32, OpeningDue)> {
+    fn run(servers: &mut ServerHandshakes, seconds: u32) -> Vec<(u32, HandshakeDue)> {
         let mut due = Vec::new();
         for second in 0..=seconds {
-            while let Some(what) = openings.poll_due(Instant::ZERO + SECOND * second) {
+            while let Some(what) = servers.poll_due(Instant::ZERO + SECOND * second) {
                 due.push((second, what));
             }
         }
@@ -139,62 +139,62 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_sent_again_at_doubling_intervals_and_given_up() {
-        let mut openings = Openings::default();
-        assert!(openings.begin(Instant::ZERO, client(1)));
-        let resend = |second| (second, OpeningDue::Resend(client(1)));
-        assert_eq!(run(&mut openings, 60), [resend(1), resend(3), resend(7), (15, OpeningDue::GiveUp(client(1)))]);
-        assert!(openings.is_empty() && openings.poll_timeout().is_none());
+    fn a_syn_is_repeated_at_doubling_intervals_and_given_up() {
+        let mut servers = ServerHandshakes::default();
+        assert!(servers.begin(Instant::ZERO, client(1)));
+        let resend = |second| (second, HandshakeDue::Resend(client(1)));
+        assert_eq!(run(&mut servers, 60), [resend(1), resend(3), resend(7), (15, HandshakeDue::GiveUp(client(1)))]);
+        assert!(servers.is_empty() && servers.poll_timeout().is_none());
     }
 
     #[test]
     fn an_answered_handshake_is_left_alone() {
-        let mut openings = Openings::default();
-        openings.begin(Instant::ZERO, client(1));
-        openings.begin(Instant::ZERO, client(2));
-        openings.finish(&tuple(1));
-        assert!(!openings.contains(&tuple(1)) && openings.contains(&tuple(2)));
+        let mut servers = ServerHandshakes::default();
+        servers.begin(Instant::ZERO, client(1));
+        servers.begin(Instant::ZERO, client(2));
+        servers.finish(&tuple(1));
+        assert!(!servers.contains(&tuple(1)) && servers.contains(&tuple(2)));
         assert!(
-            run(&mut openings, 60)
+            run(&mut servers, 60)
                 .iter()
-                .all(|(_, due)| { *due == OpeningDue::Resend(client(2)) || *due == OpeningDue::GiveUp(client(2)) })
+                .all(|(_, due)| { *due == HandshakeDue::Resend(client(2)) || *due == HandshakeDue::GiveUp(client(2)) })
         );
     }
 
     #[test]
     fn a_handshake_that_begins_anew_has_its_whole_time() {
-        let mut openings = Openings::default();
-        openings.begin(Instant::ZERO, client(1));
-        openings.finish(&tuple(1));
-        openings.begin(Instant::ZERO + SECOND * 5, client(1));
-        let seconds: Vec<u32> = run(&mut openings, 60).iter().map(|(second, _)| *second).collect();
+        let mut servers = ServerHandshakes::default();
+        servers.begin(Instant::ZERO, client(1));
+        servers.finish(&tuple(1));
+        servers.begin(Instant::ZERO + SECOND * 5, client(1));
+        let seconds: Vec<u32> = run(&mut servers, 60).iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [6, 8, 12, 20]);
     }
 
     #[test]
     fn too_many_handshakes_are_not_followed() {
-        let mut openings = Openings::default();
+        let mut servers = ServerHandshakes::default();
         let number = |index: usize| {
             let original = Tuple { destination_port: (index >> 16) as u16, ..tuple(index as u16) };
-            Opening { original, sequence: 0 }
+            ServerHandshake { original, sequence: 0 }
         };
-        assert!((0..OPENINGS_MAX).all(|index| openings.begin(Instant::ZERO, number(index))));
-        assert!(!openings.begin(Instant::ZERO, number(OPENINGS_MAX)));
-        assert_eq!(openings.len(), OPENINGS_MAX);
+        assert!((0..SERVER_HANDSHAKES_MAX).all(|index| servers.begin(Instant::ZERO, number(index))));
+        assert!(!servers.begin(Instant::ZERO, number(SERVER_HANDSHAKES_MAX)));
+        assert_eq!(servers.len(), SERVER_HANDSHAKES_MAX);
     }
 
     proptest! {
         #[test]
         fn each_handshake_is_resent_at_most_thrice(ports in prop::collection::vec(1u16..20, 1..40)) {
-            let mut openings = Openings::default();
+            let mut servers = ServerHandshakes::default();
             let mut begun = std::collections::BTreeSet::new();
             for port in ports {
                 if begun.insert(port) {
-                    openings.begin(Instant::ZERO, client(port));
+                    servers.begin(Instant::ZERO, client(port));
                 }
             }
-            let due = run(&mut openings, 30);
-            let given_up = due.iter().filter(|(_, due)| matches!(due, OpeningDue::GiveUp(_))).count();
+            let due = run(&mut servers, 30);
+            let given_up = due.iter().filter(|(_, due)| matches!(due, HandshakeDue::GiveUp(_))).count();
             prop_assert_eq!((due.len(), given_up), (begun.len() * SYNS_TO_SERVER_MAX, begun.len()));
         }
     }
