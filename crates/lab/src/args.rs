@@ -13,8 +13,8 @@ mod rate_control;
 mod recovery;
 mod redundancy;
 pub mod replication;
-pub mod syn_flood;
-mod sync_bench;
+mod syn_flood;
+pub mod sync_bench;
 mod synthesize;
 mod values;
 

@@ -98,7 +98,8 @@ impl Report {
         row("a real connection, ms", self.connect_ms.mainstay, self.connect_ms.kernel.flatten());
         let why = self.kernel_reason.as_ref().map_or_else(String::new, |reason| format!("kernel: {reason}\n"));
         format!(
-            "{table}the node grew by {} bytes, with {} connections in its table; an answer takes {} ns in memory\n{why}",
+            "{}\nthe node grew by {} bytes, with {} connections in its table; an answer takes {} ns in memory\n{why}",
+            table.render(),
             count(self.memory_bytes),
             count(self.table_connections),
             self.answer_ns,
