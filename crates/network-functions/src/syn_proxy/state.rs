@@ -20,7 +20,7 @@ use crate::syn_cookie::ClientOptions;
 pub enum Phase {
     /// The proxy has nothing to do with it.
     None,
-    /// The proxy does not answer for the server. It counts the connection as half-open.
+    /// The proxy does not answer in place of the server. It counts the connection as half-open.
     Watched,
     /// The client's cookie was accepted, and the SYN has not been sent to the server.
     Begun,

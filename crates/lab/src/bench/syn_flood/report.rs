@@ -96,9 +96,9 @@ impl Report {
         row("share of a processor", Some(self.cpu_share.mainstay), self.cpu_share.kernel);
         row("accepted share of real connections", Some(self.accepted_share), self.kernel_accepted_share);
         row("a real connection, ms", self.connect_ms.mainstay, self.connect_ms.kernel.flatten());
-        let why = self.kernel_reason.as_ref().map_or_else(String::new, |reason| format!("kernel: {reason}\n"));
+        let unmeasured = self.kernel_reason.as_ref().map_or_else(String::new, |reason| format!("kernel: {reason}\n"));
         format!(
-            "{}\nthe node grew by {} bytes, with {} connections in its table; an answer takes {} ns in memory\n{why}",
+            "{}\nthe node grew by {} bytes, with {} connections in its table; an answer takes {} ns in memory\n{unmeasured}",
             table.render(),
             count(self.memory_bytes),
             count(self.table_connections),

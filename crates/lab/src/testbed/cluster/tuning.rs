@@ -45,7 +45,7 @@ pub struct Tuning {
     pub has_edges: bool,
     /// The policy of `[replication.segments]`; `None`: the section is left out.
     pub segments: Option<&'static str>,
-    /// A SYN proxy answers for all servers.
+    /// A SYN proxy answers in place of all servers.
     pub has_syn_proxy: bool,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
