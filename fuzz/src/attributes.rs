@@ -5,6 +5,7 @@ use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv;
 use network_functions::function::FlowState;
 use network_functions::load_balancer::BalancerState;
+use network_functions::syn_proxy::{Phase, SynProxyState};
 use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
 
@@ -24,6 +25,12 @@ pub fn run(data: &[u8]) {
         message.emit(&mut written);
         assert!(written.len() <= SegmentMessage::ACKNOWLEDGED_BYTES_MAX);
         assert_eq!(SegmentMessage::parse(ACKNOWLEDGED, &written[tlv::TLV_HEADER_BYTES..]), Some(message));
+    }
+    if let Ok(state) = SynProxyState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = SynProxyState::decode(&written).expect("what was written can be read");
+        assert_eq!(read_back, if state.phase() == Phase::None { SynProxyState::default() } else { state });
     }
     if let Ok(state) = BalancerState::decode(attributes) {
         let mut written = Vec::new();

@@ -18,6 +18,7 @@ pub mod heartbeat;
 pub mod node;
 pub mod redundancy;
 pub mod session;
+pub mod syn_proxy;
 pub mod trace;
 pub mod tunnel;
 pub mod tunnel_datagram;

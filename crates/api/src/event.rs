@@ -104,6 +104,10 @@ pub enum EventKind {
     BackendUp,
     /// Checks of a backend of a service failed: new connections go to other backends.
     BackendDown,
+    /// A rule of the SYN proxy answers in place of servers: a threshold was reached.
+    SynProxyActive,
+    /// A rule of the SYN proxy no longer answers in place of servers.
+    SynProxyInactive,
     /// An edge, or a node that took over, has resent what was lost with a failed node.
     Resent,
     /// The rate control of an edge changed.
@@ -152,6 +156,8 @@ impl EventKind {
             Self::Undrained => "undrained",
             Self::BackendUp => "backend up",
             Self::BackendDown => "backend down",
+            Self::SynProxyActive => "SYN proxy active",
+            Self::SynProxyInactive => "SYN proxy inactive",
             Self::RoleChanged => "role changed",
             Self::EventsLost => "kernel events lost",
             Self::EventsRecovered => "lost events made good",

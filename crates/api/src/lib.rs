@@ -23,6 +23,7 @@ mod role;
 mod segments;
 mod service_status;
 mod status;
+mod syn_proxy_status;
 pub mod sync;
 mod trace;
 
@@ -45,6 +46,7 @@ pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
+pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 

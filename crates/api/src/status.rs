@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus,
-    ServiceStatus, SyncStatus,
+    ServiceStatus, SynProxyStatus, SyncStatus,
 };
 
 /// The status of a node.
@@ -51,6 +51,9 @@ pub struct Status {
     /// Services of the load balancer, with `[[service]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceStatus>,
+    /// Rules of the SYN proxy, with `[syn_proxy]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub syn_proxy: Vec<SynProxyStatus>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,

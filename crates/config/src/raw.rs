@@ -8,6 +8,7 @@ mod limits;
 mod reachability;
 mod redundancy;
 mod service;
+mod syn_proxy;
 pub mod sync;
 
 use serde::Deserialize;
@@ -17,6 +18,7 @@ pub use self::limits::RawLimits;
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
 pub use self::service::{RawCheck, RawService, RawServiceBackend};
+pub use self::syn_proxy::{RawSynProxy, RawSynProxyRule};
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;
@@ -29,8 +31,8 @@ use super::value::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"load_balancer"` (the
-    /// sections `[[service]]`), `"nat"`, `"ftp"`. Replies pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
+    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"syn_proxy"`, `"load_balancer"` (the
+    /// sections `[[service]]`), `"nat"`, `"ftp"`. `"syn_proxy"` stands before those behind it in this list. Replies pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
     /// that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
@@ -64,6 +66,8 @@ pub struct RawConfig {
     pub fast_path: RawFastPath,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
+    /// `[syn_proxy]`.
+    pub syn_proxy: Option<Spanned<RawSynProxy>>,
     /// `[[service]]`.
     #[serde(default)]
     pub service: Vec<Spanned<RawService>>,

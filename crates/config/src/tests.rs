@@ -11,6 +11,7 @@ mod security;
 mod segments;
 mod service;
 mod shape;
+mod syn_proxy;
 
 use std::path::Path;
 use std::time::Duration;

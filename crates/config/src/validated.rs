@@ -9,6 +9,7 @@ mod port;
 mod reachability;
 mod redundancy;
 mod service;
+mod syn_proxy;
 pub mod sync;
 mod workers;
 
@@ -26,6 +27,7 @@ pub use self::port::{Backend, Port, SharedAddress};
 pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
 pub use self::service::{CheckKind, HealthCheck, Service};
+pub use self::syn_proxy::SynProxy;
 pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};
@@ -67,6 +69,8 @@ pub struct Config {
     pub on_reload: OnReload,
     /// Matches that each rule may log in a second; `None`: all of them.
     pub firewall_log_per_s: Option<u32>,
+    /// For which servers the gateway answers SYNs.
+    pub syn_proxy: SynProxy,
     /// Services of the load balancer; no two of them match the same packet.
     pub services: Vec<Service>,
     /// Ports that source NAT translates to, of which every node has its share.

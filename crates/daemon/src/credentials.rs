@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flow::HashKey;
 use network_functions::nat::MappingKey;
+use network_functions::syn_cookie::CookieKey;
 use packet_io::{clock, random};
 use replication::secure::{
     self, Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
@@ -23,6 +24,8 @@ use zeroize::Zeroizing;
 use config::secret_file::{self, SecretFileError};
 use config::validated::{CertificateFiles, Cluster, Security};
 
+/// The purpose of the secret of SYN cookies, by which it differs from all others of the same key.
+const SYN_COOKIES: &[u8] = b"syn cookies";
 /// The largest file that can hold certificates.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -49,6 +52,9 @@ pub enum SecretError {
     /// The file of the secret that flows are hashed under.
     #[error("{0}: `mainstay key` makes keys; the path is hash_key in [edge]")]
     HashKey(SecretFileError),
+    /// The file of the secret of SYN cookies.
+    #[error("{0}: `mainstay key` makes keys; the path is key in [syn_proxy]")]
+    SynProxyKey(SecretFileError),
     /// It does not hold a pre-shared key.
     #[error("{}: {source}", path.display())]
     NotAKey {
@@ -84,6 +90,18 @@ pub fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.
 pub(crate) fn hash_key(path: &Path) -> Result<HashKey, SecretError> {
     Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))
+}
+
+/// The secret of SYN cookies, from a file as `mainstay key` writes it.
+pub fn syn_proxy_key(path: &Path) -> Result<CookieKey, SecretError> {
+    Ok(CookieKey(derived(path, SYN_COOKIES, SecretError::SynProxyKey)?))
+}
+
+/// The secrets of SYN cookies that follow from the keys of the cluster, in their order; none without such keys.
+pub(super) fn cluster_cookie_keys(cluster: Option<&Cluster>) -> Result<Vec<CookieKey>, SecretError> {
+    let security = cluster.and_then(|cluster| cluster.replication.security.as_ref());
+    let paths = security.iter().flat_map(|security| &security.pre_shared_keys);
+    paths.map(|path| Ok(CookieKey(derived(path, SYN_COOKIES, SecretError::Secret)?))).collect()
 }
 
 /// Two words that are derived from a key for one purpose.

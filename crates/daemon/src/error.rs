@@ -45,6 +45,9 @@ pub enum ProcessError {
     /// The services of the load balancer cannot be used.
     #[error("[[service]]: {0}")]
     Services(#[from] network_functions::load_balancer::ServiceError),
+    /// The rules of the SYN proxy cannot be used.
+    #[error("[syn_proxy]: {0}")]
+    SynProxy(#[from] network_functions::syn_proxy::RulesError),
     /// The FTP helper cannot be made as configured.
     #[error("[ftp]: {0}")]
     Ftp(#[from] network_functions::ftp::FtpError),

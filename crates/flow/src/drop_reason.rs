@@ -121,6 +121,16 @@ drop_reasons! {
     NoBackend = "no_backend",
     /// The connection's backend has failed, and its service ends connections then.
     BackendFailed = "backend_failed",
+    /// A SYN that the SYN proxy answers with a cookie. It counts as dropped only if its frame has no room for the answer.
+    SynProxied = "syn_proxied",
+    /// A segment of no connection, to a rule of the SYN proxy that is active: it acknowledges no cookie of this cluster.
+    SynCookieInvalid = "syn_cookie_invalid",
+    /// A segment of no connection, to a rule of the SYN proxy that is active: the cookie that it acknowledges is too old.
+    SynCookieExpired = "syn_cookie_expired",
+    /// A reset of no connection, to a rule of the SYN proxy that is active.
+    SynProxyReset = "syn_proxy_reset",
+    /// A client's segment on a connection whose server has not answered the SYN proxy yet.
+    SynProxyAwaiting = "syn_proxy_awaiting",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

@@ -13,6 +13,7 @@ mod rate_control;
 mod recovery;
 mod redundancy;
 pub mod replication;
+mod syn_flood;
 pub mod sync_bench;
 mod synthesize;
 mod values;
@@ -38,6 +39,7 @@ pub use rate_control::BenchRateControlArgs;
 pub use recovery::{BenchRecoveryArgs, Switch};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
+pub use syn_flood::BenchSynFloodArgs;
 pub use sync_bench::BenchSyncArgs;
 pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 

@@ -15,7 +15,7 @@ use network_functions::chain::{Chain, ChainBuilder, Runtime};
 use network_functions::expectation::{EXPECTATION_TIMEOUT_DEFAULT, Expectations};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{CONTROL_PORT, Ftp, FtpConfig};
-use network_functions::function::{TupleUse, Verdict};
+use network_functions::function::{HandshakeExchange, TupleUse, Verdict};
 use network_functions::load_balancer::{
     Affinity, BackendConfig, LoadBalancer, Mode, OnFailure, Scheduler, ServiceConfig, Services,
 };
@@ -198,6 +198,7 @@ fn main() {
             counters: &mut counters,
             log: &mut log,
             expectations: &mut expectations,
+            handshake: HandshakeExchange::NONE,
         };
         let mut all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
         let init_nanos = begin(&chain, &mut runtime, &mut frame, &mut all);

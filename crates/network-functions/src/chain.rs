@@ -37,7 +37,9 @@ use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
 use crate::expectation::Expectations;
-use crate::function::{CloseReason, Context, NetworkFunction, TupleUse, Verdict};
+use crate::function::{
+    CloseReason, Context, FlowState, HandshakeExchange, HandshakeProxy, NetworkFunction, TupleUse, Verdict,
+};
 use crate::log::Log;
 pub use counters::{ChainCounters, FunctionCounters};
 pub use erased::Processed;
@@ -111,6 +113,7 @@ impl ChainBuilder {
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
         let counts_connections = links.iter().any(|link| link.function.counts_connections());
+        let proxies_handshakes = links.iter().any(|link| link.function.handshake_proxy().is_some());
         let translators = only_translators(&links);
         Ok(Chain {
             default_states: layout.defaults(),
@@ -119,6 +122,7 @@ impl ChainBuilder {
             counter_names,
             renumbers,
             counts_connections,
+            proxies_handshakes,
             translators,
         })
     }
@@ -169,6 +173,8 @@ pub struct Runtime<'a> {
     pub log: &'a mut Log,
     /// The connections that functions expect.
     pub expectations: &'a mut Expectations,
+    /// What a function that answers handshakes exchanges with the caller.
+    pub handshake: HandshakeExchange,
 }
 
 /// In `on_packet` the connection's tuples are fixed; a function that searches a free one finds none.
@@ -192,6 +198,8 @@ pub struct Chain {
     renumbers: bool,
     /// Whether a function counts the connections in the table.
     counts_connections: bool,
+    /// Whether a function answers handshakes for servers.
+    proxies_handshakes: bool,
     /// The functions that handle packets, if all of them only translate: one translation then stands for all. Otherwise none.
     translators: Vec<usize>,
 }
@@ -282,6 +290,7 @@ impl Chain {
             counters: &mut [],
             log: runtime.log,
             expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
+            handshake: runtime.handshake,
             expectations: runtime.expectations,
             has_expected: false,
         };
@@ -342,6 +351,7 @@ impl Chain {
             counters: &mut [],
             log: runtime.log,
             expected: None,
+            handshake: HandshakeExchange::NONE,
             expectations: runtime.expectations,
             has_expected: false,
         };
@@ -351,7 +361,24 @@ impl Chain {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet, watch),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
         };
+        runtime.handshake.to_server = context.handshake.to_server;
         Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
+    }
+
+    /// The function that answers handshakes for servers, if there is one.
+    #[must_use]
+    pub fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {
+        if !self.proxies_handshakes {
+            return None;
+        }
+        self.links.iter().find_map(|link| link.function.handshake_proxy())
+    }
+
+    /// A function's state of a connection, by its type; `None` if no function of the chain has it.
+    #[must_use]
+    pub fn state_of<S: FlowState>(&self, connection: &Connection) -> Option<S> {
+        let link = self.links.iter().find(|link| link.function.attribute() == S::ATTRIBUTE)?;
+        S::read_from_bytes(&connection.functions[link.state.clone()]).ok()
     }
 
     /// Whether connection tracking must see segments in the form of [`Chain::as_sent`].

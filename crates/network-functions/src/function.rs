@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
 use crate::log::Log;
 use crate::restoration::{Restoring, Unrestorable};
+use crate::syn_cookie::{ClientOptions, Cookie};
 
 /// The verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +95,66 @@ pub mod state_attribute {
     pub const FTP: u16 = 3;
     /// The load balancer.
     pub const LOAD_BALANCER: u16 = 4;
+    /// The SYN proxy.
+    pub const SYN_PROXY: u16 = 5;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
+}
+
+/// A client that has shown by its acknowledgement of a cookie that it receives what is sent to its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcceptedClient {
+    /// The identifier of the SYN proxy's rule.
+    pub rule: u16,
+    /// The cookie.
+    pub cookie: Cookie,
+    /// The client's first sequence number.
+    pub sequence: u32,
+    /// The client's timestamp value; 0 without timestamps.
+    pub timestamp: u32,
+    /// The window that its SYN to the server advertises, not scaled.
+    pub window: u16,
+    /// What client and proxy have agreed on.
+    pub options: ClientOptions,
+}
+
+/// The acknowledgement of a server's SYN/ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerAcknowledgement {
+    /// Its sequence number.
+    pub sequence: u32,
+    /// What it acknowledges.
+    pub acknowledgement: u32,
+    /// Its timestamps: (value, echo reply).
+    pub timestamps: Option<(u32, u32)>,
+}
+
+/// What a function that answers handshakes exchanges with the caller of the chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HandshakeExchange {
+    /// To the function: the connection that begins is that of this client.
+    pub accepted: Option<AcceptedClient>,
+    /// From the function: the server is to be sent this.
+    pub to_server: Option<ServerAcknowledgement>,
+}
+
+impl HandshakeExchange {
+    /// Nothing.
+    pub const NONE: Self = Self { accepted: None, to_server: None };
+}
+
+/// A function that answers handshakes for servers, without a connection: the SYN proxy.
+pub trait HandshakeProxy {
+    /// Checks a packet of no connection. `None`: it does not concern the proxy. An accepted client's connection begins by a SYN to the
+    /// server in place of the packet, with the client in [`HandshakeExchange::accepted`].
+    fn check(&self, now: Instant, packet: &Packet<'_, '_>) -> Option<Result<AcceptedClient, DropReason>>;
+
+    /// Turns a SYN, for which `on_init` returned [`DropReason::SynProxied`], into the SYN/ACK to its sender. False if its frame has no
+    /// room.
+    fn answer(&self, now: Instant, packet: &mut Packet<'_, '_>) -> bool;
+
+    /// The server of a rule's connection did not answer, and the handshake was given up.
+    fn note_unanswered(&self, rule: u16);
 }
 
 /// The context of a call beside packet and state.
@@ -119,6 +178,8 @@ pub struct Context<'a> {
     pub log: &'a mut Log,
     /// In `on_init`: the expectation that the connection matched, with its outgoing tuple. `None` in `on_packet`.
     pub expected: Option<Expectation>,
+    /// What a function that answers handshakes exchanges with the caller.
+    pub handshake: HandshakeExchange,
     /// The node's expected connections; functions access them by [`Context::expect`].
     pub(crate) expectations: &'a mut Expectations,
     /// The function created an expectation, which must be replicated.
@@ -200,6 +261,11 @@ pub trait NetworkFunction {
     /// Names of its counters (for example `rule_0_hits`), in the order of [`Context::counters`].
     fn counter_names(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Its part that answers handshakes for servers, if it has one.
+    fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {
+        None
     }
 
     /// Begins a connection with this packet. `on_packet` is called for the same packet afterwards.

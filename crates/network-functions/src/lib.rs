@@ -3,7 +3,7 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
 //! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`firewall`], [`nat`], [`ftp`] and [`load_balancer`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! [`firewall`], [`nat`], [`ftp`], [`load_balancer`] and [`syn_proxy`] are functions; [`chain`] runs functions in order. The crate knows neither the
 //! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
@@ -83,6 +83,7 @@
 //! #     let (mut counters, mut log, mut expected) = (chain.new_counters(), Log::default(), Expectations::default());
 //! #     let mut runtime = Runtime {
 //! #         now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log, expectations: &mut expected,
+//! #         handshake: network_functions::function::HandshakeExchange::NONE,
 //! #     };
 //! #     chain.process(&mut runtime, connection, &mut packet, Direction::Original).verdict
 //! # };
@@ -136,6 +137,8 @@ pub mod nat;
 pub mod port_range;
 pub mod restoration;
 pub mod rule_set;
+pub mod syn_cookie;
+pub mod syn_proxy;
 #[cfg(test)]
 mod testing;
 pub mod tuple_filter;

@@ -13,7 +13,7 @@ use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tu
 use crate::address::tuple_bytes;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime, Unwatched};
 use crate::expectation::Expectations;
-use crate::function::{NetworkFunction, TupleUse, Verdict};
+use crate::function::{HandshakeExchange, NetworkFunction, TupleUse, Verdict};
 use crate::log::Log;
 
 pub(crate) const INSIDE: PortId = PortId(0);
@@ -249,5 +249,5 @@ impl Gateway {
 }
 
 fn runtime<'a>(counters: &'a mut ChainCounters, log: &'a mut Log, expectations: &'a mut Expectations) -> Runtime<'a> {
-    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log, expectations }
+    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log, expectations, handshake: HandshakeExchange::NONE }
 }

@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "lib.rs",
     "channel_status.rs",
     "compact_status.rs",
@@ -24,6 +24,7 @@ const FILES: [&str; 15] = [
     "segments.rs",
     "service_status.rs",
     "status.rs",
+    "syn_proxy_status.rs",
     "edge.rs",
     "sync.rs",
 ];

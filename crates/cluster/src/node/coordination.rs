@@ -53,6 +53,7 @@ impl Node {
         let (peers, roles) = (&self.replication.peers, &self.roles);
         let copies = |owner| peers.copy_expiry(owner, roles);
         self.pipeline.sweep_fast_path(now, &mut self.forwarder);
+        self.pipeline.serve_handshakes(now, &mut self.forwarder);
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
         self.reevaluation.step(now, &mut self.pipeline, &mut self.events);
         self.replication.replicate_changes(now, &mut self.pipeline);

@@ -13,7 +13,7 @@ use flow::{
 };
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::function::{AcceptedClient, CloseReason, Verdict};
 use replication::representation::precise::Ended;
 
 use super::change::TableChange;
@@ -247,15 +247,17 @@ impl Connections {
         if is_backed_up() { Ok(()) } else { Err(GatewayReason::NotAcknowledged) }
     }
 
-    /// Has the functions begin a connection with its first packet.
+    /// Has the functions begin a connection with its first packet: that of an accepted client, if a function has answered it.
     pub(super) fn init(
         &mut self,
         now: Instant,
         connection: &mut Connection,
         packet: &Packet<'_, '_>,
+        accepted: Option<AcceptedClient>,
     ) -> Result<(), DropReason> {
         let Functions { chain, output, .. } = &mut self.functions;
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
+        runtime.handshake.accepted = accepted;
         let tuples = self.shard.tuples(&self.table);
         if self.observation.attends() {
             let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
@@ -378,6 +380,10 @@ impl Connections {
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };
+        let to_server = runtime.handshake.to_server;
+        if to_server.is_some() {
+            output.to_server = to_server;
+        }
         if let (Verdict::Drop(_), Some(segments)) = (&processed.verdict, &mut self.segments) {
             segments.note_dropped(slot, direction);
         }

@@ -63,7 +63,7 @@ pub trait Edge {
     }
 
     /// Sends a packet that the pipeline made itself, already translated: it leaves with the node's own frames, or not at all
-    /// where there is no room for it. Only while a recovery lasts.
+    /// where there is no room for it. While a recovery lasts, or where a function answers handshakes.
     fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
         let _ = (now, packet);
     }

@@ -6,6 +6,7 @@ use flow::wire::tlv::TlvError;
 use flow::{Connection, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
+use network_functions::function::{HandshakeExchange, ServerAcknowledgement};
 use network_functions::log::Log;
 use replication::representation::precise::FunctionStates;
 
@@ -13,11 +14,13 @@ use replication::representation::precise::FunctionStates;
 pub(super) struct Output {
     pub(super) counters: ChainCounters,
     pub(super) log: Log,
+    /// What the server of the last packet's connection is to be sent.
+    pub(super) to_server: Option<ServerAcknowledgement>,
 }
 
 impl Output {
     pub(super) fn new(chain: &Chain) -> Self {
-        Self { counters: chain.new_counters(), log: Log::default() }
+        Self { counters: chain.new_counters(), log: Log::default(), to_server: None }
     }
 
     /// What the chain is lent for a packet.
@@ -27,7 +30,14 @@ impl Output {
         node: NodeId,
         expectations: &'a mut Expectations,
     ) -> Runtime<'a> {
-        Runtime { now, node, counters: &mut self.counters, log: &mut self.log, expectations }
+        Runtime {
+            now,
+            node,
+            counters: &mut self.counters,
+            log: &mut self.log,
+            expectations,
+            handshake: HandshakeExchange::NONE,
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod expiry;
 mod fast_path;
 mod fragments;
 mod functions;
+mod handshakes;
 mod limits;
 mod packet;
 mod packet_path;
@@ -74,6 +75,7 @@ use crate::observation::Observation;
 use batch::Pending;
 use connections::{Connections, record_mut};
 use fast_path::FastPath;
+use handshakes::Handshakes;
 use limits::Sources;
 use reevaluation::Reevaluation;
 use shard::Shard;
@@ -114,6 +116,8 @@ pub struct Pipeline {
     /// Connections that only filters of other nodes know.
     pub recovery: Recovery,
     reevaluation: Reevaluation,
+    /// Handshakes that a SYN proxy has begun with servers.
+    handshakes: Handshakes,
     key: HashKey,
     /// Connections may begin.
     begins: bool,
@@ -131,6 +135,7 @@ impl Pipeline {
             fragments: FragmentTable::new(Limits::default().fragments, key),
             recovery: Recovery::new(key),
             reevaluation: Reevaluation::default(),
+            handshakes: Handshakes::default(),
             key,
             begins: true,
         }
@@ -437,11 +442,15 @@ impl Pipeline {
         expiry::expire(&mut self.connections, now, connections_max, copies)
     }
 
-    /// When [`Pipeline::expire`] or the sweep of the fast path has something to do next, at the earliest.
+    /// When [`Pipeline::expire`], the sweep of the fast path or [`Pipeline::serve_handshakes`] has something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());
-        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep].into_iter().flatten().min()
+        let handshakes = self.handshakes.poll_timeout();
+        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep, handshakes]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Re-evaluates up to `connections_max` more connections, those of other owners only if `is_of_all`, and ends those that

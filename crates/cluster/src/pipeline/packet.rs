@@ -5,7 +5,7 @@ use flow::conntrack::{Change, Next, state_name};
 use flow::table::Slot;
 use flow::wire::{IcmpError, Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Instant};
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::function::{AcceptedClient, CloseReason, Verdict};
 
 use super::Pipeline;
 use super::arrival::{Arrival, wanted};
@@ -134,6 +134,7 @@ impl Pipeline {
             Ok(()) => connections.process(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
+        let verdict = self.handshakes.follow(connections, now, packet, (slot, direction), verdict, edge);
         taken_over |= states_changed && connections.take_over_if_peer_owned(now, slot);
         let sent = send_known(connections, arrival, packet, (slot, direction), verdict, edge);
         if taken_over {
@@ -178,8 +179,10 @@ impl Pipeline {
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        let checked = if self.begins { self.connections.check_handshake(arrival.now, packet) } else { None };
         let connections = &mut self.connections;
-        if connections.has_living_peer()
+        if !matches!(checked, Some(Ok(_)))
+            && connections.has_living_peer()
             && self.waiting.may_be_answer(connections, arrival, packet)
             && self.waiting.hold(connections, arrival, packet, DropReason::NoConnection)
         {
@@ -191,12 +194,19 @@ impl Pipeline {
         if !self.begins {
             return Err(DropReason::NotActive);
         }
-        let begun = begin(connections, arrival, packet);
-        if begun == Err(DropReason::NoBackend) {
-            edge.refuse_service(arrival.now, packet);
+        if let Some(checked) = checked {
+            return self.begin_proxied(arrival, packet, checked?, edge);
         }
-        let slot = begun?;
-        send_first(connections, arrival, packet, slot, edge)
+        match begin(connections, arrival, packet, None) {
+            Ok(slot) => send_first(connections, arrival, packet, slot, edge),
+            Err(DropReason::SynProxied) => connections.answer_handshake(arrival.now, packet),
+            Err(reason) => {
+                if reason == DropReason::NoBackend {
+                    edge.refuse_service(arrival.now, packet);
+                }
+                Err(reason)
+            }
+        }
     }
 
     /// Translates an ICMP error back to what the quoted packet's sender knows, and sends it there (RFC 5508 section 4, RFC 4443
@@ -256,14 +266,19 @@ fn send_known<E: Edge>(
 }
 
 /// Enters the connection that a packet begins, if the rules and the limits allow it.
-fn begin(connections: &mut Connections, arrival: &Arrival, packet: &Packet<'_, '_>) -> Result<Slot, DropReason> {
+pub(super) fn begin(
+    connections: &mut Connections,
+    arrival: &Arrival,
+    packet: &Packet<'_, '_>,
+    accepted: Option<AcceptedClient>,
+) -> Result<Slot, DropReason> {
     let (now, tuple) = (arrival.now, packet.headers.tuple);
     let (protocol, timeout) = connections.tracker.begin(packet.headers)?;
     connections.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
     connections.sources.check(now, &tuple)?;
     let mut connection = Connection::new(tuple, connections.node, protocol, now + timeout);
     connection.version = connections.first_version(&tuple);
-    connections.init(now, &mut connection, packet)?;
+    connections.init(now, &mut connection, packet, accepted)?;
     if arrival.is_local && connection.reply.source == tuple.destination {
         return Err(DropReason::LocalUnhandled);
     }
@@ -272,7 +287,7 @@ fn begin(connections: &mut Connections, arrival: &Arrival, packet: &Packet<'_, '
 }
 
 /// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed.
-fn send_first<E: Edge>(
+pub(super) fn send_first<E: Edge>(
     connections: &mut Connections,
     arrival: &Arrival,
     packet: &mut Packet<'_, '_>,

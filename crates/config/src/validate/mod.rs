@@ -23,6 +23,7 @@ mod redundancy;
 mod security;
 mod segments;
 mod service;
+mod syn_proxy;
 pub(super) mod sync;
 mod workers;
 
@@ -70,14 +71,16 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let destination_nat =
         nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, diagnostics));
     let routes = ports::routes(&raw.route, &ports, diagnostics);
+    let chain = chain(raw, diagnostics);
     let config = Config {
+        syn_proxy: syn_proxy::syn_proxy(raw.syn_proxy.as_ref(), (cluster.as_ref(), &chain), diagnostics),
         reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
         routes,
         connections_max,
         limits: limits::limits(&raw.limits, diagnostics),
         timeouts: Timeouts::validate(&raw.timeouts, diagnostics),
         tracking: tracking(&raw.tracking, diagnostics),
-        chain: chain(raw, diagnostics),
+        chain,
         firewall: raw
             .firewall
             .as_ref()
@@ -307,6 +310,7 @@ fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
 fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
+        Function::SynProxy => raw.syn_proxy.as_ref().map(Spanned::span),
         Function::LoadBalancer => raw.service.first().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),
         Function::Ftp => raw.ftp.as_ref().map(Spanned::span),

@@ -12,6 +12,8 @@ use super::{PortRange, Prefix};
 pub enum Function {
     /// `[firewall]`.
     Firewall,
+    /// `[syn_proxy]`.
+    SynProxy,
     /// `[[service]]`.
     LoadBalancer,
     /// `[nat]`.
@@ -22,14 +24,20 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("firewall", Self::Firewall), ("load_balancer", Self::LoadBalancer), ("nat", Self::Nat), ("ftp", Self::Ftp)];
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("firewall", Self::Firewall),
+        ("syn_proxy", Self::SynProxy),
+        ("load_balancer", Self::LoadBalancer),
+        ("nat", Self::Nat),
+        ("ftp", Self::Ftp),
+    ];
 
     /// The head of its section in the file.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
             Self::Firewall => "[firewall]",
+            Self::SynProxy => "[syn_proxy]",
             Self::LoadBalancer => "[[service]]",
             Self::Nat => "[nat]",
             Self::Ftp => "[ftp]",

@@ -4,7 +4,7 @@ use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
     AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status,
-    SyncStatus,
+    SynProxyStatus, SyncStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -96,6 +96,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     for service in &status.services {
         add_service(samples, service);
     }
+    for rule in &status.syn_proxy {
+        add_syn_proxy(samples, rule);
+    }
     if let Some(filter) = &status.filter {
         add_filter(samples, filter);
     }
@@ -107,6 +110,22 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
     if let Some(edge) = &status.edge {
         add_edge(samples, edge);
+    }
+}
+
+/// Adds the figures of a rule of the SYN proxy.
+fn add_syn_proxy(samples: &mut Samples, rule: &SynProxyStatus) {
+    let labels = [rule.name.as_str()];
+    samples.add_flag(Metric::SynProxyActive, &labels, rule.active);
+    samples.add_count(Metric::SynProxyActivations, &labels, rule.activations);
+    samples.add_count(Metric::SynProxyHalfOpen, &labels, rule.half_open.into());
+    samples.add_count(Metric::SynProxyAnswered, &labels, rule.answered);
+    samples.add_count(Metric::SynProxyAccepted, &labels, rule.accepted);
+    for rejected in &rule.rejected {
+        samples.add_count(Metric::SynProxyRejected, &[&rule.name, &rejected.reason], rejected.segments);
+    }
+    for ended in &rule.handshakes {
+        samples.add_count(Metric::SynProxyHandshakes, &[&rule.name, &ended.outcome], ended.handshakes);
     }
 }
 

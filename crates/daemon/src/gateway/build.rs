@@ -24,11 +24,14 @@ use network_functions::nat::{
 };
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
+use network_functions::syn_cookie::CookieKey;
+use network_functions::syn_proxy::SynProxy;
 use packet_io::netlink::Netlink;
 use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
+pub use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
 use config::timeouts::Timeouts;
@@ -48,6 +51,8 @@ pub struct Secrets {
     /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
     nat_key: HashKey,
     forwarding_seed: u64,
+    /// For SYN cookies where there is no peer.
+    pub(super) cookie_key: CookieKey,
 }
 
 impl Secrets {
@@ -57,6 +62,7 @@ impl Secrets {
             seed: random::number(),
             nat_key: HashKey([random::number(), random::number()]),
             forwarding_seed: random::number(),
+            cookie_key: CookieKey([random::number(), random::number()]),
         }
     }
 
@@ -68,33 +74,30 @@ impl Secrets {
 
     /// The same each time: for a replay, which has no attackers and is to be repeatable.
     pub const fn known() -> Self {
-        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
+        Self {
+            hash_key: HashKey([1, 2]),
+            seed: 3,
+            nat_key: HashKey([4, 5]),
+            forwarding_seed: 6,
+            cookie_key: CookieKey([7, 8]),
+        }
     }
 }
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(
     config: &Config,
-    services: &Arc<Services>,
+    shared: &SharedFunctions,
     secrets: &Secrets,
 ) -> Result<NodeConfig, ProcessError> {
-    node_config_with(config, forwarding(config, secrets)?, services, secrets)
-}
-
-/// The services as configured, shared by all workers. Health and numbers of connections continue from `previous`.
-///
-/// # Errors
-/// The services cannot be used.
-pub fn services(config: &Config, previous: Option<&Services>) -> Result<Arc<Services>, ProcessError> {
-    let configs: Vec<_> = config.services.iter().map(|service| service.config.clone()).collect();
-    Ok(Arc::new(Services::new(&configs, previous.unwrap_or(&Services::default()))?))
+    node_config_with(config, forwarding(config, secrets)?, shared, secrets)
 }
 
 /// The node as configured, with ports that the caller knows.
 pub fn node_config_with(
     config: &Config,
     forwarding: forwarding::Config,
-    services: &Arc<Services>,
+    shared: &SharedFunctions,
     secrets: &Secrets,
 ) -> Result<NodeConfig, ProcessError> {
     let cluster = config.cluster.as_ref();
@@ -105,7 +108,7 @@ pub fn node_config_with(
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
-        chain: chain(config, &config.chain, services, secrets)?.build()?,
+        chain: chain(config, &config.chain, shared, secrets)?.build()?,
         forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
@@ -131,7 +134,7 @@ pub(super) struct NewChain<'a> {
     pub(super) functions: &'a [Function],
     /// That of the chain before.
     pub(super) layout: ChainLayout,
-    pub(super) services: &'a Arc<Services>,
+    pub(super) shared: &'a SharedFunctions,
 }
 
 /// What of the configuration a running node can take.
@@ -150,7 +153,7 @@ pub(super) fn reconfiguration(
     };
     Ok(Reconfiguration {
         tracker: tracker(config),
-        chain: chain(config, new.functions, new.services, secrets)?.build_within(new.layout)?,
+        chain: chain(config, new.functions, new.shared, secrets)?.build_within(new.layout)?,
         reevaluation,
         forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
@@ -217,7 +220,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
-            services,
+            (services, &config.syn_proxy.rules),
         )
     ))
 }
@@ -395,14 +398,15 @@ fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
 fn chain(
     config: &Config,
     functions: &[Function],
-    services: &Arc<Services>,
+    shared: &SharedFunctions,
     secrets: &Secrets,
 ) -> Result<ChainBuilder, ProcessError> {
     let mut builder = ChainBuilder::new();
     for function in functions {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::LoadBalancer => builder.push(load_balancer_of(config, services, secrets)?),
+            Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
+            Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),
             Function::Ftp => builder.push(ftp_of(config, secrets)?),
         };

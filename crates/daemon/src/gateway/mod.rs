@@ -15,6 +15,7 @@ mod outgoing;
 mod reload;
 mod reporting;
 pub(crate) mod service;
+mod shared;
 mod utilisation;
 mod workers;
 

@@ -14,7 +14,7 @@ use std::thread;
 use network_functions::chain::ChainLayout;
 
 use super::balancing::Balancing;
-use super::build::{self, NewChain, Secrets};
+use super::build::{self, NewChain, Secrets, SharedFunctions};
 use super::changes::Changes;
 use super::workers::Ready;
 use crate::describe;
@@ -104,19 +104,20 @@ impl Operator {
         report: &mut ReloadReport,
     ) -> Result<(), AskError> {
         let functions = continued(&running.functions, &config.chain);
-        let staying = functions.get(config.chain.len()..).unwrap_or_default();
-        for (_, what) in STAYING.iter().filter(|(function, _)| staying.contains(function)) {
+        let stays = |function: &Function| functions.contains(function) && !config.chain.contains(function);
+        for (_, what) in STAYING.iter().filter(|(function, _)| stays(function)) {
             report.warnings.push((*what).into());
         }
-        let services = match build::services(&config, Some(&self.balancing.in_force().services)) {
-            Ok(services) => services,
+        let before = self.balancing.shared();
+        let shared = match SharedFunctions::new(&config, Some(&before), &self.secrets) {
+            Ok(shared) => shared,
             Err(error) => {
                 report.mistakes.push(error.to_string());
                 return Ok(());
             }
         };
         let build = |_| {
-            let chain = NewChain { functions: &functions, layout: running.layout.clone(), services: &services };
+            let chain = NewChain { functions: &functions, layout: running.layout.clone(), shared: &shared };
             build::reconfiguration(&config, chain, changes.reevaluation, &self.secrets)
         };
         // One for each worker, before any of them is given its own.
@@ -170,7 +171,7 @@ impl Operator {
         if let Some((remote, credentials)) = remote.zip(credentials) {
             remote.exchange(credentials);
         }
-        self.balancing.replace(services, &config.services);
+        self.balancing.replace(shared, &config.services);
         *running = Running { config, functions, layout, channels };
         Ok(())
     }
@@ -212,7 +213,11 @@ impl Operations for Operator {
 
 /// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,
 /// those connections' packets would not be translated; without the FTP helper, their numbers would not be shifted.
-const STAYING: [(Function, &str); 3] = [
+const STAYING: [(Function, &str); 4] = [
+    (
+        Function::SynProxy,
+        "syn_proxy stays in the chain, without rules, for the connections whose numbers are shifted: until a restart",
+    ),
     (
         Function::LoadBalancer,
         "load_balancer stays in the chain, without services, for the connections that are translated: until a restart",
@@ -226,6 +231,12 @@ fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
     let mut functions = wanted.to_vec();
     let stays = |function: &Function| before.contains(function) && !wanted.contains(function);
     functions.extend(STAYING.map(|(function, _)| function).into_iter().filter(stays));
+    // It stands before the functions that read or translate packets.
+    if let Some(at) =
+        functions.iter().position(|function| *function == Function::SynProxy).filter(|at| *at >= wanted.len())
+    {
+        functions[..=at].rotate_right(1);
+    }
     functions
 }
 
@@ -240,11 +251,13 @@ mod tests {
 
     #[test]
     fn nat_stays_for_the_connections_that_it_translates() {
-        use Function::{Firewall, Ftp, LoadBalancer, Nat};
+        use Function::{Firewall, Ftp, LoadBalancer, Nat, SynProxy};
         assert_eq!(continued(&[Firewall, LoadBalancer], &[Firewall]), [Firewall, LoadBalancer]);
         assert_eq!(continued(&[Firewall], &[Firewall, Nat]), [Firewall, Nat]);
         assert_eq!(continued(&[Firewall, Nat], &[Firewall]), [Firewall, Nat]);
         assert_eq!(continued(&[Nat, Firewall], &[]), [Nat]);
+        assert_eq!(continued(&[Firewall, SynProxy, Nat], &[Firewall, Nat]), [SynProxy, Firewall, Nat]);
+        assert_eq!(continued(&[Firewall, Nat], &[Firewall, SynProxy, Nat]), [Firewall, SynProxy, Nat]);
         assert_eq!(continued(&[Nat, Ftp], &[Ftp, Firewall]), [Ftp, Firewall, Nat]);
         assert_eq!(continued(&[Firewall, Ftp, Nat], &[Firewall]), [Firewall, Nat, Ftp]);
         assert_eq!(continued(&[Firewall], &[]), []);

@@ -9,8 +9,9 @@ mod paths;
 mod reach;
 mod roles;
 mod sharing;
+mod syn_proxy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,8 +83,10 @@ pub(super) struct Reporting {
     watches: Watches,
     /// The filter of compact replication, if that is configured.
     filter: compact::Filter,
-    /// The services of the load balancer, shared by all workers.
+    /// The services of the load balancer, and what else functions of all workers share.
     balancing: Arc<Balancing>,
+    /// Rules of the SYN proxy that were active when they were last looked at.
+    active_rules: BTreeSet<String>,
 }
 
 impl Reporting {
@@ -113,6 +116,7 @@ impl Reporting {
             watches: Watches::default(),
             filter: compact::Filter::new(config),
             balancing,
+            active_rules: BTreeSet::new(),
         }
     }
 
@@ -127,6 +131,7 @@ impl Reporting {
                 | EventKind::AddressConflict
                 | EventKind::SplitBrain
                 | EventKind::BackendDown
+                | EventKind::SynProxyActive
                 | EventKind::Degraded
         ) {
             tracing::warn!(detail, "{}", kind.describe());
@@ -309,6 +314,9 @@ impl Reporting {
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;
         node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
+        if self.place.leads() {
+            self.watch_syn_proxy(now);
+        }
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain("the connection table is full and refuses new connections: raise limits.connections_max");

@@ -12,7 +12,7 @@ use packet_io::signal::Signals;
 use packet_io::{affinity, clock};
 
 use super::balancing::Balancing;
-use super::build::{self, Secrets};
+use super::build::{self, Secrets, SharedFunctions};
 use super::data_path::{DataPath, Setting};
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
@@ -58,8 +58,9 @@ pub(super) struct Ready {
 
 impl<'a> Workers<'a> {
     pub(super) fn new(config: &'a Config) -> Result<Self, ProcessError> {
-        let services = build::services(config, None)?;
-        let balancing = Arc::new(Balancing::new(services, &config.services));
+        let secrets = Secrets::draw();
+        let shared = SharedFunctions::new(config, None, &secrets)?;
+        let balancing = Arc::new(Balancing::new(shared, &config.services));
         let count = config.workers.count;
         let mut posts = Post::for_workers(count)?.into_iter();
         let (mut parts, mut senders) = (Vec::new(), Vec::new());
@@ -72,7 +73,7 @@ impl<'a> Workers<'a> {
             senders.push(sender);
             parts.push(Parts { number, post: posts.next(), waker, receiver, fast_path: None });
         }
-        Ok(Self { config, secrets: Secrets::draw(), balancing, parts, sender: ControlSender::of_workers(senders) })
+        Ok(Self { config, secrets, balancing, parts, sender: ControlSender::of_workers(senders) })
     }
 
     /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
@@ -144,7 +145,7 @@ fn open(
     // Programs at the ingress come before sockets of an EtherType only.
     let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
     let ports = ports::open(&config.ports, sharing, number, ether_types)?;
-    let node_config = build::node_config(config, &balancing.in_force().services, &secrets)?;
+    let node_config = build::node_config(config, &balancing.shared(), &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);

@@ -19,6 +19,7 @@ pub mod ipv6;
 mod parse;
 mod rewrite;
 pub mod sctp;
+mod segment;
 pub mod tcp;
 pub mod tlv;
 mod translation;

@@ -6,7 +6,7 @@ use super::values::measured_seconds;
 use super::{
     BenchAttackRecoveryArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
     BenchLoadBalancerArgs, BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs,
-    BenchSyncArgs,
+    BenchSynFloodArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -53,6 +53,8 @@ pub enum SideBySideCommand {
     Replication(BenchReplicationArgs),
     /// Cost and benefit of replicating the kernel's connections, beside conntrackd
     Sync(BenchSyncArgs),
+    /// Cost of a flood of spoofed SYNs, and real connections beside it, with the SYN proxy and with nftables' `synproxy`
+    SynFlood(BenchSynFloodArgs),
     /// Speed and savings of redundancy elimination, beside zstd, LZ4, FastCDC and memcpy
     Redundancy(BenchRedundancyArgs),
 }

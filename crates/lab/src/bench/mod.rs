@@ -19,6 +19,7 @@ pub mod redundancy;
 pub mod replication;
 mod rounds;
 pub mod setup_rate;
+pub mod syn_flood;
 pub mod sync;
 pub mod workers;
 
@@ -45,6 +46,7 @@ pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
         SideBySideCommand::SetupRate(args) => setup_rate::run(args),
         SideBySideCommand::Replication(args) => replication::run(args),
         SideBySideCommand::Sync(args) => sync::run(args),
+        SideBySideCommand::SynFlood(args) => syn_flood::run(args),
         SideBySideCommand::Redundancy(args) => redundancy::run(args),
     }
 }

@@ -296,6 +296,12 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| node.status().ok()).collect()
     }
 
+    /// Memory of the nodes that live, in bytes.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        self.nodes.iter().filter_map(|node| usage::resident_bytes_of(node.child.id())).sum()
+    }
+
     /// Processor time of each node so far.
     #[must_use]
     pub fn cpu_times(&self) -> Vec<Duration> {
@@ -430,8 +436,9 @@ fn set_ports_down() -> Result<(), IoError> {
 pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
-        "chain = [\"firewall\", \"nat\"]\n\n\
+        "chain = [\"firewall\"{}, \"nat\"]\n\n\
          [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
+        if plan.tuning.has_syn_proxy { ", \"syn_proxy\"" } else { "" },
         NAMES[number],
         if has_standby { 2 } else { 1 },
         200 - 100 * number,

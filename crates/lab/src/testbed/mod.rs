@@ -6,6 +6,7 @@ pub mod distance;
 pub mod edges;
 pub mod exact_table;
 pub mod session;
+pub mod syn_flood;
 pub mod topology;
 pub mod traffic;
 pub mod watch;

@@ -223,7 +223,7 @@ fn lay_cable(netlink: &mut Netlink, name: &str, far_name: &str, far: &Namespace)
 ///
 /// # Errors
 /// There is no such interface.
-pub(crate) fn link_address(namespace: &Namespace, interface: &str) -> Result<MacAddress, IoError> {
+pub fn link_address(namespace: &Namespace, interface: &str) -> Result<MacAddress, IoError> {
     namespace.run(|| Ok(MacAddress(Netlink::open()?.interface(interface)?.mac)))?
 }
 

@@ -63,6 +63,7 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     let redundancy = config.redundancy.as_ref();
     secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
     secrets.mapping_key(config.nat_mapping_key.as_ref());
+    secrets.syn_proxy_key(config.syn_proxy.key.as_ref());
     secrets.control(config.control.as_ref());
     secrets.problems()
 }

@@ -104,6 +104,16 @@ impl<'a> Secrets<'a> {
         }
     }
 
+    /// That of `syn_proxy.key`.
+    pub(super) fn syn_proxy_key(&mut self, path: Option<&PathBuf>) {
+        let Some(path) = path else { return };
+        if self.files("syn_proxy.key", [path])
+            && let Err(error) = credentials::syn_proxy_key(path)
+        {
+            self.problems.push(Problem::error("syn_proxy.key", &error.to_string()));
+        }
+    }
+
     /// Those of `[control]`.
     pub(super) fn control(&mut self, access: Option<&RemoteAccess>) {
         let Some(access) = access else { return };

@@ -4,6 +4,7 @@ mod edge;
 mod filter;
 mod reach;
 mod service;
+mod syn_proxy;
 mod tunnel;
 
 use std::fmt::Write;
@@ -117,6 +118,7 @@ pub fn describe(status: &Status) -> String {
     let tables = [
         group_table(status),
         service::backend_table(status),
+        syn_proxy::rule_table(status),
         peer_table(status),
         anti_entropy_table(status),
         filter::peer_table(status),

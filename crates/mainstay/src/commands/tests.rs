@@ -88,6 +88,7 @@ fn node_status() -> Status {
         workers: Vec::new(),
         segments: None,
         services: Vec::new(),
+        syn_proxy: Vec::new(),
         redundancy: None,
         filter: None,
         sync: None,

@@ -13,6 +13,7 @@ mod link;
 mod model_ns3;
 mod replication;
 mod secured;
+mod syn_proxy;
 mod sync_bench;
 mod workers;
 

@@ -9,7 +9,7 @@ use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict};
+use crate::function::{CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 
 /// The result of a function, or of the chain, for a packet.
@@ -33,6 +33,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn only_translates(&self) -> bool;
     fn packets_use_state(&self) -> bool;
     fn counts_connections(&self) -> bool;
+    fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy>;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -106,6 +107,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn counts_connections(&self) -> bool {
         F::COUNTS_CONNECTIONS
+    }
+
+    fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {
+        self.0.handshake_proxy()
     }
 
     fn write_default(&self, state: &mut [u8]) {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::chain::{Chain, ChainBuilder, Runtime};
 use crate::expectation::{ANY_PORT, Expectation, Expectations};
-use crate::function::{FlowState, TupleUse};
+use crate::function::{FlowState, HandshakeExchange, TupleUse};
 use crate::log::Log;
 use crate::testing::tcp;
 
@@ -99,6 +99,7 @@ impl Control {
             counters: &mut self.counters,
             log: &mut self.log,
             expectations: &mut self.expectations,
+            handshake: HandshakeExchange::NONE,
         };
         let packet = Packet { frame: &mut frame, headers: &mut headers };
         self.chain.init(&mut runtime, &NothingUsed, &mut self.connection, &packet).unwrap();
@@ -117,6 +118,7 @@ impl Control {
             counters: &mut self.counters,
             log: &mut self.log,
             expectations: &mut self.expectations,
+            handshake: HandshakeExchange::NONE,
         };
         let mut packet = Packet { frame: &mut frame, headers: &mut headers };
         match self.chain.process(&mut runtime, &mut self.connection, &mut packet, direction).verdict {

@@ -17,6 +17,8 @@ use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
+use network_functions::syn_cookie::{CookieKey, CookieKeys};
+use network_functions::syn_proxy::{self, Mode, Offered, RuleConfig, SynProxy, SynProxyRules};
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
@@ -73,6 +75,8 @@ pub(super) struct Options {
     pub(super) lazy: Option<deferral::Config>,
     /// Compact replication.
     pub(super) compact: Option<Compactly>,
+    /// When a SYN proxy answers in place of all servers.
+    pub(super) syn_proxy: syn_proxy::Mode,
 }
 
 /// Options of compact replication.
@@ -130,6 +134,7 @@ impl Default for Options {
             has_groups: false,
             lazy: None,
             compact: None,
+            syn_proxy: syn_proxy::Mode::Off,
         }
     }
 }
@@ -194,7 +199,21 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
     let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());
-    ChainBuilder::new().push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
+    let builder = ChainBuilder::new().push(firewall(rules));
+    let builder = match options.syn_proxy {
+        Mode::Off => builder,
+        mode => builder.push(syn_proxy(mode)),
+    };
+    builder.push(nat).push(ftp(id)).build().unwrap()
+}
+
+/// A SYN proxy for all servers. The nodes share its key, and the time.
+fn syn_proxy(mode: Mode) -> SynProxy {
+    let (destinations, ports) = (Vec::new(), Vec::new());
+    let rule = RuleConfig { name: "all".into(), destinations, ports, mode, offered: Offered::default() };
+    let rules = SynProxyRules::new(&[rule], CookieKeys::new(CookieKey([1, 2]), []), None).unwrap();
+    rules.set_unix_time(Instant::ZERO, Duration::from_secs(1_800_000_000));
+    SynProxy::new(Arc::new(rules))
 }
 
 pub(super) fn ftp(id: u8) -> Ftp {

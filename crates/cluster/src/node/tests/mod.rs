@@ -26,6 +26,7 @@ mod secured;
 mod segments;
 mod sharing;
 mod site;
+mod syn_proxy;
 mod tracking;
 mod two_sites;
 mod workers;

@@ -16,6 +16,7 @@ use config::validated::Service;
 use config::value;
 use network_functions::load_balancer::{self, Scheduler, Services};
 
+use super::build::SharedFunctions;
 pub(super) use checking::Checks;
 
 /// The services in force, with how their backends are checked.
@@ -27,15 +28,22 @@ pub(super) struct InForce {
 }
 
 /// The services of a gateway, for all threads that need them.
-#[derive(Default)]
 pub(super) struct Balancing {
     in_force: Mutex<InForce>,
+    /// With the rest of what functions of all workers share.
+    shared: Mutex<SharedFunctions>,
 }
 
 impl Balancing {
     /// Begins with these services.
-    pub(super) fn new(services: Arc<Services>, configured: &[Service]) -> Self {
-        Self { in_force: Mutex::new(InForce { services, configured: configured.into() }) }
+    pub(super) fn new(shared: SharedFunctions, configured: &[Service]) -> Self {
+        let in_force = InForce { services: Arc::clone(&shared.services), configured: configured.into() };
+        Self { in_force: Mutex::new(in_force), shared: Mutex::new(shared) }
+    }
+
+    /// What functions of all workers share.
+    pub(super) fn shared(&self) -> SharedFunctions {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
@@ -48,9 +56,10 @@ impl Balancing {
     }
 
     /// Puts other services in force, which the workers have already. What checks found meanwhile counts for them, too.
-    pub(super) fn replace(&self, services: Arc<Services>, configured: &[Service]) {
-        services.refresh();
-        *self.lock() = InForce { services, configured: configured.into() };
+    pub(super) fn replace(&self, shared: SharedFunctions, configured: &[Service]) {
+        shared.services.refresh();
+        *self.lock() = InForce { services: Arc::clone(&shared.services), configured: configured.into() };
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
     }
 
     /// The services as operators see them.

@@ -9,7 +9,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::roles::{peer_status, takeover};
-use super::{Reporting, port_id, reach, sharing, traffic};
+use super::{Reporting, port_id, reach, sharing, syn_proxy, traffic};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
 use control::flows::Listed;
@@ -116,6 +116,11 @@ impl ControlHandler for Answers<'_> {
             workers: self.worker(&status).into_iter().collect(),
             fast_path: self.node.pipeline().fast_path_status().map(|path| Box::new(describe::fast_path(&path))),
             services: if reporting.place.leads() { reporting.balancing.statuses() } else { Vec::new() },
+            syn_proxy: if reporting.place.leads() {
+                syn_proxy::statuses(&reporting.balancing.shared().syn_proxy, now)
+            } else {
+                Vec::new()
+            },
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
+
 use super::{Envelope, IcmpHeader, fill_checksum};
 use crate::wire::icmp::{self, ICMP_CHECKSUM_OFFSET};
 use crate::wire::sctp::{self, SCTP_HEADER_BYTES};
@@ -9,6 +11,9 @@ use crate::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_M
 use crate::wire::udp::{UDP_CHECKSUM_OFFSET, UDP_HEADER_BYTES};
 use crate::wire::{Headers, Parsed, Transport, checksum, icmpv6, parse};
 use crate::{Checksum, Frame, PortId, Tuple};
+
+/// Bytes of the options of a TCP header at most.
+pub(crate) const OPTIONS_BYTES_MAX: usize = TCP_HEADER_BYTES_MAX - TCP_HEADER_BYTES;
 
 /// The fields of a TCP header beside its ports.
 #[derive(Clone, Copy, Debug)]
@@ -51,29 +56,33 @@ impl Default for Tcp<'_> {
 }
 
 impl Tcp<'_> {
-    /// The options, padded in front to four bytes each as most stacks do.
-    fn options(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// The options, padded in front to four bytes each as most stacks do. On the stack: the SYN proxy answers floods with them.
+    ///
+    /// # Panics
+    /// They do not fit 40 bytes.
+    pub(crate) fn options(&self) -> ArrayVec<u8, OPTIONS_BYTES_MAX> {
+        let mut out = ArrayVec::new();
+        let mut put = |bytes: &[u8]| out.try_extend_from_slice(bytes).expect("TCP options have at most 40 bytes");
         if let Some(bytes) = self.maximum_segment_bytes {
-            out.extend_from_slice(&[option::MAXIMUM_SEGMENT, 4]);
-            out.extend_from_slice(&bytes.to_be_bytes());
+            put(&[option::MAXIMUM_SEGMENT, 4]);
+            put(&bytes.to_be_bytes());
         }
         if self.sack_permitted {
-            out.extend_from_slice(&[option::NOP, option::NOP, option::SACK_PERMITTED, 2]);
+            put(&[option::NOP, option::NOP, option::SACK_PERMITTED, 2]);
         }
         if let Some((value, echo)) = self.timestamps {
-            out.extend_from_slice(&[option::NOP, option::NOP, option::TIMESTAMPS, 10]);
-            out.extend_from_slice(&value.to_be_bytes());
-            out.extend_from_slice(&echo.to_be_bytes());
+            put(&[option::NOP, option::NOP, option::TIMESTAMPS, 10]);
+            put(&value.to_be_bytes());
+            put(&echo.to_be_bytes());
         }
         if let Some(shift) = self.window_scale {
-            out.extend_from_slice(&[option::NOP, option::WINDOW_SCALE, 3, shift]);
+            put(&[option::NOP, option::WINDOW_SCALE, 3, shift]);
         }
         if !self.sack_blocks.is_empty() {
-            out.extend_from_slice(&[option::NOP, option::NOP, option::SACK, (2 + 8 * self.sack_blocks.len()) as u8]);
+            put(&[option::NOP, option::NOP, option::SACK, (2 + 8 * self.sack_blocks.len()) as u8]);
             for (left, right) in self.sack_blocks {
-                out.extend_from_slice(&left.to_be_bytes());
-                out.extend_from_slice(&right.to_be_bytes());
+                put(&left.to_be_bytes());
+                put(&right.to_be_bytes());
             }
         }
         out
@@ -98,7 +107,6 @@ impl Envelope<'_> {
     pub fn tcp(&self, tuple: &Tuple, segment: Tcp<'_>, payload: &[u8]) -> Vec<u8> {
         let options = segment.options();
         let header_bytes = TCP_HEADER_BYTES + options.len();
-        assert!(header_bytes <= TCP_HEADER_BYTES_MAX, "TCP options have at most 40 bytes");
         let mut out = Vec::with_capacity(header_bytes + payload.len());
         out.extend_from_slice(&tuple.source_port.to_be_bytes());
         out.extend_from_slice(&tuple.destination_port.to_be_bytes());

@@ -12,7 +12,7 @@ use flow::{Connection, Direction, Disposition, DropReason, Frame, HashKey, Insta
 use hashbrown::HashMap;
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
-use network_functions::function::Verdict;
+use network_functions::function::{HandshakeExchange, Verdict};
 use network_functions::log::Log;
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
@@ -126,6 +126,7 @@ impl OneAtATime {
             counters: &mut self.counters,
             log: &mut self.log,
             expectations: &mut self.expectations,
+            handshake: HandshakeExchange::NONE,
         };
         let mut packet = Packet { frame, headers: &mut headers };
         match self.chain.process(&mut runtime, connection, &mut packet, direction).verdict {

@@ -12,7 +12,7 @@ use packet_io::pcap::{LinkType, SNAPSHOT_BYTES_MAX};
 use super::ReplayError;
 use super::neighbours::{self, OwnFrame};
 use config::validated::{self, Config};
-use daemon::gateway::build::{self, Secrets};
+use daemon::gateway::build::{self, Secrets, SharedFunctions};
 
 /// No packet of a capture is too large for its way out: those that a sending host's interface was still to cut are in
 /// captures whole.
@@ -140,8 +140,9 @@ impl Player {
         let macs = forwarding.ports.iter().map(|port| port.mac).collect();
         let workers = validated::Workers { count: 1, pin: false };
         let alone = Config { cluster: None, workers, ..config.clone() };
-        let services = build::services(&alone, None)?;
-        let node = Node::new(build::node_config_with(&alone, forwarding, &services, &Secrets::known())?, now)?;
+        let secrets = Secrets::known();
+        let shared = SharedFunctions::new(&alone, None, &secrets)?;
+        let node = Node::new(build::node_config_with(&alone, forwarding, &shared, &secrets)?, now)?;
         let mut player = Self { node, macs, now, timeouts_left: TIMEOUTS_PER_GAP_MAX, buffer: Vec::new() };
         player.node.handle_timeout(now);
         player.settle(usize::MAX, &mut |_, _| {});

@@ -6,5 +6,6 @@ mod fast_path;
 mod handshakes;
 mod pair;
 mod peer_owned;
+mod syn_proxy;
 mod waiting;
 mod workers;
