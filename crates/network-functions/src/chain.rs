@@ -11,6 +11,7 @@
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
 //! workers; mutable parts ([`ChainCounters`], [`Log`]) belong to the worker and are lent in a [`Runtime`].
 
+mod classes;
 mod counters;
 mod erased;
 mod error;
@@ -36,8 +37,10 @@ use flow::wire::tlv::{self, TlvError};
 use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
+use crate::class::Class;
 use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, NetworkFunction, TupleUse, Verdict};
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 pub use counters::{ChainCounters, FunctionCounters};
 pub use erased::Processed;
@@ -111,6 +114,8 @@ impl ChainBuilder {
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
         let counts_connections = links.iter().any(|link| link.function.counts_connections());
+        let classifier = links.iter().position(|link| link.function.classifies());
+        let decides_by_class = links.iter().any(|link| link.function.decides_by_class());
         let translators = only_translators(&links);
         Ok(Chain {
             default_states: layout.defaults(),
@@ -119,6 +124,8 @@ impl ChainBuilder {
             counter_names,
             renumbers,
             counts_connections,
+            classifier,
+            decides_by_class,
             translators,
         })
     }
@@ -167,6 +174,8 @@ pub struct Runtime<'a> {
     pub counters: &'a mut ChainCounters,
     /// The log for the operator.
     pub log: &'a mut Log,
+    /// Beginnings of streams that the classifier waits for the rest of.
+    pub assemblies: &'a mut Assemblies,
     /// The connections that functions expect.
     pub expectations: &'a mut Expectations,
 }
@@ -192,6 +201,10 @@ pub struct Chain {
     renumbers: bool,
     /// Whether a function counts the connections in the table.
     counts_connections: bool,
+    /// The index of the classifier.
+    classifier: Option<usize>,
+    /// Whether a function decides by class.
+    decides_by_class: bool,
     /// The functions that handle packets, if all of them only translate: one translation then stands for all. Otherwise none.
     translators: Vec<usize>,
 }
@@ -279,8 +292,10 @@ impl Chain {
             original: connection.original,
             reply: connection.reply,
             tuples,
+            class: Class::Unknown,
             counters: &mut [],
             log: runtime.log,
+            assemblies: runtime.assemblies,
             expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
             expectations: runtime.expectations,
             has_expected: false,
@@ -332,6 +347,7 @@ impl Chain {
         direction: Direction,
         watch: &mut W,
     ) -> Processed {
+        let class = self.class(connection);
         let mut context = Context {
             now: runtime.now,
             node: runtime.node,
@@ -339,8 +355,10 @@ impl Chain {
             original: connection.original,
             reply: connection.reply,
             tuples: &NoTupleFree,
+            class,
             counters: &mut [],
             log: runtime.log,
+            assemblies: runtime.assemblies,
             expected: None,
             expectations: runtime.expectations,
             has_expected: false,
@@ -351,7 +369,8 @@ impl Chain {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet, watch),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
         };
-        Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
+        let processed = Processed { states_changed: processed.states_changed | context.has_expected, ..processed };
+        if self.class(connection) == class { processed } else { self.follow_class(connection, processed) }
     }
 
     /// Whether connection tracking must see segments in the form of [`Chain::as_sent`].

@@ -267,7 +267,7 @@ fn begin(connections: &mut Connections, arrival: &Arrival, packet: &Packet<'_, '
     if arrival.is_local && connection.reply.source == tuple.destination {
         return Err(DropReason::LocalUnhandled);
     }
-    count(&mut connection, packet, Direction::Original);
+    count(&mut connection, packet, Direction::Original, &mut connections.functions.output.classes);
     connections.enter(now, connection, arrival.hash)
 }
 

@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use flow::PortId;
+use network_functions::class::Class;
 
 use super::{PortRange, Prefix};
 
 /// A network function of the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
+    /// `[classifier]`.
+    Classifier,
     /// `[firewall]`.
     Firewall,
     /// `[[service]]`.
@@ -22,13 +25,19 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("firewall", Self::Firewall), ("load_balancer", Self::LoadBalancer), ("nat", Self::Nat), ("ftp", Self::Ftp)];
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("classifier", Self::Classifier),
+        ("firewall", Self::Firewall),
+        ("load_balancer", Self::LoadBalancer),
+        ("nat", Self::Nat),
+        ("ftp", Self::Ftp),
+    ];
 
     /// The head of its section in the file.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
+            Self::Classifier => "[classifier]",
             Self::Firewall => "[firewall]",
             Self::LoadBalancer => "[[service]]",
             Self::Nat => "[nat]",
@@ -85,6 +94,8 @@ pub struct Rule {
     pub destination_ports: Vec<PortRange>,
     /// Type of the ICMP query; only with ICMP or ICMPv6.
     pub icmp_type: Option<u8>,
+    /// Traffic classes, any of which.
+    pub classes: Vec<Class>,
     /// What happens.
     pub action: Action,
     /// Whether a match is logged.

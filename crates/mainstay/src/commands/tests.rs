@@ -87,6 +87,7 @@ fn node_status() -> Status {
         ],
         workers: Vec::new(),
         segments: None,
+        classes: Vec::new(),
         services: Vec::new(),
         redundancy: None,
         filter: None,
@@ -310,8 +311,8 @@ fn flows_read_well() {
         version: 3,
         related_to: None,
         path: None,
-        hook: None,
         gateway_reason: None,
+        class: None,
     };
     let mut kernels = flow.clone();
     kernels.uncounted = true;
