@@ -310,9 +310,10 @@ fn flows_read_well() {
         egress: Some("outside".to_owned()),
         version: 3,
         related_to: None,
-        path: None,
-        gateway_reason: None,
         class: None,
+        path: None,
+        hook: None,
+        gateway_reason: None,
     };
     let mut kernels = flow.clone();
     kernels.uncounted = true;

@@ -12,6 +12,7 @@ use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_fl
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
 use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::classifier::{Classifier, ClassifierConfig};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
@@ -73,6 +74,8 @@ pub(super) struct Options {
     pub(super) lazy: Option<deferral::Config>,
     /// Compact replication.
     pub(super) compact: Option<Compactly>,
+    /// Connections are classified, before the firewall.
+    pub(super) is_classified: bool,
 }
 
 /// Options of compact replication.
@@ -130,6 +133,7 @@ impl Default for Options {
             has_groups: false,
             lazy: None,
             compact: None,
+            is_classified: false,
         }
     }
 }
@@ -194,7 +198,10 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
     let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());
-    ChainBuilder::new().push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
+    let classifier = Classifier::new(&ClassifierConfig::default()).unwrap();
+    let begun = ChainBuilder::new();
+    let begun = if options.is_classified { begun.push(classifier) } else { begun };
+    begun.push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
 }
 
 pub(super) fn ftp(id: u8) -> Ftp {
