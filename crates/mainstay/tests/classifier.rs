@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use api::ClassStatus;
-use lab::testbed::topology::{INSIDE, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
+use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 use network_functions::inspect::tls;
 
 use crate::common::program::{Folder, PATIENCE, Program, wait_until};
@@ -23,11 +23,13 @@ fn configuration(id: usize, sections: &str) -> String {
          [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/{bits}\"]\n\
          [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/{bits}\"]\n\
          {sections}\
+         [[nat.source]]\nsource = [\"{client}\"]\nto = [\"{outside}\"]\n\
          [replication]\nlocal = \"{local}:3781\"\n\
          [[replication.peer]]\nid = {other}\naddress = \"{peer}:3781\"\n\
          [replication.security]\nmode = \"plain\"\n\
          [failure_detection]\ninterval = \"50ms\"\n",
         priority = 200 - 100 * id,
+        client = CLIENT[0],
         local = SYNC[id],
         other = 1 - id,
         peer = SYNC[1 - id],

@@ -1,7 +1,7 @@
 //! The traffic classifier: which of nine classes a connection belongs to ([MLCBF] section 3.2).
 //!
 //! ```text
-//!   first packet ─► class by port ─┬─► payload says more ──► class by name or protocol ─► settled
+//!   first packet ─► class by port ─┬─► payload shows more ─► class by name or protocol ─► settled
 //!                                  ├─► payload contradicts ► unknown ───────────────────► settled
 //!                                  └─► limit of packets ───► class by port ─────────────► settled
 //! ```
@@ -209,7 +209,7 @@ impl NetworkFunction for Classifier {
         } else if let Transport::Tcp(segment) = &packet.headers.transport
             && !segment.has(tcp_flags::SYN)
         {
-            // Picked up in the middle: its beginning, which tells the class, has passed.
+            // Picked up in the middle: its beginning, which shows the class, has passed.
             state.set(flags::SETTLED);
         }
         context.class = state.class();

@@ -1,4 +1,4 @@
-//! What the payload of a packet says about the class of its connection.
+//! What the payload of a packet shows about the class of its connection.
 
 use crate::class::Class;
 use crate::function::Context;
@@ -8,14 +8,14 @@ use crate::inspect::{HostName, Inspected, http};
 
 use super::state::{ClassState, flags};
 
-/// What a packet says.
+/// What a packet shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Decision {
     /// TLS, HTTP or QUIC, which carry everything: the name decides, if it is known.
     Carrier {
         /// The server's name.
         name: Option<HostName>,
-        /// Nothing that follows says more.
+        /// Nothing that follows shows more.
         may_settle: bool,
     },
     /// The protocol belongs to one class.
@@ -61,7 +61,7 @@ pub(super) fn client_segment(
     }
     let is_first = offset == 0 && !context.assemblies.holds(&context.original, start);
     let read = match is_first {
-        // Usually the first segment says all, and nothing is held.
+        // Usually the first segment is enough, and nothing is held.
         true => protocol::of_client(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)]),
         false => Inspected::Partial,
     };
@@ -89,7 +89,7 @@ pub(super) fn client_segment(
     }
 }
 
-/// A segment of the server: the first one greets, or answers a request.
+/// A segment of the server: it sends first, or answers a request.
 pub(super) fn server_segment(state: &mut ClassState, payload: &[u8]) -> Decision {
     if state.has(flags::REPLY_READ) {
         return Decision::Nothing;
@@ -102,7 +102,7 @@ pub(super) fn server_segment(state: &mut ClassState, payload: &[u8]) -> Decision
 }
 
 impl Decision {
-    /// The class of the response's media type, if that tells one.
+    /// The class of the response's media type, if it has one.
     fn or_by_media_type(self, payload: &[u8]) -> Self {
         const STREAMS: [&[u8]; 3] =
             [b"application/dash+xml", b"application/vnd.apple.mpegurl", b"application/x-mpegurl"];

@@ -15,7 +15,7 @@ pub(super) mod flags {
     pub(in super::super) const BEGUN: u8 = 1;
     /// The class does not change any more.
     pub(in super::super) const SETTLED: u8 = 2;
-    /// The class is what the port says.
+    /// The class is that of the port.
     pub(in super::super) const BY_PORT: u8 = 4;
     /// The beginning of the client's stream is known.
     pub(in super::super) const HAS_START: u8 = 8;

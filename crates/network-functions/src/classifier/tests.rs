@@ -200,19 +200,19 @@ fn the_longest_domain_decides_and_built_in_names_count() {
 #[test]
 fn a_client_hello_in_segments_of_any_order_is_read() {
     let hello = hello("cdn.films.example");
-    let cut = 900;
+    let half = 900;
     let mut talk = Talk::new(web());
-    let processed = talk.send(Direction::Original, tcp_flags::ACK, cut as u32, &hello[cut..]);
+    let processed = talk.send(Direction::Original, tcp_flags::ACK, half as u32, &hello[half..]);
     assert!(!processed.states_changed, "what is held is not replicated");
     assert_eq!(talk.settled(), (Class::Web, false));
     assert_eq!(talk.gateway.assemblies.len(), 1);
-    talk.send(Direction::Original, tcp_flags::ACK, 0, &hello[..cut]);
+    talk.send(Direction::Original, tcp_flags::ACK, 0, &hello[..half]);
     assert_eq!(talk.settled(), (Class::Video, true));
     assert!(talk.gateway.assemblies.is_empty());
 }
 
 #[test]
-fn a_response_says_more_than_its_request() {
+fn a_response_shows_more_than_its_request() {
     let tuple = tcp("10.0.0.2:4000", "198.51.100.1:80");
     for (kind, class) in [("video/mp4", Class::Video), ("text/html", Class::Web), ("audio/ogg; x", Class::Video)] {
         let mut talk = Talk::new(tuple);
@@ -241,7 +241,7 @@ fn another_protocol_on_a_port_of_the_web_is_what_it_is() {
 }
 
 #[test]
-fn a_server_that_greets_tells_the_class_of_an_unknown_port() {
+fn a_server_that_sends_first_shows_the_class_of_an_unknown_port() {
     let mut talk = Talk::new(tcp("10.0.0.2:4000", "198.51.100.1:2200"));
     assert_eq!(talk.class(), Class::Unknown);
     talk.server(b"SSH-2.0-OpenSSH\r\n");
@@ -271,7 +271,7 @@ fn inspection_ends_after_its_limit_of_packets() {
 }
 
 #[test]
-fn datagrams_tell_their_class() {
+fn datagrams_show_their_class() {
     let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[9; 12]].concat();
     let mut query = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
     query.truncate(19);
@@ -421,7 +421,7 @@ fn the_class_by_port_is_restored_and_others_are_replicated() {
     let mut talk = Talk::with(without_films(), web());
     assert!(talk.gateway.chain.is_restorable(&talk.connection));
     talk.client(&hello("a.example"));
-    assert!(talk.gateway.chain.is_restorable(&talk.connection), "as its port says");
+    assert!(talk.gateway.chain.is_restorable(&talk.connection), "that of its port");
     let restored = talk.gateway.chain.restore(&web(), None).expect("no rule denies it");
     let mut connection = talk.connection;
     connection.functions = restored.functions;

@@ -16,7 +16,7 @@ pub const ASSEMBLY_BYTES_MAX: usize = 8192;
 /// The held beginning of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assembly {
-    /// The sequence number of the first byte, which tells a reuse of the tuple.
+    /// The sequence number of the first byte, by which a reuse of the tuple is recognised.
     start: u32,
     /// When it was begun, as a number that grows.
     age: u64,

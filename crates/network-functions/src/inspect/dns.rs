@@ -30,7 +30,7 @@ pub struct Question {
 pub fn question(message: &[u8]) -> Inspected<Question> {
     match read(message) {
         Ok(question) => Inspected::Found(question),
-        Err(Unread::Cut | Unread::NoQuestion) => Inspected::Other,
+        Err(Unread::Truncated | Unread::NoQuestion) => Inspected::Other,
     }
 }
 
@@ -45,30 +45,30 @@ pub fn question_over_tcp(prefix: &[u8]) -> Inspected<Question> {
     };
     match read(message) {
         Ok(question) => Inspected::Found(question),
-        Err(Unread::Cut) if !is_whole => Inspected::Partial,
-        Err(Unread::Cut | Unread::NoQuestion) => Inspected::Other,
+        Err(Unread::Truncated) if !is_whole => Inspected::Partial,
+        Err(Unread::Truncated | Unread::NoQuestion) => Inspected::Other,
     }
 }
 
 /// Why a message has no question.
 enum Unread {
     /// It ends within it.
-    Cut,
+    Truncated,
     /// It is something else, whatever follows.
     NoQuestion,
 }
 
 fn read(message: &[u8]) -> Result<Question, Unread> {
     let mut reader = Reader::new(message);
-    let mut number = || reader.u16().ok_or(Unread::Cut);
+    let mut number = || reader.u16().ok_or(Unread::Truncated);
     let [_id, flags, questions] = [number()?, number()?, number()?];
     if questions != 1 || flags & (OPCODE_MASK | RESERVED) != 0 {
         return Err(Unread::NoQuestion);
     }
     let [_answers, _authorities, _additional] = [number()?, number()?, number()?];
     let name = name(&mut reader)?;
-    let kind = reader.u16().ok_or(Unread::Cut)?;
-    let class = reader.u16().ok_or(Unread::Cut)? & !UNICAST_RESPONSE;
+    let kind = reader.u16().ok_or(Unread::Truncated)?;
+    let class = reader.u16().ok_or(Unread::Truncated)? & !UNICAST_RESPONSE;
     if !CLASSES.contains(&class) {
         return Err(Unread::NoQuestion);
     }
@@ -79,14 +79,14 @@ fn read(message: &[u8]) -> Result<Question, Unread> {
 fn name(reader: &mut Reader<'_>) -> Result<ArrayVec<u8, HOST_NAME_BYTES_MAX>, Unread> {
     let mut name = ArrayVec::new();
     loop {
-        let length_bytes = reader.u8().ok_or(Unread::Cut)?;
+        let length_bytes = reader.u8().ok_or(Unread::Truncated)?;
         if length_bytes == 0 {
             return Ok(name);
         }
         if length_bytes > LABEL_BYTES_MAX {
             return Err(Unread::NoQuestion);
         }
-        let label = reader.take(usize::from(length_bytes)).ok_or(Unread::Cut)?;
+        let label = reader.take(usize::from(length_bytes)).ok_or(Unread::Truncated)?;
         if !name.is_empty() {
             name.try_push(b'.').map_err(|_| Unread::NoQuestion)?;
         }

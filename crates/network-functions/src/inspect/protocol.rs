@@ -98,7 +98,7 @@ pub fn of_client(prefix: &[u8]) -> Inspected<Protocol> {
     first_of(prefix, &ALL)
 }
 
-/// The protocol of a TCP stream by what its server sent first, where servers greet.
+/// The protocol of a TCP stream by what its server sent first, where servers send first.
 #[must_use]
 pub fn of_server(prefix: &[u8]) -> Inspected<Protocol> {
     if prefix.is_empty() {
@@ -110,7 +110,7 @@ pub fn of_server(prefix: &[u8]) -> Inspected<Protocol> {
         |prefix| starts_with(prefix, b"+OK ").map(|()| Protocol::Mail),
         |prefix| starts_with(prefix, b"* OK ").map(|()| Protocol::Mail),
         |prefix| starts_with(prefix, b"@RSYNCD:").map(|()| Protocol::FileTransfer),
-        greeting_220,
+        ready_220,
     ];
     first_of(prefix, &ALL)
 }
@@ -166,7 +166,7 @@ fn sip_or_rtsp(prefix: &[u8]) -> Inspected<Protocol> {
     if is_partial { Inspected::Partial } else { Inspected::Other }
 }
 
-/// RDP: a TPKT with an X.224 connection request. VNC clients answer their server's greeting alike.
+/// RDP: a TPKT with an X.224 connection request. VNC clients answer their server's first message alike.
 fn remote_desktop(prefix: &[u8]) -> Inspected<Protocol> {
     const TPKT_VERSION: u8 = 3;
     const CONNECTION_REQUEST: u8 = 0xe0;
@@ -215,8 +215,8 @@ fn messages(prefix: &[u8]) -> Inspected<Protocol> {
     if is_partial { Inspected::Partial } else { Inspected::Other }
 }
 
-/// `220` greets for SMTP and for FTP: the rest of the line tells which.
-fn greeting_220(prefix: &[u8]) -> Inspected<Protocol> {
+/// `220` is the first reply of SMTP and of FTP: the rest of the line shows which.
+fn ready_220(prefix: &[u8]) -> Inspected<Protocol> {
     const LINE_BYTES_MAX: usize = 512;
     match starts_with(prefix, b"220") {
         Inspected::Found(()) => {}

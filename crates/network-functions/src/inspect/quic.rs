@@ -65,7 +65,7 @@ pub struct Initial<'a> {
     pub token: &'a [u8],
     /// The position of the protected packet number in the datagram.
     pub number_offset: usize,
-    /// Packet number and protected payload, as far as the packet's length says.
+    /// Packet number and protected payload, as far as the packet's length reaches.
     pub protected: &'a [u8],
 }
 

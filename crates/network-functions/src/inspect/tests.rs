@@ -128,12 +128,12 @@ fn a_question_names_what_is_asked_for() {
 }
 
 #[test]
-fn compressed_names_other_operations_and_cut_messages_are_no_question() {
+fn compressed_names_other_operations_and_truncated_messages_are_no_question() {
     let mut compressed = query(0, &["a"]);
     compressed[12..14].copy_from_slice(&[0xc0, 12]);
     let update = query(5 << 11, &["a"]);
-    let cut = query(0, &["example"]);
-    for message in [&compressed[..], &update, &cut[..cut.len() - 1], &[]] {
+    let truncated = query(0, &["example"]);
+    for message in [&compressed[..], &update, &truncated[..truncated.len() - 1], &[]] {
         assert_eq!(dns::question(message), Inspected::Other, "{message:02x?}");
     }
     let long = ["a123456789b123456789c123456789d123456789e123456789f123456789"; 5];

@@ -26,7 +26,7 @@ const RECORD_BYTES_MAX: u16 = 1 << 14;
 /// The longest ClientHello in bytes that is followed; longer ones are taken for something else.
 pub const CLIENT_HELLO_BYTES_MAX: u32 = 1 << 16;
 
-/// What a ClientHello says.
+/// The content of a ClientHello.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientHello {
     /// The server's name. `None` if the client sent none, or bytes that are no name. With an encrypted ClientHello it is that of the

@@ -49,7 +49,7 @@ fn traffic(cluster: &Cluster, id: u8, class: Class) -> ClassTraffic {
     cluster.node(id).pipeline().class_traffic().expect("a classifier")[class.index()]
 }
 
-/// The client says hello to this server. Returns the port that the server sees.
+/// The client sends a ClientHello with this name. Returns the port that the server sees.
 fn connected(cluster: &mut Cluster, server: &str) -> u16 {
     let seen_port = cluster.connect(PORT);
     cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello(server));
