@@ -104,8 +104,9 @@ fn wait_for_classes(what: &str, node: &Program, video: usize, web: usize) {
 }
 
 fn start(topology: &Topology, folder: &Folder, sections: &str) -> [Program; 2] {
-    let program =
-        |id: usize| Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &configuration(id, sections));
+    let program = |id: usize| {
+        Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &configuration(id, sections))
+    };
     let a = program(0);
     a.wait_for_role("active");
     let b = program(1);
