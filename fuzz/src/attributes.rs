@@ -3,6 +3,7 @@
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv;
+use network_functions::classifier::ClassState;
 use network_functions::function::FlowState;
 use network_functions::load_balancer::BalancerState;
 use network_functions::syn_proxy::{Phase, SynProxyState};
@@ -37,6 +38,12 @@ pub fn run(data: &[u8]) {
         state.encode(&mut written);
         let read_back = BalancerState::decode(&written).expect("what was written can be read");
         assert_eq!(read_back, if state.is_balanced() { state } else { BalancerState::default() });
+    }
+    if let Ok(state) = ClassState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = ClassState::decode(&written).expect("what was written can be read");
+        assert_eq!((read_back.class(), read_back.is_settled()), (state.class(), state.is_settled()));
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

@@ -15,6 +15,7 @@ pub mod failure_detection;
 pub mod filters;
 pub mod frame;
 pub mod heartbeat;
+pub mod inspect;
 pub mod node;
 pub mod redundancy;
 pub mod session;

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod channel_status;
+mod class_status;
 pub mod compact_status;
 pub mod edge;
 mod ends;
@@ -30,6 +31,7 @@ mod trace;
 use serde::{Deserialize, Serialize};
 
 pub use channel_status::{ChannelStatus, RefusedCount};
+pub use class_status::ClassStatus;
 pub use compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 pub use edge::{EdgeNodeStatus, EdgeStatus};
 pub use ends::Ends;
@@ -332,6 +334,9 @@ pub struct Flow {
     /// Addresses and ports of the connection that announced this one, as its original packets arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_to: Option<Box<Ends>>,
+    /// Traffic class, where the chain has a classifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// What forwards the packets. It is absent where the node has no fast path, and in lines of `follow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PacketPath>,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChannelStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus, SegmentsStatus,
-    ServiceStatus, SynProxyStatus, SyncStatus,
+    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus,
+    SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus,
 };
 
 /// The status of a node.
@@ -48,6 +48,9 @@ pub struct Status {
     /// The fast path in the kernel, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<Box<FastPathStatus>>,
+    /// Traffic classes, with `[classifier]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassStatus>,
     /// Services of the load balancer, with `[[service]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceStatus>,

@@ -3,6 +3,7 @@
 //! The comments of types and fields are the text of `docs/reference`: a type describes its section, a field its key. What follows
 //! `Default:` stands in the column of defaults.
 
+mod classifier;
 pub mod edge;
 mod limits;
 mod reachability;
@@ -14,6 +15,7 @@ pub mod sync;
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use self::classifier::{RawClassMark, RawClassRule, RawClassifier};
 pub use self::limits::RawLimits;
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
@@ -31,9 +33,9 @@ use super::value::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Network functions in the order in which packets of the original direction pass them: `"firewall"`, `"syn_proxy"`, `"load_balancer"` (the
-    /// sections `[[service]]`), `"nat"`, `"ftp"`. `"syn_proxy"` stands before those behind it in this list. Replies pass them in the opposite order. The key stands above the first section, because TOML counts every key below a section's head as
-    /// that section's. Default: the functions whose sections are present, in this order.
+    /// Network functions in the order in which packets of the original direction pass them: `"classifier"`, `"firewall"`, `"syn_proxy"`,
+    /// `"load_balancer"` (the sections `[[service]]`), `"nat"`, `"ftp"`. `"syn_proxy"` stands before those behind it in this list. Replies pass them in the opposite order. The key stands above the
+    /// first section, because TOML counts every key below a section's head as that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
     pub node: Option<Spanned<RawNode>>,
@@ -64,6 +66,8 @@ pub struct RawConfig {
     /// `[fast_path]`.
     #[serde(default)]
     pub fast_path: RawFastPath,
+    /// `[classifier]`.
+    pub classifier: Option<Spanned<RawClassifier>>,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[syn_proxy]`.
@@ -292,6 +296,10 @@ pub struct RawRule {
     pub destination_ports: Vec<Spanned<PortText>>,
     /// ICMP type of the query; echo is 8 for ICMP and 128 for ICMPv6. The key needs `protocol` `"icmp"` or `"icmpv6"`. Default: any type.
     pub icmp_type: Option<Spanned<u8>>,
+    /// Traffic classes, one of which is the connection's. `classifier` must precede `firewall` in `chain`. The rules decide again when the
+    /// class changes. Default: any class.
+    #[serde(default)]
+    pub class: Vec<Text>,
     /// Verdict for connections that the rule matches.
     pub action: Text,
     /// Whether each match is logged, up to `firewall.log_per_s`.

@@ -1,6 +1,7 @@
 //! Files that are right, and files that are wrong in one place each.
 
 mod broken;
+mod classifier;
 mod compact;
 mod fast_path;
 mod ftp;

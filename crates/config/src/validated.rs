@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::{NodeId, PortId};
+use network_functions::classifier::ClassifierConfig;
 
 pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::fast_path::FastPath;
@@ -63,6 +64,8 @@ pub struct Config {
     pub fast_path: FastPath,
     /// Functions, in the order in which packets of the original direction meet them.
     pub chain: Vec<Function>,
+    /// Traffic classes.
+    pub classifier: ClassifierConfig,
     /// Rules of the firewall, first match wins; what none accepts is dropped.
     pub firewall: Vec<Rule>,
     /// What becomes of connections when the rules change.

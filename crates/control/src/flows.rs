@@ -11,6 +11,7 @@ use flow::table::{Slot, Table};
 use flow::{Connection, ConnectionRole, Direction, Instant, IpFamily, NodeId, Tuple};
 
 use api::{BothWays, Ends, Flow, FlowFilterText, GatewayReason, PacketPath};
+use network_functions::class::Class;
 use network_functions::tuple_filter::TupleFilter;
 
 use config::value::{Prefix, has_ports, parse_prefix, protocol_name, protocol_number};
@@ -45,7 +46,7 @@ impl FlowDescriber {
     /// Describes a connection as it was at `now`.
     #[must_use]
     pub fn describe(&self, listed: &Listed, now: Instant) -> Flow {
-        let Listed { connection, entered_at, path } = listed;
+        let Listed { connection, entered_at, class, path } = listed;
         let translated = connection.translated(Direction::Original);
         let both_ways = |[original, reply]: [u64; 2]| BothWays { original, reply };
         let egress = usize::from(connection.egress[Direction::Original.index()]);
@@ -67,6 +68,7 @@ impl FlowDescriber {
             version: connection.version,
             related_to: None,
             path: path.map(packet_path),
+            class: class.map(|class| class.label().to_owned()),
             hook: None,
             gateway_reason: path.and_then(gateway_reason),
         }
@@ -236,6 +238,8 @@ pub struct Listed {
     pub connection: Connection,
     /// When this node entered it: when it began, or when a peer replicated it.
     pub entered_at: Instant,
+    /// Its traffic class, where the chain has a classifier.
+    pub class: Option<Class>,
     /// The path of its packets, where the node has a fast path.
     pub path: Option<pipeline::PacketPath>,
 }
@@ -289,7 +293,7 @@ impl FlowsQuery {
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
             let Some((slot, connection, entered_at)) = first_from(from) else { return page };
             if self.filter.matches(connection, &self.describer) {
-                page.connections.push(Listed { connection: *connection, entered_at, path: None });
+                page.connections.push(Listed { connection: *connection, entered_at, class: None, path: None });
             }
             let Some(next) = slot.0.checked_add(1) else { return page };
             from = Slot(next);

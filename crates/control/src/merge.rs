@@ -46,6 +46,11 @@ fn add(whole: &mut Status, number: u8, other: Status) {
             None => whole.drops.push(DropCount { ..drop }),
         }
     }
+    for (class, others) in whole.classes.iter_mut().zip(&other.classes) {
+        class.connections += others.connections;
+        class.packets += others.packets;
+        class.bytes += others.bytes;
+    }
     if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
         filter.add(others);
     }

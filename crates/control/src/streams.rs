@@ -198,7 +198,8 @@ impl Teller<'_> {
                 }
                 .to_owned(),
                 flow: {
-                    let listed = Listed { connection: event.connection, entered_at: event.entered_at, path: None };
+                    let listed =
+                        Listed { connection: event.connection, entered_at: event.entered_at, class: None, path: None };
                     self.describer.describe(&listed, event.at)
                 },
             })),

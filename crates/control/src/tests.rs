@@ -231,7 +231,8 @@ fn every_flow_of_many_pages_comes_exactly_once() {
 
 #[test]
 fn a_flow_is_described_with_its_translation() {
-    let flow = describer().describe(&Listed { connection: connection(2), entered_at: ENTERED_AT, path: None }, NOW);
+    let flow = describer()
+        .describe(&Listed { connection: connection(2), entered_at: ENTERED_AT, class: None, path: None }, NOW);
     assert!((flow.age_s - 1.5).abs() < 1e-9);
     assert_eq!((flow.protocol.as_str(), flow.state.as_str(), flow.role.as_str()), ("tcp", "ESTABLISHED", "master"));
     assert_eq!(

@@ -3,10 +3,13 @@
 use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
-use api::{AntiEntropy, FastPathStatus, LazyStatus, OutcomeCount, PeerStatus, RedundancyStatus, SegmentsStatus};
-use cluster::pipeline;
+use api::{
+    AntiEntropy, ClassStatus, FastPathStatus, LazyStatus, OutcomeCount, PeerStatus, RedundancyStatus, SegmentsStatus,
+};
+use cluster::pipeline::{self, ClassTraffic};
 use cluster::role::State;
 use flow::Instant;
+use network_functions::class::Class;
 use replication::secure::Refusal;
 use replication::{Link, SessionStatus};
 use tunnel::mirror::MirrorStatus;
@@ -202,4 +205,19 @@ fn mirrors(status: &MirrorStatus) -> RedundancyMirror {
         pieces_taken: counters.granules_given_here,
         caches_taken_over: counters.caches_taken_over,
     }
+}
+
+/// The traffic classes of a table with `connections` connections.
+pub(crate) fn classes(traffic: &[ClassTraffic; Class::COUNT], connections: u32) -> Vec<ClassStatus> {
+    let known: u64 = traffic.iter().map(|of_class| of_class.connections).sum();
+    let status = |(class, of_class): (Class, &ClassTraffic)| ClassStatus {
+        name: class.label().to_owned(),
+        connections: match class {
+            Class::Unknown => u64::from(connections).saturating_sub(known),
+            _ => of_class.connections,
+        },
+        packets: of_class.packets,
+        bytes: of_class.bytes,
+    };
+    Class::ALL.into_iter().zip(traffic).map(status).collect()
 }

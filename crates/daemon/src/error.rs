@@ -36,6 +36,9 @@ pub enum ProcessError {
     /// The chain cannot be made as configured.
     #[error(transparent)]
     Chain(#[from] network_functions::chain::ChainError),
+    /// The traffic classes cannot be used.
+    #[error("[classifier]: {0}")]
+    Classifier(#[from] network_functions::classifier::ClassifierError),
     /// The firewall's rules cannot be used.
     #[error("[firewall]: {0}")]
     Firewall(#[from] network_functions::rule_set::RuleSetError),

@@ -10,8 +10,9 @@ use mainstay::exit::Exit;
 use serde_json::{Value, json};
 
 /// Files of a gateway that have every section between them.
-const GATEWAYS: [&str; 8] = [
+const GATEWAYS: [&str; 9] = [
     include_str!("../../../examples/active.toml"),
+    include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),

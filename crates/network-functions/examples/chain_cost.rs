@@ -16,6 +16,7 @@ use network_functions::expectation::{EXPECTATION_TIMEOUT_DEFAULT, Expectations};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{CONTROL_PORT, Ftp, FtpConfig};
 use network_functions::function::{HandshakeExchange, TupleUse, Verdict};
+use network_functions::inspect::assembly::Assemblies;
 use network_functions::load_balancer::{
     Affinity, BackendConfig, LoadBalancer, Mode, OnFailure, Scheduler, ServiceConfig, Services,
 };
@@ -192,11 +193,13 @@ fn main() {
     for (name, chain) in chains {
         let chain = chain.build().expect("the functions go together");
         let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+        let mut assemblies = Assemblies::default();
         let mut runtime = Runtime {
             now: Instant::ZERO,
             node: NodeId(0),
             counters: &mut counters,
             log: &mut log,
+            assemblies: &mut assemblies,
             expectations: &mut expectations,
             handshake: HandshakeExchange::NONE,
         };

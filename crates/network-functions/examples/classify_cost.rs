@@ -9,6 +9,7 @@ use std::time::Instant as Clock;
 use flow::wire::ip_protocol;
 use flow::{PortId, Tuple};
 use network_functions::address::{Prefix, bounds};
+use network_functions::class::Class;
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, RuleKey, RuleSet};
 
@@ -41,7 +42,12 @@ fn key(rule: &Conditions, number: u32) -> RuleKey {
         |prefixes: &[Prefix]| prefixes.first().map_or(number, |prefix| bounds(prefix)[0] as u32 + number % 256);
     let source = (address(&rule.sources).into(), 40_000);
     let destination = (address(&rule.destinations).into(), rule.destination_ports[0].first());
-    RuleKey { tuple: Tuple::v4(ip_protocol::TCP, source, destination), icmp: None, ingress: PortId(0) }
+    RuleKey {
+        tuple: Tuple::v4(ip_protocol::TCP, source, destination),
+        icmp: None,
+        ingress: PortId(0),
+        class: Class::Unknown,
+    }
 }
 
 /// Apart from the rest, so that instructions can be counted.

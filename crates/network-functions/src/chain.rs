@@ -11,6 +11,7 @@
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
 //! workers; mutable parts ([`ChainCounters`], [`Log`]) belong to the worker and are lent in a [`Runtime`].
 
+mod classes;
 mod counters;
 mod erased;
 mod error;
@@ -36,10 +37,12 @@ use flow::wire::tlv::{self, TlvError};
 use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
+use crate::class::Class;
 use crate::expectation::Expectations;
 use crate::function::{
     CloseReason, Context, FlowState, HandshakeExchange, HandshakeProxy, NetworkFunction, TupleUse, Verdict,
 };
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 pub use counters::{ChainCounters, FunctionCounters};
 pub use erased::Processed;
@@ -114,6 +117,8 @@ impl ChainBuilder {
         let renumbers = links.iter().any(|link| link.function.renumbers());
         let counts_connections = links.iter().any(|link| link.function.counts_connections());
         let proxies_handshakes = links.iter().any(|link| link.function.handshake_proxy().is_some());
+        let classifier = links.iter().position(|link| link.function.classifies());
+        let decides_by_class = links.iter().any(|link| link.function.decides_by_class());
         let translators = only_translators(&links);
         Ok(Chain {
             default_states: layout.defaults(),
@@ -123,6 +128,8 @@ impl ChainBuilder {
             renumbers,
             counts_connections,
             proxies_handshakes,
+            classifier,
+            decides_by_class,
             translators,
         })
     }
@@ -171,6 +178,8 @@ pub struct Runtime<'a> {
     pub counters: &'a mut ChainCounters,
     /// The log for the operator.
     pub log: &'a mut Log,
+    /// Beginnings of streams that the classifier waits for the rest of.
+    pub assemblies: &'a mut Assemblies,
     /// The connections that functions expect.
     pub expectations: &'a mut Expectations,
     /// What a function that answers handshakes exchanges with the caller.
@@ -200,6 +209,10 @@ pub struct Chain {
     counts_connections: bool,
     /// Whether a function answers handshakes for servers.
     proxies_handshakes: bool,
+    /// The index of the classifier.
+    classifier: Option<usize>,
+    /// Whether a function decides by class.
+    decides_by_class: bool,
     /// The functions that handle packets, if all of them only translate: one translation then stands for all. Otherwise none.
     translators: Vec<usize>,
 }
@@ -287,8 +300,10 @@ impl Chain {
             original: connection.original,
             reply: connection.reply,
             tuples,
+            class: Class::Unknown,
             counters: &mut [],
             log: runtime.log,
+            assemblies: runtime.assemblies,
             expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
             handshake: runtime.handshake,
             expectations: runtime.expectations,
@@ -341,6 +356,7 @@ impl Chain {
         direction: Direction,
         watch: &mut W,
     ) -> Processed {
+        let class = self.class(connection);
         let mut context = Context {
             now: runtime.now,
             node: runtime.node,
@@ -348,8 +364,10 @@ impl Chain {
             original: connection.original,
             reply: connection.reply,
             tuples: &NoTupleFree,
+            class,
             counters: &mut [],
             log: runtime.log,
+            assemblies: runtime.assemblies,
             expected: None,
             handshake: HandshakeExchange::NONE,
             expectations: runtime.expectations,
@@ -362,7 +380,8 @@ impl Chain {
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
         };
         runtime.handshake.to_server = context.handshake.to_server;
-        Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
+        let processed = Processed { states_changed: processed.states_changed | context.has_expected, ..processed };
+        if self.class(connection) == class { processed } else { self.follow_class(connection, processed) }
     }
 
     /// The function that answers handshakes for servers, if there is one.

@@ -31,6 +31,7 @@ use flow::wire::tlv::{self, TlvError};
 use flow::{Direction, DropReason, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::class::Class;
 use crate::function::{Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict, state_attribute};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
@@ -209,7 +210,7 @@ impl NetworkFunction for Firewall {
             return Ok(FirewallState { ingress_number: u16::from(context.ingress.0) + 1, ..FirewallState::default() });
         }
         let tuple = context.outgoing();
-        let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress);
+        let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress).of_class(context.class);
         if let Some(index) = self.rules.classify(&key) {
             return self.admit(index, tuple, context);
         }
@@ -220,8 +221,12 @@ impl NetworkFunction for Firewall {
         Err(DropReason::FirewallDenied)
     }
 
-    fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> ReevaluationOutcome {
-        self.evaluate(state, outgoing)
+    fn decides_by_class(&self) -> bool {
+        self.rules.has_classes()
+    }
+
+    fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple, class: Class) -> ReevaluationOutcome {
+        self.evaluate(state, outgoing, class)
     }
 
     fn restorable(&self) -> Result<(), Unrestorable> {
@@ -234,7 +239,7 @@ impl NetworkFunction for Firewall {
     }
 
     fn restore(&self, restoring: &mut Restoring) -> Option<FirewallState> {
-        self.remake(&restoring.outgoing(), restoring.ingress)
+        self.remake(&restoring.outgoing(), restoring.ingress, restoring.class)
     }
 
     fn on_packet(

@@ -9,7 +9,9 @@ use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::class::Class;
 use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::syn_cookie::{ClientOptions, Cookie};
@@ -97,6 +99,8 @@ pub mod state_attribute {
     pub const LOAD_BALANCER: u16 = 4;
     /// The SYN proxy.
     pub const SYN_PROXY: u16 = 5;
+    /// The classifier.
+    pub const CLASSIFIER: u16 = 6;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
@@ -172,6 +176,8 @@ pub struct Context<'a> {
     pub reply: Tuple,
     /// Queries which tuples are in use. Only `on_init` may choose one: in `on_packet` every tuple counts as in use.
     pub tuples: &'a dyn TupleUse,
+    /// The class of the connection, as far as it is known: the classifier writes it, functions behind it read it.
+    pub class: Class,
     /// The function's counters, as many as it named.
     pub counters: &'a mut [u64],
     /// The log for the operator.
@@ -180,6 +186,8 @@ pub struct Context<'a> {
     pub expected: Option<Expectation>,
     /// What a function that answers handshakes exchanges with the caller.
     pub handshake: HandshakeExchange,
+    /// Beginnings of streams that the classifier waits for the rest of.
+    pub(crate) assemblies: &'a mut Assemblies,
     /// The node's expected connections; functions access them by [`Context::expect`].
     pub(crate) expectations: &'a mut Expectations,
     /// The function created an expectation, which must be replicated.
@@ -255,6 +263,9 @@ pub trait NetworkFunction {
     /// Whether it counts the connections in the table, in [`NetworkFunction::on_enter`] and [`NetworkFunction::on_leave`].
     const COUNTS_CONNECTIONS: bool = false;
 
+    /// Whether it is the classifier. The first byte of its state is then the [class's number](Class::number).
+    const CLASSIFIES: bool = false;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
@@ -290,16 +301,31 @@ pub trait NetworkFunction {
         Self::HANDLES_PACKETS && !Self::ONLY_TRANSLATES
     }
 
+    /// Whether a change of its state, which `on_packet` made, must reach other nodes at once. Other changes do with the next that must.
+    fn is_replicated_change(&self, before: &Self::State, after: &Self::State) -> bool {
+        before.as_bytes() != after.as_bytes()
+    }
+
+    /// Records in the classifier's state whether a function denies the connection under its class. Packets of a denied one are dropped.
+    fn set_denied(&self, state: &mut Self::State, is_denied: bool) {
+        let _ = (state, is_denied);
+    }
+
+    /// Whether [`NetworkFunction::reevaluate`] depends on the class.
+    fn decides_by_class(&self) -> bool {
+        false
+    }
+
     /// Prepares an incoming segment for connection tracking: converts its acknowledgements (also selective ones) to the
     /// numbers that the other side used. Sequence numbers stay as sent.
     fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {
         let _ = (state, segment, direction);
     }
 
-    /// Re-evaluates a connection that began under an earlier configuration. `outgoing` is its tuple as its packets in
+    /// Re-evaluates a connection that began under an earlier configuration or class. `outgoing` is its tuple as its packets in
     /// the original direction reach this function. The default permits every connection.
-    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> ReevaluationOutcome {
-        let _ = (state, outgoing);
+    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple, class: Class) -> ReevaluationOutcome {
+        let _ = (state, outgoing, class);
         ReevaluationOutcome::Allowed
     }
 

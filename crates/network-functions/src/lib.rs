@@ -3,7 +3,7 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
 //! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`firewall`], [`nat`], [`ftp`], [`load_balancer`] and [`syn_proxy`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! [`classifier`], [`firewall`], [`nat`], [`ftp`], [`load_balancer`] and [`syn_proxy`] are functions; [`chain`] runs functions in order. The crate knows neither the
 //! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
@@ -81,8 +81,10 @@
 //! #     };
 //! #     let mut packet = Packet { frame: &mut frame, headers: &mut headers };
 //! #     let (mut counters, mut log, mut expected) = (chain.new_counters(), Log::default(), Expectations::default());
+//! #     let mut assemblies = Default::default();
 //! #     let mut runtime = Runtime {
-//! #         now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log, expectations: &mut expected,
+//! #         now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log,
+//! #         assemblies: &mut assemblies, expectations: &mut expected,
 //! #         handshake: network_functions::function::HandshakeExchange::NONE,
 //! #     };
 //! #     chain.process(&mut runtime, connection, &mut packet, Direction::Original).verdict
@@ -127,10 +129,13 @@ extern crate std;
 
 pub mod address;
 pub mod chain;
+pub mod class;
+pub mod classifier;
 pub mod expectation;
 pub mod firewall;
 pub mod ftp;
 pub mod function;
+pub mod inspect;
 pub mod load_balancer;
 pub mod log;
 pub mod nat;

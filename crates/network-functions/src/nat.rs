@@ -63,6 +63,7 @@ use flow::{Direction, DropReason, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::tuple_bytes;
+use crate::class::Class;
 use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
 use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
 use crate::port_range::PortRange;
@@ -215,7 +216,7 @@ impl Nat {
     /// Otherwise packets of that source's peer to the forwarded service would reach this connection (port shadowing,
     /// CVE-2021-3773).
     fn is_forwarded(&self, outgoing: &Tuple) -> bool {
-        let key = RuleKey { tuple: outgoing.inverse(), icmp: None, ingress: PortId::default() };
+        let key = RuleKey { tuple: outgoing.inverse(), icmp: None, ingress: PortId::default(), class: Class::Unknown };
         has_ports(outgoing.protocol) && self.forwarded.classify(&key).is_some()
     }
 

@@ -14,6 +14,8 @@
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use flow::{PortId, Tuple};
 
+use crate::class::Class;
+
 /// The maximum number of original tuples that a reply may belong to; replies with more are not recovered. (One outside
 /// port maps to at most 512 inside ones, and each of those may have addressed the server itself or a forwarded
 /// address.)
@@ -50,13 +52,15 @@ pub struct Restoring {
     pub reply: Tuple,
     /// The ingress of packets in the original direction, if one has arrived.
     pub ingress: Option<PortId>,
+    /// Its class by its port. The classifier writes it, functions behind it read it.
+    pub class: Class,
 }
 
 impl Restoring {
     /// A connection before translation.
     #[must_use]
     pub const fn new(original: Tuple, ingress: Option<PortId>) -> Self {
-        Self { original, reply: original.inverse(), ingress }
+        Self { original, reply: original.inverse(), ingress, class: Class::Unknown }
     }
 
     /// Its tuple as its packets in the original direction leave the functions called so far.

@@ -14,6 +14,7 @@ use crate::address::tuple_bytes;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime, Unwatched};
 use crate::expectation::Expectations;
 use crate::function::{HandshakeExchange, NetworkFunction, TupleUse, Verdict};
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 
 pub(crate) const INSIDE: PortId = PortId(0);
@@ -157,6 +158,7 @@ pub(crate) struct Gateway {
     pub(crate) log: Log,
     pub(crate) tuples: Tuples,
     pub(crate) expectations: Expectations,
+    pub(crate) assemblies: Assemblies,
 }
 
 impl Gateway {
@@ -167,6 +169,7 @@ impl Gateway {
             log: Log::default(),
             tuples: Tuples::default(),
             expectations: Expectations::default(),
+            assemblies: Assemblies::default(),
         }
     }
 
@@ -179,7 +182,7 @@ impl Gateway {
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let before = connection;
         let result = with_packet(&tuple, ingress, Direction::Original, |packet| {
-            let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.expectations);
+            let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
             self.chain.init(&mut runtime, &self.tuples, &mut connection, packet)
         });
         if result.is_err() {
@@ -191,6 +194,16 @@ impl Gateway {
         let (processed, outgoing) = self.pass(&mut connection, ingress, Direction::Original);
         assert_eq!(processed.verdict, Verdict::Forward);
         Ok(Begun { connection, outgoing })
+    }
+
+    /// Begins a connection with this packet, without processing it.
+    pub(crate) fn begin_with(
+        &mut self,
+        connection: &mut Connection,
+        packet: &Packet<'_, '_>,
+    ) -> Result<(), DropReason> {
+        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        self.chain.init(&mut runtime, &self.tuples, connection, packet)
     }
 
     /// Processes a packet of a connection; returns the verdict, and its tuple afterwards.
@@ -215,7 +228,7 @@ impl Gateway {
         direction: Direction,
     ) -> Processed {
         self.chain.process(
-            &mut runtime(&mut self.counters, &mut self.log, &mut self.expectations),
+            &mut runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations),
             connection,
             packet,
             direction,
@@ -229,7 +242,7 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.expectations);
+        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         self.chain.process_watched(&mut runtime, connection, packet, direction, &mut Unwatched)
     }
 
@@ -248,6 +261,19 @@ impl Gateway {
     }
 }
 
-fn runtime<'a>(counters: &'a mut ChainCounters, log: &'a mut Log, expectations: &'a mut Expectations) -> Runtime<'a> {
-    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log, expectations, handshake: HandshakeExchange::NONE }
+fn runtime<'a>(
+    counters: &'a mut ChainCounters,
+    log: &'a mut Log,
+    assemblies: &'a mut Assemblies,
+    expectations: &'a mut Expectations,
+) -> Runtime<'a> {
+    Runtime {
+        now: Instant::ZERO,
+        node: NodeId(0),
+        counters,
+        log,
+        assemblies,
+        expectations,
+        handshake: HandshakeExchange::NONE,
+    }
 }

@@ -10,9 +10,10 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "lib.rs",
     "channel_status.rs",
+    "class_status.rs",
     "compact_status.rs",
     "ends.rs",
     "event.rs",

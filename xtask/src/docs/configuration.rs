@@ -7,9 +7,10 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 12] = [
+const GATEWAY: [&str; 13] = [
     "value.rs",
     "raw.rs",
+    "raw/classifier.rs",
     "raw/limits.rs",
     "raw/reachability.rs",
     "raw/redundancy.rs",

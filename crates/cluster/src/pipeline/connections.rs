@@ -17,6 +17,7 @@ use network_functions::function::{AcceptedClient, CloseReason, Verdict};
 use replication::representation::precise::Ended;
 
 use super::change::TableChange;
+use super::classes::ClassCounters;
 use super::counters::PipelineCounters;
 use super::elsewhere::ForwardedElsewhere;
 use super::fast_path::FastPath;
@@ -120,7 +121,7 @@ impl Connections {
         let slot = self.table.insert_hashed(connection, hash, now)?;
         self.plans.void(slot);
         self.sources.add(&connection.original);
-        self.functions.chain.note_entered(&connection);
+        self.functions.note_entered(&connection);
         self.shard.note_entered(&connection);
         if let Some(sharing) = &mut self.sharing {
             sharing.note_entered(now, slot);
@@ -136,7 +137,7 @@ impl Connections {
             self.changes.push(TableChange::Copied { slot });
         }
         self.sources.subtract(&removed.original);
-        self.functions.chain.note_left(&removed);
+        self.functions.note_left(&removed);
         self.shard.note_removed(&removed);
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);
@@ -293,7 +294,7 @@ impl Connections {
         let headers = renumbered.as_ref().unwrap_or(packet.headers);
         let advance = tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.verdict.is_ok() {
-            count(connection, packet, direction);
+            count(connection, packet, direction, &mut functions.output.classes);
         }
         if advance.change != Change::None {
             connection.bump_version();
@@ -330,7 +331,7 @@ impl Connections {
         let Some(timeout) = tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers) else {
             return false;
         };
-        count(connection, packet, direction);
+        count(connection, packet, direction, &mut functions.output.classes);
         let expires_at = now + timeout;
         if expires_at.as_nanos() >= connection.expires_at_nanos {
             connection.expires_at_nanos = expires_at.as_nanos();
@@ -373,6 +374,7 @@ impl Connections {
         let revision = self.relations.expectations.revision();
         let connection = record_mut(&mut self.table, slot);
         let Functions { chain, output, .. } = &mut self.functions;
+        let class = output.classes.class(connection);
         let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let processed = if self.observation.attends() {
             let mut function_observer = self.observation.function_observer(chain, packet.headers.tuple);
@@ -384,6 +386,7 @@ impl Connections {
         if to_server.is_some() {
             output.to_server = to_server;
         }
+        output.classes.note_processed(class, connection);
         if let (Verdict::Drop(_), Some(segments)) = (&processed.verdict, &mut self.segments) {
             segments.note_dropped(slot, direction);
         }
@@ -488,11 +491,18 @@ pub(super) fn as_sent(
     if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
 }
 
-/// Counts a packet that passes.
+/// Counts a packet that passes, to its connection and its class.
 #[inline(always)]
-pub(super) fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
-    connection.packets[direction.index()] += packets_in(packet.frame);
-    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+pub(super) fn count(
+    connection: &mut Connection,
+    packet: &Packet<'_, '_>,
+    direction: Direction,
+    classes: &mut ClassCounters,
+) {
+    let (packets, bytes) = (packets_in(packet.frame), u64::from(packet.headers.l3_bytes));
+    connection.packets[direction.index()] += packets;
+    connection.bytes[direction.index()] += bytes;
+    classes.note_packets(connection, packets, bytes);
 }
 
 /// Packets that the frame stands for on the wire.

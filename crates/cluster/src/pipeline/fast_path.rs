@@ -30,10 +30,12 @@ use flow::table::{Slot, Table};
 use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ip_protocol;
 use flow::{Connection, Direction, Instant, PortId};
+use network_functions::chain::Chain;
 
 pub use self::next_hops::FAST_PATH_NEXT_HOPS_MAX;
 use self::next_hops::{Below, NextHops};
 pub use self::program::{FastPathProgram, FastPathStatus, InstallError, Left, PortTraffic};
+use super::classes::ClassCounters;
 use super::connections::record_mut;
 use super::packet_path::GatewayReason;
 use crate::forwarding::Forwarder;
@@ -108,6 +110,8 @@ pub(super) struct FastPath {
     status: FastPathStatus,
     /// By port.
     traffic: Vec<PortTraffic>,
+    /// Packets of each class.
+    classes: ClassCounters,
 }
 
 impl FastPath {
@@ -128,7 +132,18 @@ impl FastPath {
             sweep_at: Instant::ZERO,
             sweep_from: 0,
             status: FastPathStatus::default(),
+            classes: ClassCounters::default(),
         }
+    }
+
+    /// Records have the layout of this chain from now on.
+    pub(super) fn follow_chain(&mut self, chain: &Chain) {
+        self.classes.follow(chain);
+    }
+
+    /// Packets of each class.
+    pub(super) const fn classes(&self) -> &ClassCounters {
+        &self.classes
     }
 
     /// What an earlier process left below goes on until [`FastPath::follow_groups`] decides.
@@ -486,10 +501,12 @@ impl FastPath {
     }
 
     /// Enters what was seen into the record: as if the packets had come through the node.
-    fn fold_seen(&self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
+    fn fold_seen(&mut self, connection: &mut Connection, activity: &Activity, tracker: &Tracker) {
         for direction in 0..2 {
-            connection.packets[direction] += u64::from(activity.packets[direction]);
-            connection.bytes[direction] += activity.bytes[direction];
+            let (packets, bytes) = (u64::from(activity.packets[direction]), activity.bytes[direction]);
+            connection.packets[direction] += packets;
+            connection.bytes[direction] += bytes;
+            self.classes.note_packets(connection, packets, bytes);
         }
         if let Some(windows) = &activity.windows {
             windows.raise_state(&mut connection.protocol);

@@ -7,8 +7,11 @@ use flow::{Connection, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
 use network_functions::function::{HandshakeExchange, ServerAcknowledgement};
+use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use replication::representation::precise::FunctionStates;
+
+use super::classes::ClassCounters;
 
 /// What functions count and log.
 pub(super) struct Output {
@@ -16,11 +19,21 @@ pub(super) struct Output {
     pub(super) log: Log,
     /// What the server of the last packet's connection is to be sent.
     pub(super) to_server: Option<ServerAcknowledgement>,
+    /// Beginnings of streams that the classifier waits for the rest of.
+    pub(super) assemblies: Assemblies,
+    /// Packets and connections of each class.
+    pub(super) classes: ClassCounters,
 }
 
 impl Output {
     pub(super) fn new(chain: &Chain) -> Self {
-        Self { counters: chain.new_counters(), log: Log::default(), to_server: None }
+        Self {
+            counters: chain.new_counters(),
+            log: Log::default(),
+            assemblies: Assemblies::default(),
+            classes: ClassCounters::new(chain),
+            to_server: None,
+        }
     }
 
     /// What the chain is lent for a packet.
@@ -35,6 +48,7 @@ impl Output {
             node,
             counters: &mut self.counters,
             log: &mut self.log,
+            assemblies: &mut self.assemblies,
             expectations,
             handshake: HandshakeExchange::NONE,
         }
@@ -59,7 +73,22 @@ impl Functions {
         debug_assert!(chain.continues(&self.chain), "the records are laid out for the chain that was");
         self.output.counters = chain.continue_counters(&self.chain, &self.output.counters);
         self.packets_use_states = chain.packets_use_states();
+        self.output.classes.follow(&chain);
         self.chain = chain;
+    }
+
+    /// Notes that a record has entered the table: of a connection that began here, or of a replica.
+    #[inline]
+    pub(super) fn note_entered(&mut self, connection: &Connection) {
+        self.chain.note_entered(connection);
+        self.output.classes.note_entered(connection);
+    }
+
+    /// Notes that a record has left the table, however its connection ended.
+    #[inline]
+    pub(super) fn note_left(&mut self, connection: &Connection) {
+        self.chain.note_left(connection);
+        self.output.classes.note_left(connection);
     }
 }
 

@@ -19,6 +19,7 @@
 mod arrival;
 mod batch;
 mod change;
+mod classes;
 mod connections;
 mod counters;
 mod edge;
@@ -63,6 +64,7 @@ use flow::{
     BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
 };
 use network_functions::chain::{Chain, ChainCounters};
+use network_functions::class::Class;
 use network_functions::expectation::Expectations;
 use network_functions::function::CloseReason;
 use network_functions::log::Log;
@@ -84,6 +86,7 @@ use waiting::Waiting;
 
 pub(crate) use arrival::Origin;
 pub use change::TableChange;
+pub use classes::ClassTraffic;
 pub use counters::PipelineCounters;
 pub use edge::{Edge, FilterMatch};
 pub use elsewhere::QUIET_MIN;
@@ -167,6 +170,7 @@ impl Pipeline {
         for (index, record) in fast_path.take_over() {
             fast_path.enter(index, self.enter_left(now, &record));
         }
+        fast_path.follow_chain(self.chain());
         self.connections.fast_path = Some(fast_path);
     }
 
@@ -193,6 +197,9 @@ impl Pipeline {
     pub fn renew(&mut self, tracker: Tracker, chain: Chain) {
         self.waiting.renew(&chain);
         self.connections.plans.void_all();
+        if let Some(fast_path) = &mut self.connections.fast_path {
+            fast_path.follow_chain(&chain);
+        }
         self.connections.functions.renew(chain);
         self.connections.tracker = tracker;
     }
@@ -267,6 +274,19 @@ impl Pipeline {
     #[must_use]
     pub const fn chain_counters(&self) -> &ChainCounters {
         &self.connections.functions.output.counters
+    }
+
+    /// The class of a connection; `None` without a classifier.
+    #[must_use]
+    pub fn class(&self, connection: &Connection) -> Option<Class> {
+        self.connections.functions.output.classes.class(connection)
+    }
+
+    /// The traffic of each class, by [`Class::index`]; `None` without a classifier.
+    #[must_use]
+    pub fn class_traffic(&self) -> Option<[ClassTraffic; Class::COUNT]> {
+        let below = self.connections.fast_path.as_deref().map(FastPath::classes);
+        self.connections.functions.output.classes.traffic(below)
     }
 
     /// What functions said to the operator.

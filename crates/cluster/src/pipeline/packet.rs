@@ -282,7 +282,7 @@ pub(super) fn begin(
     if arrival.is_local && connection.reply.source == tuple.destination {
         return Err(DropReason::LocalUnhandled);
     }
-    count(&mut connection, packet, Direction::Original);
+    count(&mut connection, packet, Direction::Original, &mut connections.functions.output.classes);
     connections.enter(now, connection, arrival.hash)
 }
 

@@ -97,7 +97,7 @@ fn advance_peer_owned(
         let is_old = is_in_handshake(advanced.original.protocol, &advanced.protocol);
         return if is_old && !is_found_shared { Tracked::Own } else { Tracked::Advanced(advance, false) };
     }
-    count(&mut advanced, packet, direction);
+    count(&mut advanced, packet, direction, &mut functions.output.classes);
     *connection = advanced;
     if let Some(timeout) = advance.timeout {
         connections.set_expiry(slot, now + timeout);

@@ -144,10 +144,10 @@ impl Replicas<'_> {
         copy.bytes = connection.bytes;
         let expires_at = Instant::from_nanos(copy.expires_at_nanos);
         let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
-        functions.chain.note_left(connection);
+        functions.note_left(connection);
         *connection = copy.with_timer_of(connection);
         plans.void(slot);
-        functions.chain.note_entered(connection);
+        functions.note_entered(connection);
         if is_sooner {
             table.expire_sooner(slot, expires_at);
         }

@@ -63,6 +63,7 @@ fn rule(raw: &RawRule, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Rul
     let protocol = raw.protocol.as_ref().and_then(|text| {
         value::protocol(text.get_ref()).map_err(|mistake| diagnostics.error(text.span(), &subject, mistake)).ok()
     });
+    diagnostics.describe("firewall.rule.class", None, quoted(&super::classifier::classes()));
     diagnostics.describe("firewall.rule.action", None, quoted(&Action::ALL));
     let rule = Rule {
         name: named("firewall.rule.name", &raw.name, diagnostics),
@@ -73,6 +74,7 @@ fn rule(raw: &RawRule, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Rul
         source_ports: port_ranges(&subject, &raw.source_ports, diagnostics),
         destination_ports: port_ranges(&subject, &raw.destination_ports, diagnostics),
         icmp_type: raw.icmp_type.as_ref().map(|kind| *kind.get_ref()),
+        classes: super::classifier::list(&subject, &raw.class, diagnostics),
         action: one_of(&subject, &raw.action, &Action::ALL, diagnostics).unwrap_or(Action::Drop),
         log: raw.log,
     };
@@ -157,4 +159,5 @@ fn matches_everything(rule: &Rule) -> bool {
         && rule.source_ports.is_empty()
         && rule.destination_ports.is_empty()
         && rule.icmp_type.is_none()
+        && rule.classes.is_empty()
 }

@@ -3,6 +3,7 @@
 //! A value that cannot be used is reported and replaced by a stand-in, so that the rest of the file is checked too;
 //! a configuration with stand-ins in it never leaves [`super::parse`].
 
+mod classifier;
 mod cluster;
 mod common;
 mod compact;
@@ -81,6 +82,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         timeouts: Timeouts::validate(&raw.timeouts, diagnostics),
         tracking: tracking(&raw.tracking, diagnostics),
         chain,
+        classifier: classifier::classifier(raw.classifier.as_ref(), diagnostics),
         firewall: raw
             .firewall
             .as_ref()
@@ -103,6 +105,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         node,
         ports,
     };
+    classifier::check_order(raw, &config, diagnostics);
     compact::check(raw, &config, diagnostics);
     config
 }
@@ -309,6 +312,7 @@ fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
 /// The chain as written, or all functions as far as their sections are there.
 fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
+        Function::Classifier => raw.classifier.as_ref().map(Spanned::span),
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
         Function::SynProxy => raw.syn_proxy.as_ref().map(Spanned::span),
         Function::LoadBalancer => raw.service.first().map(Spanned::span),

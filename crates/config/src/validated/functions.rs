@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use flow::PortId;
+use network_functions::class::Class;
 
 use super::{PortRange, Prefix};
 
 /// A network function of the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
+    /// `[classifier]`.
+    Classifier,
     /// `[firewall]`.
     Firewall,
     /// `[syn_proxy]`.
@@ -24,7 +27,8 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("classifier", Self::Classifier),
         ("firewall", Self::Firewall),
         ("syn_proxy", Self::SynProxy),
         ("load_balancer", Self::LoadBalancer),
@@ -36,6 +40,7 @@ impl Function {
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
+            Self::Classifier => "[classifier]",
             Self::Firewall => "[firewall]",
             Self::SynProxy => "[syn_proxy]",
             Self::LoadBalancer => "[[service]]",
@@ -93,6 +98,8 @@ pub struct Rule {
     pub destination_ports: Vec<PortRange>,
     /// Type of the ICMP query; only with ICMP or ICMPv6.
     pub icmp_type: Option<u8>,
+    /// Traffic classes, any of which.
+    pub classes: Vec<Class>,
     /// What happens.
     pub action: Action,
     /// Whether a match is logged.

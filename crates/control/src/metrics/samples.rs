@@ -93,6 +93,11 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
             samples.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
         }
     }
+    for class in &status.classes {
+        samples.add_count(Metric::ClassConnections, &[&class.name], class.connections);
+        samples.add_count(Metric::ClassPackets, &[&class.name], class.packets);
+        samples.add_count(Metric::ClassBytes, &[&class.name], class.bytes);
+    }
     for service in &status.services {
         add_service(samples, service);
     }

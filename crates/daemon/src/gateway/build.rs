@@ -16,6 +16,7 @@ use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
 use flow::{HashKey, IpFamily, PortId};
 use network_functions::chain::{ChainBuilder, ChainLayout};
+use network_functions::classifier::Classifier;
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::load_balancer::{LoadBalancer, Services};
@@ -220,7 +221,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
-            (services, &config.syn_proxy.rules),
+            (services, &config.syn_proxy.rules, &config.classifier),
         )
     ))
 }
@@ -404,6 +405,7 @@ fn chain(
     let mut builder = ChainBuilder::new();
     for function in functions {
         builder = match function {
+            Function::Classifier => builder.push(Classifier::new(&config.classifier)?),
             Function::Firewall => builder.push(firewall_of(config)?),
             Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
             Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
@@ -443,6 +445,7 @@ fn rule_conditions(rule: &validated::Rule) -> Conditions {
         destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
         icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
         ingress: rule.from.into_iter().collect(),
+        classes: rule.classes.clone(),
     }
 }
 

@@ -11,6 +11,7 @@ use config::validated::{
     Replication, Representation, Security, SharedAddress, Tracking, Workers,
 };
 use control::remote::RemoteAccess;
+use network_functions::classifier::ClassifierConfig;
 
 /// Names that a phrase lists; further ones are counted.
 const NAMES_MAX: usize = 8;
@@ -40,6 +41,7 @@ impl Changes {
             tracking,
             reachability,
             chain,
+            classifier,
             firewall,
             firewall_log_per_s,
             on_reload,
@@ -94,6 +96,7 @@ impl Changes {
             changes.apply(&format!("reachability.{key}"), before, after);
         }
         changes.chain(old, new);
+        changes.classifier(classifier, &new.classifier);
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
@@ -181,6 +184,15 @@ impl Changes {
             let (before, after) = (described(addresses, old_groups), described(&new.addresses, new_groups));
             self.list(&what, &before, &after, Clone::clone);
         }
+    }
+
+    /// New tables decide about connections that are not settled, and about those that begin.
+    fn classifier(&mut self, old: &ClassifierConfig, new: &ClassifierConfig) {
+        let ClassifierConfig { rules, has_built_in, packets_max, dscp } = old;
+        self.whole("classifier.rule", rules, &new.rules);
+        self.apply("classifier.built_in", has_built_in, &new.has_built_in);
+        self.apply("classifier.packets_max", packets_max, &new.packets_max);
+        self.apply("classifier.mark", dscp, &new.dscp);
     }
 
     fn ftp(&mut self, old: &Ftp, new: &Ftp) {

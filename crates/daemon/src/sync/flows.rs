@@ -57,6 +57,7 @@ impl Known<'_> {
             path: None,
             hook: None,
             gateway_reason: None,
+            class: None,
         })
     }
 

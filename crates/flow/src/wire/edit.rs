@@ -14,6 +14,8 @@ use super::{Packet, Transport, tcp_flags};
 const IPV4_LENGTH_OFFSET: usize = 2;
 const IPV4_CHECKSUM_OFFSET: usize = 10;
 const IPV6_LENGTH_OFFSET: usize = 4;
+/// The bits of explicit congestion notification below the DSCP (RFC 3168 section 5).
+const ECN_MASK: u8 = 0x3;
 const IPV6_HEADER_BYTES: usize = 40;
 const TCP_SEQUENCE_OFFSET: usize = 4;
 const TCP_ACKNOWLEDGEMENT_OFFSET: usize = 8;
@@ -50,6 +52,25 @@ impl Packet<'_, '_> {
         // A partial checksum covers the pseudo-header alone.
         if !is_partial {
             update(&mut header[TCP_CHECKSUM_OFFSET..], delta);
+        }
+    }
+
+    /// Sets the differentiated services code point, 0 to 63 (RFC 2474 section 3), of the packet's own IP header. The bits of explicit
+    /// congestion notification stay. The checksum of an IPv4 header follows; no other one covers the field.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        let at = usize::from(self.headers.l3_offset);
+        let is_v4 = self.headers.tuple.version == 4;
+        let Some(header) = self.frame.bytes_mut().get_mut(at..at + IPV4_CHECKSUM_OFFSET + 2) else { return };
+        let before = Sum::of(&header[..2]);
+        if is_v4 {
+            header[1] = dscp << 2 | (header[1] & ECN_MASK);
+            let delta = Sum::of(&header[..2]).minus(before);
+            update(&mut header[IPV4_CHECKSUM_OFFSET..], delta);
+        } else {
+            // The traffic class lies between the version and the flow label, across two bytes.
+            let class = dscp << 2 | (header[1] >> 4 & ECN_MASK);
+            header[0] = (header[0] & 0xf0) | class >> 4;
+            header[1] = class << 4 | (header[1] & 0x0f);
         }
     }
 

@@ -129,11 +129,12 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
     text
 }
 
-/// What becomes of a connection's packets, and which connection announced it.
+/// The class of a connection, what becomes of its packets, and which connection announced it.
 fn remarks(flow: &Flow) -> String {
     let translated = flow.translated.as_ref().map(|ends| translation(&flow.original, ends));
     let announced = flow.related_to.as_ref().map(|master| format!("for {} > {}", master.source, master.destination));
-    translated.into_iter().chain(announced).collect::<Vec<_>>().join(", ")
+    let class = flow.class.clone().filter(|class| class != "unknown");
+    class.into_iter().chain(translated).chain(announced).collect::<Vec<_>>().join(", ")
 }
 
 /// What forwards a connection's packets, and why that is not the kernel.

@@ -1,5 +1,6 @@
 //! `mainstay status`: how a running gateway is.
 
+mod class;
 mod edge;
 mod filter;
 mod reach;
@@ -117,6 +118,7 @@ pub fn describe(status: &Status) -> String {
     }
     let tables = [
         group_table(status),
+        class::class_table(status),
         service::backend_table(status),
         syn_proxy::rule_table(status),
         peer_table(status),

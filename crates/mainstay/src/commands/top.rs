@@ -313,6 +313,7 @@ mod tests {
             path: None,
             hook: None,
             gateway_reason: None,
+            class: None,
         }
     }
 

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use flow::wire::tlv::TlvError;
 use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Tuple};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::layout::StateLayout;
+use crate::class::Class;
 use crate::function::{CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 
@@ -46,7 +47,10 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn needs_packets(&self, state: &[u8]) -> bool;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome;
+    fn classifies(&self) -> bool;
+    fn set_denied(&self, state: &mut [u8], is_denied: bool);
+    fn decides_by_class(&self) -> bool;
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
     fn on_enter(&self, state: &[u8]);
     fn on_leave(&self, state: &[u8]);
@@ -138,7 +142,7 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         // comparison.
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
-        Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
+        Processed { verdict, states_changed: self.0.is_replicated_change(&before, state) }
     }
 
     fn needs_packets(&self, state: &[u8]) -> bool {
@@ -153,9 +157,22 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.as_sent(&read(state), segment, direction);
     }
 
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome {
+    fn classifies(&self) -> bool {
+        F::CLASSIFIES
+    }
+
+    fn set_denied(&self, state: &mut [u8], is_denied: bool) {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
-        self.0.reevaluate(state, outgoing)
+        self.0.set_denied(state, is_denied);
+    }
+
+    fn decides_by_class(&self) -> bool {
+        self.0.decides_by_class()
+    }
+
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome {
+        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
+        self.0.reevaluate(state, outgoing, class)
     }
 
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason> {

@@ -63,6 +63,11 @@ impl ChainLayout {
         Ok(state)
     }
 
+    /// Where the state with this attribute begins.
+    pub(super) fn position(&self, attribute: u16) -> Option<usize> {
+        self.placed.iter().rev().find(|placed| placed.attribute == attribute).map(|placed| placed.state.start)
+    }
+
     /// The same for a chain that comes after one with connections.
     pub(super) fn in_use(&self) -> Self {
         Self { is_in_use: true, ..self.clone() }

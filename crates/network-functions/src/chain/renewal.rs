@@ -10,7 +10,7 @@ use alloc::string::String;
 use flow::{Connection, DropReason};
 
 use super::placement::ChainLayout;
-use super::{Chain, ChainCounters};
+use super::{Chain, ChainCounters, ChainEntry};
 use crate::function::ReevaluationOutcome;
 
 impl Chain {
@@ -43,10 +43,22 @@ impl Chain {
     /// Re-evaluates a connection that began under an earlier configuration: calls every function's `reevaluate` in
     /// chain order, until one denies it.
     pub fn reevaluate(&self, connection: &mut Connection) -> ReevaluationOutcome {
+        let outcome = self.reevaluate_by(connection, |_| true);
+        self.set_denied(connection, outcome == ReevaluationOutcome::Denied);
+        outcome
+    }
+
+    /// The same, by those functions only.
+    pub(super) fn reevaluate_by(
+        &self,
+        connection: &mut Connection,
+        is_asked: impl Fn(&ChainEntry) -> bool,
+    ) -> ReevaluationOutcome {
+        let class = self.class(connection);
         let mut outgoing = connection.original;
         for link in &self.links {
             let state = &mut connection.functions[link.state.clone()];
-            if link.function.reevaluate(state, &outgoing) == ReevaluationOutcome::Denied {
+            if is_asked(link) && link.function.reevaluate(state, &outgoing, class) == ReevaluationOutcome::Denied {
                 return ReevaluationOutcome::Denied;
             }
             if link.function.translates() {

@@ -4,6 +4,7 @@ use flow::wire::ip_protocol;
 use flow::{PortId, Tuple};
 
 use super::{Action, Firewall, FirewallState, Related};
+use crate::class::Class;
 use crate::function::ReevaluationOutcome;
 use crate::rule_set::RuleKey;
 
@@ -13,21 +14,22 @@ const ICMP_QUERY_CODE: u8 = 0;
 impl Firewall {
     /// Whether the rules permit the connection's first packet now. The permitting rule becomes the connection's. A
     /// connection without a rule was expected: it stays as long as expected connections need no rule.
-    pub(super) fn evaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> ReevaluationOutcome {
+    pub(super) fn evaluate(&self, state: &mut FirewallState, outgoing: &Tuple, class: Class) -> ReevaluationOutcome {
         if state.rule_number == 0 && self.related == Related::Accept {
             return ReevaluationOutcome::Allowed;
         }
         let Some(key) = state.key(outgoing) else { return ReevaluationOutcome::Allowed };
-        self.hold(state, &key)
+        self.hold(state, &key.of_class(class))
     }
 
     /// The state of a connection of which the tuple is known: the rule that permits it. Without an ingress, a connection is
     /// permitted that could have begun at some port. Its rule stays unknown if it may depend on the port, and it is not
     /// re-evaluated.
-    pub(super) fn remake(&self, outgoing: &Tuple, ingress: Option<PortId>) -> Option<FirewallState> {
+    pub(super) fn remake(&self, outgoing: &Tuple, ingress: Option<PortId>, class: Class) -> Option<FirewallState> {
         let permit = |port: PortId, ingress_number: u16| {
             let mut state = FirewallState { ingress_number, ..FirewallState::default() };
-            (self.hold(&mut state, &key(outgoing, port)) == ReevaluationOutcome::Allowed).then_some(state)
+            (self.hold(&mut state, &key(outgoing, port).of_class(class)) == ReevaluationOutcome::Allowed)
+                .then_some(state)
         };
         if let Some(port) = ingress {
             return permit(port, u16::from(port.0) + 1);
@@ -67,5 +69,5 @@ fn key(outgoing: &Tuple, ingress: PortId) -> RuleKey {
     let kind = u8::try_from(outgoing.discriminator).ok().filter(|kind| *kind != 0);
     let is_icmp = matches!(outgoing.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
     let icmp = kind.filter(|_| is_icmp).map(|kind| (kind, ICMP_QUERY_CODE));
-    RuleKey { tuple: *outgoing, icmp, ingress }
+    RuleKey { tuple: *outgoing, icmp, ingress, class: Class::Unknown }
 }

@@ -158,7 +158,7 @@ fn reevaluation_ends_denied_connections_and_updates_the_rules_of_others() {
         let connection = office.begin(ingress, tuple).unwrap().connection;
         let mut state = FirewallState::read_from_bytes(&connection.functions[..6]).unwrap();
         let expected = if ingress == INSIDE { ReevaluationOutcome::Allowed } else { ReevaluationOutcome::Denied };
-        assert_eq!(newer.reevaluate(&mut state, &tuple), expected, "{tuple:?}");
+        assert_eq!(newer.reevaluate(&mut state, &tuple, Class::Unknown), expected, "{tuple:?}");
         assert_eq!(newer.rule_name(&state).is_some(), expected == ReevaluationOutcome::Allowed);
     }
 }
@@ -168,9 +168,13 @@ fn a_connection_without_rule_is_not_reevaluated() {
     let closed = firewall(Vec::new());
     let tuple = tcp("10.0.0.1:5000", "198.51.100.1:22");
     let known = FirewallState { rule_number: 1, generation: 3, ingress_number: 1 };
-    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple), ReevaluationOutcome::Denied);
+    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple, Class::Unknown), ReevaluationOutcome::Denied);
     for unknown in [FirewallState { rule_number: 0, ..known }, FirewallState { ingress_number: 0, ..known }] {
-        assert_eq!(closed.reevaluate(&mut unknown.clone(), &tuple), ReevaluationOutcome::Allowed, "{unknown:?}");
+        assert_eq!(
+            closed.reevaluate(&mut unknown.clone(), &tuple, Class::Unknown),
+            ReevaluationOutcome::Allowed,
+            "{unknown:?}"
+        );
     }
 }
 
@@ -186,7 +190,11 @@ fn an_expected_connection_is_reevaluated_only_if_it_needs_a_rule() {
     ] {
         let rules = vec![rule("one way", Action::Accept, from(ingress))];
         let firewall = Firewall::new(FirewallConfig { rules, related, ..FirewallConfig::default() }).unwrap();
-        assert_eq!(firewall.reevaluate(&mut announced.clone(), &tuple), expected, "{related:?} {ingress:?}");
+        assert_eq!(
+            firewall.reevaluate(&mut announced.clone(), &tuple, Class::Unknown),
+            expected,
+            "{related:?} {ingress:?}"
+        );
     }
 }
 

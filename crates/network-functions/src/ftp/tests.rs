@@ -14,6 +14,7 @@ use super::*;
 use crate::chain::{Chain, ChainBuilder, Runtime};
 use crate::expectation::{ANY_PORT, Expectation, Expectations};
 use crate::function::{FlowState, HandshakeExchange, TupleUse};
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 use crate::testing::tcp;
 
@@ -49,6 +50,7 @@ struct Control {
     chain: Chain,
     connection: Connection,
     expectations: Expectations,
+    assemblies: Assemblies,
     log: Log,
     counters: crate::chain::ChainCounters,
 }
@@ -72,7 +74,7 @@ impl Control {
         let mut connection = Connection::new(original, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         connection.reply = tcp(server, seen_as);
         let (counters, log, expectations) = (chain.new_counters(), Log::default(), Expectations::default());
-        let mut control = Self { chain, connection, expectations, log, counters };
+        let mut control = Self { chain, connection, expectations, assemblies: Assemblies::default(), log, counters };
         control.begin();
         let syn = build::Tcp { flags: tcp_flags::SYN, sequence: CLIENT_ISN, ..build::Tcp::default() };
         control.pass(Direction::Original, syn, b"").unwrap();
@@ -98,6 +100,7 @@ impl Control {
             node: NodeId(0),
             counters: &mut self.counters,
             log: &mut self.log,
+            assemblies: &mut self.assemblies,
             expectations: &mut self.expectations,
             handshake: HandshakeExchange::NONE,
         };
@@ -117,6 +120,7 @@ impl Control {
             node: NodeId(0),
             counters: &mut self.counters,
             log: &mut self.log,
+            assemblies: &mut self.assemblies,
             expectations: &mut self.expectations,
             handshake: HandshakeExchange::NONE,
         };

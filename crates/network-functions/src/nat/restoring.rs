@@ -7,6 +7,7 @@ use flow::{PortId, Tuple};
 
 use super::rule::Pool;
 use super::{Nat, NatState, has_ports};
+use crate::class::Class;
 use crate::restoration::{CANDIDATES_MAX, Restoring, Unrestorable};
 use crate::rule_set::RuleKey;
 
@@ -110,5 +111,5 @@ fn rule_key(tuple: Tuple, ingress: Option<PortId>) -> RuleKey {
     let kind = u8::try_from(tuple.discriminator).ok().filter(|kind| *kind != 0);
     let is_icmp = matches!(tuple.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
     let icmp = kind.filter(|_| is_icmp).map(|kind| (kind, ICMP_QUERY_CODE));
-    RuleKey { tuple, icmp, ingress: ingress.unwrap_or_default() }
+    RuleKey { tuple, icmp, ingress: ingress.unwrap_or_default(), class: Class::Unknown }
 }

@@ -9,6 +9,7 @@ use super::conditions::{Conditions, RULE_SET_VALUES_MAX, RULES_MAX, RuleSetError
 use super::dimension::{Number, Wanted};
 use super::group::{GROUP_BYTES_PER_RULE_MAX, Group, Key, WantedOfRule};
 use crate::address::{Prefix, bounds, family as family_of};
+use crate::class::Class;
 use crate::port_range::PortRange;
 
 /// The index of a rule in a set, from 0.
@@ -34,6 +35,8 @@ pub struct RuleKey {
     pub icmp: Option<(u8, u8)>,
     /// The ingress port of the packet.
     pub ingress: PortId,
+    /// The class of the connection.
+    pub class: Class,
 }
 
 impl RuleKey {
@@ -46,7 +49,13 @@ impl RuleKey {
             Transport::IcmpOther(kind, code) => Some((*kind, *code)),
             Transport::Tcp(_) | Transport::Udp | Transport::Sctp(_) | Transport::Other => None,
         };
-        Self { tuple, icmp, ingress }
+        Self { tuple, icmp, ingress, class: Class::Unknown }
+    }
+
+    /// The key of a connection of this class.
+    #[must_use]
+    pub const fn of_class(self, class: Class) -> Self {
+        Self { class, ..self }
     }
 
     /// The key with its addresses as numbers of a family.
@@ -57,7 +66,14 @@ impl RuleKey {
             Some((kind, code)) => service(protocol, Some(u16::from_be_bytes([kind, code]))),
             None => service(protocol, None),
         };
-        Key { source, destination, service, source_port: source_port.into(), ingress: self.ingress.0.into() }
+        Key {
+            source,
+            destination,
+            service,
+            source_port: source_port.into(),
+            ingress: self.ingress.0.into(),
+            class: self.class.number().into(),
+        }
     }
 }
 
@@ -74,11 +90,12 @@ const fn service(protocol: u8, detail: Option<u16>) -> u32 {
 /// Ordered rules, validated and compiled. The first rule that a packet matches applies.
 ///
 /// Matching takes one binary search for each dimension that any rule uses (source, destination, protocol with port,
-/// source port, ingress), and then a few words. Thousands of rules cost little more than ten, unless they are
+/// source port, ingress, class), and then a few words. Thousands of rules cost little more than ten, unless they are
 /// adversarial.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: usize,
+    has_classes: bool,
     v4: Vec<Group<u32>>,
     v6: Vec<Group<u128>>,
 }
@@ -107,6 +124,7 @@ impl RuleSet {
         for (index, conditions) in rules.enumerate() {
             conditions.validate().map_err(|error| RuleSetError::Rule { index, error })?;
             values += conditions.values();
+            set.has_classes |= !conditions.classes.is_empty();
             if values > RULE_SET_VALUES_MAX {
                 return Err(RuleSetError::TooManyValues { index });
             }
@@ -139,6 +157,12 @@ impl RuleSet {
     #[must_use]
     pub const fn len(&self) -> usize {
         self.rules
+    }
+
+    /// Whether a rule has a condition on the class.
+    #[must_use]
+    pub const fn has_classes(&self) -> bool {
+        self.has_classes
     }
 
     /// Whether the set has no rules, so that nothing matches.
@@ -183,6 +207,7 @@ fn wanted<A: Number>(
         any_of(ranges, ranges.iter().map(|range| (u32::from(range.first()), u32::from(range.last()))))
     };
     let ingress = conditions.ingress.iter().map(|port| (u32::from(port.0), u32::from(port.0)));
+    let classes = conditions.classes.iter().map(|class| (u32::from(class.number()), u32::from(class.number())));
     Some(WantedOfRule {
         index,
         sources: addresses(&conditions.sources),
@@ -191,6 +216,7 @@ fn wanted<A: Number>(
         // The services ensure that the packet's protocol has ports: these rules require such protocols.
         source_ports: ports(&conditions.source_ports),
         ingress: any_of(&conditions.ingress, ingress),
+        classes: any_of(&conditions.classes, classes),
     })
 }
 

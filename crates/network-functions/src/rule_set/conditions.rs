@@ -6,6 +6,7 @@ use flow::wire::ip_protocol;
 use flow::{IpFamily, PortId};
 
 use crate::address::{Prefix, family as family_of};
+use crate::class::Class;
 use crate::port_range::PortRange;
 
 /// The maximum number of rules in a set.
@@ -47,6 +48,8 @@ pub struct Conditions {
     pub icmp: Vec<IcmpMatch>,
     /// Ingress ports of the node.
     pub ingress: Vec<PortId>,
+    /// Traffic classes, as the classifier knows them at present.
+    pub classes: Vec<Class>,
 }
 
 /// Whether a protocol has ports for conditions and translation.
@@ -120,7 +123,12 @@ impl Conditions {
     /// The number of its values, as [`RULE_SET_VALUES_MAX`] counts them.
     pub(super) fn values(&self) -> usize {
         let services = self.protocols.len() * (self.destination_ports.len() + self.icmp.len()).max(1);
-        self.sources.len() + self.destinations.len() + services + self.source_ports.len() + self.ingress.len()
+        self.sources.len()
+            + self.destinations.len()
+            + services
+            + self.source_ports.len()
+            + self.ingress.len()
+            + self.classes.len()
     }
 
     fn validate_lengths(&self) -> Result<(), ConditionError> {
@@ -132,6 +140,7 @@ impl Conditions {
             ("destination ports", self.destination_ports.len()),
             ("ICMP types", self.icmp.len()),
             ("ingress", self.ingress.len()),
+            ("classes", self.classes.len()),
         ];
         match lengths.into_iter().find(|&(_, length)| length > CONDITION_VALUES_MAX) {
             Some((name, _)) => Err(ConditionError::TooManyValues(name)),

@@ -7,7 +7,8 @@
 //!   destination ─────► row ─┤
 //!   service ─────────► row ─┼─ and ─► the first bit that is left is the first rule that the packet meets
 //!   source port ─────► row ─┤
-//!   ingress ─────────► row ─┘
+//!   ingress ─────────► row ─┤
+//!   class ───────────► row ─┘
 //! ```
 //!
 //! A dimension in which no rule of the group has a condition is omitted. Groups are limited so that their rows fit a
@@ -25,7 +26,7 @@ pub(super) const GROUP_BYTES_PER_RULE_MAX: usize = 8192;
 /// The number of rules that are matched together regardless of their conditions: their rows have one word, so a group
 /// has a few words for each listed value.
 pub(super) const GROUP_RULES_MIN: usize = WORD_BITS;
-const DIMENSIONS_MAX: usize = 5;
+const DIMENSIONS_MAX: usize = 6;
 
 /// The fields of a packet that rules match, with addresses of one family.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,7 @@ pub(super) struct Key<A> {
     pub(super) service: u32,
     pub(super) source_port: u32,
     pub(super) ingress: u32,
+    pub(super) class: u32,
 }
 
 /// The ranges of a rule.
@@ -47,6 +49,7 @@ pub(super) struct WantedOfRule<A> {
     pub(super) services: Wanted<u32>,
     pub(super) source_ports: Wanted<u32>,
     pub(super) ingress: Wanted<u32>,
+    pub(super) classes: Wanted<u32>,
 }
 
 /// The dimensions of a group before their rows are computed.
@@ -56,6 +59,7 @@ struct GroupPlan<A> {
     services: Option<Plan<u32>>,
     source_ports: Option<Plan<u32>>,
     ingress: Option<Plan<u32>>,
+    classes: Option<Plan<u32>>,
 }
 
 impl<A: Number> GroupPlan<A> {
@@ -66,12 +70,14 @@ impl<A: Number> GroupPlan<A> {
             services: Plan::of(rules.iter().map(|rule| &rule.services)),
             source_ports: Plan::of(rules.iter().map(|rule| &rule.source_ports)),
             ingress: Plan::of(rules.iter().map(|rule| &rule.ingress)),
+            classes: Plan::of(rules.iter().map(|rule| &rule.classes)),
         }
     }
 
     fn bytes_max(&self) -> usize {
         let addresses = [&self.sources, &self.destinations].into_iter().flatten().map(Plan::bytes_max);
-        let numbers = [&self.services, &self.source_ports, &self.ingress].into_iter().flatten().map(Plan::bytes_max);
+        let numbers = [&self.services, &self.source_ports, &self.ingress, &self.classes];
+        let numbers = numbers.into_iter().flatten().map(Plan::bytes_max);
         addresses.chain(numbers).sum()
     }
 }
@@ -87,6 +93,7 @@ pub(super) struct Group<A> {
     services: Option<Dimension<u32>>,
     source_ports: Option<Dimension<u32>>,
     ingress: Option<Dimension<u32>>,
+    classes: Option<Dimension<u32>>,
 }
 
 impl<A: Number> Group<A> {
@@ -110,6 +117,7 @@ impl<A: Number> Group<A> {
             services: plan.services.as_ref().map(Plan::build),
             source_ports: plan.source_ports.as_ref().map(Plan::build),
             ingress: plan.ingress.as_ref().map(Plan::build),
+            classes: plan.classes.as_ref().map(Plan::build),
         });
     }
 
@@ -122,6 +130,7 @@ impl<A: Number> Group<A> {
         rows.extend(self.sources.as_ref().map(|dimension| dimension.row(key.source)));
         rows.extend(self.source_ports.as_ref().map(|dimension| dimension.row(key.source_port)));
         rows.extend(self.ingress.as_ref().map(|dimension| dimension.row(key.ingress)));
+        rows.extend(self.classes.as_ref().map(|dimension| dimension.row(key.class)));
         // Without any row the first rule matches, as its conditions are empty.
         first_common(&rows, self.summary_words).map(|bit| self.rules[bit])
     }
@@ -129,7 +138,7 @@ impl<A: Number> Group<A> {
     /// Bytes held.
     pub(super) fn memory_bytes(&self) -> usize {
         let addresses = [&self.sources, &self.destinations].into_iter().flatten().map(Dimension::memory_bytes);
-        let numbers = [&self.services, &self.source_ports, &self.ingress];
+        let numbers = [&self.services, &self.source_ports, &self.ingress, &self.classes];
         let numbers = numbers.into_iter().flatten().map(Dimension::memory_bytes);
         addresses.chain(numbers).sum::<usize>() + self.rules.len() * size_of::<RuleIndex>()
     }

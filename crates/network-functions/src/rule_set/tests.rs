@@ -11,6 +11,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::address::{Prefix, bounds, from_tuple_bytes, tuple_bytes};
+use crate::class::Class;
 use crate::port_range::PortRange;
 
 /// The documented semantics of [`Conditions`], literally.
@@ -33,6 +34,7 @@ fn meets(conditions: &Conditions, key: &RuleKey) -> bool {
         && ported(&conditions.destination_ports, tuple.destination_port)
         && (conditions.icmp.is_empty() || conditions.icmp.iter().any(icmp))
         && (conditions.ingress.is_empty() || conditions.ingress.contains(&key.ingress))
+        && (conditions.classes.is_empty() || conditions.classes.contains(&key.class))
 }
 
 fn family() -> impl Strategy<Value = IpFamily> {
@@ -67,24 +69,39 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     let ports = (prop::collection::vec(port_range(), 0..3), prop::collection::vec(port_range(), 0..3));
     let icmp = prop::collection::vec((0u8..2, prop::option::of(0u8..2)), 0..3);
     let ingress = prop::collection::vec((0u8..3).prop_map(PortId), 0..2);
-    (prop::option::of(family()), protocols, lists, ports, icmp, ingress)
-        .prop_map(|(family, protocols, lists, ports, icmp, ingress)| {
+    let classes = prop::collection::vec(class(), 0..2);
+    (prop::option::of(family()), protocols, lists, ports, icmp, ingress, classes)
+        .prop_map(|(family, protocols, lists, ports, icmp, ingress, classes)| {
             let ported = !protocols.is_empty() && protocols.iter().all(|&protocol| has_ports(protocol));
             let pinging = matches!(protocols[..], [ICMP] | [ICMPV6]);
             let (source_ports, destination_ports) = if ported { ports } else { Default::default() };
             let icmp = if pinging { icmp } else { Vec::new() };
             let icmp = icmp.into_iter().map(|(kind, code)| IcmpMatch { kind, code }).collect();
             let (sources, destinations) = lists;
-            Conditions { family, sources, destinations, protocols, source_ports, destination_ports, icmp, ingress }
+            Conditions {
+                family,
+                sources,
+                destinations,
+                protocols,
+                source_ports,
+                destination_ports,
+                icmp,
+                ingress,
+                classes,
+            }
         })
         .prop_filter("some packets can meet them", |conditions| conditions.validate().is_ok())
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    select(&[Class::Unknown, Class::Video, Class::Network][..])
 }
 
 fn key() -> impl Strategy<Value = RuleKey> {
     let ends = family().prop_flat_map(|family| (address(family), address(family)));
     let icmp = (0u8..2, 0u8..2);
-    (ends, select(&[TCP, UDP, ICMP, ICMPV6, 47][..]), 0u16..12, 0u16..12, icmp, 0u8..3).prop_map(
-        |((source, destination), protocol, source_port, destination_port, icmp, ingress)| RuleKey {
+    (ends, select(&[TCP, UDP, ICMP, ICMPV6, 47][..]), 0u16..12, 0u16..12, icmp, 0u8..3, class()).prop_map(
+        |((source, destination), protocol, source_port, destination_port, icmp, ingress, class)| RuleKey {
             tuple: Tuple {
                 source: tuple_bytes(source),
                 destination: tuple_bytes(destination),
@@ -96,6 +113,7 @@ fn key() -> impl Strategy<Value = RuleKey> {
             },
             icmp: matches!(protocol, ICMP | ICMPV6).then_some(icmp),
             ingress: PortId(ingress),
+            class,
         },
     )
 }
@@ -138,7 +156,7 @@ impl Numbers {
 
 fn tcp_key(source: u32, destination: u32, port: u16) -> RuleKey {
     let tuple = Tuple::v4(TCP, (source.into(), 40_000), (destination.into(), port));
-    RuleKey { tuple, icmp: None, ingress: PortId(0) }
+    RuleKey { tuple, icmp: None, ingress: PortId(0), class: Class::Web }
 }
 
 fn host(address: u32) -> Prefix {

@@ -16,6 +16,7 @@ use super::*;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Runtime};
 use crate::expectation::Expectations;
 use crate::function::{FlowState, HandshakeExchange};
+use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 use crate::port_range::PortRange;
 use crate::syn_cookie::{CookieKey, CookieKeys};
@@ -104,11 +105,13 @@ impl Proxy {
         let tuple = packet.headers.tuple;
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let (mut log, mut expectations) = (Log::default(), Expectations::default());
+        let mut assemblies = Assemblies::default();
         let mut runtime = Runtime {
             now: self.now,
             node: NodeId(0),
             counters: &mut self.counters,
             log: &mut log,
+            assemblies: &mut assemblies,
             expectations: &mut expectations,
             handshake: HandshakeExchange { accepted, to_server: None },
         };
@@ -124,11 +127,13 @@ impl Proxy {
         direction: Direction,
     ) -> (Verdict, Option<ServerAcknowledgement>) {
         let (mut log, mut expectations) = (Log::default(), Expectations::default());
+        let mut assemblies = Assemblies::default();
         let mut runtime = Runtime {
             now: self.now,
             node: NodeId(0),
             counters: &mut self.counters,
             log: &mut log,
+            assemblies: &mut assemblies,
             expectations: &mut expectations,
             handshake: HandshakeExchange::NONE,
         };

@@ -12,6 +12,7 @@ use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_fl
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
 use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::classifier::{Classifier, ClassifierConfig};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
@@ -77,6 +78,8 @@ pub(super) struct Options {
     pub(super) compact: Option<Compactly>,
     /// When a SYN proxy answers in place of all servers.
     pub(super) syn_proxy: syn_proxy::Mode,
+    /// Connections are classified, before the firewall.
+    pub(super) is_classified: bool,
 }
 
 /// Options of compact replication.
@@ -135,6 +138,7 @@ impl Default for Options {
             lazy: None,
             compact: None,
             syn_proxy: syn_proxy::Mode::Off,
+            is_classified: false,
         }
     }
 }
@@ -199,7 +203,10 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
     let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());
-    let builder = ChainBuilder::new().push(firewall(rules));
+    let classifier = Classifier::new(&ClassifierConfig::default()).unwrap();
+    let builder = ChainBuilder::new();
+    let builder = if options.is_classified { builder.push(classifier) } else { builder };
+    let builder = builder.push(firewall(rules));
     let builder = match options.syn_proxy {
         Mode::Off => builder,
         mode => builder.push(syn_proxy(mode)),

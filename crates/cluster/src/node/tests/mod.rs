@@ -3,6 +3,7 @@
 mod addresses;
 mod anti_entropy;
 mod below;
+mod classes;
 mod cluster;
 mod compact;
 mod compact_failovers;

@@ -115,6 +115,12 @@ impl ControlHandler for Answers<'_> {
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
             fast_path: self.node.pipeline().fast_path_status().map(|path| Box::new(describe::fast_path(&path))),
+            classes: self
+                .node
+                .pipeline()
+                .class_traffic()
+                .map(|traffic| describe::classes(&traffic, status.connections))
+                .unwrap_or_default(),
             services: if reporting.place.leads() { reporting.balancing.statuses() } else { Vec::new() },
             syn_proxy: if reporting.place.leads() {
                 syn_proxy::statuses(&reporting.balancing.shared().syn_proxy, now)
@@ -133,6 +139,7 @@ impl ControlHandler for Answers<'_> {
         let mut page = query.page(pipeline.table(), now);
         page.hook = pipeline.fast_path_hook();
         for listed in &mut page.connections {
+            listed.class = pipeline.class(&listed.connection);
             listed.path = self.node.packet_path(now, &listed.connection.original);
         }
         let master = |listed: &Listed| Some((listed.connection.original, *pipeline.related_to(&listed.connection)?));

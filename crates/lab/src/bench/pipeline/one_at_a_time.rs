@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
 use network_functions::function::{HandshakeExchange, Verdict};
+use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
@@ -59,6 +60,7 @@ pub(super) struct OneAtATime {
     counters: ChainCounters,
     log: Log,
     expectations: Expectations,
+    assemblies: Assemblies,
     now: Instant,
 }
 
@@ -80,6 +82,7 @@ impl OneAtATime {
             counters,
             log: Log::default(),
             expectations: Expectations::default(),
+            assemblies: Assemblies::default(),
             now,
         }
     }
@@ -125,6 +128,7 @@ impl OneAtATime {
             node: NODES[0],
             counters: &mut self.counters,
             log: &mut self.log,
+            assemblies: &mut self.assemblies,
             expectations: &mut self.expectations,
             handshake: HandshakeExchange::NONE,
         };

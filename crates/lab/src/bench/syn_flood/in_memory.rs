@@ -11,6 +11,7 @@ use flow::{Connection, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::{ChainBuilder, Runtime};
 use network_functions::expectation::Expectations;
 use network_functions::function::{HandshakeExchange, TupleUse};
+use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use network_functions::syn_cookie::{CookieKey, CookieKeys};
 use network_functions::syn_proxy::{Mode, Offered, RuleConfig, SynProxy, SynProxyRules};
@@ -42,6 +43,7 @@ pub(super) fn answer_ns() -> f64 {
     rules.set_unix_time(Instant::ZERO, Duration::from_secs(1_800_000_000));
     let chain = ChainBuilder::new().push(SynProxy::new(Arc::new(rules))).build().expect("one function");
     let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+    let mut assemblies = Assemblies::default();
     let mut random = SplitMix64::new(1);
     let destination = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 10), 80);
     let links = [MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2])];
@@ -64,6 +66,7 @@ pub(super) fn answer_ns() -> f64 {
                 node: NodeId(0),
                 counters: &mut counters,
                 log: &mut log,
+                assemblies: &mut assemblies,
                 expectations: &mut expectations,
                 handshake: HandshakeExchange::NONE,
             };
