@@ -60,7 +60,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// What is sent is a sound packet, as its headers say.
+/// What is sent is a sound packet, as its headers show.
 fn assert_sound(packet: &mut Packet<'_, '_>) {
     if !matches!(packet.headers.transport, Transport::Tcp(_)) || packet.headers.is_fragment {
         return;

@@ -76,7 +76,7 @@ impl CookieKey {
     }
 }
 
-/// What a client and the proxy have agreed on, as far as a cookie tells.
+/// What a client and the proxy have agreed on, as far as a cookie shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClientOptions {
     /// The index of the maximum segment size that the client accepts in [`SEGMENT_SIZES_BYTES`].

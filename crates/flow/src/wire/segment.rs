@@ -1,5 +1,5 @@
-//! Turns a TCP packet into another segment in place, and translates windows and timestamps: for a SYN proxy, which answers
-//! for servers, and joins two handshakes whose options differ.
+//! Turns a TCP packet into another segment in place, and translates windows and timestamps: for a SYN proxy, which answers in place
+//! of servers, and joins two handshakes whose options differ.
 
 use super::build::Tcp;
 use super::checksum::{self, Sum};

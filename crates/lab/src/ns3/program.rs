@@ -16,7 +16,7 @@ const SOURCE: &str = include_str!("../../ns3/failover.cc");
 const MODULES: [&str; 5] = ["ns3-internet", "ns3-point-to-point", "ns3-traffic-control", "ns3-network", "ns3-core"];
 /// Characters of what a program said that an error repeats.
 const MESSAGE_CHARS_MAX: usize = 400;
-/// By how much ns-3's retransmission timeout exceeds the smoothed round-trip time at least, where the schedule does not say: its default.
+/// By how much ns-3's retransmission timeout exceeds the smoothed round-trip time at least, where the schedule does not state it: its default.
 const RTO_MARGIN_S: f64 = 0.001;
 
 /// The compiled scenario. A temporary directory is removed with the value.

@@ -10,6 +10,10 @@ use super::state::{ClassState, flags};
 
 /// What a packet shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack: a name in a box would be an allocation for each connection"
+)]
 pub(super) enum Decision {
     /// TLS, HTTP or QUIC, which carry everything: the name decides, if it is known.
     Carrier {

@@ -65,7 +65,8 @@ fn other_records_and_impossible_lengths_are_no_client_hello() {
 
 #[test]
 fn the_host_of_a_request_is_its_field_or_its_target() {
-    let cases: [(&[u8], &str, Option<&[u8]>); 5] = [
+    type Case = (&'static [u8], &'static str, Option<&'static [u8]>);
+    let cases: [Case; 5] = [
         (b"GET /a?b HTTP/1.1\r\nAccept: */*\r\nhOST:  A.example:80 \r\n\r\n", "a.example", Some(b"/a?b")),
         (b"GET http://u@b.example:8080/x HTTP/1.1\r\nHost: other\r\n\r\n", "b.example", Some(b"/x")),
         (b"GET http://b.example HTTP/1.1\r\n\r\n", "b.example", Some(b"/")),

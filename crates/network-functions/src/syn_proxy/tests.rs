@@ -2,6 +2,7 @@
 
 mod activation;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::vec;
@@ -142,7 +143,7 @@ impl Proxy {
     }
 
     /// A client's SYN: the answer, or the connection that begins unproxied.
-    fn syn(&mut self, tuple: &Tuple, syn: build::Tcp<'_>) -> Result<Connection, Received> {
+    fn syn(&mut self, tuple: &Tuple, syn: build::Tcp<'_>) -> Result<Connection, Box<Received>> {
         let (connection, bytes) = self.packet(tuple, syn, b"", |proxy, packet| match proxy.init(packet, None) {
             Ok(connection) => Some(connection),
             Err(DropReason::SynProxied) => {
@@ -151,7 +152,7 @@ impl Proxy {
             }
             Err(reason) => panic!("{reason:?}"),
         });
-        connection.ok_or_else(|| Received::of(&bytes))
+        connection.ok_or_else(|| Box::new(Received::of(&bytes)))
     }
 
     fn check(&mut self, tuple: &Tuple, segment: build::Tcp<'_>) -> Option<Result<AcceptedClient, DropReason>> {
@@ -241,7 +242,7 @@ fn opened(proxy: &mut Proxy, server: build::Tcp<'_>) -> (Connection, Received) {
     let syn_ack = proxy.syn(&client(), linux_syn()).unwrap_err();
     let (mut connection, _) = proxy.acknowledge(&client(), ack_of(&syn_ack, 5001));
     proxy.pass(&mut connection, Direction::Reply, server).0.unwrap();
-    (connection, syn_ack)
+    (connection, *syn_ack)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `mainstay bench syn-flood`: what a flood of spoofed SYNs costs, and what becomes of real connections beside it.
 //!
 //! Two networks of the same shape are built. In the one a node alone stands between client and server, with its SYN proxy; in the other
-//! the kernel does, with nftables' `synproxy`. Where the kernel lacks it, the result says so.
+//! the kernel does, with nftables' `synproxy`. Where the kernel lacks it, the result states so.
 //!
 //! Processor time is that of the whole machine, less that of the same flood to a link address of nobody: what the kernel does with a
 //! frame is not that of any process. So the machine should do nothing else.
@@ -94,7 +94,7 @@ fn kernel_proxy(topology: &Topology) -> Result<Result<(), String>, BenchError> {
         // Answers go to where the spoofed sources would be.
         let spoofed = Prefix::new(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)), 15);
         Netlink::open()?.add_route(spoofed, CLIENT[0])?;
-        // As nft(8) says: acknowledgements of cookies are no connections in the middle.
+        // As nft(8) describes: acknowledgements of cookies are no connections in the middle.
         let _ = sysctl::write("net/netfilter/nf_conntrack_tcp_loose", "0");
         Ok(())
     })??;

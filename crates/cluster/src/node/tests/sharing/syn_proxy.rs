@@ -15,7 +15,7 @@ fn tcp(received: &Received) -> TcpSegment {
     segment
 }
 
-/// Each packet by way of the node that `via` says, then data both ways by way of either node.
+/// Each packet by way of the node that `via` names, then data both ways by way of either node.
 fn opens(via: [u8; 3]) {
     let mut pair = Pair::start(Options { syn_proxy: Mode::Always, ..Options::default() });
     pair.client_sends(via[0], 40_000, syn(), b"");
