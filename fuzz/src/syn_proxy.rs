@@ -9,6 +9,7 @@ use flow::{Connection, Direction, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::{Chain, ChainBuilder, Runtime};
 use network_functions::expectation::Expectations;
 use network_functions::function::{AcceptedClient, HandshakeExchange, TupleUse, Verdict};
+use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use network_functions::syn_cookie::{CookieKey, CookieKeys};
 use network_functions::syn_proxy::{Mode, Offered, RuleConfig, SynProxy, SynProxyRules, first_syn};
@@ -96,11 +97,13 @@ fn begin(chain: &Chain, packet: &Packet<'_, '_>, accepted: Option<AcceptedClient
     let tuple = packet.headers.tuple;
     let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
     let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+    let mut assemblies = Assemblies::default();
     let mut runtime = Runtime {
         now: Instant::ZERO,
         node: NodeId(0),
         counters: &mut counters,
         log: &mut log,
+        assemblies: &mut assemblies,
         expectations: &mut expectations,
         handshake: HandshakeExchange { accepted, to_server: None },
     };
@@ -109,11 +112,13 @@ fn begin(chain: &Chain, packet: &Packet<'_, '_>, accepted: Option<AcceptedClient
 
 fn process(chain: &Chain, connection: &mut Connection, packet: &mut Packet<'_, '_>, direction: Direction) -> Verdict {
     let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+    let mut assemblies = Assemblies::default();
     let mut runtime = Runtime {
         now: Instant::ZERO,
         node: NodeId(0),
         counters: &mut counters,
         log: &mut log,
+        assemblies: &mut assemblies,
         expectations: &mut expectations,
         handshake: HandshakeExchange::NONE,
     };

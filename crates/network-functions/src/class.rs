@@ -1,4 +1,4 @@
-//! Traffic classes ([MLCBF] section 3.2: a connection moves between nine states as its payload shows more).
+//! Traffic classes (\[MLCBF\] section 3.2: a connection moves between nine states as its payload shows more).
 //!
 //! The paper draws no table of its nine states. It names the Web, peer-to-peer, Skype and instant messaging, and a state "port 80" for
 //! what only the port suggests. Here the nine classes are what operators shape and bill; what only the port suggests is a flag beside the

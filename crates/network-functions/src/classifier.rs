@@ -1,4 +1,4 @@
-//! The traffic classifier: which of nine classes a connection belongs to ([MLCBF] section 3.2).
+//! The traffic classifier: which of nine classes a connection belongs to (\[MLCBF\] section 3.2).
 //!
 //! ```text
 //!   first packet ─► class by port ─┬─► payload shows more ─► class by name or protocol ─► settled

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   SYN of no connection ─► begin ─► chain.init: SynProxied ─► answer_handshake ─► back to its sender
-//!   ACK of no connection ─► check_handshake ─► begin_proxied: the packet becomes the SYN to the server
+//!   ACK of no connection ─► check_handshake ─► Pipeline::begin_proxied: the packet becomes the SYN to the server
 //!   SYN/ACK of the server ─► tracker ─► chain: it becomes the client's ACK ─► follow: the server gets an ACK of its own
 //! ```
 
@@ -16,11 +16,8 @@ use network_functions::function::{AcceptedClient, CloseReason, ServerAcknowledge
 use network_functions::syn_proxy::server_handshake::{HandshakeDue, ServerHandshake, ServerHandshakes};
 use network_functions::syn_proxy::{Phase, SynProxyState, first_syn, reset_to_client, syn_to_server};
 
-use super::Pipeline;
-use super::arrival::Arrival;
 use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
-use super::packet::{begin, send_first};
 use crate::forwarding::Forwarder;
 
 /// Handshakes with servers that are served at one call.
@@ -68,6 +65,37 @@ impl Handshakes {
             post(&outgoing, first_syn(&client), |packet| edge.post(now, packet));
         }
         Verdict::Drop(DropReason::SynProxyAwaiting)
+    }
+
+    /// A client's cookie was accepted, and its server was sent a SYN.
+    pub(super) fn begin(&mut self, now: Instant, original: Tuple, client: &AcceptedClient) {
+        self.servers.begin(now, ServerHandshake { original, sequence: client.sequence });
+    }
+
+    /// Sends SYNs again to servers that have not answered, and gives up those that do not at all: their clients are reset.
+    pub(super) fn serve(&mut self, connections: &mut Connections, now: Instant, forwarder: &mut Forwarder) {
+        for _ in 0..SERVED_MAX {
+            let Some(due) = self.servers.poll_due(now) else { return };
+            let (HandshakeDue::Resend(handshake) | HandshakeDue::GiveUp(handshake)) = due;
+            let found = connections.lookup(&handshake.original);
+            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, connections.own_awaiting(slot)?))) else {
+                self.servers.finish(&handshake.original);
+                continue;
+            };
+            let connection = record(&connections.table, slot);
+            if let HandshakeDue::Resend(_) = due {
+                let syn = syn_to_server(&state, handshake.sequence, client_window(connection, false));
+                let outgoing = connection.translated(Direction::Original);
+                syn.into_iter().for_each(|syn| post(&outgoing, syn, |packet| forwarder.post(now, packet)));
+            } else {
+                let reset = reset_to_client(&state, handshake.sequence);
+                post(&connection.translated(Direction::Reply), reset, |packet| forwarder.post(now, packet));
+                if let Some(proxy) = connections.functions.chain.handshake_proxy() {
+                    proxy.note_unanswered(state.rule_id());
+                }
+                connections.end(slot, CloseReason::Timeout);
+            }
+        }
     }
 }
 
@@ -146,73 +174,24 @@ impl Connections {
     }
 }
 
-impl Pipeline {
-    /// Begins the connection of a client whose cookie was accepted: the packet becomes the SYN to the server.
-    pub(super) fn begin_proxied<E: Edge>(
-        &mut self,
-        arrival: &Arrival,
-        packet: &mut Packet<'_, '_>,
-        client: AcceptedClient,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        let (now, original, ttl) = (arrival.now, packet.headers.tuple, packet.headers.ttl);
-        if !packet.become_segment(&original, ttl, &first_syn(&client)) {
-            return Err(DropReason::PayloadUnchangeable);
-        }
-        let connections = &mut self.connections;
-        let begun = begin(connections, arrival, packet, Some(client));
-        if begun == Err(DropReason::NoBackend) {
-            // The client takes its connection for open: an ICMP error would not end it.
-            let reset = Tcp {
-                flags: tcp_flags::RST | tcp_flags::ACK,
-                sequence: client.cookie.sequence.wrapping_add(1),
-                acknowledgement: client.sequence.wrapping_add(1),
-                window: 0,
-                ..Tcp::default()
-            };
-            post(&original.inverse(), reset, |packet| edge.post(now, packet));
-        }
-        let sent = send_first(connections, arrival, packet, begun?, edge);
-        if sent.is_ok() {
-            self.handshakes.servers.begin(now, ServerHandshake { original, sequence: client.sequence });
-        }
-        sent
-    }
-
-    /// Sends SYNs again to servers that have not answered, and gives up those that do not at all: their clients are reset.
-    pub(crate) fn serve_handshakes(&mut self, now: Instant, forwarder: &mut Forwarder) {
-        for _ in 0..SERVED_MAX {
-            let Some(due) = self.handshakes.servers.poll_due(now) else { return };
-            let (HandshakeDue::Resend(handshake) | HandshakeDue::GiveUp(handshake)) = due;
-            let found = self.connections.lookup(&handshake.original);
-            let Some((slot, state)) = found.and_then(|(slot, _)| Some((slot, self.connections.own_awaiting(slot)?)))
-            else {
-                self.handshakes.servers.finish(&handshake.original);
-                continue;
-            };
-            let connection = record(&self.connections.table, slot);
-            if let HandshakeDue::Resend(_) = due {
-                let syn = syn_to_server(&state, handshake.sequence, client_window(connection, false));
-                let outgoing = connection.translated(Direction::Original);
-                syn.into_iter().for_each(|syn| post(&outgoing, syn, |packet| forwarder.post(now, packet)));
-            } else {
-                let reset = reset_to_client(&state, handshake.sequence);
-                post(&connection.translated(Direction::Reply), reset, |packet| forwarder.post(now, packet));
-                if let Some(proxy) = self.connections.functions.chain.handshake_proxy() {
-                    proxy.note_unanswered(state.rule_id());
-                }
-                self.connections.end(slot, CloseReason::Timeout);
-            }
-        }
-    }
-}
-
 impl Connections {
     /// The proxy's state of a connection of this node whose server has not answered.
     fn own_awaiting(&self, slot: Slot) -> Option<SynProxyState> {
         let connection = record(&self.table, slot);
         self.awaiting_state(connection).filter(|_| connection.owner == self.node)
     }
+}
+
+/// Resets a client whose cookie was accepted and whose connection cannot begin: it takes it for open, and an ICMP error would not end it.
+pub(super) fn reset_accepted<E: Edge>(now: Instant, original: &Tuple, client: &AcceptedClient, edge: &mut E) {
+    let reset = Tcp {
+        flags: tcp_flags::RST | tcp_flags::ACK,
+        sequence: client.cookie.sequence.wrapping_add(1),
+        acknowledgement: client.sequence.wrapping_add(1),
+        window: 0,
+        ..Tcp::default()
+    };
+    post(&original.inverse(), reset, |packet| edge.post(now, packet));
 }
 
 /// The window of a client as a field of a segment that the node sends for it. That of a SYN is not scaled.

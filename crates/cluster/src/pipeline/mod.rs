@@ -462,7 +462,12 @@ impl Pipeline {
         expiry::expire(&mut self.connections, now, connections_max, copies)
     }
 
-    /// When [`Pipeline::expire`], the sweep of the fast path or [`Pipeline::serve_handshakes`] has something to do next, at the earliest.
+    /// Goes on with handshakes whose servers have not answered; see [`Handshakes::serve`].
+    pub(crate) fn serve_handshakes(&mut self, now: Instant, forwarder: &mut Forwarder) {
+        self.handshakes.serve(&mut self.connections, now, forwarder);
+    }
+
+    /// When [`Pipeline::expire`], the sweep of the fast path or the handshakes of the SYN proxy have something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());

@@ -6,12 +6,14 @@ use flow::table::Slot;
 use flow::wire::{IcmpError, Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Instant};
 use network_functions::function::{AcceptedClient, CloseReason, Verdict};
+use network_functions::syn_proxy::first_syn;
 
 use super::Pipeline;
 use super::arrival::{Arrival, wanted};
 use super::change::TableChange;
 use super::connections::{Connections, count, record, record_mut};
 use super::edge::Edge;
+use super::handshakes::reset_accepted;
 use super::peer_owned;
 use super::recovery::RecoveryOutcome;
 use crate::observation::{ConnectionChange, Observation, Step};
@@ -243,6 +245,30 @@ impl Pipeline {
         }
         sent
     }
+
+    /// Begins the connection of a client whose cookie was accepted: the packet becomes the SYN to the server.
+    fn begin_proxied<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        client: AcceptedClient,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let (now, original, ttl) = (arrival.now, packet.headers.tuple, packet.headers.ttl);
+        if !packet.become_segment(&original, ttl, &first_syn(&client)) {
+            return Err(DropReason::PayloadUnchangeable);
+        }
+        let connections = &mut self.connections;
+        let begun = begin(connections, arrival, packet, Some(client));
+        if begun == Err(DropReason::NoBackend) {
+            reset_accepted(now, &original, &client, edge);
+        }
+        let sent = send_first(connections, arrival, packet, begun?, edge);
+        if sent.is_ok() {
+            self.handshakes.begin(now, original, &client);
+        }
+        sent
+    }
 }
 
 /// Forwards a packet of a connection; what stays behind is noted as it was received.
@@ -266,7 +292,7 @@ fn send_known<E: Edge>(
 }
 
 /// Enters the connection that a packet begins, if the rules and the limits allow it.
-pub(super) fn begin(
+fn begin(
     connections: &mut Connections,
     arrival: &Arrival,
     packet: &Packet<'_, '_>,
@@ -287,7 +313,7 @@ pub(super) fn begin(
 }
 
 /// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed.
-pub(super) fn send_first<E: Edge>(
+fn send_first<E: Edge>(
     connections: &mut Connections,
     arrival: &Arrival,
     packet: &mut Packet<'_, '_>,

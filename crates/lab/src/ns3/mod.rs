@@ -1,7 +1,7 @@
 //! The model of TCP across a failover, beside flows in ns-3: `mainstay model failover --ns3`.
 //!
 //! The scenario is `crates/lab/ns3/failover.cc`. [`Ns3`] compiles it with g++ against an installed ns-3 and runs it; [`compare`] runs it for each
-//! kind and outage, and has the model's figures beside the medians. [HALR] section 7.3 does the same with ns-2.
+//! kind and outage, and has the model's figures beside the medians, as \[HALR\] section 7.3 does with ns-2.
 
 mod comparison;
 mod flows;
