@@ -189,7 +189,14 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
     exchange(&mut connect(&topology));
     assert_eq!(rule(&b).accepted, accepted, "the proxy is not concerned any more");
     before.iter_mut().chain(&mut during).for_each(exchange);
-    let events = b.client().events().expect("events");
-    let of = |kind| events.iter().any(|event| event.kind == kind && event.detail.starts_with("rule web: "));
-    assert!(of(EventKind::SynProxyActive) && of(EventKind::SynProxyInactive), "{events:?}");
+    // The status is that of the moment; the node reports a change when it looks next.
+    wait_until("both changes of the rule are events", || {
+        let events = b.client().events().expect("events");
+        let of = |kind| events.iter().any(|event| event.kind == kind && event.detail.starts_with("rule web: "));
+        if of(EventKind::SynProxyActive) && of(EventKind::SynProxyInactive) {
+            Ok(())
+        } else {
+            Err(format!("{events:?}"))
+        }
+    });
 }
