@@ -497,6 +497,6 @@ proptest! {
 }
 
 #[test]
-fn the_attribute_is_the_fifth() {
-    assert_eq!((ClassState::ATTRIBUTE, state_attribute::CLASSIFIER), (5, 5));
+fn the_attribute_is_the_sixth() {
+    assert_eq!((ClassState::ATTRIBUTE, state_attribute::CLASSIFIER), (6, 6));
 }
