@@ -134,6 +134,12 @@ impl Connections {
         chain.state_of::<SynProxyState>(connection).filter(|state| state.phase() == Phase::Awaiting)
     }
 
+    /// The same, if the connection is this node's.
+    fn own_awaiting(&self, slot: Slot) -> Option<SynProxyState> {
+        let connection = record(&self.table, slot);
+        self.awaiting_state(connection).filter(|_| connection.owner == self.node)
+    }
+
     /// The server has answered: it is sent its acknowledgement, which the tracker sees as the client's.
     fn acknowledge_server<E: Edge>(
         &mut self,
@@ -171,14 +177,6 @@ impl Connections {
         if let Some(timeout) = advance.timeout {
             self.set_expiry(slot, now + timeout);
         }
-    }
-}
-
-impl Connections {
-    /// The proxy's state of a connection of this node whose server has not answered.
-    fn own_awaiting(&self, slot: Slot) -> Option<SynProxyState> {
-        let connection = record(&self.table, slot);
-        self.awaiting_state(connection).filter(|_| connection.owner == self.node)
     }
 }
 

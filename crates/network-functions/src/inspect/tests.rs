@@ -1,3 +1,5 @@
+//! The parsers on bytes made by hand, and properties: they never panic, and a settled answer stays with every further byte.
+
 use std::format;
 use std::vec;
 use std::vec::Vec;
