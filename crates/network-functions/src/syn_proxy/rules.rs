@@ -221,10 +221,11 @@ impl Rule {
         }
     }
 
-    /// Counts a SYN in its second; returns the number in this one. A worker that counts while another begins the next second may
-    /// count into either.
+    /// Counts a SYN in its second; returns the number within the second that ends now. Those of the second before are taken as evenly
+    /// spread over it: a flood is as many SYNs whether or not it began in the midst of a second. A worker that counts while another
+    /// begins the next second may count into either.
     fn count_syn(&self, now: Instant) -> u32 {
-        let window = now.as_nanos() / WINDOW_NS;
+        let (window, elapsed_ns) = (now.as_nanos() / WINDOW_NS, now.as_nanos() % WINDOW_NS);
         let counted = self.live.window.load(Ordering::Relaxed);
         if counted != window
             && self.live.window.compare_exchange(counted, window, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -232,7 +233,9 @@ impl Rule {
             let syns = self.live.syns.swap(0, Ordering::Relaxed);
             self.live.rate.store(if counted + 1 == window { syns } else { 0 }, Ordering::Relaxed);
         }
-        self.live.syns.fetch_add(1, Ordering::Relaxed) + 1
+        let syns = self.live.syns.fetch_add(1, Ordering::Relaxed) + 1;
+        let before = u64::from(self.live.rate.load(Ordering::Relaxed)) * (WINDOW_NS - elapsed_ns) / WINDOW_NS;
+        syns.saturating_add(before as u32)
     }
 
     /// Whether it answers in place of servers now.

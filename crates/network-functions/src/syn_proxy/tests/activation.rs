@@ -36,6 +36,20 @@ fn an_attack_goes_on_at_half_the_rate() {
     assert_eq!((proxy.view().activations, proxy.view().syns_per_s), (1, 2));
 }
 
+/// Without looking back into the second before, a flood that began at the end of a second had nearly twice the rate pass.
+#[test]
+fn a_flood_has_its_rate_pass_whenever_in_a_second_it_begins() {
+    for begins_ms in (0..1000).step_by(50) {
+        let mut proxy = Proxy::new(auto(Some(100), None), Offered::default());
+        let mut passed = 0;
+        for ms in begins_ms..begins_ms + 1000 {
+            proxy.now = Instant::ZERO + Duration::from_millis(ms);
+            passed += u32::from(proxy.syn(&client(), linux_syn()).is_ok());
+        }
+        assert!((99..=104).contains(&passed), "{passed} passed of a flood that began at {begins_ms} ms");
+    }
+}
+
 #[test]
 fn half_open_connections_activate_a_rule() {
     let mut proxy = Proxy::new(auto(None, Some(3)), Offered::default());
