@@ -9,11 +9,14 @@ mod gateway;
 mod help;
 mod inspect;
 mod key;
+#[cfg(feature = "studies")]
 mod model;
 mod operate;
 mod replay;
 mod shell;
+#[cfg(feature = "studies")]
 mod study;
+#[cfg(feature = "studies")]
 mod study_redundancy;
 mod sync;
 mod target;
@@ -28,11 +31,14 @@ pub use flows::FlowsArgs;
 pub use gateway::{CheckArgs, GatewayArgs};
 pub use inspect::{CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs};
 pub use key::KeyArgs;
+#[cfg(feature = "studies")]
 pub use model::{ModelCommand, ModelFailoverArgs};
 pub use operate::{DrainArgs, ReloadArgs, UndrainArgs};
-pub use replay::{PortMapping, ReplayArgs};
+pub use replay::{ChecksumsChoice, PortMapping, ReplayArgs};
 pub use shell::{CompletionsArgs, ManArgs};
-pub use study::{ChecksumsChoice, StudyCommand, StudyReplicationArgs, admission};
+#[cfg(feature = "studies")]
+pub use study::{StudyCommand, StudyReplicationArgs, admission};
+#[cfg(feature = "studies")]
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use target::SocketArgs;
@@ -142,9 +148,11 @@ pub enum PlanCommand {
     /// Play a capture through a configuration and report the outcome of its packets
     Replay(ReplayArgs),
     /// Study captures: the cost of replication, the savings of redundancy elimination
+    #[cfg(feature = "studies")]
     #[command(subcommand)]
     Study(StudyCommand),
     /// Evaluate models: TCP across a failover
+    #[cfg(feature = "studies")]
     #[command(subcommand)]
     Model(ModelCommand),
 }

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use console::color::{self, When};
 
-use cli::{
-    Cli, Command, InspectCommand, ModelCommand, OperateCommand, PlanCommand, RunCommand, ShellCommand, StudyCommand,
-};
+use cli::{Cli, Command, InspectCommand, OperateCommand, PlanCommand, RunCommand, ShellCommand};
+#[cfg(feature = "studies")]
+use cli::{ModelCommand, StudyCommand};
 use commands::CommandError;
 use exit::Exit;
 
@@ -66,8 +66,11 @@ fn dispatch(command: &Command) -> Result<(), CommandError> {
         Command::Operate(OperateCommand::Undrain(args)) => commands::drain::undrain(args),
         Command::Operate(OperateCommand::Key(args)) => commands::key::run(args),
         Command::Plan(PlanCommand::Replay(args)) => commands::replay::run(args),
+        #[cfg(feature = "studies")]
         Command::Plan(PlanCommand::Study(StudyCommand::Replication(args))) => commands::study::replication::run(args),
+        #[cfg(feature = "studies")]
         Command::Plan(PlanCommand::Study(StudyCommand::Redundancy(args))) => commands::study::redundancy::run(args),
+        #[cfg(feature = "studies")]
         Command::Plan(PlanCommand::Model(ModelCommand::Failover(args))) => commands::model::failover::run(args),
         #[cfg(feature = "lab")]
         Command::Try(cli::TryCommand::Demo(args)) => Ok(lab::demo::run(args).map_err(lab::LabError::from)?),

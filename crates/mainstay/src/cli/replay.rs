@@ -3,9 +3,16 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::ChecksumsChoice;
+/// How packets with wrong checksums are handled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ChecksumsChoice {
+    /// They are not admitted, and counted
+    Verify,
+    /// They are admitted
+    Believe,
+}
 
 /// `mainstay replay`.
 #[derive(Debug, Args)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use analysis::replication_study::{CONNECTIONS_MAX, Method, PROBES_MAX};
 use analysis::trace::Admission;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::StudyRedundancyArgs;
+use super::{ChecksumsChoice, StudyRedundancyArgs};
 use config::value::{DURATION_MAX, parse_duration_within};
 
 /// `mainstay study`.
@@ -82,15 +82,6 @@ pub struct StudyReplicationArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// How packets with wrong checksums are handled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ChecksumsChoice {
-    /// They are not admitted, and counted
-    Verify,
-    /// They are admitted
-    Believe,
 }
 
 /// What a study takes in although a gateway would drop it.

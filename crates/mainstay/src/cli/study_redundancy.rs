@@ -7,7 +7,7 @@ use analysis::redundancy_study::Network;
 use clap::{Args, ValueEnum};
 use redundancy::Method;
 
-use super::study::ChecksumsChoice;
+use super::ChecksumsChoice;
 
 /// `mainstay study redundancy`.
 #[derive(Debug, Args)]

@@ -67,6 +67,8 @@ fn names_of_earlier_releases_are_understood() {
         "mainstay top --interval 0.5 --flows-max 100",
         "mainstay reload --check-only",
         "mainstay replay c.pcap --config g.toml --write out.pcapng --ignore-checksums",
+    ];
+    let studies = [
         "mainstay study replication c.pcap --thresholds 0,50 --batch-ms 10 --digest-interval 5 --failover-every 10 --out folder",
         "mainstay study redundancy c.pcap --out folder",
     ];
@@ -82,7 +84,8 @@ fn names_of_earlier_releases_are_understood() {
         "mainstay bench replication --rtts-ms 0,50 --give-up 6 --lateness-ms 2.5",
         "mainstay bench sync --seconds 0.3 --ramp-per-s 100",
     ];
-    for line in lines.iter().chain(of_lab.iter().filter(|_| cfg!(feature = "lab"))) {
+    let studies = studies.iter().filter(|_| cfg!(feature = "studies"));
+    for line in lines.iter().chain(studies).chain(of_lab.iter().filter(|_| cfg!(feature = "lab"))) {
         assert!(read(line).is_ok(), "{line}: {}", read(line).expect_err("it is wrong"));
     }
 }

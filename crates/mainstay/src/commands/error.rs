@@ -12,9 +12,11 @@ use control::remote::RemoteError;
 use daemon::ProcessError;
 use packet_io::pcap::PcapError;
 
+#[cfg(feature = "studies")]
 use super::model::ModelError;
 use super::problem::CheckFailed;
 use super::replay::ReplayError;
+#[cfg(feature = "studies")]
 use super::study::StudyError;
 use super::sync::import::SyntaxError;
 use crate::exit::Exit;
@@ -59,9 +61,11 @@ pub enum CommandError {
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A study has no result.
+    #[cfg(feature = "studies")]
     #[error(transparent)]
     Study(#[from] StudyError),
     /// A model has no figures.
+    #[cfg(feature = "studies")]
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A conntrackd.conf was not translated.
@@ -221,7 +225,9 @@ impl From<&CommandError> for Exit {
             CommandError::Client(error) | CommandError::Hook(HookFailed::Client(error)) => error.into(),
             CommandError::Hook(HookFailed::NoDaemon(_)) => Self::Unreachable,
             CommandError::KernelForwards(_) | CommandError::Reload(_) => Self::Refused,
-            CommandError::UnknownCommand(_) | CommandError::Model(ModelError::Config(_)) => Self::Usage,
+            CommandError::UnknownCommand(_) => Self::Usage,
+            #[cfg(feature = "studies")]
+            CommandError::Model(ModelError::Config(_)) => Self::Usage,
             #[cfg(feature = "lab")]
             CommandError::Lab(lab::LabError::Ns3(
                 lab::ns3::Ns3Error::Config(_) | lab::ns3::Ns3Error::Unsupported { .. },

@@ -11,6 +11,7 @@ pub mod follow;
 mod host;
 pub mod key;
 pub mod latency;
+#[cfg(feature = "studies")]
 pub mod model;
 mod probe;
 pub mod problem;
@@ -20,6 +21,7 @@ pub mod rules;
 pub mod shell;
 pub(crate) mod snippet;
 pub mod status;
+#[cfg(feature = "studies")]
 pub mod study;
 pub mod sync;
 pub mod top;

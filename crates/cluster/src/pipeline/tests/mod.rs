@@ -16,7 +16,7 @@ use flow::conntrack::TrackerConfig;
 use flow::wire::build::{self, Envelope};
 use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{Packet, Parsed, ip_protocol, parse, tcp_flags};
-use flow::{Disposition, Frame, OwnedFrame, PacketBatch, PortId, Tuple};
+use flow::{Disposition, DropReason, Frame, OwnedFrame, PacketBatch, PortId, Tuple};
 use network_functions::chain::ChainBuilder;
 use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
