@@ -54,9 +54,9 @@ impl Store for Side {
         Ok(())
     }
 
-    fn delete(&mut self, _: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
+    fn delete(&mut self, now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
         let ended = precise::decode_ended(attributes)?;
-        self.pipeline.replicas().delete(from, &ended.original, ended.version);
+        self.pipeline.replicas().delete(now, from, &ended);
         Ok(())
     }
 

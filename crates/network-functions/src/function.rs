@@ -38,6 +38,8 @@ pub enum CloseReason {
     Timeout,
     /// A function, an operator or the cluster terminated it.
     Terminated,
+    /// Its server has failed.
+    Failed,
 }
 
 /// The result of re-evaluating a connection that began under an earlier configuration.

@@ -15,6 +15,9 @@
 //! **Inputs.** The health of backends comes from outside ([`Services::handle_health`]). It decides about new connections.
 //! About existing ones it decides only where the service is configured so ([`OnFailure::End`], [`NetworkFunction::may_continue`]).
 //!
+//! **A slow start** gives a backend that returns or is added a growing part of its weight ([`Services::handle_timeout`]). Connections
+//! that exist do not change.
+//!
 //! **Drained backends** have the weight 0: they get no new connections, and those that they have go on.
 //!
 //! **Refusal.** A connection to a service of which no backend takes connections is dropped ([`DropReason::NoBackend`]). The
@@ -25,6 +28,7 @@
 mod config;
 pub mod maglev;
 mod services;
+mod slow_start;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -44,6 +48,7 @@ pub use config::{
     ServiceError, WEIGHT_MAX,
 };
 pub use services::{Backend, BackendView, Service, Services, backend_id, service_id};
+pub use slow_start::SHARES;
 pub use state::BalancerState;
 
 /// The name of the function.

@@ -223,6 +223,15 @@ pub fn reset_to_client(state: &SynProxyState, sequence: u32) -> Tcp<'static> {
 }
 
 impl SynProxyState {
+    /// What is added to the server's sequence numbers towards the client; 0 until the server has answered.
+    #[must_use]
+    pub const fn sequence_offset(&self) -> u32 {
+        match self.phase() {
+            Phase::Open => self.sequence,
+            _ => 0,
+        }
+    }
+
     /// The rule of the connection.
     #[must_use]
     pub const fn rule_id(&self) -> u16 {

@@ -6,6 +6,7 @@ use flow::connection::flags;
 use flow::conntrack::TcpState;
 use flow::wire::{self, Parsed, Transport, ip_protocol};
 use flow::{Connection, Frame, NodeId, PortId};
+use replication::representation::precise::Ended;
 
 use crate::checkers::order::Order;
 
@@ -82,12 +83,10 @@ pub(crate) fn apply_stale_replica(node: usize, value: &mut Node, order: &Order, 
 }
 
 /// Makes a node drop a replica.
-pub(crate) fn drop_replica(value: &mut Node) {
+pub(crate) fn drop_replica(value: &mut Node, now: flow::Instant) {
     let replica = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::REPLICA != 0);
-    if let Some((owner, original, version)) =
-        replica.map(|(_, replica)| (replica.owner, replica.original, replica.version))
-    {
-        value.pipeline_mut().replicas().delete(owner, &original, version);
+    if let Some(ended) = replica.map(|(_, replica)| Ended::from(replica)) {
+        value.pipeline_mut().replicas().delete(now, ended.owner, &ended);
     }
 }
 

@@ -56,6 +56,7 @@ impl Node {
         self.pipeline.serve_handshakes(now, &mut self.forwarder);
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
         self.reevaluation.step(now, &mut self.pipeline, &mut self.events);
+        self.pipeline.send_resets(now, &mut self.forwarder);
         self.replication.replicate_changes(now, &mut self.pipeline);
         self.serve_tunnel(now);
         self.resend_segments(now);

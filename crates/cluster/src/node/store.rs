@@ -6,7 +6,7 @@ use flow::connection::flags;
 use flow::table::Slot;
 use flow::{Direction, Instant, NodeId};
 use replication::message::SegmentMessage;
-use replication::representation::precise::{self, Ended};
+use replication::representation::precise::{self, EndCause, Ended};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
 use super::replication_set::Deferral;
@@ -108,10 +108,10 @@ impl Store for ReplicaStore<'_> {
 
     fn delete(&mut self, now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
         let ended = precise::decode_ended(attributes)?;
-        if ended.has_timed_out && self.pipeline.replicas().refuse_end(now, from, &ended.original) {
+        if ended.cause == EndCause::TimedOut && self.pipeline.replicas().refuse_end(now, from, &ended.original) {
             return Ok(());
         }
-        if self.pipeline.replicas().delete(from, &ended.original, ended.version) {
+        if self.pipeline.replicas().delete(now, from, &ended) {
             self.counters.removed += 1;
         }
         Ok(())

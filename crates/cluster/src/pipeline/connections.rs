@@ -14,7 +14,8 @@ use flow::{
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
 use network_functions::function::{AcceptedClient, CloseReason, Verdict};
-use replication::representation::precise::Ended;
+use network_functions::syn_proxy::SynProxyState;
+use replication::representation::precise::{EndCause, Ended};
 
 use super::change::TableChange;
 use super::classes::ClassCounters;
@@ -26,6 +27,7 @@ use super::limits::Sources;
 use super::packet_path::GatewayReason;
 use super::plan::Plans;
 use super::relations::Relations;
+use super::resets::Resets;
 use super::segments::{self, Segments};
 use super::shard::Shard;
 use super::sharing::Sharing;
@@ -42,6 +44,7 @@ pub(super) struct Connections {
     pub(super) relations: Relations,
     pub(super) sources: Sources,
     pub(super) tombstones: Tombstones,
+    pub(super) resets: Resets,
     pub(super) shard: Shard,
     /// Other nodes forward beside this one.
     pub(super) sharing: Option<Box<Sharing>>,
@@ -66,6 +69,7 @@ impl Connections {
             relations: Relations::default(),
             sources: Sources::default(),
             tombstones: Tombstones::new(connections_max),
+            resets: Resets::default(),
             shard: Shard::default(),
             sharing: None,
             forwarded_elsewhere: ForwardedElsewhere::Never,
@@ -120,6 +124,9 @@ impl Connections {
     pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
         let slot = self.table.insert_hashed(connection, hash, now)?;
         self.plans.void(slot);
+        if !self.resets.is_empty() {
+            self.resets.forget(&connection);
+        }
         self.sources.add(&connection.original);
         self.functions.note_entered(&connection);
         self.shard.note_entered(&connection);
@@ -158,9 +165,27 @@ impl Connections {
         if self.observation.is_following() {
             self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
         }
-        let has_timed_out = self.sharing.is_some() && reason == CloseReason::Timeout;
-        let ended = Ended { has_timed_out, ..Ended::from(&connection) };
+        let cause = match reason {
+            CloseReason::Timeout if self.sharing.is_some() => EndCause::TimedOut,
+            CloseReason::Failed => EndCause::Failed,
+            _ => EndCause::Other,
+        };
+        let ended = Ended { cause, ..Ended::from(&connection) };
         self.changes.push(TableChange::Ended { slot, ended });
+    }
+
+    /// Ends a connection of this node's because its server has failed: both ends are reset.
+    pub(super) fn end_failed(&mut self, now: Instant, slot: Slot) {
+        self.take_seen(slot);
+        let connection = record(&self.table, slot);
+        let is_own = connection.owner == self.node;
+        // The numbers of a proxied server differ on the two sides.
+        let proxied = self.functions.chain.state_of::<SynProxyState>(connection);
+        let to_client = proxied.map_or(0, |state| state.sequence_offset());
+        self.resets.note_ended(now, connection, is_own.then_some(to_client));
+        // Peers accept the end of a connection only from its owner.
+        self.claim(now, slot);
+        self.end(slot, CloseReason::Failed);
     }
 
     /// This node becomes the owner of a connection that it holds a replica of, without having seen a packet of it. When the last

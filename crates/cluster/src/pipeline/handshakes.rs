@@ -205,7 +205,7 @@ fn client_window(connection: &Connection, is_scaled: bool) -> u16 {
 }
 
 /// Has a segment sent that the node makes itself.
-fn post(tuple: &Tuple, segment: Tcp<'_>, send: impl FnOnce(&mut Packet<'_, '_>)) {
+pub(super) fn post(tuple: &Tuple, segment: Tcp<'_>, send: impl FnOnce(&mut Packet<'_, '_>)) {
     let mut bytes = build::tcp(tuple, segment, b"");
     let length_bytes = bytes.len();
     let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, PortId(0)) else { return };

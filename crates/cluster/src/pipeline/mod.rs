@@ -40,6 +40,7 @@ mod reevaluation;
 mod relations;
 mod replica;
 mod resending;
+mod resets;
 mod segments;
 mod shard;
 mod sharing;
@@ -70,7 +71,7 @@ use crate::group::GroupSet;
 use batch::Pending;
 use connections::{Connections, record_mut};
 use fast_path::FastPath;
-use handshakes::Handshakes;
+use handshakes::{Handshakes, post};
 use limits::Sources;
 use reevaluation::Reevaluation;
 use shard::Shard;
@@ -94,6 +95,7 @@ pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recove
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use replica::{Applied, Replicas, StaleReplicas};
 pub(crate) use resending::Resend;
+pub use resets::{RESET_CONNECTIONS_MAX, RESET_MEMORY, RESETS_QUEUED_MAX, ResetCounters};
 pub use segments::{SegmentCounters, SegmentPolicy, SegmentStatus, SegmentsConfig, SegmentsResent};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
@@ -261,12 +263,20 @@ impl Pipeline {
         self.handshakes.serve(&mut self.connections, now, forwarder);
     }
 
-    /// When [`Pipeline::expire`], the sweep of the fast path or the handshakes of the SYN proxy have something to do next, at the earliest.
+    /// Sends the end points of connections whose server has failed their resets.
+    pub(crate) fn send_resets(&mut self, now: Instant, forwarder: &mut Forwarder) {
+        for (to, reset) in self.connections.resets.take_due(now) {
+            post(&to, reset, |packet| forwarder.post(now, packet));
+        }
+    }
+
+    /// When [`Pipeline::expire`], the sweep of the fast path, the handshakes of the SYN proxy or resets have something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         let sweep = self.connections.fast_path.as_ref().and_then(|fast_path| fast_path.poll_timeout());
         let handshakes = self.handshakes.poll_timeout();
-        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep, handshakes]
+        let resets = self.connections.resets.poll_timeout();
+        [self.connections.table.next_expiry(), self.fragments.poll_timeout(), sweep, handshakes, resets]
             .into_iter()
             .flatten()
             .min()

@@ -13,7 +13,7 @@ use super::arrival::{Arrival, wanted};
 use super::change::TableChange;
 use super::connections::{Connections, count, record, record_mut};
 use super::edge::Edge;
-use super::handshakes::reset_accepted;
+use super::handshakes::{post, reset_accepted};
 use super::peer_owned;
 use super::recovery::RecoveryOutcome;
 use crate::observation::{ConnectionChange, Observation, Step};
@@ -195,6 +195,13 @@ impl Pipeline {
         }
         if !self.begins {
             return Err(DropReason::NotActive);
+        }
+        if !connections.resets.is_empty()
+            && !matches!(checked, Some(Ok(_)))
+            && let Some(reset) = connections.resets.answer(arrival.now, packet)
+        {
+            reset.into_iter().for_each(|(to, reset)| post(&to, reset, |packet| edge.post(arrival.now, packet)));
+            return Err(DropReason::BackendFailed);
         }
         if let Some(checked) = checked {
             return self.begin_proxied(arrival, packet, checked?, edge);

@@ -74,9 +74,13 @@ fn reevaluate(connections: &mut Connections, now: Instant, slot: Slot, by_rules:
     let chain = &connections.functions.chain;
     let is_denied = by_rules && chain.reevaluate(connection) == ReevaluationOutcome::Denied;
     let reason = if is_denied { DropReason::FirewallDenied } else { chain.may_continue(connection).err()? };
-    // Peers accept the end of a connection only from its owner.
-    connections.claim(now, slot);
-    connections.end(slot, CloseReason::Terminated);
+    if reason == DropReason::BackendFailed {
+        connections.end_failed(now, slot);
+    } else {
+        // Peers accept the end of a connection only from its owner.
+        connections.claim(now, slot);
+        connections.end(slot, CloseReason::Terminated);
+    }
     connections.counters.disallowed += 1;
     Some(reason)
 }

@@ -5,7 +5,7 @@ use flow::serial::is_before;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple, conntrack};
 use network_functions::function::CloseReason;
-use replication::representation::precise::Ended;
+use replication::representation::precise::{EndCause, Ended};
 
 use super::change::TableChange;
 use super::connections::{Connections, record, record_mut};
@@ -126,7 +126,7 @@ impl Replicas<'_> {
                 TableChange::TakenOver { slot }
             }
             None => {
-                let ended = Ended { original: copy.original, version, owner: *node, has_timed_out: false };
+                let ended = Ended { original: copy.original, version, owner: *node, cause: EndCause::Other };
                 TableChange::Refused { to: from, ended }
             }
         });
@@ -172,17 +172,23 @@ impl Replicas<'_> {
     /// Removes the replica that has ended according to `from`, unless another node has become its owner since. A connection of
     /// this node's ends if `from` became its owner and ended it without this node having learnt so: other backups are
     /// informed. True if it was there.
-    pub fn delete(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
-        let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
+    pub fn delete(&mut self, now: Instant, from: NodeId, ended: &Ended) -> bool {
+        let Some((slot, Direction::Original)) = self.connections.lookup(&ended.original) else { return false };
+        let version = ended.version;
         let connection = record_mut(&mut self.connections.table, slot);
         if !prevails(from, version, connection) {
             return false;
+        }
+        if ended.cause == EndCause::Failed {
+            // Should its segments come here, they are answered as at its owner.
+            self.connections.resets.note_ended(now, connection, None);
         }
         if connection.owner == self.connections.node {
             if connection.is_older_than(version) {
                 connection.version = version;
             }
-            self.connections.end(slot, CloseReason::Terminated);
+            let reason = if ended.cause == EndCause::Failed { CloseReason::Failed } else { CloseReason::Terminated };
+            self.connections.end(slot, reason);
         } else {
             self.connections.remove(slot);
         }

@@ -16,6 +16,7 @@ use super::classes::ClassTraffic;
 use super::connections::Connections;
 use super::counters::PipelineCounters;
 use super::fast_path::FastPath;
+use super::resets::ResetCounters;
 use super::shard::{Place, ShardCounters};
 use super::sharing::SharingCounters;
 use super::tombstones::TombstoneCounters;
@@ -191,6 +192,12 @@ impl Pipeline {
     #[must_use]
     pub fn tombstones(&self) -> TombstoneCounters {
         self.connections.tombstones.counters()
+    }
+
+    /// Resets of connections whose server has failed.
+    #[must_use]
+    pub const fn reset_counters(&self) -> ResetCounters {
+        self.connections.resets.counters()
     }
 
     /// Whether connections are being re-evaluated by the chain.

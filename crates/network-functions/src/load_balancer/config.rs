@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use crate::port_range::PortRange;
 
@@ -85,6 +86,8 @@ pub struct ServiceConfig {
     pub mode: Mode,
     /// What becomes of the connections of a backend that fails.
     pub on_failure: OnFailure,
+    /// The time in which the share of a backend that returns or is added grows to its weight.
+    pub slow_start: Option<Duration>,
     /// The backends, at least one.
     pub backends: Vec<BackendConfig>,
 }

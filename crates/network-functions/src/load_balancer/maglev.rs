@@ -26,7 +26,7 @@ pub struct Candidate {
     /// Its port; 0 where it keeps the service's.
     pub port: u16,
     /// Its weight, not 0: its share of the entries is proportional to it.
-    pub weight: u8,
+    pub weight: u16,
     /// What its entries contain.
     pub index: u16,
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn candidate(number: u16, weight: u8) -> Candidate {
+    fn candidate(number: u16, weight: u16) -> Candidate {
         let mut address = crate::address::tuple_bytes([10, 0, 0, 0].into());
         address[14..].copy_from_slice(&number.to_be_bytes());
         Candidate { address, port: 80, weight, index: number }
@@ -144,7 +144,7 @@ mod tests {
 
         #[test]
         fn shares_follow_weights_whatever_the_order(
-            weights in prop::collection::vec(1u8..=100, 1..40),
+            weights in prop::collection::vec(1u16..=1600, 1..40),
             rotation in 0usize..40,
         ) {
             let backends: Vec<_> = (0u16..).zip(&weights).map(|(number, weight)| candidate(number, *weight)).collect();

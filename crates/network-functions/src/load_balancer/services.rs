@@ -10,14 +10,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 
-use flow::{HashKey, Tuple};
+use flow::{HashKey, Instant, Tuple};
 
 use super::config::{
     Affinity, BACKENDS_MAX, Mode, OnFailure, SERVICES_MAX, SOURCES_MAX, Scheduler, ServiceConfig, ServiceError,
     WEIGHT_MAX,
 };
 use super::maglev::{self, Candidate};
+use super::slow_start::SlowStart;
 use crate::address::{family, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::rule_set::has_ports;
@@ -49,6 +51,7 @@ fn identifier(bytes: &[u8]) -> u32 {
 #[derive(Debug, Default)]
 struct Live {
     is_down: AtomicBool,
+    slow_start: SlowStart,
     /// Connections in the table, with replicas.
     connections: AtomicU32,
     /// Connections that began here.
@@ -76,6 +79,8 @@ pub struct BackendView {
     pub weight: u8,
     /// Whether its checks failed.
     pub is_down: bool,
+    /// What it gets of its weight, in parts of [`SHARES`](super::SHARES): less during a slow start.
+    pub share: u8,
     /// Its connections in the node's table, with replicas.
     pub connections: u32,
     /// The connections that began on this node.
@@ -98,6 +103,7 @@ impl Backend {
             end: self.end,
             weight: self.weight,
             is_down: self.is_down(),
+            share: self.live.slow_start.share(),
             connections: self.live.connections.load(Ordering::Relaxed),
             begun: self.live.begun.load(Ordering::Relaxed),
         }
@@ -105,6 +111,11 @@ impl Backend {
 
     fn is_down(&self) -> bool {
         self.live.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Its weight with its share of it.
+    fn weight_now(&self) -> u16 {
+        u16::from(self.weight) * u16::from(self.live.slow_start.share())
     }
 
     fn takes_connections(&self) -> bool {
@@ -123,6 +134,7 @@ pub struct Service {
     /// Source addresses of full NAT; none otherwise.
     pub(super) sources: Vec<[u8; 16]>,
     on_failure: OnFailure,
+    slow_start: Option<Duration>,
     /// The Maglev table; empty with another scheduler.
     table: Vec<AtomicU16>,
     backends: Vec<Backend>,
@@ -178,7 +190,7 @@ impl Service {
         available.min_by_key(|backend| {
             let connections = u64::from(backend.live.connections.load(Ordering::Relaxed)) + 1;
             // A common multiple of weights in place of fractions.
-            (connections << 32) / u64::from(backend.weight)
+            (connections << 32) / u64::from(backend.weight_now())
         })
     }
 
@@ -192,7 +204,7 @@ impl Service {
             .map(|(index, backend)| Candidate {
                 address: backend.address,
                 port: backend.port.unwrap_or(0),
-                weight: backend.weight,
+                weight: backend.weight_now(),
                 index,
             })
             .collect();
@@ -252,6 +264,11 @@ impl Services {
                 return Err(ServiceError::SameBackend(index));
             }
             let known = previous.live.get(&(id, backend_id)).cloned().unwrap_or_default();
+            // All backends of a service that is new have their whole share: there are no others to take their connections.
+            let took = |before: &Service| before.backends.iter().any(|it| it.id == backend_id && it.weight > 0);
+            if config.slow_start.is_some() && before.is_some_and(|before| !took(before)) {
+                known.slow_start.begin();
+            }
             self.live.insert((id, backend_id), Arc::clone(&known));
             let end = SocketAddr::new(backend.address, port);
             let weight = backend.weight;
@@ -270,6 +287,7 @@ impl Services {
             affinity: config.affinity,
             sources,
             on_failure: config.on_failure,
+            slow_start: config.slow_start,
             table: (0..entries).map(|_| AtomicU16::new(maglev::NONE)).collect(),
             backends,
             refused: AtomicU64::new(before.map_or(0, Service::refused)),
@@ -299,9 +317,34 @@ impl Services {
         let Some(backend) = service.backends.get(backend) else { return false };
         let has_changed = backend.live.is_down.swap(!is_up, Ordering::Relaxed) == is_up;
         if has_changed {
+            if is_up && service.slow_start.is_some() {
+                backend.live.slow_start.begin();
+            }
             service.refresh();
         }
         has_changed
+    }
+
+    /// Time has passed: the shares of backends in a slow start grow.
+    pub fn handle_timeout(&self, now: Instant) {
+        for service in &self.services {
+            let mut has_changed = false;
+            for backend in &service.backends {
+                has_changed |= backend.live.slow_start.advance(now, service.slow_start);
+            }
+            if has_changed {
+                service.refresh();
+            }
+        }
+    }
+
+    /// When [`Services::handle_timeout`] has something to do next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let due = |service: &Service| {
+            service.backends.iter().filter_map(|backend| backend.live.slow_start.due(service.slow_start)).min()
+        };
+        self.services.iter().filter_map(due).min()
     }
 
     /// Computes all tables again, from the backends' present health.

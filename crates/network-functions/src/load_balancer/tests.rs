@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::num::NonZeroU8;
+use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 use flow::wire::ip_protocol::{ICMP, TCP, UDP};
@@ -44,6 +45,7 @@ fn service(name: &str, address: &str, protocol: u8, backends: Vec<BackendConfig>
         affinity: Affinity::default(),
         mode: Mode::default(),
         on_failure: OnFailure::default(),
+        slow_start: None,
         backends,
     }
 }
@@ -244,6 +246,67 @@ fn connections_of_a_failed_backend_end_where_the_service_ends_them() {
         services.handle_health(0, chosen, false);
         assert_eq!(gateway.chain.may_continue(&begun.connection), outcome);
     }
+}
+
+/// How many of `clients` come to a backend.
+fn share_of(gateway: &mut Gateway, end: SocketAddr, clients: core::ops::Range<u16>) -> usize {
+    clients.filter(|number| backend_of(&gateway.begin(OUTSIDE, client(*number)).unwrap()) == end).count()
+}
+
+#[test]
+fn a_backend_that_returns_gets_a_growing_part_of_its_weight() {
+    // A third of 300 in the end; with 1/16 of the weight 1 of 33, with 8/16 1 of 5. Least connections makes up for what it lacked before.
+    for (scheduler, expected) in
+        [(Scheduler::Maglev, [0..25, 30..90, 70..135]), (Scheduler::LeastConnections, [0..25, 100..125, 160..200])]
+    {
+        let services = services(&with(|service| {
+            service.scheduler = scheduler;
+            service.slow_start = Some(Duration::from_secs(30));
+        }));
+        let mut gateway = gateway(&services);
+        let end = services.services()[0].backends()[1].view().end;
+        assert_eq!(services.poll_timeout(), None, "at the beginning all have their whole weight");
+        services.handle_health(0, 1, false);
+        services.handle_health(0, 1, true);
+        let began = Instant::from_millis(1_000);
+        services.handle_timeout(began);
+        let mut shares = vec![services.services()[0].backends()[1].view().share];
+        let mut counts = vec![share_of(&mut gateway, end, 0..300)];
+        for (round, seconds) in [(1, 14), (2, 30)] {
+            services.handle_timeout(began + Duration::from_secs(seconds));
+            shares.push(services.services()[0].backends()[1].view().share);
+            counts.push(share_of(&mut gateway, end, round * 300..(round + 1) * 300));
+        }
+        assert_eq!(shares, [1, 8, SHARES]);
+        assert!(expected.iter().zip(&counts).all(|(range, count)| range.contains(count)), "{scheduler:?}: {counts:?}");
+        assert_eq!(services.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn a_backend_that_a_reload_adds_or_fills_again_starts_slowly() {
+    let slow = |configs: &mut Vec<ServiceConfig>| {
+        configs.iter_mut().for_each(|service| service.slow_start = Some(Duration::from_secs(30)));
+    };
+    let shares = |services: &Services| -> Vec<u8> {
+        services.services()[0].backends().iter().map(|backend| backend.view().share).collect()
+    };
+    let mut configs = web();
+    slow(&mut configs);
+    configs[0].backends[0].weight = 0;
+    let removed = configs[0].backends.pop().unwrap();
+    let before = Services::new(&configs, &Services::default()).unwrap();
+    assert_eq!(shares(&before), [SHARES; 2], "a new service has no backend to wait for");
+    configs[0].backends[0].weight = 1;
+    configs[0].backends.push(removed);
+    let after = Services::new(&configs, &before).unwrap();
+    assert_eq!(shares(&after), [1, SHARES, 1]);
+    let again = Services::new(&configs, &after).unwrap();
+    assert_eq!(shares(&again), [1, SHARES, 1], "another reload changes nothing");
+    configs[0].slow_start = None;
+    let without = Services::new(&configs, &again).unwrap();
+    without.handle_timeout(Instant::from_millis(1));
+    assert_eq!(shares(&without), [SHARES; 3]);
 }
 
 #[test]

@@ -13,8 +13,9 @@
 //! | 9 | connections expected on its behalf, unless there are none | attributes, of the node |
 //! | 10, 11 | the connection that it was expected by, if it was, IPv4 or IPv6 | as 1 and 2 |
 //! | 12 | it ended because nothing came of it for its time; left out when it ended otherwise | none |
+//! | 13 | it was ended because its server has failed: its later segments are answered by resets | none |
 //!
-//! A state has 1 or 2, 5 and 6, and 9 to 11 where they apply; an ended connection 1 or 2, 8, and 12 where it applies. Unknown attributes are skipped. Counters and the ports that
+//! A state has 1 or 2, 5 and 6, and 9 to 11 where they apply; an ended connection 1 or 2, 8, and 12 or 13 where it applies. Unknown attributes are skipped. Counters and the ports that
 //! packets leave on are a node's own and do not travel. A NATed TCP connection over IPv4 takes about 110 bytes.
 
 use alloc::vec::Vec;
@@ -40,6 +41,7 @@ const EXPECTED: u16 = 9;
 const MASTER_V4: u16 = 10;
 const MASTER_V6: u16 = 11;
 const TIMED_OUT: u16 = 12;
+const FAILED: u16 = 13;
 
 /// The flags of a record that mean something to another node.
 const FLAGS_REPLICATED: u8 = flags::REPLIED | flags::ASSURED | flags::SHARED;
@@ -176,6 +178,18 @@ pub fn relations(attributes: &[u8]) -> Result<Relations<'_>, ApplyError> {
     Ok(relations)
 }
 
+/// Why a connection ended, as far as other nodes need to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EndCause {
+    /// Its end points or an operator ended it.
+    #[default]
+    Other,
+    /// Nothing came of it for its time, as far as its owner saw.
+    TimedOut,
+    /// Its server has failed: its later segments are answered by resets.
+    Failed,
+}
+
 /// A connection that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
@@ -185,8 +199,8 @@ pub struct Ended {
     pub version: u32,
     /// Its owner.
     pub owner: NodeId,
-    /// It ended because nothing came of it for its time, as far as its owner saw.
-    pub has_timed_out: bool,
+    /// Why it ended, as far as other nodes need to know.
+    pub cause: EndCause,
 }
 
 impl From<&Connection> for Ended {
@@ -195,7 +209,7 @@ impl From<&Connection> for Ended {
             original: connection.original,
             version: connection.version,
             owner: connection.owner,
-            has_timed_out: false,
+            cause: EndCause::Other,
         }
     }
 }
@@ -205,8 +219,10 @@ pub fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
     put_original(&ended.original, out);
     let [a, b, c, d] = ended.version.to_be_bytes();
     tlv::put(out, ENDED, &[a, b, c, d, ended.owner.0]);
-    if ended.has_timed_out {
-        tlv::put(out, TIMED_OUT, &[]);
+    match ended.cause {
+        EndCause::Other => {}
+        EndCause::TimedOut => tlv::put(out, TIMED_OUT, &[]),
+        EndCause::Failed => tlv::put(out, FAILED, &[]),
     }
 }
 
@@ -217,19 +233,20 @@ pub fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
 pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
     let mut original = None;
     let mut ended = None;
-    let mut has_timed_out = false;
+    let mut cause = EndCause::Other;
     for attribute in tlv::read(attributes) {
         let (kind, value) = attribute?;
         match kind {
             ORIGINAL_V4 | ORIGINAL_V6 => original = Some(read_original(kind, value)?),
             ENDED => ended = Some(sized::<5>(kind, value)?),
-            TIMED_OUT => has_timed_out = true,
+            TIMED_OUT => cause = EndCause::TimedOut,
+            FAILED => cause = EndCause::Failed,
             _ => {}
         }
     }
     let original = original.ok_or(ApplyError::Missing(ORIGINAL_V4))?;
     let ended = ended.ok_or(ApplyError::Missing(ENDED))?;
-    Ok(Ended { original, version: u32_at(&ended, 0), owner: NodeId(ended[4]), has_timed_out })
+    Ok(Ended { original, version: u32_at(&ended, 0), owner: NodeId(ended[4]), cause })
 }
 
 #[inline]

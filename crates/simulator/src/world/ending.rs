@@ -36,7 +36,7 @@ impl World<'_> {
             if self.options.sabotage == Some(Sabotage::DroppedReplicas)
                 && let Some(value) = &mut self.machines[0].node
             {
-                sabotage::drop_replica(value);
+                sabotage::drop_replica(value, self.now);
             }
             let [one, other] = &self.machines;
             let (Some(one), Some(other)) = (&one.node, &other.node) else { return };

@@ -15,7 +15,10 @@ use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::classifier::{Classifier, ClassifierConfig};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
-use network_functions::nat::{DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::load_balancer::{LoadBalancer, Services};
+use network_functions::nat::{
+    DestinationRule, Mapping, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourcePorts, SourceRule,
+};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use network_functions::syn_cookie::{CookieKey, CookieKeys};
@@ -80,6 +83,8 @@ pub(super) struct Options {
     pub(super) syn_proxy: syn_proxy::Mode,
     /// Connections are classified, before the firewall.
     pub(super) is_classified: bool,
+    /// The services of a load balancer, of each node.
+    pub(super) services: Option<&'static [Arc<Services>; 2]>,
 }
 
 /// Options of compact replication.
@@ -139,6 +144,7 @@ impl Default for Options {
             compact: None,
             syn_proxy: syn_proxy::Mode::Off,
             is_classified: false,
+            services: None,
         }
     }
 }
@@ -211,7 +217,16 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
         Mode::Off => builder,
         mode => builder.push(syn_proxy(mode)),
     };
+    let builder = match options.services {
+        Some(services) => builder.push(load_balancer(id, &services[usize::from(id)])),
+        None => builder,
+    };
     builder.push(nat).push(ftp(id)).build().unwrap()
+}
+
+fn load_balancer(id: u8, services: &Arc<Services>) -> LoadBalancer {
+    let ports = SourcePorts::new(SOURCE_PORTS_DEFAULT, NodeId(id), 2.try_into().unwrap(), HashKey([8, id.into()]));
+    LoadBalancer::new(Arc::clone(services), ports.unwrap())
 }
 
 /// A SYN proxy for all servers. The nodes share its key, and the time.

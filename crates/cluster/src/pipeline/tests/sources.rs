@@ -70,7 +70,7 @@ fn copies_of_other_nodes_connections_count_and_are_never_refused() {
     assert_eq!(bench.pipeline.connections_of_source(&copy(1).original), Some(3));
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4000)).is_none());
     for port in 1..=3 {
-        assert!(bench.pipeline.replicas().delete(NodeId(1), &copy(port).original, 1));
+        assert!(bench.pipeline.replicas().delete(bench.now, NodeId(1), &Ended::from(&copy(port))));
     }
     assert_eq!(bench.pipeline.connections_of_source(&copy(1).original), Some(0));
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4000)).is_some());

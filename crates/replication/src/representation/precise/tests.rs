@@ -130,12 +130,13 @@ proptest! {
     }
 
     #[test]
-    fn the_name_of_an_ended_connection_comes_back_and_fits(connection in connection(), has_timed_out: bool) {
+    fn the_name_of_an_ended_connection_comes_back_and_fits(connection in connection(), cause in 0usize..3) {
+        let cause = [EndCause::Other, EndCause::TimedOut, EndCause::Failed][cause];
         let mut out = Vec::new();
-        encode_ended(&Ended { has_timed_out, ..Ended::from(&connection) }, &mut out);
+        encode_ended(&Ended { cause, ..Ended::from(&connection) }, &mut out);
         prop_assert!(out.len() <= DELETION_BYTES_MAX);
         let Connection { original, version, owner, .. } = connection;
-        prop_assert_eq!(decode_ended(&out), Ok(Ended { original, version, owner, has_timed_out }));
+        prop_assert_eq!(decode_ended(&out), Ok(Ended { original, version, owner, cause }));
     }
 
     #[test]
