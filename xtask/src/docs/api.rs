@@ -26,6 +26,7 @@ const FILES: [&str; 17] = [
     "service_status.rs",
     "status.rs",
     "syn_proxy_status.rs",
+    "url_filter_status.rs",
     "edge.rs",
     "sync.rs",
 ];
