@@ -176,7 +176,7 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     assert_eq!(decided(&a, "ads", "blocked"), 3, "{:?}", filter(&a));
     assert_eq!(decided(&a, "uncategorised", "allowed"), 2, "{:?}", filter(&a));
 
-    // Allowed connections survive the node, and the other one does not decide about them again.
+    // Allowed connections survive the node, and node b does not decide about them again.
     let mut talks: Vec<Talk> = (0..CONNECTIONS)
         .map(|number| {
             let (port, first) = if number % 2 == 0 { (WEB, get("a.example")) } else { (TLS, hello("a.example")) };

@@ -16,7 +16,7 @@ use replication::compact::Representation;
 use super::ACK;
 use super::below::Program;
 use super::cluster::{Cluster, Compactly, Options, Received, segment};
-use crate::pipeline::PacketPath;
+use crate::pipeline::{GatewayReason, PacketPath};
 
 const PORT: u16 = 40_000;
 
@@ -110,11 +110,20 @@ fn an_allowed_connection_goes_to_the_fast_path_and_survives_without_another_look
     cluster.node_mut(0).set_fast_path(now, Box::new(program));
     cluster.node_mut(0).beat_fast_path(now);
     let seen_port = cluster.connect(PORT);
+    for _ in 0..10 {
+        cluster.client_sends(PORT, segment(ACK, 1001, 5001), b"");
+        cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
+    }
+    cluster.run(Duration::from_millis(5));
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), b"");
+    let path = |cluster: &Cluster| cluster.node(0).packet_path(cluster.now, &only(cluster, 0).original);
+    assert_eq!(path(&cluster), Some(PacketPath::Gateway(GatewayReason::Function)), "its packets are still needed");
+    while cluster.client_receives().is_some() || cluster.server_receives().is_some() {}
     cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
     cluster.server_receives().expect("it passes");
     cluster.run(Duration::from_millis(5));
     cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
-    assert_eq!(cluster.node(0).packet_path(cluster.now, &only(&cluster, 0).original), Some(PacketPath::Kernel));
+    assert_eq!(path(&cluster), Some(PacketPath::Kernel));
     fail_over(&mut cluster);
     assert_eq!(phase(&cluster, 1), Phase::Allowed);
     cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"hello");
