@@ -7,6 +7,7 @@ use network_functions::classifier::ClassState;
 use network_functions::function::FlowState;
 use network_functions::load_balancer::BalancerState;
 use network_functions::syn_proxy::{Phase, SynProxyState};
+use network_functions::url_filter::UrlState;
 use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
 
@@ -44,6 +45,11 @@ pub fn run(data: &[u8]) {
         state.encode(&mut written);
         let read_back = ClassState::decode(&written).expect("what was written can be read");
         assert_eq!((read_back.class(), read_back.is_settled()), (state.class(), state.is_settled()));
+    }
+    if let Ok(state) = UrlState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        assert_eq!(UrlState::decode(&written), Ok(state));
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

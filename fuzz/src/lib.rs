@@ -24,3 +24,4 @@ pub mod trace;
 pub mod tunnel;
 pub mod tunnel_datagram;
 pub mod tunnel_record;
+pub mod url_filter;

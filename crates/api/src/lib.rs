@@ -27,6 +27,7 @@ mod status;
 mod syn_proxy_status;
 pub mod sync;
 mod trace;
+mod url_filter_status;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,7 @@ pub use status::{
 pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
+pub use url_filter_status::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus};
 
 /// The version of requests and answers that this program supports.
 pub const VERSION: u16 = 1;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus,
-    SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus,
+    SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 
 /// The status of a node.
@@ -57,6 +57,9 @@ pub struct Status {
     /// Rules of the SYN proxy, with `[syn_proxy]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub syn_proxy: Vec<SynProxyStatus>,
+    /// Lists and rules of the URL filter, with `[url_filter]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_filter: Option<Box<UrlFilterStatus>>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,

@@ -11,6 +11,7 @@ mod redundancy;
 mod service;
 mod syn_proxy;
 pub mod sync;
+mod url_filter;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -21,6 +22,7 @@ pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
 pub use self::service::{RawCheck, RawService, RawServiceBackend};
 pub use self::syn_proxy::{RawSynProxy, RawSynProxyRule};
+pub use self::url_filter::{RawUrlFilter, RawUrlList, RawUrlRule};
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;
@@ -33,8 +35,8 @@ use super::value::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Network functions in the order in which packets of the original direction pass them: `"classifier"`, `"firewall"`, `"syn_proxy"`,
-    /// `"load_balancer"` (the sections `[[service]]`), `"nat"`, `"ftp"`. `"syn_proxy"` stands before those behind it in this list. Replies pass them in the opposite order. The key stands above the
+    /// Network functions in the order in which packets of the original direction pass them: `"classifier"`, `"firewall"`,
+    /// `"url_filter"`, `"syn_proxy"`, `"load_balancer"` (the sections `[[service]]`), `"nat"`, `"ftp"`. `"url_filter"` and `"syn_proxy"` stand before those behind them in this list. Replies pass them in the opposite order. The key stands above the
     /// first section, because TOML counts every key below a section's head as that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
@@ -70,6 +72,8 @@ pub struct RawConfig {
     pub classifier: Option<Spanned<RawClassifier>>,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
+    /// `[url_filter]`.
+    pub url_filter: Option<Spanned<RawUrlFilter>>,
     /// `[syn_proxy]`.
     pub syn_proxy: Option<Spanned<RawSynProxy>>,
     /// `[[service]]`.

@@ -13,6 +13,7 @@ mod segments;
 mod service;
 mod shape;
 mod syn_proxy;
+mod url_filter;
 
 use std::path::Path;
 use std::time::Duration;

@@ -11,6 +11,7 @@ mod redundancy;
 mod service;
 mod syn_proxy;
 pub mod sync;
+mod url_filter;
 mod workers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +30,7 @@ pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
 pub use self::service::{CheckKind, HealthCheck, Service};
 pub use self::syn_proxy::SynProxy;
+pub use self::url_filter::{UrlFilter, UrlList};
 pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};
@@ -72,6 +74,8 @@ pub struct Config {
     pub on_reload: OnReload,
     /// Matches that each rule may log in a second; `None`: all of them.
     pub firewall_log_per_s: Option<u32>,
+    /// Hosts and paths that are refused.
+    pub url_filter: UrlFilter,
     /// For which servers the gateway answers SYNs.
     pub syn_proxy: SynProxy,
     /// Services of the load balancer; no two of them match the same packet.

@@ -51,6 +51,9 @@ pub enum ProcessError {
     /// The rules of the SYN proxy cannot be used.
     #[error("[syn_proxy]: {0}")]
     SynProxy(#[from] network_functions::syn_proxy::RulesError),
+    /// The lists or rules of the URL filter cannot be used.
+    #[error("[url_filter]: {0}")]
+    UrlFilter(#[from] crate::url_lists::UrlListsError),
     /// The FTP helper cannot be made as configured.
     #[error("[ftp]: {0}")]
     Ftp(#[from] network_functions::ftp::FtpError),

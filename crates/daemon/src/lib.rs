@@ -13,5 +13,6 @@ pub mod gateway;
 pub mod logging;
 mod ports;
 pub mod sync;
+pub mod url_lists;
 
 pub use error::ProcessError;

@@ -131,6 +131,8 @@ drop_reasons! {
     SynProxyReset = "syn_proxy_reset",
     /// A client's segment on a connection whose server has not answered the SYN proxy yet.
     SynProxyAwaiting = "syn_proxy_awaiting",
+    /// A packet of a connection, or a question for a name, that the URL filter refuses.
+    UrlFiltered = "url_filtered",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

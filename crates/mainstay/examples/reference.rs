@@ -10,7 +10,7 @@ use mainstay::exit::Exit;
 use serde_json::{Value, json};
 
 /// Files of a gateway that have every section between them.
-const GATEWAYS: [&str; 9] = [
+const GATEWAYS: [&str; 10] = [
     include_str!("../../../examples/active.toml"),
     include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
@@ -19,6 +19,7 @@ const GATEWAYS: [&str; 9] = [
     include_str!("../../../examples/multi-primary-a.toml"),
     include_str!("../../../examples/syn-proxy.toml"),
     include_str!("../../../examples/tunnel-left.toml"),
+    include_str!("../../../examples/url-filter.toml"),
     "group = [{ name = \"a\", track = [] }]\nreachability = { track = [] }\n[control]\nlisten = \"127.0.0.1:9443\"\n\
      [[control.client]]\nname = \"client\"\nrole = \"read\"\n[replication]\nlocal = \"127.0.0.1:3781\"\n\
      representation = \"multi-level\"\nfilter = { update = \"threshold\" }\nsegments = {}\n",

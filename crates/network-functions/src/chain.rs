@@ -48,7 +48,7 @@ pub use counters::{ChainCounters, FunctionCounters};
 pub use erased::Processed;
 use erased::{Erased, ErasedFunction};
 pub use error::{CHAIN_FUNCTIONS_MAX, ChainError};
-pub use layout::STATE_ALIGN_BYTES_MAX;
+pub use layout::{STATE_ALIGN_BYTES_MAX, state_bytes};
 pub use placement::ChainLayout;
 pub use watch::{Call, CallOutcome, Unwatched, Watch};
 
@@ -178,11 +178,11 @@ pub struct Runtime<'a> {
     pub counters: &'a mut ChainCounters,
     /// The log for the operator.
     pub log: &'a mut Log,
-    /// Beginnings of streams that the classifier waits for the rest of.
+    /// Beginnings of streams that functions wait for the rest of.
     pub assemblies: &'a mut Assemblies,
     /// The connections that functions expect.
     pub expectations: &'a mut Expectations,
-    /// What a function that answers handshakes exchanges with the caller.
+    /// What a function that answers in place of an end point exchanges with the caller.
     pub handshake: HandshakeExchange,
 }
 
@@ -379,7 +379,7 @@ impl Chain {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet, watch),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
         };
-        runtime.handshake.to_server = context.handshake.to_server;
+        runtime.handshake = context.handshake;
         let processed = Processed { states_changed: processed.states_changed | context.has_expected, ..processed };
         if self.class(connection) == class { processed } else { self.follow_class(connection, processed) }
     }

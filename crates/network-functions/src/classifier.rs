@@ -37,7 +37,7 @@ use flow::wire::{Packet, Transport, ip_protocol, tcp_flags};
 use flow::{Direction, DropReason, Tuple};
 
 use crate::class::Class;
-use crate::function::{Context, NetworkFunction, Verdict};
+use crate::function::{Context, NetworkFunction, Verdict, state_attribute};
 use crate::restoration::{Restoring, Unrestorable};
 pub use config::{
     CLASS_NAMES_MAX, CLASS_RULES_MAX, ClassRule, ClassifierConfig, ClassifierError, DSCP_MAX, PACKETS_MAX_DEFAULT,
@@ -140,7 +140,7 @@ impl Classifier {
         };
         self.apply(state, context, decision);
         if state.is_settled() {
-            context.assemblies.remove(&context.original);
+            context.assemblies.remove(state_attribute::CLASSIFIER, &context.original);
         }
     }
 

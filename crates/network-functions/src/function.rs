@@ -103,6 +103,8 @@ pub mod state_attribute {
     pub const SYN_PROXY: u16 = 5;
     /// The classifier.
     pub const CLASSIFIER: u16 = 6;
+    /// The URL filter.
+    pub const URL_FILTER: u16 = 8;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
@@ -135,18 +137,40 @@ pub struct ServerAcknowledgement {
     pub timestamps: Option<(u32, u32)>,
 }
 
-/// What a function that answers handshakes exchanges with the caller of the chain.
+/// A connection that a function has refused after it began: the function has answered its client, or is about to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RefusedConnection {
+    /// The sequence number of the reset that the server is to be sent: the client's next one, as the server expects it.
+    pub reset_sequence: u32,
+    /// What the client was sent in the server's place, which ends the stream: connection tracking is to see it. `None`: it has seen it.
+    pub last_sent: Option<LastSent>,
+}
+
+/// The last segment that a client is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastSent {
+    /// Its sequence number.
+    pub sequence: u32,
+    /// Its payload.
+    pub payload_bytes: u32,
+    /// What it acknowledges.
+    pub acknowledgement: u32,
+}
+
+/// What a function that answers in place of an end point exchanges with the caller of the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HandshakeExchange {
     /// To the function: the connection that begins is that of this client.
     pub accepted: Option<AcceptedClient>,
     /// From the function: the server is to be sent this.
     pub to_server: Option<ServerAcknowledgement>,
+    /// From the function: the connection is refused.
+    pub refused: Option<RefusedConnection>,
 }
 
 impl HandshakeExchange {
     /// Nothing.
-    pub const NONE: Self = Self { accepted: None, to_server: None };
+    pub const NONE: Self = Self { accepted: None, to_server: None, refused: None };
 }
 
 /// A function that answers handshakes for servers, without a connection: the SYN proxy.
@@ -186,9 +210,9 @@ pub struct Context<'a> {
     pub log: &'a mut Log,
     /// In `on_init`: the expectation that the connection matched, with its outgoing tuple. `None` in `on_packet`.
     pub expected: Option<Expectation>,
-    /// What a function that answers handshakes exchanges with the caller.
+    /// What a function that answers in place of an end point exchanges with the caller.
     pub handshake: HandshakeExchange,
-    /// Beginnings of streams that the classifier waits for the rest of.
+    /// Beginnings of streams that functions wait for the rest of.
     pub(crate) assemblies: &'a mut Assemblies,
     /// The node's expected connections; functions access them by [`Context::expect`].
     pub(crate) expectations: &'a mut Expectations,

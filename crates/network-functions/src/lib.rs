@@ -3,7 +3,7 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
 //! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`classifier`], [`firewall`], [`nat`], [`ftp`], [`load_balancer`] and [`syn_proxy`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! [`classifier`], [`firewall`], [`nat`], [`ftp`], [`load_balancer`], [`syn_proxy`] and [`url_filter`] are functions; [`chain`] runs functions in order. The crate knows neither the
 //! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
@@ -147,3 +147,4 @@ pub mod syn_proxy;
 #[cfg(test)]
 mod testing;
 pub mod tuple_filter;
+pub mod url_filter;

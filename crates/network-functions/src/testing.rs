@@ -13,7 +13,7 @@ use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tu
 use crate::address::tuple_bytes;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime, Unwatched};
 use crate::expectation::Expectations;
-use crate::function::{HandshakeExchange, NetworkFunction, TupleUse, Verdict};
+use crate::function::{HandshakeExchange, NetworkFunction, RefusedConnection, TupleUse, Verdict};
 use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 
@@ -159,6 +159,8 @@ pub(crate) struct Gateway {
     pub(crate) tuples: Tuples,
     pub(crate) expectations: Expectations,
     pub(crate) assemblies: Assemblies,
+    /// Whether the last packet's connection was refused by [`Gateway::process`].
+    pub(crate) refused: Option<RefusedConnection>,
 }
 
 impl Gateway {
@@ -170,6 +172,7 @@ impl Gateway {
             tuples: Tuples::default(),
             expectations: Expectations::default(),
             assemblies: Assemblies::default(),
+            refused: None,
         }
     }
 
@@ -227,12 +230,10 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        self.chain.process(
-            &mut runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations),
-            connection,
-            packet,
-            direction,
-        )
+        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let processed = self.chain.process(&mut runtime, connection, packet, direction);
+        self.refused = runtime.handshake.refused;
+        processed
     }
 
     /// As [`Gateway::process`], with every function called.

@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "lib.rs",
     "channel_status.rs",
     "class_status.rs",
@@ -26,6 +26,7 @@ const FILES: [&str; 17] = [
     "service_status.rs",
     "status.rs",
     "syn_proxy_status.rs",
+    "url_filter_status.rs",
     "edge.rs",
     "sync.rs",
 ];

@@ -7,7 +7,7 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 13] = [
+const GATEWAY: [&str; 14] = [
     "value.rs",
     "raw.rs",
     "raw/classifier.rs",
@@ -16,6 +16,7 @@ const GATEWAY: [&str; 13] = [
     "raw/redundancy.rs",
     "raw/service.rs",
     "raw/syn_proxy.rs",
+    "raw/url_filter.rs",
     "compact.rs",
     "lazy.rs",
     "security.rs",

@@ -13,7 +13,7 @@ use flow::{
 };
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
-use network_functions::function::{AcceptedClient, CloseReason, Verdict};
+use network_functions::function::{AcceptedClient, CloseReason, HandshakeExchange, Verdict};
 use network_functions::syn_proxy::SynProxyState;
 use replication::representation::precise::{EndCause, Ended};
 
@@ -407,12 +407,15 @@ impl Connections {
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };
-        let to_server = runtime.handshake.to_server;
+        let HandshakeExchange { to_server, refused, .. } = runtime.handshake;
         if to_server.is_some() {
             output.to_server = to_server;
         }
+        if refused.is_some() {
+            output.refused = refused;
+        }
         output.classes.note_processed(class, connection);
-        if let (Verdict::Drop(_), Some(segments)) = (&processed.verdict, &mut self.segments) {
+        if let (Verdict::Drop(_) | Verdict::SendBack, Some(segments)) = (&processed.verdict, &mut self.segments) {
             segments.note_dropped(slot, direction);
         }
         if processed.states_changed {

@@ -6,7 +6,7 @@ use flow::wire::tlv::TlvError;
 use flow::{Connection, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
-use network_functions::function::{HandshakeExchange, ServerAcknowledgement};
+use network_functions::function::{HandshakeExchange, RefusedConnection, ServerAcknowledgement};
 use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use replication::representation::precise::FunctionStates;
@@ -19,7 +19,9 @@ pub(super) struct Output {
     pub(super) log: Log,
     /// What the server of the last packet's connection is to be sent.
     pub(super) to_server: Option<ServerAcknowledgement>,
-    /// Beginnings of streams that the classifier waits for the rest of.
+    /// The last packet's connection is refused.
+    pub(super) refused: Option<RefusedConnection>,
+    /// Beginnings of streams that functions wait for the rest of.
     pub(super) assemblies: Assemblies,
     /// Packets and connections of each class.
     pub(super) classes: ClassCounters,
@@ -33,6 +35,7 @@ impl Output {
             assemblies: Assemblies::default(),
             classes: ClassCounters::new(chain),
             to_server: None,
+            refused: None,
         }
     }
 

@@ -149,8 +149,7 @@ impl Connections {
         acknowledgement: &ServerAcknowledgement,
         edge: &mut E,
     ) {
-        let Self { table, tracker, .. } = &mut *self;
-        let connection = record_mut(table, slot);
+        let connection = record_mut(&mut self.table, slot);
         let segment = Tcp {
             flags: tcp_flags::ACK,
             sequence: acknowledgement.sequence,
@@ -168,9 +167,14 @@ impl Connections {
             window: segment.window,
             ..TcpSegment::default()
         });
-        let headers = Headers { transport, ..*packet.headers };
-        let advance =
-            tracker.advance(now, &mut connection.protocol, &mut connection.flags, Direction::Original, &headers);
+        self.track_own(now, &Headers { transport, ..*packet.headers }, slot, Direction::Original);
+    }
+
+    /// Has connection tracking see a segment that the node sends in the place of an end point.
+    pub(super) fn track_own(&mut self, now: Instant, headers: &Headers, slot: Slot, direction: Direction) {
+        let Self { table, tracker, .. } = &mut *self;
+        let connection = record_mut(table, slot);
+        let advance = tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.change != Change::None {
             connection.bump_version();
         }

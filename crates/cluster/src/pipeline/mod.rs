@@ -37,6 +37,7 @@ mod plan;
 mod planned;
 mod recovery;
 mod reevaluation;
+mod refusal;
 mod relations;
 mod replica;
 mod resending;

@@ -288,9 +288,14 @@ fn send_known<E: Edge>(
     verdict: Verdict,
     edge: &mut E,
 ) -> Result<Disposition, DropReason> {
+    if connections.functions.output.refused.is_some() {
+        connections.refuse(arrival.now, packet.headers, slot, edge);
+    }
     let sent = send(arrival.now, packet, verdict, &mut connections.observation, edge);
     if let Ok(Disposition::Transmit(port)) = sent {
-        record_mut(&mut connections.table, slot).note_egress(direction, port);
+        if verdict == Verdict::Forward {
+            record_mut(&mut connections.table, slot).note_egress(direction, port);
+        }
     } else {
         let as_received = *record(&connections.table, slot).tuple(direction);
         edge.note_not_sent(arrival.now, packet, &as_received);
@@ -339,7 +344,7 @@ fn send_first<E: Edge>(
             Err(reason)
         }
         Ok(disposition) => {
-            if let Disposition::Transmit(port) = disposition {
+            if let (Disposition::Transmit(port), Verdict::Forward) = (disposition, verdict) {
                 record_mut(&mut connections.table, slot).note_egress(Direction::Original, port);
             }
             connections.sources.note_begun(now, &tuple);

@@ -26,6 +26,7 @@ mod segments;
 mod service;
 mod syn_proxy;
 pub(super) mod sync;
+mod url_filter;
 mod workers;
 
 use std::path::PathBuf;
@@ -74,6 +75,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let routes = ports::routes(&raw.route, &ports, diagnostics);
     let chain = chain(raw, diagnostics);
     let config = Config {
+        url_filter: url_filter::url_filter(raw.url_filter.as_ref(), &chain, diagnostics),
         syn_proxy: syn_proxy::syn_proxy(raw.syn_proxy.as_ref(), (cluster.as_ref(), &chain), diagnostics),
         reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
         routes,
@@ -314,6 +316,7 @@ fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Classifier => raw.classifier.as_ref().map(Spanned::span),
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
+        Function::UrlFilter => raw.url_filter.as_ref().map(Spanned::span),
         Function::SynProxy => raw.syn_proxy.as_ref().map(Spanned::span),
         Function::LoadBalancer => raw.service.first().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),

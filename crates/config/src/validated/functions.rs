@@ -15,6 +15,8 @@ pub enum Function {
     Classifier,
     /// `[firewall]`.
     Firewall,
+    /// `[url_filter]`.
+    UrlFilter,
     /// `[syn_proxy]`.
     SynProxy,
     /// `[[service]]`.
@@ -27,9 +29,10 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("classifier", Self::Classifier),
         ("firewall", Self::Firewall),
+        ("url_filter", Self::UrlFilter),
         ("syn_proxy", Self::SynProxy),
         ("load_balancer", Self::LoadBalancer),
         ("nat", Self::Nat),
@@ -42,6 +45,7 @@ impl Function {
         match self {
             Self::Classifier => "[classifier]",
             Self::Firewall => "[firewall]",
+            Self::UrlFilter => "[url_filter]",
             Self::SynProxy => "[syn_proxy]",
             Self::LoadBalancer => "[[service]]",
             Self::Nat => "[nat]",

@@ -4,7 +4,7 @@ use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
     AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status,
-    SynProxyStatus, SyncStatus,
+    SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -104,6 +104,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     for rule in &status.syn_proxy {
         add_syn_proxy(samples, rule);
     }
+    if let Some(url_filter) = &status.url_filter {
+        add_url_filter(samples, url_filter);
+    }
     if let Some(filter) = &status.filter {
         add_filter(samples, filter);
     }
@@ -131,6 +134,23 @@ fn add_syn_proxy(samples: &mut Samples, rule: &SynProxyStatus) {
     }
     for ended in &rule.handshakes {
         samples.add_count(Metric::SynProxyHandshakes, &[&rule.name, &ended.outcome], ended.handshakes);
+    }
+}
+
+/// Adds the figures of the URL filter.
+fn add_url_filter(samples: &mut Samples, filter: &UrlFilterStatus) {
+    samples.add_count(Metric::UrlFilterMemory, &[], filter.memory_bytes);
+    for category in &filter.categories {
+        samples.add_count(Metric::UrlFilterEntries, &[&category.name], category.entries);
+    }
+    for rule in &filter.rules {
+        for decisions in &rule.decisions {
+            let labels = [rule.name.as_str(), &decisions.category, &decisions.outcome];
+            samples.add_count(Metric::UrlFilterDecisions, &labels, decisions.count);
+        }
+        for answers in &rule.answers {
+            samples.add_count(Metric::UrlFilterAnswers, &[&rule.name, &answers.kind], answers.count);
+        }
     }
 }
 

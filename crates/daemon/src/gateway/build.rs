@@ -27,6 +27,7 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use network_functions::syn_cookie::CookieKey;
 use network_functions::syn_proxy::SynProxy;
+use network_functions::url_filter::UrlFilter;
 use packet_io::netlink::Netlink;
 use packet_io::{random, tun};
 use replication::SessionConfig;
@@ -47,7 +48,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// What is drawn at random when the gateway starts, and stays when its configuration changes.
 #[derive(Clone, Copy)]
 pub struct Secrets {
-    hash_key: HashKey,
+    pub(super) hash_key: HashKey,
     seed: u64,
     /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
     nat_key: HashKey,
@@ -214,6 +215,8 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
     // Each node checks from an address of its own.
     let services: Vec<_> = config.services.iter().map(|service| &service.config).collect();
+    // Files may lie elsewhere on each node.
+    let url_lists: Vec<_> = config.url_filter.lists.iter().map(|list| &list.config).collect();
     fnv(&format!(
         "{:?}",
         (
@@ -221,7 +224,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
-            (services, &config.syn_proxy.rules, &config.classifier),
+            (services, &config.syn_proxy.rules, &config.classifier, url_lists, &config.url_filter.rules),
         )
     ))
 }
@@ -407,6 +410,7 @@ fn chain(
         builder = match function {
             Function::Classifier => builder.push(Classifier::new(&config.classifier)?),
             Function::Firewall => builder.push(firewall_of(config)?),
+            Function::UrlFilter => builder.push(UrlFilter::new(Arc::clone(&shared.url_filter))),
             Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
             Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),

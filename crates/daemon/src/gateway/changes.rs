@@ -47,6 +47,7 @@ impl Changes {
             on_reload,
             services,
             syn_proxy,
+            url_filter,
             nat_ports: _,
             nat_mapping_key: _,
             source_nat: _,
@@ -62,7 +63,9 @@ impl Changes {
         } = old;
         let reevaluation = match new.on_reload {
             // Enabled only now, it covers the connections that earlier rules let in, too.
-            _ if (chain, firewall, on_reload, related) == (&new.chain, &new.firewall, &new.on_reload, &new.related) => {
+            _ if (chain, firewall, on_reload, related, url_filter)
+                == (&new.chain, &new.firewall, &new.on_reload, &new.related, &new.url_filter) =>
+            {
                 Reevaluation::AsBefore
             }
             OnReload::Keep => Reevaluation::Keep,
@@ -103,6 +106,9 @@ impl Changes {
         changes.apply("firewall.related", related, &new.related);
         changes.list("syn_proxy rule", &syn_proxy.rules, &new.syn_proxy.rules, |rule| rule.name.clone());
         changes.apply("syn_proxy.key", &syn_proxy.key, &new.syn_proxy.key);
+        changes
+            .list("url_filter list", &url_filter.lists, &new.url_filter.lists, |list| list.path.display().to_string());
+        changes.list("url_filter rule", &url_filter.rules, &new.url_filter.rules, |rule| rule.name.clone());
         changes.list("service", services, &new.services, |service| service.config.name.clone());
         changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);

@@ -116,6 +116,12 @@ impl Operator {
                 return Ok(());
             }
         };
+        // Files may hold something else under the same name.
+        let (lists, lists_before) = (&shared.url_filter, &before.url_filter);
+        let lists = (lists.fingerprint() != lists_before.fingerprint()).then(|| {
+            format!("entries of url_filter lists: {} before, {} now", lists_before.entries(), lists.entries())
+        });
+        report.changes.extend(lists.clone());
         let build = |_| {
             let chain = NewChain { functions: &functions, layout: running.layout.clone(), shared: &shared };
             build::reconfiguration(&config, chain, changes.reevaluation, &self.secrets)
@@ -146,7 +152,7 @@ impl Operator {
         if report.check_only {
             return Ok(());
         }
-        let summary = summary(changes.applicable.iter().chain(&described));
+        let summary = summary(changes.applicable.iter().chain(&described).chain(&lists));
         let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
         // The lead, which is the first, comes last: it notes what was done.
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {

@@ -10,6 +10,7 @@ mod reach;
 mod roles;
 mod sharing;
 mod syn_proxy;
+mod url_filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! What functions of all workers of a gateway share: the services of the load balancer, and the rules of the SYN proxy.
+//! What functions of all workers of a gateway share: the services of the load balancer, the rules of the SYN proxy, and rules and lists of
+//! the URL filter.
 
 use std::sync::Arc;
 
@@ -6,11 +7,13 @@ use config::validated::Config;
 use network_functions::load_balancer::Services;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
+use network_functions::url_filter::rules::UrlFilterRules;
 use packet_io::clock;
 
 use super::build::Secrets;
 use crate::credentials;
 use crate::error::ProcessError;
+use crate::url_lists;
 
 /// What functions of all workers share.
 #[derive(Clone)]
@@ -19,20 +22,24 @@ pub struct SharedFunctions {
     pub services: Arc<Services>,
     /// The rules of the SYN proxy.
     pub syn_proxy: Arc<SynProxyRules>,
+    /// Rules and lists of the URL filter.
+    pub url_filter: Arc<UrlFilterRules>,
 }
 
 impl SharedFunctions {
     /// What is configured. Health, activity and numbers of connections continue from `previous`.
     ///
     /// # Errors
-    /// The services or the rules cannot be used, or a secret cannot be read.
+    /// The services or the rules cannot be used, or a secret or a list cannot be read.
     pub fn new(config: &Config, previous: Option<&Self>, secrets: &Secrets) -> Result<Self, ProcessError> {
         let services = services(config, previous.map(|previous| &*previous.services))?;
         let rules = &config.syn_proxy.rules;
         let keys = cookie_keys(config, secrets)?;
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
-        Ok(Self { services, syn_proxy: Arc::new(syn_proxy) })
+        let lists_before = previous.map(|previous| &*previous.url_filter);
+        let url_filter = url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?;
+        Ok(Self { services, syn_proxy: Arc::new(syn_proxy), url_filter: Arc::new(url_filter) })
     }
 }
 

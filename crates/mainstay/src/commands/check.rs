@@ -15,6 +15,7 @@ use config::compact::promise;
 use config::validate::mapping::formulas;
 use config::validated::{Redundancy, Replication};
 use console::counted;
+use daemon::url_lists;
 
 /// What `--json` prints of a file that can be used.
 #[derive(Serialize)]
@@ -43,6 +44,9 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let (host, found) = Host::look(config);
         problems.extend(secrets(config, user.as_deref()));
         problems.extend(found);
+        if let Err(error) = url_lists::load(&config.url_filter, [0; 2], None) {
+            problems.push(Problem::error("[url_filter]", &error.to_string()));
+        }
         host
     });
     if *json {

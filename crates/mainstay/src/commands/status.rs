@@ -7,6 +7,7 @@ mod reach;
 mod service;
 mod syn_proxy;
 mod tunnel;
+mod url_filter;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -120,6 +121,7 @@ pub fn describe(status: &Status) -> String {
         group_table(status),
         class::class_table(status),
         service::backend_table(status),
+        url_filter::rule_table(status),
         syn_proxy::rule_table(status),
         peer_table(status),
         anti_entropy_table(status),

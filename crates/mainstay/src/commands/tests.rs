@@ -90,6 +90,7 @@ fn node_status() -> Status {
         classes: Vec::new(),
         services: Vec::new(),
         syn_proxy: Vec::new(),
+        url_filter: None,
         redundancy: None,
         filter: None,
         sync: None,

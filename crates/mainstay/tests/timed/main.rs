@@ -15,6 +15,7 @@ mod replication;
 mod secured;
 mod syn_proxy;
 mod sync_bench;
+mod url_filter;
 mod workers;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,6 +6,8 @@ use core::ops::Range;
 use flow::Connection;
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 
+use crate::function::FlowState;
+
 /// The strictest permitted alignment of a function's state.
 pub const STATE_ALIGN_BYTES_MAX: usize = 16;
 
@@ -21,6 +23,12 @@ pub(super) struct StateLayout {
     pub(super) size_bytes: usize,
     /// A power of two.
     pub(super) align_bytes: usize,
+}
+
+/// Size and alignment of a function's state, in bytes: states lie one behind the other in the chain's order, each aligned.
+#[must_use]
+pub const fn state_bytes<S: FlowState>() -> (usize, usize) {
+    (size_of::<S>(), align_of::<S>())
 }
 
 /// Why a state does not fit.

@@ -1,7 +1,7 @@
 //! What the payload of a packet shows about the class of its connection.
 
 use crate::class::Class;
-use crate::function::Context;
+use crate::function::{Context, state_attribute};
 use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
 use crate::inspect::protocol::{self, Protocol};
 use crate::inspect::{HostName, Inspected, http};
@@ -63,7 +63,7 @@ pub(super) fn client_segment(
         // Behind what is inspected; a sequence number before the beginning counts alike.
         return Decision::Nothing;
     }
-    let is_first = offset == 0 && !context.assemblies.holds(&context.original, start);
+    let is_first = offset == 0 && !context.assemblies.holds(state_attribute::CLASSIFIER, &context.original, start);
     let read = match is_first {
         // Usually the first segment is enough, and nothing is held.
         true => protocol::of_client(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)]),
@@ -71,7 +71,8 @@ pub(super) fn client_segment(
     };
     let read = match read {
         Inspected::Partial => {
-            let prefix = context.assemblies.insert(&context.original, start, offset, payload);
+            let prefix =
+                context.assemblies.insert(state_attribute::CLASSIFIER, &context.original, start, offset, payload);
             match protocol::of_client(prefix) {
                 Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
                 read => read,
@@ -83,7 +84,7 @@ pub(super) fn client_segment(
         Inspected::Partial => Decision::Nothing,
         Inspected::Other => {
             state.set(flags::CLIENT_READ);
-            context.assemblies.remove(&context.original);
+            context.assemblies.remove(state_attribute::CLASSIFIER, &context.original);
             Decision::Nothing
         }
         Inspected::Found(protocol) => {

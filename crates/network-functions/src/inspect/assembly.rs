@@ -72,27 +72,28 @@ impl Assembly {
     }
 }
 
-/// The assemblies of a worker.
+/// The assemblies of a worker. Each function that reads streams holds bytes of its own, as one may know enough before another does; `reader`
+/// is its [`FlowState::ATTRIBUTE`](crate::function::FlowState::ATTRIBUTE).
 #[derive(Debug, Default)]
 pub struct Assemblies {
-    held: BTreeMap<TupleKey, Assembly>,
+    held: BTreeMap<StreamKey, Assembly>,
     /// Ages and keys in the order of their beginning. Entries of assemblies that are gone are skipped.
-    order: VecDeque<(u64, TupleKey)>,
+    order: VecDeque<(u64, StreamKey)>,
     begun: u64,
     evicted: u64,
 }
 
-/// A tuple as an ordered key.
-type TupleKey = ([u8; 16], [u8; 16], u16, u16, u8);
+/// The function that reads a stream, and the stream's tuple, as an ordered key.
+type StreamKey = (u16, [u8; 16], [u8; 16], u16, u16, u8);
 
-fn key(tuple: &Tuple) -> TupleKey {
-    (tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol)
+fn key(reader: u16, tuple: &Tuple) -> StreamKey {
+    (reader, tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol)
 }
 
 impl Assemblies {
     /// Adds bytes of the stream that begins at `start`, and returns what is there from its beginning.
-    pub fn insert(&mut self, tuple: &Tuple, start: u32, offset: usize, bytes: &[u8]) -> &[u8] {
-        let key = key(tuple);
+    pub fn insert(&mut self, reader: u16, tuple: &Tuple, start: u32, offset: usize, bytes: &[u8]) -> &[u8] {
+        let key = key(reader, tuple);
         if self.held.get(&key).is_none_or(|held| held.start != start) {
             self.make_room();
             self.begun += 1;
@@ -106,14 +107,14 @@ impl Assemblies {
 
     /// Whether bytes of this stream are held.
     #[must_use]
-    pub fn holds(&self, tuple: &Tuple, start: u32) -> bool {
-        !self.held.is_empty() && self.held.get(&key(tuple)).is_some_and(|held| held.start == start)
+    pub fn holds(&self, reader: u16, tuple: &Tuple, start: u32) -> bool {
+        !self.held.is_empty() && self.held.get(&key(reader, tuple)).is_some_and(|held| held.start == start)
     }
 
     /// Drops what is held of a connection.
-    pub fn remove(&mut self, tuple: &Tuple) {
+    pub fn remove(&mut self, reader: u16, tuple: &Tuple) {
         if !self.held.is_empty() {
-            self.held.remove(&key(tuple));
+            self.held.remove(&key(reader, tuple));
         }
     }
 

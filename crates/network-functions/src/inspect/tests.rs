@@ -236,6 +236,9 @@ fn protocols_are_recognised_by_a_datagram() {
     }
 }
 
+/// The function that reads the streams.
+const READER: u16 = 6;
+
 fn tuple(number: u16) -> Tuple {
     Tuple {
         source: [1; 16],
@@ -251,30 +254,33 @@ fn tuple(number: u16) -> Tuple {
 #[test]
 fn segments_out_of_order_are_joined_and_retransmissions_change_nothing() {
     let mut held = Assemblies::default();
-    assert_eq!(held.insert(&tuple(1), 5, 0, b"abc"), b"abc");
-    assert_eq!(held.insert(&tuple(1), 5, 6, b"ghi"), b"abc", "after a gap");
-    assert_eq!(held.insert(&tuple(1), 5, 1, b"XX"), b"abc");
-    assert_eq!(held.insert(&tuple(1), 5, 20, b"far"), b"abc", "a second gap is not kept");
-    assert_eq!(held.insert(&tuple(1), 5, 2, b"XdefXX"), b"abcdefghi");
-    assert_eq!(held.insert(&tuple(1), 6, 0, b"new"), b"new", "another connection with the tuple");
-    held.remove(&tuple(1));
-    assert!(held.is_empty() && !held.holds(&tuple(1), 6));
+    assert_eq!(held.insert(READER, &tuple(1), 5, 0, b"abc"), b"abc");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 6, b"ghi"), b"abc", "after a gap");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 1, b"XX"), b"abc");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 20, b"far"), b"abc", "a second gap is not kept");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 2, b"XdefXX"), b"abcdefghi");
+    assert_eq!(held.insert(READER, &tuple(1), 6, 0, b"new"), b"new", "another connection with the tuple");
+    held.remove(READER, &tuple(1));
+    assert!(held.is_empty() && !held.holds(READER, &tuple(1), 6));
 }
 
 #[test]
 fn what_is_held_is_limited_in_bytes_and_connections() {
     let mut held = Assemblies::default();
-    assert_eq!(held.insert(&tuple(0), 0, 0, &[1; ASSEMBLY_BYTES_MAX + 9]).len(), ASSEMBLY_BYTES_MAX);
-    assert_eq!(held.insert(&tuple(0), 0, usize::MAX, &[1; 9]).len(), ASSEMBLY_BYTES_MAX);
+    assert_eq!(held.insert(READER, &tuple(0), 0, 0, &[1; ASSEMBLY_BYTES_MAX + 9]).len(), ASSEMBLY_BYTES_MAX);
+    assert_eq!(held.insert(READER, &tuple(0), 0, usize::MAX, &[1; 9]).len(), ASSEMBLY_BYTES_MAX);
     for number in 1..=ASSEMBLIES_MAX as u16 {
-        held.insert(&tuple(number), 0, 0, b"a");
+        held.insert(READER, &tuple(number), 0, 0, b"a");
     }
     assert_eq!((held.len(), held.evicted()), (ASSEMBLIES_MAX, 1));
-    assert!(!held.holds(&tuple(0), 0) && held.holds(&tuple(1), 0), "the one that waited longest has gone");
+    assert!(
+        !held.holds(READER, &tuple(0), 0) && held.holds(READER, &tuple(1), 0),
+        "the one that waited longest has gone"
+    );
     // Connections that come and go do not make the queue grow.
     for number in 0..10_000 {
-        held.insert(&tuple(number), 1, 0, b"a");
-        held.remove(&tuple(number));
+        held.insert(READER, &tuple(number), 1, 0, b"a");
+        held.remove(READER, &tuple(number));
     }
     assert!(held.len() <= ASSEMBLIES_MAX);
 }
@@ -331,10 +337,10 @@ proptest! {
         // A sender retransmits what was not kept; each pass adds at least the next segment.
         for _ in 0..segments.len() {
             for (offset, part) in &segments {
-                let prefix = held.insert(&tuple(1), 0, *offset, part);
+                let prefix = held.insert(READER, &tuple(1), 0, *offset, part);
                 prop_assert_eq!(prefix, &stream[..prefix.len()]);
             }
         }
-        prop_assert_eq!(held.insert(&tuple(1), 0, 0, b""), &stream[..]);
+        prop_assert_eq!(held.insert(READER, &tuple(1), 0, 0, b""), &stream[..]);
     }
 }

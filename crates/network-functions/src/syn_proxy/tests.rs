@@ -114,7 +114,7 @@ impl Proxy {
             log: &mut log,
             assemblies: &mut assemblies,
             expectations: &mut expectations,
-            handshake: HandshakeExchange { accepted, to_server: None },
+            handshake: HandshakeExchange { accepted, ..HandshakeExchange::NONE },
         };
         self.chain.init(&mut runtime, &Tuples::default(), &mut connection, packet)?;
         self.chain.note_entered(&connection);

@@ -23,6 +23,9 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use network_functions::syn_cookie::{CookieKey, CookieKeys};
 use network_functions::syn_proxy::{self, Mode, Offered, RuleConfig, SynProxy, SynProxyRules};
+use network_functions::url_filter::lists::ListFormat;
+use network_functions::url_filter::rules::{DnsAction, ListConfig, Undecided, UrlFilterRules};
+use network_functions::url_filter::{self, UrlFilter};
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
@@ -85,6 +88,8 @@ pub(super) struct Options {
     pub(super) is_classified: bool,
     /// The services of a load balancer, of each node.
     pub(super) services: Option<&'static [Arc<Services>; 2]>,
+    /// Connections to hosts in `blocked.example` are refused.
+    pub(super) filters_urls: bool,
 }
 
 /// Options of compact replication.
@@ -145,6 +150,7 @@ impl Default for Options {
             syn_proxy: syn_proxy::Mode::Off,
             is_classified: false,
             services: None,
+            filters_urls: false,
         }
     }
 }
@@ -213,6 +219,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let builder = ChainBuilder::new();
     let builder = if options.is_classified { builder.push(classifier) } else { builder };
     let builder = builder.push(firewall(rules));
+    let builder = if options.filters_urls { builder.push(url_filter()) } else { builder };
     let builder = match options.syn_proxy {
         Mode::Off => builder,
         mode => builder.push(syn_proxy(mode)),
@@ -221,7 +228,29 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
         Some(services) => builder.push(load_balancer(id, &services[usize::from(id)])),
         None => builder,
     };
-    builder.push(nat).push(ftp(id)).build().unwrap()
+    let builder = builder.push(nat);
+    // The states of all of them do not fit a record.
+    let has_room = !options.filters_urls || options.syn_proxy == Mode::Off;
+    if has_room { builder.push(ftp(id)) } else { builder }.build().unwrap()
+}
+
+/// A URL filter for all connections, with pages where they can be.
+fn url_filter() -> UrlFilter {
+    let list = ListConfig { category: "blocked".into(), format: ListFormat::Plain };
+    let rule = url_filter::rules::RuleConfig {
+        name: "all".into(),
+        sources: Vec::new(),
+        destinations: Vec::new(),
+        ports: Vec::new(),
+        block: std::vec!["blocked".into()],
+        allow: Vec::new(),
+        action: url_filter::rules::Action::BlockPage,
+        undecided: Undecided::Allow,
+        dns: DnsAction::Off,
+        log: false,
+    };
+    let lists = [(&list, &b"blocked.example"[..])];
+    UrlFilter::new(Arc::new(UrlFilterRules::new(&[rule], lists.into_iter(), [1, 2], None).unwrap()))
 }
 
 fn load_balancer(id: u8, services: &Arc<Services>) -> LoadBalancer {

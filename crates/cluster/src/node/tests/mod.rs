@@ -31,6 +31,7 @@ mod site;
 mod syn_proxy;
 mod tracking;
 mod two_sites;
+mod url_filter;
 mod workers;
 
 use std::time::Duration;

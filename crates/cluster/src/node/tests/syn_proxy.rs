@@ -4,6 +4,8 @@ use std::string::String;
 use std::time::Duration;
 use std::vec::Vec;
 
+use flow::conntrack::TcpState;
+use flow::table::Slot;
 use flow::wire::tcp::SegmentOptions;
 use flow::wire::{TcpSegment, Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, Tuple};
@@ -366,4 +368,23 @@ fn the_ftp_helper_reads_a_proxied_control_connection_and_shifts_its_numbers_furt
     let reply = cluster.client_receives().expect("the reply passes the other node");
     assert_eq!(tcp(&reply).sequence, client.cookie.wrapping_add(1));
     assert_eq!(tcp(&reply).acknowledgement, ISN + 1 + 23, "in the client's numbers");
+}
+
+#[test]
+fn a_url_filter_before_the_proxy_refuses_a_connection_in_the_numbers_of_each_side() {
+    let mut cluster = Cluster::start(Options { filters_urls: true, ..always() });
+    let client = Client::sends_syn(&mut cluster, 40_000);
+    client.acknowledges(&mut cluster);
+    client.is_opened(&mut cluster);
+    let request = std::format!("GET / HTTP/1.1\r\nHost: blocked.example\r\nCookie: {}\r\n\r\n", "x".repeat(400));
+    cluster.client_sends(client.port, client.segment(0, 0), request.as_bytes());
+    let page = cluster.client_receives().expect("the filter answers");
+    assert!(text(&page).starts_with("HTTP/1.1 403 Forbidden"), "{}", text(&page));
+    assert_eq!(tcp(&page).sequence, client.cookie.wrapping_add(1));
+    let reset = cluster.server_receives().expect("the server is reset");
+    assert_eq!((tcp(&reset).flags, tcp(&reset).sequence), (tcp_flags::RST, ISN + 1));
+    let pipeline = cluster.node(0).pipeline();
+    let slot = pipeline.table().next_occupied(Slot(0)).expect("the record stays");
+    let state = pipeline.connection(slot).expect("it is occupied").protocol.state;
+    assert_ne!(state, TcpState::Established as u8, "tracking has seen the end, in the server's numbers");
 }

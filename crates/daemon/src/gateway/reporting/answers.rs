@@ -9,7 +9,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::roles::{peer_status, takeover};
-use super::{Reporting, port_id, reach, sharing, syn_proxy, traffic};
+use super::{Reporting, port_id, reach, sharing, syn_proxy, traffic, url_filter};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
 use control::flows::Listed;
@@ -126,6 +126,11 @@ impl ControlHandler for Answers<'_> {
                 syn_proxy::statuses(&reporting.balancing.shared().syn_proxy, now)
             } else {
                 Vec::new()
+            },
+            url_filter: if reporting.place.leads() {
+                url_filter::status(&reporting.balancing.shared().url_filter).map(Box::new)
+            } else {
+                None
             },
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),

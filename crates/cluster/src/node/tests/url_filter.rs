@@ -1,0 +1,152 @@
+//! The URL filter on two nodes: what client and server receive, and what the standby node does after a failover.
+
+use std::boxed::Box;
+use std::string::String;
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::conntrack::TcpState;
+use flow::table::Slot;
+use flow::wire::{Transport, tcp_flags};
+use flow::{Connection, DropReason};
+use network_functions::inspect::tls;
+use network_functions::url_filter::{Phase, UrlState};
+use replication::compact::Representation;
+
+use super::ACK;
+use super::below::Program;
+use super::cluster::{Cluster, Compactly, Options, Received, segment};
+use crate::pipeline::{GatewayReason, PacketPath};
+
+const PORT: u16 = 40_000;
+
+fn start(options: Options) -> Cluster {
+    Cluster::start(Options { filters_urls: true, ..options })
+}
+
+/// A request that is long enough for its frame to have room for the page.
+fn get(host: &str) -> Vec<u8> {
+    let cookie = "x".repeat(400);
+    std::format!("GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").into_bytes()
+}
+
+fn hello(server: &str) -> Vec<u8> {
+    tls::in_records(&tls::client_hello_bytes(&[(51, &[7; 900]), (0, &tls::server_name_bytes(server))]), 1 << 14)
+}
+
+fn only(cluster: &Cluster, id: u8) -> Connection {
+    let pipeline = cluster.node(id).pipeline();
+    let slot = pipeline.table().next_occupied(Slot(0)).expect("a connection");
+    *pipeline.connection(slot).expect("it is occupied")
+}
+
+fn phase(cluster: &Cluster, id: u8) -> Phase {
+    let chain = cluster.node(id).pipeline().chain();
+    chain.state_of::<UrlState>(&only(cluster, id)).expect("the filter is there").phase()
+}
+
+fn fail_over(cluster: &mut Cluster) {
+    cluster.run(Duration::from_millis(5));
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    // What the node announces.
+    cluster.run(Duration::from_millis(5));
+    while cluster.client_receives().is_some() || cluster.server_receives().is_some() {}
+}
+
+fn flags_and_sequence(received: &Received) -> (u8, u32) {
+    let Transport::Tcp(segment) = received.headers.transport else { panic!("a segment") };
+    (segment.flags, segment.sequence)
+}
+
+fn text(received: &Received) -> String {
+    String::from_utf8_lossy(&received.bytes[usize::from(received.headers.payload_offset)..]).into_owned()
+}
+
+#[test]
+fn a_blocked_request_is_answered_by_a_page_and_stays_so_on_the_other_node() {
+    let mut cluster = start(Options::default());
+    let seen_port = cluster.connect(PORT);
+    for is_failed_over in [false, true] {
+        cluster.client_sends(PORT, segment(ACK, 1001, 5001), &get("www.blocked.example"));
+        let page = cluster.client_receives().expect("the client has an answer");
+        assert!(text(&page).starts_with("HTTP/1.1 403 Forbidden"), "{}", text(&page));
+        assert_eq!(flags_and_sequence(&page).1, 5001);
+        assert!(cluster.client_receives().is_none());
+        let reset = cluster.server_receives().expect("the server is reset");
+        assert_eq!((reset.tuple.source_port, flags_and_sequence(&reset)), (seen_port, (tcp_flags::RST, 1001)));
+        assert!(cluster.server_receives().is_none(), "the request did not pass");
+        let id = u8::from(is_failed_over);
+        assert_eq!(phase(&cluster, id), Phase::BlockedByPage);
+        assert_ne!(only(&cluster, id).protocol.state, TcpState::Established as u8, "tracking has seen the end");
+        if !is_failed_over {
+            fail_over(&mut cluster);
+        }
+    }
+    // What the server had sent before the reset reached it does not reach the client, and is answered by another one.
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"HTTP/1.1 200 OK\r\n\r\n");
+    assert!(cluster.client_receives().is_none());
+    assert_eq!(cluster.dropped(1, DropReason::UrlFiltered), 1);
+    assert_eq!(flags_and_sequence(&cluster.server_receives().expect("another reset")), (tcp_flags::RST, 1001));
+}
+
+#[test]
+fn a_refused_client_hello_resets_both_ends() {
+    let mut cluster = start(Options::default());
+    cluster.connect(PORT);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("blocked.example"));
+    assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")), (tcp_flags::RST, 5001));
+    assert_eq!(flags_and_sequence(&cluster.server_receives().expect("a reset")), (tcp_flags::RST, 1001));
+    fail_over(&mut cluster);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("blocked.example"));
+    assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")), (tcp_flags::RST, 5001));
+}
+
+#[test]
+fn an_allowed_connection_goes_to_the_fast_path_and_survives_without_another_look() {
+    let mut cluster = start(Options::default());
+    let program = Program::default();
+    let now = cluster.now;
+    cluster.node_mut(0).set_fast_path(now, Box::new(program));
+    cluster.node_mut(0).beat_fast_path(now);
+    let seen_port = cluster.connect(PORT);
+    for _ in 0..10 {
+        cluster.client_sends(PORT, segment(ACK, 1001, 5001), b"");
+        cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
+    }
+    cluster.run(Duration::from_millis(5));
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), b"");
+    let path = |cluster: &Cluster| cluster.node(0).packet_path(cluster.now, &only(cluster, 0).original);
+    assert_eq!(path(&cluster), Some(PacketPath::Gateway(GatewayReason::Function)), "its packets are still needed");
+    while cluster.client_receives().is_some() || cluster.server_receives().is_some() {}
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
+    cluster.server_receives().expect("it passes");
+    cluster.run(Duration::from_millis(5));
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
+    assert_eq!(path(&cluster), Some(PacketPath::Kernel));
+    fail_over(&mut cluster);
+    assert_eq!(phase(&cluster, 1), Phase::Allowed);
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"hello");
+    cluster.client_receives().expect("it passes");
+}
+
+#[test]
+fn a_connection_whose_node_dies_before_it_is_decided_is_decided_by_the_next_one() {
+    let mut cluster = start(Options::default());
+    cluster.connect(PORT);
+    fail_over(&mut cluster);
+    assert_eq!(phase(&cluster, 1), Phase::Reading);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("blocked.example"));
+    assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")).0, tcp_flags::RST);
+}
+
+#[test]
+fn with_compact_replication_refused_connections_are_replicated_precisely() {
+    let compact = Some(Compactly::of(Representation::FlowDigest));
+    let mut cluster = start(Options { compact, ..Options::default() });
+    cluster.connect(PORT);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("blocked.example"));
+    cluster.run(Duration::from_millis(200));
+    assert_eq!(cluster.connections(1), 1, "a record, beside the filter");
+    assert_eq!(phase(&cluster, 1), Phase::BlockedByReset);
+}

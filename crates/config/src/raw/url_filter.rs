@@ -1,0 +1,65 @@
+//! `[url_filter]` as it is written.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::super::value::{PathText, PortText, PrefixText};
+use super::Text;
+
+/// The section has connections refused by the host that they ask for, or by the path of an HTTP request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawUrlFilter {
+    /// `[[url_filter.list]]`.
+    #[serde(default)]
+    pub list: Vec<Spanned<RawUrlList>>,
+    /// `[[url_filter.rule]]`.
+    #[serde(default)]
+    pub rule: Vec<Spanned<RawUrlRule>>,
+}
+
+/// Each section is a file with hosts of a category. A reload reads all files again. Several sections may have the same category.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawUrlList {
+    /// Category of what the file lists.
+    pub category: Text,
+    /// Absolute path of the file, up to 256 MiB.
+    pub path: PathText,
+    /// How the file is written. `"plain"`: a host, which includes the names in it, or a host and a path prefix, a line. `"hosts"`: an
+    /// address and host names a line. `"rpz"`: a response policy zone of DNS.
+    pub format: Option<Text>,
+}
+
+/// Each section selects TCP connections, and with `dns` questions over UDP. The first section that matches a connection decides.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawUrlRule {
+    /// Name of the rule in status, metrics and the log. It is unique.
+    pub name: Text,
+    /// Prefixes, one of which contains the source. Default: any source.
+    #[serde(default)]
+    pub source: Vec<PrefixText>,
+    /// Prefixes, one of which contains the destination, as the client knows it. Default: any destination.
+    #[serde(default)]
+    pub destination: Vec<PrefixText>,
+    /// Destination ports and ranges of TCP connections. Default: any port.
+    #[serde(default)]
+    pub ports: Vec<Spanned<PortText>>,
+    /// Categories that are blocked. `"uncategorised"` are hosts that no list has.
+    #[serde(default)]
+    pub block: Vec<Text>,
+    /// Categories that are allowed, also where a host is in a blocked one as well.
+    #[serde(default)]
+    pub allow: Vec<Text>,
+    /// What happens to a blocked connection. `"reset"` resets client and server. `"block-page"` sends the client of an HTTP request a page
+    /// and resets other connections. `"log"` lets it pass, counts and logs it.
+    pub action: Option<Text>,
+    /// What happens to a connection whose first bytes show no host: `"allow"` or `"block"`, which resets it.
+    pub undecided: Option<Text>,
+    /// What happens to a DNS question over UDP to port 53 for a blocked host: `"off"` (it passes), `"nxdomain"` (the gateway responds that
+    /// the name does not exist) or `"drop"`.
+    pub dns: Option<Text>,
+    /// Whether blocked connections are logged. Default: `false`.
+    pub log: Option<bool>,
+}

@@ -1,0 +1,74 @@
+//! `[url_filter]`, its lists and rules.
+
+use network_functions::url_filter::lists::ListFormat;
+use network_functions::url_filter::rules::{Action, DnsAction, Undecided};
+
+use super::super::validated::{Function, UrlFilter};
+use super::{GOOD, check, said};
+
+const FILTER: &str = r#"[[url_filter.list]]
+category = "ads"
+path = "/etc/mainstay/ads.hosts"
+format = "hosts"
+[[url_filter.list]]
+category = "work"
+path = "/etc/mainstay/work.txt"
+[[url_filter.rule]]
+name = "web"
+source = ["10.0.0.0/8"]
+ports = [80, "443-444"]
+block = ["ads", "uncategorised"]
+allow = ["work"]
+action = "block-page"
+undecided = "block"
+dns = "nxdomain"
+"#;
+
+/// The small configuration with a URL filter in its chain and these sections.
+fn with_filter(sections: &str) -> String {
+    let chain = GOOD.replace("chain = [\"firewall\", \"nat\"]", "chain = [\"firewall\", \"url_filter\", \"nat\"]");
+    chain.replace("[replication]\n", &format!("{sections}[replication]\n"))
+}
+
+#[test]
+fn lists_and_rules_are_read() {
+    let checked = check(&with_filter(FILTER)).unwrap().config;
+    assert_eq!(checked.chain, [Function::Firewall, Function::UrlFilter, Function::Nat]);
+    let UrlFilter { lists, rules } = checked.url_filter;
+    assert_eq!([lists[0].config.format, lists[1].config.format], [ListFormat::Hosts, ListFormat::Plain]);
+    assert_eq!(lists[0].path.to_str(), Some("/etc/mainstay/ads.hosts"));
+    let rule = &rules[0];
+    assert_eq!((rule.action, rule.undecided, rule.dns), (Action::BlockPage, Undecided::Block, DnsAction::NxDomain));
+    assert_eq!(rule.ports.iter().map(|range| range.count()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!((rule.block.len(), rule.allow.len(), rule.log), (2, 1, false));
+}
+
+#[test]
+fn mistakes_are_reported_with_a_remedy() {
+    let with = |from: &str, to: &str| said(&with_filter(&FILTER.replace(from, to)));
+    for (from, to, expected) in [
+        ("format = \"hosts\"", "format = \"csv\"", "write \"plain\" or \"hosts\" or \"rpz\""),
+        ("\"/etc/mainstay/ads.hosts\"", "\"ads.hosts\"", "is not an absolute path"),
+        ("category = \"work\"", "category = \"undecided\"", "has a meaning of its own"),
+        ("block = [\"ads\",", "block = [\"adds\",", "no list has the category \"adds\""),
+        ("action = \"block-page\"", "action = \"page\"", "\"reset\" or \"block-page\" or \"log\""),
+        ("[[url_filter.rule]]\n", "[[url_filter.rule]]\nname = \"web\"\n[[url_filter.rule]]\n", "has this name"),
+    ] {
+        let text = with(from, to);
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn the_filter_stands_before_functions_that_change_packets() {
+    let behind = with_filter(FILTER).replace("\"url_filter\", \"nat\"", "\"nat\", \"url_filter\"");
+    assert!(said(&behind).contains("stands before url_filter in the chain"), "{}", said(&behind));
+}
+
+#[test]
+fn states_that_do_not_fit_a_record_together_are_refused() {
+    let sections = format!("[classifier]\n[syn_proxy]\n[ftp]\n{FILTER}");
+    let chain = "\"classifier\", \"firewall\", \"url_filter\", \"syn_proxy\", \"nat\", \"ftp\"";
+    let text = with_filter(&sections).replace("\"firewall\", \"url_filter\", \"nat\"", chain);
+    assert!(said(&text).contains("do not fit a connection's record together"), "{}", said(&text));
+}

@@ -1,0 +1,159 @@
+//! The URL filter's state of a connection.
+
+use alloc::vec::Vec;
+
+use flow::wire::tlv::{self, TlvError};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::function::{FlowState, state_attribute};
+
+/// How far the filter is with a connection.
+///
+/// ```text
+///   SYN ─► Reading ─┬─► Allowed                    no packet is needed any more
+///                   ├─► Watched ──► BlockedByPage, BlockedByReset     a later request of the connection
+///                   └─► BlockedByPage, BlockedByReset                 until the connection times out
+///   no rule matches ─► Unfiltered          UDP to the port of DNS ─► Dns
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Phase {
+    /// No rule concerns it, or it is older than the function in the chain.
+    #[default]
+    Unfiltered = 0,
+    /// The client's first bytes are awaited.
+    Reading = 1,
+    /// It is allowed.
+    Allowed = 2,
+    /// It is allowed, and each further request is looked at.
+    Watched = 3,
+    /// It is refused: a request is answered by a page.
+    BlockedByPage = 4,
+    /// It is refused: segments are answered by resets.
+    BlockedByReset = 5,
+    /// Its datagrams are questions for names.
+    Dns = 6,
+}
+
+impl Phase {
+    const ALL: [Self; 7] = [
+        Self::Unfiltered,
+        Self::Reading,
+        Self::Allowed,
+        Self::Watched,
+        Self::BlockedByPage,
+        Self::BlockedByReset,
+        Self::Dns,
+    ];
+
+    /// Whether the connection is refused.
+    #[must_use]
+    pub const fn is_blocked(self) -> bool {
+        matches!(self, Self::BlockedByPage | Self::BlockedByReset)
+    }
+}
+
+/// The verdict on a connection: its phase, and the category that decided, or, while its client's first bytes are awaited, where they begin.
+/// Four bytes, so that the states of all functions fit a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct UrlState {
+    phase: u8,
+    /// While reading, the lower 24 bits of the sequence number of the client's first byte: windows are smaller (RFC 7323 section 2.3 allows 30
+    /// bits, but what is read ends after 8 KiB). Afterwards the category's identifier, in the first two bytes.
+    value: [u8; 3],
+}
+
+const _: () = assert!(size_of::<UrlState>() == 4 && align_of::<UrlState>() == 1, "leaves room for other functions");
+
+const START_MASK: u32 = 0xff_ffff;
+
+mod attribute {
+    //! Attributes of the state.
+    /// The phase, then three bytes: category (u16) and 0, or the beginning of the client's stream (24 bits).
+    pub(super) const VERDICT: u16 = 1;
+}
+
+impl UrlState {
+    /// The client's first byte has this sequence number.
+    pub(super) const fn reading(start: u32) -> Self {
+        let [_, value @ ..] = (start & START_MASK).to_be_bytes();
+        Self { phase: Phase::Reading as u8, value }
+    }
+
+    /// It is decided, by the category with this identifier.
+    pub(super) const fn decided(phase: Phase, category: u16) -> Self {
+        let [high, low] = category.to_be_bytes();
+        Self { phase: phase as u8, value: [high, low, 0] }
+    }
+
+    /// How far the filter is.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        if (self.phase as usize) < Phase::ALL.len() { Phase::ALL[self.phase as usize] } else { Phase::Unfiltered }
+    }
+
+    /// The identifier of the category that decided; `None` before.
+    #[must_use]
+    pub const fn category(&self) -> Option<u16> {
+        match self.phase() {
+            Phase::Unfiltered | Phase::Reading | Phase::Dns => None,
+            _ => Some(u16::from_be_bytes([self.value[0], self.value[1]])),
+        }
+    }
+
+    /// The offset of a sequence number from the client's first byte, modulo 2^24. Only while reading.
+    pub(super) const fn offset(&self, sequence: u32) -> usize {
+        let [a, b, c] = self.value;
+        (sequence.wrapping_sub(u32::from_be_bytes([0, a, b, c])) & START_MASK) as usize
+    }
+}
+
+impl FlowState for UrlState {
+    const ATTRIBUTE: u16 = state_attribute::URL_FILTER;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if self.phase() != Phase::Unfiltered {
+            tlv::put_fixed::<8>(out, attribute::VERDICT, 4, |bytes| {
+                bytes[4] = self.phase;
+                bytes[5..].copy_from_slice(&self.value);
+            });
+        }
+    }
+
+    fn decode(attributes: &[u8]) -> Result<Self, TlvError> {
+        let mut state = Self::default();
+        for attribute in tlv::read(attributes) {
+            let (kind, value) = attribute?;
+            if kind == attribute::VERDICT {
+                let &[phase, a, b, c] = value else { return Err(TlvError::ValueSize(kind)) };
+                state = Self { phase, value: [a, b, c] };
+            }
+        }
+        // A phase of a later version means nothing here.
+        Ok(if state.phase() == Phase::Unfiltered { Self::default() } else { state })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_replicated_state_is_the_same(phase in 0u8..12, value: [u8; 3]) {
+            let state = UrlState { phase, value };
+            let mut attributes = Vec::new();
+            state.encode(&mut attributes);
+            let expected = if state.phase() == Phase::Unfiltered { UrlState::default() } else { state };
+            prop_assert_eq!(UrlState::decode(&attributes), Ok(expected));
+        }
+
+        #[test]
+        fn offsets_count_from_the_first_byte(start: u32, offset in 0u32..1 << 24) {
+            prop_assert_eq!(UrlState::reading(start).offset(start.wrapping_add(offset)), offset as usize);
+        }
+    }
+}
