@@ -42,6 +42,10 @@ pub struct DemoArgs {
     /// An edge on either side of two nodes that both forward: with local recovery, and without
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures"])]
     pub edges: bool,
+    /// One function after the other on the nodes, each with a node killed under its connections: load balancer, SYN proxy under a flood, classifier, URL
+    /// filter
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures", "edges", "representation"])]
+    pub functions: bool,
     /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "link_loss", "rtt_ms", "workers"])]
     pub kernel: bool,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::report::{RunReport, Settings};
-use super::run::{EdgesPlan, Stage};
+use super::run::{EdgesPlan, FunctionPlan, Stage};
 use super::stalls::EdgesReport;
 use super::table::{self, ms};
 use crate::args::DemoArgs;
@@ -123,6 +123,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
             }),
             nodes: None,
             host_parameters: Vec::new(),
+            function: FunctionPlan::default(),
         };
         stage.run(true)
     };

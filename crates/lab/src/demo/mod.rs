@@ -6,6 +6,7 @@
 pub mod edges;
 mod error;
 pub mod failures;
+pub mod functions;
 pub mod html;
 pub mod kernel;
 pub mod meter;
@@ -34,7 +35,7 @@ use crate::testbed::gain_namespaces;
 use crate::testbed::topology::Topology;
 use crate::testbed::watch::Watch;
 use report::{DemoReport, Settings};
-use run::Stage;
+use run::{FunctionPlan, Stage};
 
 /// Descriptors that the demo needs beside those of its connections.
 const SPARE_DESCRIPTORS: usize = 1024;
@@ -65,6 +66,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     }
     if args.edges {
         return edges::run(args, &watch);
+    }
+    if args.functions {
+        return functions::run(args, &watch);
     }
     if args.multi_primary {
         return multi_primary::run(args, &watch);
@@ -109,6 +113,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> 
         edges: None,
         nodes: None,
         host_parameters: Vec::new(),
+        function: FunctionPlan::default(),
     };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;

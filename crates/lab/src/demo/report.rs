@@ -121,6 +121,12 @@ pub struct RunReport {
     /// How the nodes forwarded, where they are gateways.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterReport>,
+    /// What the function that the run is about did before the kill.
+    #[serde(skip)]
+    pub handled: u64,
+    /// SYNs with spoofed sources that were sent.
+    #[serde(skip)]
+    pub flooded: u64,
     /// How edges switched over, if there are edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edges: Option<EdgesReport>,
@@ -224,6 +230,8 @@ impl RunReport {
             link_lateness_p99_us: None,
             broken_by_reason: reasons(&counted, taken_over_at),
             cluster: None,
+            handled: 0,
+            flooded: 0,
             edges: None,
             replication: None,
             by_kind,

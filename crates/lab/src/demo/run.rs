@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flow::Tuple;
+use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 
 use super::meter::{Meter, Reading};
@@ -14,12 +15,15 @@ use super::report::{ClusterReport, RunReport, Settings};
 use super::stalls::{EdgesReport, SwitchOver};
 use crate::emulator::LinkError;
 use crate::testbed::clock::Epoch;
-use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning};
+use crate::testbed::cluster::{
+    Cluster, ClusterError, ClusterPlan, Function, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning,
+};
 use crate::testbed::distance::Distances;
 use crate::testbed::edges::Edges;
 use crate::testbed::exact_table::ExactTable;
 use crate::testbed::session::{Session, TrafficError};
-use crate::testbed::topology::Topology;
+use crate::testbed::syn_flood::{Flood, FloodPlan};
+use crate::testbed::topology::{self, BRIDGE, INTERFACES, PREFIX_BITS, SECOND_SERVER, SERVER, SERVER_PORTS, Topology};
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::client::Plan;
 use crate::testbed::watch::{Waited, Watch, WatchError};
@@ -99,6 +103,8 @@ pub struct Stage<'a> {
     pub edges: Option<EdgesPlan>,
     /// The nodes recover without edges: what is resent is measured all the same.
     pub nodes: Option<NodesPlan>,
+    /// What the nodes do beside firewall and source NAT.
+    pub function: FunctionPlan,
     /// Parameters of the hosts' TCP, below `net/ipv4`, with their values.
     pub host_parameters: Vec<(&'static str, String)>,
 }
@@ -125,6 +131,15 @@ pub struct NodesPlan {
     pub heartbeat_interval: Duration,
     /// How long traffic passes after the kill.
     pub watched_after_kill: Duration,
+}
+
+/// A function of the nodes, and what attacks it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FunctionPlan {
+    /// The function.
+    pub function: Function,
+    /// SYNs with spoofed sources that each node gets in a second, from before the first connection on; 0: none.
+    pub flood_syns_per_s: u32,
 }
 
 impl Stage<'_> {
@@ -180,12 +195,15 @@ impl Stage<'_> {
             is_replicated && self.edges.is_none() && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
         let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let link = self.nodes.map(|_| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
+        let flood = self.start_flood(&topology)?;
         let began = Instant::now();
-        let session = Session::start(&topology, self.traffic_plan())?;
+        let session = self.start_traffic(&topology)?;
         self.warm_up(&session, &show)?;
         distances.reset()?;
         let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
-        let cluster_report = ClusterReport::of(&cluster.statuses());
+        let statuses = cluster.statuses();
+        let cluster_report = ClusterReport::of(&statuses);
+        let handled = statuses.iter().map(|status| self.function.function.handled(status)).sum();
         let link_bytes_per_s = link.map(|link| link.read().bytes as f64 / began.elapsed().as_secs_f64());
         let killed_at = if edges.is_some() || self.nodes.is_some() {
             cluster.kill_active_silently()?
@@ -204,6 +222,7 @@ impl Stage<'_> {
         let replication = exact.map(|(exact, cost)| self.compare(&cluster, &topology, &exact, cost)).transpose()?;
         let link_lateness_p99_us = distances.lateness_p99_us()?;
         let traffic = session.finish()?;
+        let flooded = flood.map_or(0, |flood| flood.sent());
         let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
         let edges = edges.and_then(|edges| {
             let resent =
@@ -220,7 +239,49 @@ impl Stage<'_> {
             let report = EdgesReport::new(switch_over, &cluster.standby_events(), &traffic.outcomes, resent_packets);
             report.map(|report| EdgesReport { link_bytes_per_s, ..report })
         });
-        Ok(RunReport { link_lateness_p99_us, replication, cluster: cluster_report, edges: edges.or(nodes), ..report })
+        Ok(RunReport {
+            link_lateness_p99_us,
+            replication,
+            cluster: cluster_report,
+            edges: edges.or(nodes),
+            handled,
+            flooded,
+            ..report
+        })
+    }
+
+    fn start_flood(&self, topology: &Topology) -> Result<Option<Flood>, IoError> {
+        let (syns_per_s, SocketAddr::V4(destination)) = (self.function.flood_syns_per_s, self.servers[0]) else {
+            return Ok(None);
+        };
+        if syns_per_s == 0 {
+            return Ok(None);
+        }
+        let next_hops = topology.nodes.iter().map(|node| topology::link_address(node, INTERFACES[0]));
+        let plan = FloodPlan {
+            source: topology::link_address(&topology.client, BRIDGE)?,
+            next_hops: next_hops.collect::<Result<_, _>>()?,
+            destination,
+            syns_per_s,
+            seed: 1,
+        };
+        Flood::start(&topology.client, BRIDGE, plan).map(Some)
+    }
+
+    /// Starts server and client. Behind a load balancer there are two servers on the host.
+    fn start_traffic(&self, topology: &Arc<Topology>) -> Result<Session, RunError> {
+        if !self.function.function.is_balancer() {
+            return Ok(Session::start(topology, self.traffic_plan())?);
+        }
+        topology.server.run(|| -> Result<(), IoError> {
+            let mut netlink = Netlink::open()?;
+            let mut addresses = SECOND_SERVER.into_iter().zip(PREFIX_BITS);
+            addresses.try_for_each(|(address, bits)| netlink.add_address(BRIDGE, Prefix::new(address, bits)))
+        })??;
+        let servers = [SERVER, SECOND_SERVER].into_iter().flatten();
+        let listening: Vec<SocketAddr> =
+            servers.flat_map(|server| SERVER_PORTS.map(|port| SocketAddr::new(server, port))).collect();
+        Ok(Session::start_behind(topology, self.traffic_plan(), &listening)?)
     }
 
     /// Holds what the other node has, and lets pass, against what the killed one had.
@@ -267,7 +328,7 @@ impl Stage<'_> {
             };
         }
         match &self.edges {
-            None => Tuning { representation, ..Tuning::default() },
+            None => Tuning { representation, function: self.function.function, ..Tuning::default() },
             Some(plan) => Tuning {
                 representation,
                 has_edges: true,

@@ -2,6 +2,7 @@
 //! through their control sockets.
 
 mod failures;
+mod function;
 mod multi_primary;
 mod operations;
 mod tuning;
@@ -20,6 +21,7 @@ use packet_io::signal::{self, die_with_parent};
 use packet_io::{IoError, usage};
 
 pub use self::failures::Identity;
+pub use self::function::Function;
 pub use self::tuning::{SPARE_CONNECTIONS, Tuning};
 
 use super::clock::Epoch;
@@ -159,6 +161,7 @@ impl Cluster {
     /// Files cannot be written or processes not be started.
     pub fn start_as(shape: Shape, topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
+        plan.tuning.function.write_files(&directory.path).map_err(|source| directory.error(source))?;
         let numbers = 0..=usize::from(plan.has_standby);
         let start = |number| start_node(topology, (plan, shape), &directory, number);
         let nodes = numbers.map(start).collect::<Result<_, _>>()?;
@@ -436,9 +439,8 @@ fn set_ports_down() -> Result<(), IoError> {
 pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
-        "chain = [\"firewall\"{}, \"nat\"]\n\n\
-         [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
-        if plan.tuning.has_syn_proxy { ", \"syn_proxy\"" } else { "" },
+        "{}[node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
+        plan.tuning.function.chain(),
         NAMES[number],
         if has_standby { 2 } else { 1 },
         200 - 100 * number,
@@ -475,6 +477,7 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         let mapping = plan.tuning.mapping();
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n{mapping}\n");
     }
+    text.push_str(&plan.tuning.function.sections(control_socket.parent().unwrap_or(Path::new("."))));
     text.push_str(&plan.tuning.sections());
     if plan.is_replicated {
         text.push_str(&plan.tuning.filter(plan.connections_max));

@@ -36,6 +36,8 @@ pub const OUTSIDE: Both<IpAddr> = [v4(198, 51, 100, 1), v6(0x2001, 0x0db8, 2, 1)
 pub const CLIENT: Both<IpAddr> = [v4(10, 1, 0, 10), v6(0xfd00, 1, 0, 0x10)];
 /// The server's addresses.
 pub const SERVER: Both<IpAddr> = [v4(198, 51, 100, 10), v6(0x2001, 0x0db8, 2, 0x10)];
+/// Addresses of a second server on the same host, where there is one.
+pub const SECOND_SERVER: Both<IpAddr> = [v4(198, 51, 100, 11), v6(0x2001, 0x0db8, 2, 0x11)];
 /// The ports that the server listens on: several, for each has a queue of its own for connections that begin.
 pub const SERVER_PORTS: [u16; 4] = [7000, 7001, 7002, 7003];
 /// The nodes' addresses on the link between them.

@@ -24,7 +24,7 @@ use super::BenchError;
 use super::bulk::{forward_only, load_rules};
 use crate::args::BenchSynFloodArgs;
 use crate::testbed;
-use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::testbed::cluster::{Cluster, ClusterPlan, Function, Tuning};
 use crate::testbed::syn_flood::{Flood, FloodPlan};
 use crate::testbed::topology::{BRIDGE, CLIENT, INTERFACES, Topology, link_address};
 use crate::testbed::watch::Watch;
@@ -64,7 +64,7 @@ fn measure(args: &BenchSynFloodArgs) -> Result<Report, BenchError> {
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend: Backend::default(),
-        tuning: Tuning { has_syn_proxy: true, ..Tuning::default() },
+        tuning: Tuning { function: Function::SynProxy, ..Tuning::default() },
     };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;

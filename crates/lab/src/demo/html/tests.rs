@@ -39,6 +39,8 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         by_kind: kinds.map(report).to_vec(),
         broken_by_reason: BTreeMap::new(),
         cluster: None,
+        handled: 0,
+        flooded: 0,
         edges: None,
         replication: None,
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],

@@ -19,7 +19,7 @@ use packet_io::sysctl;
 
 use super::DemoError;
 use super::report::Settings;
-use super::run::{REPETITIONS_MAX, RunError, Stage};
+use super::run::{FunctionPlan, REPETITIONS_MAX, RunError, Stage};
 use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{ClusterError, Shape};
@@ -63,6 +63,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<KernelReport, DemoError
         edges: None,
         nodes: None,
         host_parameters: Vec::new(),
+        function: FunctionPlan::default(),
         watch,
         progress: &progress,
         settings: &settings,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use self::report::{Report, Row};
 use super::DemoError;
 use super::report::{RunReport, Settings};
-use super::run::{EdgesPlan, NodesPlan, RunError, Stage};
+use super::run::{EdgesPlan, FunctionPlan, NodesPlan, RunError, Stage};
 use super::stalls::StallsByKind;
 use crate::args::{BenchRecoveryArgs, Switch};
 use crate::testbed::cluster::{ClusterError, Shape};
@@ -157,6 +157,7 @@ impl Trial<'_> {
                 watched_after_kill: Some(watched_after_kill),
             }),
             nodes: self.setting.without_edges.then_some(nodes),
+            function: FunctionPlan::default(),
             host_parameters: vec![
                 ("tcp_sack", u8::from(self.setting.sack).to_string()),
                 ("tcp_congestion_control", self.setting.congestion_control.clone()),

@@ -7,12 +7,11 @@ use flow::fast_path::Hook;
 use packet_io::netlink::Prefix;
 use replication::deferral::{Config as Lazy, Dynamic};
 
+use super::function::Function;
 use config::validated::Representation;
 
 /// Connections that a node has room for beyond the planned ones.
 pub const SPARE_CONNECTIONS: usize = 4096;
-/// A SYN proxy for all servers.
-const SYN_PROXY: &str = "[[syn_proxy.rule]]\nname = \"servers\"\nmode = \"always\"\n\n";
 /// The smallest filter.
 const ENTRIES_MIN: usize = 64;
 
@@ -45,8 +44,8 @@ pub struct Tuning {
     pub has_edges: bool,
     /// The policy of `[replication.segments]`; `None`: the section is left out.
     pub segments: Option<&'static str>,
-    /// A SYN proxy answers in place of all servers.
-    pub has_syn_proxy: bool,
+    /// What the nodes do beside firewall and source NAT.
+    pub function: Function,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
 }
@@ -70,7 +69,7 @@ impl Default for Tuning {
             hook: Hook::Tc,
             has_edges: false,
             segments: None,
-            has_syn_proxy: false,
+            function: Function::None,
             heartbeat_interval: Duration::from_millis(10),
         }
     }
@@ -121,8 +120,7 @@ impl Tuning {
             most => format!("[fast_path]\nhook = \"{}\"\nconnections_max = {most}\n\n", self.hook.name()),
         };
         let segments = self.segments.map(|policy| format!("[replication.segments]\npolicy = \"{policy}\"\n\n"));
-        let syn_proxy = self.has_syn_proxy.then(|| SYN_PROXY.to_owned());
-        route.into_iter().chain(timeouts).chain(lazy).chain(segments).chain(syn_proxy).chain([fast_path]).collect()
+        route.into_iter().chain(timeouts).chain(lazy).chain(segments).chain([fast_path]).collect()
     }
 }
 
