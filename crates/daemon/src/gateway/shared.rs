@@ -7,7 +7,9 @@ use network_functions::load_balancer::Services;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
 use packet_io::clock;
+use rustls::ClientConfig;
 
+use super::balancing;
 use super::build::Secrets;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -17,6 +19,8 @@ use crate::error::ProcessError;
 pub struct SharedFunctions {
     /// The services of the load balancer.
     pub services: Arc<Services>,
+    /// Of each service how its checks use TLS, if they do.
+    pub check_tls: Arc<[Option<Arc<ClientConfig>>]>,
     /// The rules of the SYN proxy.
     pub syn_proxy: Arc<SynProxyRules>,
 }
@@ -32,7 +36,8 @@ impl SharedFunctions {
         let keys = cookie_keys(config, secrets)?;
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
-        Ok(Self { services, syn_proxy: Arc::new(syn_proxy) })
+        let check_tls = balancing::tls_clients(&config.services)?;
+        Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy) })
     }
 }
 
