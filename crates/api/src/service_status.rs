@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A service.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ServiceStatus {
     /// Name of the service.
     pub name: String,
@@ -24,14 +24,17 @@ pub struct ServiceStatus {
 }
 
 /// A backend of a service.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BackendStatus {
     /// Address of the server, with its port if it has one of its own.
     pub address: String,
-    /// `up`, `down` (its checks failed) or `drained` (its weight is 0).
+    /// `up`, `starting` (in a slow start), `down` (its checks failed) or `drained` (its weight is 0).
     pub state: String,
     /// Weight of the backend.
     pub weight: u8,
+    /// Share of its weight that the backend gets: less than 1 in a slow start.
+    #[serde(default)]
+    pub share: f64,
     /// Connections to the backend in the table, replicas included.
     pub connections: u64,
     /// Connections to the backend that began on this node.

@@ -48,6 +48,9 @@ pub enum ProcessError {
     /// The services of the load balancer cannot be used.
     #[error("[[service]]: {0}")]
     Services(#[from] network_functions::load_balancer::ServiceError),
+    /// The certificates that checks verify servers by cannot be used.
+    #[error(transparent)]
+    Authorities(#[from] crate::gateway::AuthoritiesError),
     /// The rules of the SYN proxy cannot be used.
     #[error("[syn_proxy]: {0}")]
     SynProxy(#[from] network_functions::syn_proxy::RulesError),

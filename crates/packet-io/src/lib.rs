@@ -44,6 +44,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet_io;
 pub mod pcap;
+pub mod ping;
 pub mod poller;
 pub mod random;
 pub mod service_manager;

@@ -99,6 +99,19 @@ pub fn kill(process: u32) -> Result<(), IoError> {
     send_number(process, libc::SIGKILL)
 }
 
+/// Kills a process that leads its process group, with the group (SIGKILL).
+///
+/// # Errors
+/// As [`send`].
+pub fn kill_group(leader: u32) -> Result<(), IoError> {
+    let explain = |error| IoError::from_io(error, format!("killing the processes of group {leader}"));
+    // 0 and 1 would mean groups that are not the child's.
+    let number = libc::pid_t::try_from(leader).ok().filter(|number| *number > 1);
+    let number = number.ok_or_else(|| explain(io::Error::from_raw_os_error(libc::ESRCH)))?;
+    // SAFETY: kill takes no pointers.
+    check(unsafe { libc::kill(-number, libc::SIGKILL) }).map(drop).map_err(explain)
+}
+
 /// Pauses a process until [`resume`] (SIGSTOP).
 ///
 /// # Errors

@@ -33,8 +33,11 @@ pub struct RawService {
     #[serde(default)]
     pub source: Vec<AddressText>,
     /// Treatment of the connections of a backend whose checks fail. `"keep"` keeps them, as only the check may have failed. `"end"` ends
-    /// them: datagrams go to another backend at once, and TCP clients must connect again.
+    /// them: datagrams go to another backend at once, and TCP clients are reset.
     pub on_failure: Option<Text>,
+    /// Time in which the share of a backend that returns, or is added by a reload, grows to its weight. It begins with a sixteenth. `"0s"`: it
+    /// has its weight at once.
+    pub slow_start: Option<DurationText>,
     /// `[service.check]`.
     pub check: Option<Spanned<RawCheck>>,
     /// `[[service.backend]]`.
@@ -58,20 +61,35 @@ pub struct RawServiceBackend {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawCheck {
-    /// Kind of check. `"tcp"` opens a connection. `"http"` also requests `path` and wants a status of 200 to 399.
+    /// Kind of check. `"tcp"` opens a connection. `"http"` also requests `path` and wants a status of 200 to 399, `"https"` the same over TLS.
+    /// `"icmp"` sends an echo request. `"command"` runs a program, which succeeds with the status 0.
     pub kind: Option<Text>,
-    /// Time from one check of a backend to the next, ±10 %.
+    /// Time from one check of a backend to the next, on average.
     pub interval: Option<DurationText>,
+    /// By how much of `interval` the time to the next check varies at random, in percent, either way. It keeps nodes and backends apart.
+    pub jitter: Option<Spanned<u8>>,
     /// Time after which a check without an answer has failed.
     pub timeout: Option<DurationText>,
     /// Successful checks in a row after which a failed backend is up.
     pub rise: Option<Spanned<u8>>,
     /// Failed checks in a row after which a backend has failed.
     pub fall: Option<Spanned<u8>>,
+    /// Whether a backend has failed at once when it refuses the connection of a check, without regard to `fall`.
+    pub fast_fail: Option<Spanned<bool>>,
     /// TCP port that is checked. Default: the backend's port. The key is needed where the backend's port depends on the client.
     pub port: Option<Spanned<u16>>,
-    /// Path that `kind = "http"` requests.
+    /// Path that `kind = "http"` and `kind = "https"` request.
     pub path: Option<Text>,
+    /// Name of the server in requests (`Host`) and in TLS (SNI, certificate). Default: the backend's address.
+    pub server_name: Option<Text>,
+    /// File with the certificates (PEM) of the authorities that sign the certificates of backends, for `kind = "https"`. Default: the
+    /// certificate of a backend is not verified.
+    pub authorities: Option<Text>,
+    /// Program that `kind = "command"` runs, by its absolute path, and its arguments. It runs as the gateway's user, with the environment
+    /// `MAINSTAY_SERVICE`, `MAINSTAY_ADDRESS` and `MAINSTAY_PORT` (0 if unknown) and nothing else but `PATH`, and is killed after `timeout`.
+    /// What it writes to standard error is the reason of a failure.
+    #[serde(default)]
+    pub command: Vec<Text>,
     /// Address of the host that checks come from. Default: the kernel's choice by its routes.
     pub source: Option<AddressText>,
 }

@@ -38,6 +38,7 @@ fn a_service_has_careful_defaults() {
     let [service] = &checked.services[..] else { panic!("one service") };
     let config = &service.config;
     assert_eq!((config.scheduler, config.affinity, config.on_failure), Default::default());
+    assert_eq!(config.slow_start, None);
     assert_eq!(config.mode, Mode::Nat);
     assert_eq!(config.backends.iter().map(|backend| backend.weight).collect::<Vec<_>>(), [1, 3]);
     let health = service.check.as_ref().expect("it is checked");
@@ -46,6 +47,7 @@ fn a_service_has_careful_defaults() {
         (CheckKind::Tcp, Duration::from_secs(2), Duration::from_secs(1))
     );
     assert_eq!((health.rise, health.fall), (2, 3));
+    assert_eq!((health.jitter_percent, health.fast_fail), (10, false));
     let ends = [0, 1].map(|backend| service.checked_end(backend).expect("a port").to_string());
     assert_eq!(ends, ["10.0.0.5:443", "10.0.0.6:8443"]);
 }
@@ -69,6 +71,21 @@ fn every_key_is_read() {
     assert_eq!((check.kind, check.path.as_str(), check.rise, check.fall), (CheckKind::Http, "/up", 1, 5));
     assert_eq!(check.source, Some([10, 0, 0, 9].into()));
     assert_eq!(service.checked_end(1).map(|end| end.to_string()), Some("10.0.0.6:80".to_owned()));
+
+    let text = WEB.replace("ports = [443]", "ports = [443]\nslow_start = \"30s\"").replace(
+        "[service.check]",
+        "[service.check]\nkind = \"https\"\nserver_name = \"www.example.com\"\nauthorities = \"/etc/ssl/ca.pem\"\njitter = 20\nfast_fail = true",
+    );
+    let [service] = &services(&text)[..] else { panic!("one service") };
+    assert_eq!(service.config.slow_start, Some(Duration::from_secs(30)));
+    let check = service.check.as_ref().expect("it is checked");
+    assert_eq!((check.kind, check.jitter_percent, check.fast_fail), (CheckKind::Https, 20, true));
+    assert_eq!(check.server_name.as_deref(), Some("www.example.com"));
+    assert_eq!(check.authorities.as_deref(), Some(std::path::Path::new("/etc/ssl/ca.pem")));
+
+    let command = "[service.check]\nkind = \"command\"\ncommand = [\"/usr/bin/test\", \"-e\", \"/run/ready\"]";
+    let [service] = &services(&WEB.replace("[service.check]", command))[..] else { panic!("one service") };
+    assert_eq!(service.check.as_ref().expect("it is checked").command, ["/usr/bin/test", "-e", "/run/ready"]);
 
     let text = WEB
         .replace("ports = [443]", "ports = [443]\naffinity = \"source\"\nmode = \"full-nat\"\nsource = [\"10.0.0.1\"]");
@@ -108,8 +125,33 @@ fn mistakes_are_reported_with_a_remedy() {
             "write scheduler = \"maglev\" or leave out affinity",
         ),
         ("[service.check]", "[service.check]\ntimeout = \"3s\"", "choose an interval of at least the timeout"),
-        ("[service.check]", "[service.check]\npath = \"/\"", "write kind = \"http\" or leave out path"),
+        (
+            "[service.check]",
+            "[service.check]\npath = \"/\"",
+            "write kind = \"http\" or kind = \"https\", or leave out path",
+        ),
         ("[service.check]", "[service.check]\nkind = \"http\"\npath = \"a b\"", "\"a b\" cannot be requested"),
+        ("ports = [443]", "ports = [443]\nslow_start = \"2h\"", "service.slow_start: "),
+        ("[service.check]", "[service.check]\njitter = 51", "choose a number from 0 to 50"),
+        (
+            "[service.check]",
+            "[service.check]\nkind = \"command\"",
+            "no program is named: write command = [\"/usr/local",
+        ),
+        ("[service.check]", "[service.check]\nkind = \"command\"\ncommand = [\"check\"]", "begin it with /"),
+        (
+            "[service.check]",
+            "[service.check]\ncommand = [\"/bin/true\"]",
+            "write kind = \"command\", or leave out command",
+        ),
+        ("[service.check]", "[service.check]\nkind = \"icmp\"\nfast_fail = true", "or leave out fast_fail"),
+        ("[service.check]", "[service.check]\nkind = \"icmp\"\nport = 7", "or leave out port"),
+        (
+            "[service.check]",
+            "[service.check]\nkind = \"http\"\nauthorities = \"/a\"",
+            "write kind = \"https\", or leave out",
+        ),
+        ("[service.check]", "[service.check]\nkind = \"https\"\nserver_name = \"a b\"", "\"a b\" is no name of a host"),
         ("[service.check]", "[service.check]\nsource = \"fd00::9\"", "service.check.source: the address is IPv6"),
         (WEB, &format!("{WEB}{WEB}"), "another service has this name: give each service its own name"),
         (WEB, &format!("{WEB}{twin}"), "service \"web\" matches packets to 192.0.2.10 too"),
@@ -131,6 +173,9 @@ fn a_check_needs_a_port_and_an_address_that_nobody_holds_is_warned_of() {
     let any_port = WEB.replace("ports = [443]\n", "").replace(":8443", "");
     let text = said(&with_services(&any_port));
     assert!(text.contains("write port = 80 with the TCP port of the backends that answers checks"), "{text}");
+    let range = WEB.replace("ports = [443]", "ports = [\"8000-8010\"]").replace(":8443", "");
+    let pinged = range.replace("[service.check]", "[service.check]\nkind = \"icmp\"");
+    assert_eq!(services(&pinged)[0].checked_end(0).map(|end| end.port()), Some(0), "an echo request has no port");
     let routed = check(&with_services(&WEB.replace("address = \"192.0.2.10\"", "address = \"203.0.113.7\""))).unwrap();
     let warned: Vec<String> = routed.warnings.iter().map(ToString::to_string).collect();
     assert!(warned.iter().any(|text| text.contains("service.address: no port holds 203.0.113.7")), "{warned:?}");

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use network_functions::load_balancer::{
@@ -15,7 +16,7 @@ use super::super::diagnostic::{Diagnostics, Mistake, Text};
 use super::super::raw::{RawCheck, RawService, RawServiceBackend};
 use super::super::validated::{CheckKind, DestinationNat, HealthCheck, Port, Service};
 use super::super::value;
-use super::common::{choice, ranged, within};
+use super::common::{absolute_path, choice, flag, ranged, within};
 use super::firewall::port_ranges;
 use super::nat::{server, warn_if_nobody_answers};
 use super::{family_name, named, parsed};
@@ -34,6 +35,13 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const RISE_DEFAULT: u8 = 2;
 const FALL_DEFAULT: u8 = 3;
 const PATH_BYTES_MAX: usize = 1024;
+const JITTER_PERCENT_DEFAULT: u8 = 10;
+const JITTER_PERCENT_MAX: u8 = 50;
+const SLOW_START: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+const SERVER_NAME_BYTES_MAX: usize = 253;
+/// A program and its arguments, and the bytes of each.
+const COMMAND_WORDS_MAX: usize = 32;
+const WORD_BYTES_MAX: usize = 1024;
 
 /// The services, none of which matches a packet of another one or of a forwarded port.
 pub(super) fn services(
@@ -64,6 +72,7 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
     choice("service.affinity", None, &AFFINITIES, diagnostics);
     choice("service.mode", None, &MODES, diagnostics);
     choice("service.on_failure", None, &ON_FAILURE, diagnostics);
+    slow_start(None, diagnostics);
     within("service.backend.weight", None, WEIGHT_DEFAULT, 0..=WEIGHT_MAX, diagnostics);
     times(None, diagnostics);
     diagnostics.describe("service.check.path", Some("\"/\"".to_owned()), path_range());
@@ -93,6 +102,7 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
         mode: mode(raw, address, ports, diagnostics),
         backends: backends(written, address, &service_ports, diagnostics),
         ports: service_ports,
+        slow_start: slow_start(raw.slow_start.as_ref(), diagnostics),
         on_failure: choice("service.on_failure", raw.on_failure.as_ref(), &ON_FAILURE, diagnostics),
         name,
         address: address?,
@@ -103,6 +113,11 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
     let service = Service { check: raw.check.as_ref().map(|raw| check(raw, diagnostics)), config };
     check_ends(raw, &service, diagnostics);
     Some(service)
+}
+
+fn slow_start(text: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> Option<Duration> {
+    let lasts = ranged("service.slow_start", text, Duration::ZERO, SLOW_START, diagnostics);
+    (!lasts.is_zero()).then_some(lasts)
 }
 
 fn protocol(raw: &RawService, diagnostics: &mut Diagnostics<'_>) -> Option<u8> {
@@ -287,11 +302,10 @@ fn check(written: &Spanned<RawCheck>, diagnostics: &mut Diagnostics<'_>) -> Heal
     }
     if let Some(text) = &raw.path {
         check.path = parsed("service.check.path", text, path, diagnostics).unwrap_or_default();
-        if check.kind != CheckKind::Http {
-            let mistake = Mistake::new("only checks by HTTP have a path", "write kind = \"http\" or leave out path");
-            diagnostics.error(text.span(), "service.check.path", mistake);
-        }
     }
+    check_request(raw, &mut check, diagnostics);
+    check_command(written, &mut check, diagnostics);
+    check_unused(raw, check.kind, diagnostics);
     check.source =
         raw.source.as_ref().and_then(|text| parsed("service.check.source", text, value::address, diagnostics));
     check.port = raw.port.as_ref().map(|port| *port.get_ref());
@@ -300,6 +314,82 @@ fn check(written: &Spanned<RawCheck>, diagnostics: &mut Diagnostics<'_>) -> Heal
         diagnostics.error(port.span(), "service.check.port", mistake);
     }
     check
+}
+
+/// The name of the server, and whose signature its certificate must have.
+fn check_request(raw: &RawCheck, check: &mut HealthCheck, diagnostics: &mut Diagnostics<'_>) {
+    if let Some(text) = &raw.server_name {
+        check.server_name = parsed("service.check.server_name", text, server_name, diagnostics);
+    }
+    if let Some(text) = &raw.authorities {
+        check.authorities = absolute_path("service.check.authorities", text, diagnostics);
+    }
+}
+
+/// The program of a check by command.
+fn check_command(written: &Spanned<RawCheck>, check: &mut HealthCheck, diagnostics: &mut Diagnostics<'_>) {
+    const SUBJECT: &str = "service.check.command";
+    let raw = &written.get_ref().command;
+    match raw.first() {
+        None if check.kind == CheckKind::Command => {
+            let remedy = "write command = [\"/usr/local/bin/check\"] with the program and its arguments";
+            diagnostics.error(written.span(), SUBJECT, Mistake::new("no program is named", remedy));
+        }
+        Some(program) => {
+            if !Path::new(program.get_ref()).is_absolute() {
+                let mistake =
+                    Mistake::new(format!("{:?} is not an absolute path", program.get_ref()), "begin it with /");
+                diagnostics.error(program.span(), SUBJECT, mistake);
+            }
+            let is_wrong = |word: &&Text| word.get_ref().len() > WORD_BYTES_MAX || word.get_ref().contains('\0');
+            if let Some(word) = raw.get(COMMAND_WORDS_MAX).or_else(|| raw.iter().find(is_wrong)) {
+                let mistake = Mistake::new(
+                    format!(
+                        "more than {COMMAND_WORDS_MAX} words, or one with a NUL or more than {WORD_BYTES_MAX} bytes"
+                    ),
+                    "call a script that has the rest",
+                );
+                diagnostics.error(word.span(), SUBJECT, mistake);
+            }
+        }
+        None => {}
+    }
+    check.command = raw.iter().map(|word| word.get_ref().clone()).collect();
+}
+
+/// Keys that the kind of check does not use.
+fn check_unused(raw: &RawCheck, kind: CheckKind, diagnostics: &mut Diagnostics<'_>) {
+    let requests = "\"http\" or kind = \"https\"";
+    let connects = "\"tcp\", kind = \"http\" or kind = \"https\"";
+    let https = kind == CheckKind::Https;
+    let by_command = kind == CheckKind::Command;
+    let unused = [
+        ("path", raw.path.as_ref().map(Spanned::span), kind.requests(), requests),
+        ("server_name", raw.server_name.as_ref().map(Spanned::span), kind.requests(), requests),
+        ("authorities", raw.authorities.as_ref().map(Spanned::span), https, "\"https\""),
+        ("command", raw.command.first().map(Spanned::span), by_command, "\"command\""),
+        ("source", raw.source.as_ref().map(Spanned::span), !by_command, "another one than \"command\""),
+        ("port", raw.port.as_ref().map(Spanned::span), kind != CheckKind::Icmp, "another one than \"icmp\""),
+        ("fast_fail", raw.fast_fail.as_ref().map(Spanned::span), kind.connects(), connects),
+    ];
+    for (key, span, is_used, kinds) in unused {
+        let Some(span) = span.filter(|_| !is_used) else { continue };
+        let mistake = Mistake::new(
+            format!("this kind of check has no {key}"),
+            format!("write kind = {kinds}, or leave out {key}"),
+        );
+        diagnostics.error(span, &format!("service.check.{key}"), mistake);
+    }
+}
+
+/// A name as TLS and requests can have it.
+fn server_name(text: &str) -> Result<String, Mistake> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let has_labels = text.split('.').all(|label| !label.is_empty() && label.len() <= 63);
+    if text.len() <= SERVER_NAME_BYTES_MAX && has_labels && text.bytes().all(is_allowed) {
+        return Ok(text.to_owned());
+    }
+    Err(Mistake::new(format!("{text:?} is no name of a host"), "write a name such as \"www.example.com\""))
 }
 
 fn times(raw: Option<&RawCheck>, diagnostics: &mut Diagnostics<'_>) -> HealthCheck {
@@ -311,6 +401,22 @@ fn times(raw: Option<&RawCheck>, diagnostics: &mut Diagnostics<'_>) -> HealthChe
     HealthCheck {
         kind: choice("service.check.kind", raw.and_then(|raw| raw.kind.as_ref()), &CheckKind::ALL, diagnostics),
         path: "/".to_owned(),
+        server_name: None,
+        authorities: None,
+        command: Vec::new(),
+        jitter_percent: within(
+            "service.check.jitter",
+            raw.and_then(|raw| raw.jitter.as_ref()),
+            JITTER_PERCENT_DEFAULT,
+            0..=JITTER_PERCENT_MAX,
+            diagnostics,
+        ),
+        fast_fail: flag(
+            "service.check.fast_fail",
+            raw.and_then(|raw| raw.fast_fail.as_ref()).map(|written| *written.get_ref()),
+            false,
+            diagnostics,
+        ),
         interval: duration("interval", interval, INTERVAL_DEFAULT, INTERVAL, diagnostics),
         timeout: duration("timeout", timeout, TIMEOUT_DEFAULT, TIMEOUT, diagnostics),
         rise: within("service.check.rise", raw.and_then(|raw| raw.rise.as_ref()), RISE_DEFAULT, 1..=100, diagnostics),

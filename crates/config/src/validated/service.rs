@@ -1,6 +1,7 @@
 //! `[[service]]`: what the load balancer spreads, and how its backends are checked.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use network_functions::load_balancer::ServiceConfig;
@@ -21,6 +22,12 @@ pub struct HealthCheck {
     pub kind: CheckKind,
     /// The path that is requested by HTTP.
     pub path: String,
+    /// The name of the server in requests by HTTP and in TLS; `None`: its address.
+    pub server_name: Option<String>,
+    /// The certificates of the authorities that the server's certificate is verified by, in a file; `None`: it is not verified.
+    pub authorities: Option<PathBuf>,
+    /// The program of a check by command, with its arguments.
+    pub command: Vec<String>,
     /// The time from one check to the next.
     pub interval: Duration,
     /// When a check without an answer has failed.
@@ -29,6 +36,10 @@ pub struct HealthCheck {
     pub rise: u8,
     /// Failed checks in a row after which a backend has failed.
     pub fall: u8,
+    /// By how much of the interval the time to the next check varies, in percent, either way.
+    pub jitter_percent: u8,
+    /// Whether a refused connection makes a backend down at once.
+    pub fast_fail: bool,
     /// The port that is checked, if it is not the backend's.
     pub port: Option<u16>,
     /// The address that checks come from, if the kernel does not choose it.
@@ -43,15 +54,40 @@ pub enum CheckKind {
     Tcp,
     /// A request by HTTP is answered with a status of 200 to 399.
     Http,
+    /// The same over TLS.
+    Https,
+    /// An echo request is answered.
+    Icmp,
+    /// A program succeeds.
+    Command,
 }
 
 impl CheckKind {
-    /// Both kinds, with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("tcp", Self::Tcp), ("http", Self::Http)];
+    /// All kinds, with their names.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("tcp", Self::Tcp),
+        ("http", Self::Http),
+        ("https", Self::Https),
+        ("icmp", Self::Icmp),
+        ("command", Self::Command),
+    ];
+
+    /// Whether a check requests a path.
+    #[must_use]
+    pub const fn requests(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+
+    /// Whether a check opens a TCP connection.
+    #[must_use]
+    pub const fn connects(self) -> bool {
+        matches!(self, Self::Tcp | Self::Http | Self::Https)
+    }
 }
 
 impl Service {
-    /// Where a check of a backend, by its position, connects to; `None` if the port is not known.
+    /// What a check of a backend, by its position, is about; `None` if it needs a port that is not known. The port is 0 if no port is
+    /// known and none is needed.
     #[must_use]
     pub fn checked_end(&self, backend: usize) -> Option<SocketAddr> {
         let backend = self.config.backends.get(backend)?;
@@ -59,7 +95,9 @@ impl Service {
             [range] if range.count() == 1 => Some(range.first()),
             _ => None,
         };
-        let port = self.check.as_ref()?.port.or(backend.port).or_else(of_service)?;
+        let check = self.check.as_ref()?;
+        let port = check.port.or(backend.port).or_else(of_service);
+        let port = if check.kind.connects() { port? } else { port.unwrap_or(0) };
         Some(SocketAddr::new(backend.address, port))
     }
 }

@@ -160,6 +160,7 @@ fn add_service(samples: &mut Samples, service: &ServiceStatus) {
     for backend in &service.backends {
         let labels = [service.name.as_str(), backend.address.as_str()];
         samples.add_flag(Metric::BackendUp, &labels, backend.state != "down");
+        samples.add(Metric::BackendShare, &labels, backend.share);
         samples.add_count(Metric::BackendConnections, &labels, backend.connections);
         samples.add_count(Metric::BackendConnectionsOpened, &labels, backend.begun);
     }

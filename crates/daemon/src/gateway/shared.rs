@@ -9,7 +9,9 @@ use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
 use network_functions::url_filter::rules::UrlFilterRules;
 use packet_io::clock;
+use rustls::ClientConfig;
 
+use super::balancing;
 use super::build::Secrets;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -20,6 +22,8 @@ use crate::url_lists;
 pub struct SharedFunctions {
     /// The services of the load balancer.
     pub services: Arc<Services>,
+    /// Of each service how its checks use TLS, if they do.
+    pub check_tls: Arc<[Option<Arc<ClientConfig>>]>,
     /// The rules of the SYN proxy.
     pub syn_proxy: Arc<SynProxyRules>,
     /// Rules and lists of the URL filter.
@@ -38,8 +42,9 @@ impl SharedFunctions {
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
         let lists_before = previous.map(|previous| &*previous.url_filter);
-        let url_filter = url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?;
-        Ok(Self { services, syn_proxy: Arc::new(syn_proxy), url_filter: Arc::new(url_filter) })
+        let url_filter = Arc::new(url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?);
+        let check_tls = balancing::tls_clients(&config.services)?;
+        Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy), url_filter })
     }
 }
 

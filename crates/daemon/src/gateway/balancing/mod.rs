@@ -7,17 +7,23 @@
 //! ```
 
 mod checking;
+mod command;
 mod health;
+mod probe;
+mod tls;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{BackendStatus, ServiceStatus};
 use config::validated::Service;
 use config::value;
-use network_functions::load_balancer::{self, Scheduler, Services};
+use network_functions::load_balancer::{self, SHARES, Scheduler, Services};
+use rustls::ClientConfig;
 
 use super::build::SharedFunctions;
 pub(super) use checking::Checks;
+pub(crate) use tls::AuthoritiesError;
+pub(super) use tls::clients as tls_clients;
 
 /// The services in force, with how their backends are checked.
 #[derive(Clone, Default)]
@@ -25,6 +31,15 @@ pub(super) struct InForce {
     pub(super) services: Arc<Services>,
     /// As configured, in the order of `services`.
     pub(super) configured: Arc<[Service]>,
+    /// Of each service how its checks use TLS, if they do.
+    pub(super) tls: Arc<[Option<Arc<ClientConfig>>]>,
+}
+
+impl InForce {
+    fn of(shared: &SharedFunctions, configured: &[Service]) -> Self {
+        let (services, tls) = (Arc::clone(&shared.services), Arc::clone(&shared.check_tls));
+        Self { services, configured: configured.into(), tls }
+    }
 }
 
 /// The services of a gateway, for all threads that need them.
@@ -37,8 +52,7 @@ pub(super) struct Balancing {
 impl Balancing {
     /// Begins with these services.
     pub(super) fn new(shared: SharedFunctions, configured: &[Service]) -> Self {
-        let in_force = InForce { services: Arc::clone(&shared.services), configured: configured.into() };
-        Self { in_force: Mutex::new(in_force), shared: Mutex::new(shared) }
+        Self { in_force: Mutex::new(InForce::of(&shared, configured)), shared: Mutex::new(shared) }
     }
 
     /// What functions of all workers share.
@@ -58,13 +72,13 @@ impl Balancing {
     /// Puts other services in force, which the workers have already. What checks found meanwhile counts for them, too.
     pub(super) fn replace(&self, shared: SharedFunctions, configured: &[Service]) {
         shared.services.refresh();
-        *self.lock() = InForce { services: Arc::clone(&shared.services), configured: configured.into() };
+        *self.lock() = InForce::of(&shared, configured);
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
     }
 
     /// The services as operators see them.
     pub(super) fn statuses(&self) -> Vec<ServiceStatus> {
-        let InForce { services, configured } = self.in_force();
+        let InForce { services, configured, .. } = self.in_force();
         services.services().iter().zip(&*configured).map(|(service, known)| status(service, known)).collect()
     }
 }
@@ -76,12 +90,14 @@ fn status(service: &load_balancer::Service, Service { config, check }: &Service)
         let state = match (view.is_down, view.weight) {
             (true, _) => "down",
             (false, 0) => "drained",
+            (false, _) if view.share < SHARES => "starting",
             (false, _) => "up",
         };
         BackendStatus {
             address: view.name(),
             state: state.to_owned(),
             weight: view.weight,
+            share: f64::from(view.share) / f64::from(SHARES),
             connections: view.connections.into(),
             begun: view.begun,
         }

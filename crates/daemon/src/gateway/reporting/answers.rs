@@ -161,6 +161,10 @@ impl ControlHandler for Answers<'_> {
         samples.add_count(Metric::ConnectionsRelated, &[], pipeline.counters().related);
         samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
         samples.add_count(Metric::ConnectionsDisallowed, &[], pipeline.counters().disallowed);
+        let resets = pipeline.reset_counters();
+        samples.add_count(Metric::FailedConnectionResets, &["sent"], resets.sent);
+        samples.add_count(Metric::FailedConnectionResets, &["answered"], resets.answered);
+        samples.add_count(Metric::FailedConnectionResets, &["limited"], resets.limited);
         samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
         samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::report::{RunReport, Settings};
-use super::run::{REPETITIONS_MAX, Stage};
+use super::run::{FunctionPlan, REPETITIONS_MAX, Stage};
 use super::table::{self, ms};
 use crate::args::{BenchSetupRateArgs, DemoArgs};
 use crate::bench::BenchError;
