@@ -349,7 +349,7 @@ fn answer(
         }
     };
     if direction == Direction::Reply {
-        // On its way to the client.
+        // It goes to the client.
         return if answers::become_reset_of_receiver(packet, segment) {
             count(Answer::Reset);
             Verdict::Forward

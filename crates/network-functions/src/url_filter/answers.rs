@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_question_has_no_response() {
+    fn a_truncated_question_has_no_response() {
         let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ads\x07example\0\0\x01\0\x01\0\0\x29\x10\0\0\0\0\0\0\0";
         let response = name_error(query).unwrap();
         assert_eq!(response[..12], *b"\x12\x34\x81\x83\0\x01\0\0\0\0\0\0");

@@ -197,7 +197,7 @@ fn an_http_request_to_a_blocked_host_gets_a_page_and_its_server_a_reset() {
     assert_eq!((sent.sequence, sent.payload_bytes as usize), (server, page.len()));
     assert_eq!((talk.counted("ads", Decided::Blocked), talk.answered(Answer::Page)), (1, 1));
 
-    // The rest of the conversation: the page's acknowledgement, the server's reply, a repetition, the client's end.
+    // What follows: the page's acknowledgement, the server's reply, a repetition, the client's end.
     assert_eq!(talk.client(b""), Verdict::Drop(DropReason::UrlFiltered));
     assert_eq!(talk.server(b"HTTP/1.1 200 OK"), Verdict::Drop(DropReason::UrlFiltered));
     assert!(talk.gateway.refused.is_some_and(|refused| refused.reset_sequence == talk.next[0]));
