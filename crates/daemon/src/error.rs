@@ -51,6 +51,9 @@ pub enum ProcessError {
     /// The rules of the SYN proxy cannot be used.
     #[error("[syn_proxy]: {0}")]
     SynProxy(#[from] network_functions::syn_proxy::RulesError),
+    /// The rules of the rate limits cannot be used.
+    #[error("[rate_limit]: {0}")]
+    RateLimit(#[from] network_functions::rate_limit::RulesError),
     /// The FTP helper cannot be made as configured.
     #[error("[ftp]: {0}")]
     Ftp(#[from] network_functions::ftp::FtpError),

@@ -131,6 +131,10 @@ drop_reasons! {
     SynProxyReset = "syn_proxy_reset",
     /// A client's segment on a connection whose server has not answered the SYN proxy yet.
     SynProxyAwaiting = "syn_proxy_awaiting",
+    /// The packet, or the connection that it would begin, is beyond a rate limit.
+    RateLimited = "rate_limited",
+    /// The packet is beyond a quota.
+    QuotaExceeded = "quota_exceeded",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

@@ -10,13 +10,14 @@ use mainstay::exit::Exit;
 use serde_json::{Value, json};
 
 /// Files of a gateway that have every section between them.
-const GATEWAYS: [&str; 9] = [
+const GATEWAYS: [&str; 10] = [
     include_str!("../../../examples/active.toml"),
     include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),
     include_str!("../../../examples/multi-primary-a.toml"),
+    include_str!("../../../examples/rate-limits.toml"),
     include_str!("../../../examples/syn-proxy.toml"),
     include_str!("../../../examples/tunnel-left.toml"),
     "group = [{ name = \"a\", track = [] }]\nreachability = { track = [] }\n[control]\nlisten = \"127.0.0.1:9443\"\n\

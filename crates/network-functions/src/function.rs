@@ -101,6 +101,8 @@ pub mod state_attribute {
     pub const SYN_PROXY: u16 = 5;
     /// The classifier.
     pub const CLASSIFIER: u16 = 6;
+    /// Rate limits.
+    pub const RATE_LIMIT: u16 = 7;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }

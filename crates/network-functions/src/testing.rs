@@ -159,6 +159,7 @@ pub(crate) struct Gateway {
     pub(crate) tuples: Tuples,
     pub(crate) expectations: Expectations,
     pub(crate) assemblies: Assemblies,
+    pub(crate) now: Instant,
 }
 
 impl Gateway {
@@ -170,6 +171,7 @@ impl Gateway {
             tuples: Tuples::default(),
             expectations: Expectations::default(),
             assemblies: Assemblies::default(),
+            now: Instant::ZERO,
         }
     }
 
@@ -182,7 +184,8 @@ impl Gateway {
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let before = connection;
         let result = with_packet(&tuple, ingress, Direction::Original, |packet| {
-            let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+            let mut runtime =
+                runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
             self.chain.init(&mut runtime, &self.tuples, &mut connection, packet)
         });
         if result.is_err() {
@@ -202,7 +205,8 @@ impl Gateway {
         connection: &mut Connection,
         packet: &Packet<'_, '_>,
     ) -> Result<(), DropReason> {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let mut runtime =
+            runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         self.chain.init(&mut runtime, &self.tuples, connection, packet)
     }
 
@@ -228,7 +232,7 @@ impl Gateway {
         direction: Direction,
     ) -> Processed {
         self.chain.process(
-            &mut runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations),
+            &mut runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations),
             connection,
             packet,
             direction,
@@ -242,7 +246,8 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let mut runtime =
+            runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         self.chain.process_watched(&mut runtime, connection, packet, direction, &mut Unwatched)
     }
 
@@ -262,18 +267,11 @@ impl Gateway {
 }
 
 fn runtime<'a>(
+    now: Instant,
     counters: &'a mut ChainCounters,
     log: &'a mut Log,
     assemblies: &'a mut Assemblies,
     expectations: &'a mut Expectations,
 ) -> Runtime<'a> {
-    Runtime {
-        now: Instant::ZERO,
-        node: NodeId(0),
-        counters,
-        log,
-        assemblies,
-        expectations,
-        handshake: HandshakeExchange::NONE,
-    }
+    Runtime { now, node: NodeId(0), counters, log, assemblies, expectations, handshake: HandshakeExchange::NONE }
 }

@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "lib.rs",
     "channel_status.rs",
     "class_status.rs",
@@ -21,6 +21,7 @@ const FILES: [&str; 17] = [
     "mirror.rs",
     "orders.rs",
     "path.rs",
+    "rate_limit_status.rs",
     "redundancy.rs",
     "segments.rs",
     "service_status.rs",

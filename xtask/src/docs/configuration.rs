@@ -7,11 +7,12 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 13] = [
+const GATEWAY: [&str; 14] = [
     "value.rs",
     "raw.rs",
     "raw/classifier.rs",
     "raw/limits.rs",
+    "raw/rate_limit.rs",
     "raw/reachability.rs",
     "raw/redundancy.rs",
     "raw/service.rs",

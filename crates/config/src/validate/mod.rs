@@ -19,6 +19,7 @@ mod log;
 pub mod mapping;
 mod nat;
 mod ports;
+mod rate_limit;
 mod reachability;
 mod redundancy;
 mod security;
@@ -75,6 +76,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let chain = chain(raw, diagnostics);
     let config = Config {
         syn_proxy: syn_proxy::syn_proxy(raw.syn_proxy.as_ref(), (cluster.as_ref(), &chain), diagnostics),
+        rate_limit: rate_limit::rules(raw.rate_limit.as_ref(), &chain, diagnostics),
         reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
         routes,
         connections_max,
@@ -314,6 +316,7 @@ fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Classifier => raw.classifier.as_ref().map(Spanned::span),
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
+        Function::RateLimit => raw.rate_limit.as_ref().map(Spanned::span),
         Function::SynProxy => raw.syn_proxy.as_ref().map(Spanned::span),
         Function::LoadBalancer => raw.service.first().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),

@@ -15,6 +15,8 @@ pub enum Function {
     Classifier,
     /// `[firewall]`.
     Firewall,
+    /// `[rate_limit]`.
+    RateLimit,
     /// `[syn_proxy]`.
     SynProxy,
     /// `[[service]]`.
@@ -27,9 +29,10 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("classifier", Self::Classifier),
         ("firewall", Self::Firewall),
+        ("rate_limit", Self::RateLimit),
         ("syn_proxy", Self::SynProxy),
         ("load_balancer", Self::LoadBalancer),
         ("nat", Self::Nat),
@@ -42,6 +45,7 @@ impl Function {
         match self {
             Self::Classifier => "[classifier]",
             Self::Firewall => "[firewall]",
+            Self::RateLimit => "[rate_limit]",
             Self::SynProxy => "[syn_proxy]",
             Self::LoadBalancer => "[[service]]",
             Self::Nat => "[nat]",

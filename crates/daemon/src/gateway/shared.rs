@@ -1,9 +1,11 @@
-//! What functions of all workers of a gateway share: the services of the load balancer, and the rules of the SYN proxy.
+//! What functions of all workers of a gateway share: the services of the load balancer, and the rules of the SYN proxy and of the
+//! rate limits.
 
 use std::sync::Arc;
 
 use config::validated::Config;
 use network_functions::load_balancer::Services;
+use network_functions::rate_limit::RateLimitRules;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
 use packet_io::clock;
@@ -19,10 +21,12 @@ pub struct SharedFunctions {
     pub services: Arc<Services>,
     /// The rules of the SYN proxy.
     pub syn_proxy: Arc<SynProxyRules>,
+    /// The rules of the rate limits.
+    pub rate_limit: Arc<RateLimitRules>,
 }
 
 impl SharedFunctions {
-    /// What is configured. Health, activity and numbers of connections continue from `previous`.
+    /// What is configured. Health, activity, buckets and numbers of connections continue from `previous`.
     ///
     /// # Errors
     /// The services or the rules cannot be used, or a secret cannot be read.
@@ -32,7 +36,9 @@ impl SharedFunctions {
         let keys = cookie_keys(config, secrets)?;
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
-        Ok(Self { services, syn_proxy: Arc::new(syn_proxy) })
+        let previous = previous.map(|previous| &*previous.rate_limit);
+        let rate_limit = RateLimitRules::new(&config.rate_limit, secrets.nat_key, previous)?;
+        Ok(Self { services, syn_proxy: Arc::new(syn_proxy), rate_limit: Arc::new(rate_limit) })
     }
 }
 
