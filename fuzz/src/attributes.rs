@@ -6,6 +6,7 @@ use flow::wire::tlv;
 use network_functions::classifier::ClassState;
 use network_functions::function::FlowState;
 use network_functions::load_balancer::BalancerState;
+use network_functions::rate_limit::RateLimitState;
 use network_functions::syn_proxy::{Phase, SynProxyState};
 use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
@@ -44,6 +45,12 @@ pub fn run(data: &[u8]) {
         state.encode(&mut written);
         let read_back = ClassState::decode(&written).expect("what was written can be read");
         assert_eq!((read_back.class(), read_back.is_settled()), (state.class(), state.is_settled()));
+    }
+    if let Ok(state) = RateLimitState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = RateLimitState::decode(&written).expect("what was written can be read");
+        assert!(read_back == state || written.is_empty(), "a state of which nothing is used is the default elsewhere");
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

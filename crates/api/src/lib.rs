@@ -41,7 +41,7 @@ pub use lazy_status::LazyStatus;
 pub use metrics::Sample;
 pub use orders::ReloadReport;
 pub use path::{GatewayReason, PacketPath};
-pub use rate_limit_status::{RateLimitStatus, RateLimited};
+pub use rate_limit_status::{RateLimitQuota, RateLimitStatus, RateLimited};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use segments::SegmentsStatus;

@@ -40,7 +40,7 @@ impl NetworkFunction for ByteQuota {
     }
 }
 
-pub fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let chain = || ChainBuilder::new().push(ByteQuota { bytes_max: 10_000 }).build();
     let mut pair = Pair::start([chain()?, chain()?])?;
 

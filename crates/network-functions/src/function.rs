@@ -341,9 +341,10 @@ pub trait NetworkFunction {
         Ok(())
     }
 
-    /// A record with this state has entered the table: of a connection that began here, or of a replica.
-    fn on_enter(&self, state: &Self::State) {
-        let _ = state;
+    /// A record with this state has entered the table: of a connection that began here, or of a replica, with each update of it. `original`
+    /// is its incoming tuple in the original direction.
+    fn on_enter(&self, state: &Self::State, original: &Tuple) {
+        let _ = (state, original);
     }
 
     /// A record with this state has left the table, however its connection ended.

@@ -134,3 +134,4 @@ pub mod syn_proxy;
 #[cfg(test)]
 mod testing;
 pub mod tuple_filter;
+mod unix_clock;

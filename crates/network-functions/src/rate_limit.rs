@@ -13,15 +13,19 @@
 //! bucket is not empty, so a bucket may be overdrawn by one packet of each worker, and a burst smaller than a packet stops nothing for
 //! ever. What is dropped or marked takes no tokens.
 //!
-//! **Sources** are prefixes. Their buckets lie in a table of fixed size ([`LimitConfig::sources_max`], 32 bytes each). A new source
-//! evicts the one of its set of eight that is closest to full buckets: the source that loses the least.
+//! **Sources** are prefixes. Their buckets lie in a table of fixed size ([`LimitConfig::sources_max`], 48 bytes each). A new source
+//! evicts the one of its set of eight that is closest to full buckets, or has used least of its quota: the source that loses the least.
+//!
+//! **Quotas** are amounts in a period of the wall clock, of a connection, a source or a rule ([`Quota`]). They survive failover: what was
+//! used is in the connections' replicated states, in steps of a 64th of the quota.
 //!
 //! **Fast path.** A connection needs its packets only if its rule limits packets or bytes ([`NetworkFunction::needs_packets`]).
 //!
-//! **Failover.** Buckets are not replicated: they are full on another node. Each node of a cluster limits what it forwards itself. The
-//! rule of a connection is not replicated either; it follows from the connection's tuple and class.
+//! **Failover.** Buckets are not replicated: they are full on another node. Each node of a cluster limits what it forwards itself. A
+//! connection's rule is found again by its tuple and class.
 
 mod buckets;
+mod quota;
 mod rules;
 mod state;
 #[cfg(test)]
@@ -36,10 +40,11 @@ use crate::class::Class;
 use crate::function::{Context, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 pub use buckets::{Rate, SOURCE_BYTES};
-use rules::Amount;
+use quota::Amount;
+pub use quota::{QUOTA_MAX, QUOTA_STEPS, Quota, Unit};
 pub use rules::{
     Action, LIMITS_PER_RULE_MAX, LimitConfig, LimitView, Per, RULES_MAX, RateLimitRules, RuleConfig, RuleView,
-    RulesError, SOURCES_DEFAULT, SOURCES_MAX, SOURCES_MIN, SOURCES_TOTAL_MAX,
+    RulesError, SOURCES_DEFAULT, SOURCES_MAX, SOURCES_MIN, SOURCES_TOTAL_MAX, rule_id,
 };
 pub use state::RateLimitState;
 
@@ -66,6 +71,7 @@ impl RateLimit {
 
 impl NetworkFunction for RateLimit {
     type State = RateLimitState;
+    const COUNTS_CONNECTIONS: bool = true;
 
     fn name(&self) -> &'static str {
         NAME
@@ -74,10 +80,11 @@ impl NetworkFunction for RateLimit {
     fn on_init(&self, context: &mut Context<'_>, _packet: &Packet<'_, '_>) -> Result<RateLimitState, DropReason> {
         let mut state = RateLimitState::default();
         self.assign(&mut state, &context.original, context.class);
-        if let Some(rule) = self.rules.by_number(state.rule())
-            && !rule.limits.iter().all(|limit| limit.admits(context.now, &context.original, context.class))
-        {
-            return Err(DropReason::RateLimited);
+        if let Some(rule) = self.rules.by_id(state.rule()) {
+            let at = self.rules.moment(context.now, &context.original, context.class);
+            if !rule.limits.iter().all(|limit| limit.admits(&at, &mut state)) {
+                return Err(DropReason::RateLimited);
+            }
         }
         Ok(state)
     }
@@ -93,13 +100,15 @@ impl NetworkFunction for RateLimit {
         if state.generation() != self.rules.generation() {
             self.assign(state, &context.original, context.class);
         }
-        let Some(rule) = self.rules.by_number(state.rule()) else { return Verdict::Forward };
+        let Some(rule) = self.rules.by_id(state.rule()) else { return Verdict::Forward };
+        let at = self.rules.moment(context.now, &context.original, context.class);
         let amount = Amount { packets: packet.frame.packets(), bytes: packet.headers.l3_bytes.into() };
         for limit in rule.limits.iter().filter(|limit| limit.covers(direction)) {
-            if limit.take(context.now, &context.original, context.class, amount) {
+            if limit.take(&at, state, amount) {
                 continue;
             }
             match limit.config.action {
+                Action::Drop if limit.config.quota.is_some() => return Verdict::Drop(DropReason::QuotaExceeded),
                 Action::Drop => return Verdict::Drop(DropReason::RateLimited),
                 Action::Mark(dscp) => packet.set_dscp(dscp),
             }
@@ -111,12 +120,18 @@ impl NetworkFunction for RateLimit {
         if state.generation() != self.rules.generation() {
             return self.rules.need_packets();
         }
-        self.rules.by_number(state.rule()).is_some_and(|rule| rule.needs_packets())
+        self.rules.by_id(state.rule()).is_some_and(|rule| rule.needs_packets())
     }
 
-    /// The rule of a connection follows from its tuple and class on every node.
-    fn is_replicated_change(&self, _before: &RateLimitState, _after: &RateLimitState) -> bool {
-        false
+    /// A further step of the quota is used up. All else follows from the connection's tuple and class on every node.
+    fn is_replicated_change(&self, before: &RateLimitState, after: &RateLimitState) -> bool {
+        if (before.period(), before.used()) == (after.period(), after.used()) {
+            return false;
+        }
+        let quota = self.rules.by_id(after.rule()).and_then(|rule| rule.quota());
+        quota.is_some_and(|quota| {
+            before.period() != after.period() || quota.step(before.used()) != quota.step(after.used())
+        })
     }
 
     fn decides_by_class(&self) -> bool {
@@ -129,8 +144,18 @@ impl NetworkFunction for RateLimit {
         ReevaluationOutcome::Allowed
     }
 
+    /// Another node may have counted more of a quota.
+    fn on_enter(&self, state: &RateLimitState, original: &Tuple) {
+        self.rules.merge(state, original);
+    }
+
+    /// Except for connections with a quota of which something is used.
     fn restorable(&self) -> Result<(), Unrestorable> {
         Ok(())
+    }
+
+    fn is_restorable(&self, state: &RateLimitState) -> bool {
+        state.used() == 0
     }
 
     fn restore(&self, _restoring: &mut Restoring) -> Option<RateLimitState> {

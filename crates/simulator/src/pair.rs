@@ -63,7 +63,7 @@ pub enum PairError {
     /// The configuration of a node is refused.
     #[error("node {0} cannot be made: {1}")]
     Node(usize, ConfigError),
-    /// A node refused what the other one sent.
+    /// A node refused what its peer sent.
     #[error("node {0} refused a datagram of its peer: {1}")]
     Peer(usize, NodeError),
     /// The nodes did not get where they should.
@@ -117,7 +117,7 @@ impl Pair {
     /// True if it arrives.
     ///
     /// # Errors
-    /// A node refuses what the other one sends.
+    /// A node refuses what its peer sends.
     pub fn send(&mut self, port: u16, direction: Direction, payload: &[u8]) -> Result<bool, PairError> {
         let (from, to) = if direction == Direction::Original { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let of_host = |host: &Host| (host.address, if host.port == CLIENT.port { port } else { SERVICE });
@@ -132,7 +132,7 @@ impl Pair {
         Ok(self.received.iter().any(|(port, frame)| *port == to.port && frame.ends_with(payload)))
     }
 
-    /// Kills the active node, and runs the other one until it is active.
+    /// Kills the active node, and runs its peer until that is active.
     ///
     /// # Errors
     /// The other node does not become active.
@@ -286,6 +286,6 @@ mod tests {
         assert_eq!(pair.active(), Some(1 - first));
         assert!(pair.send(4000, Direction::Reply, b"still").unwrap());
         pair.kill_active().unwrap_err();
-        assert!(!pair.send(4000, Direction::Original, b"nobody is left").unwrap());
+        assert!(!pair.send(4000, Direction::Original, b"no node is left").unwrap());
     }
 }

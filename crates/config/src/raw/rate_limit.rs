@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::super::value::{PortText, PrefixText, ProtocolText, SizeText};
+use super::super::value::{DurationText, PortText, PrefixText, ProtocolText, SizeText};
 use super::Text;
 
 /// The section limits the packets, bytes and new connections of sources, of traffic classes and of rules. Each node limits what it
@@ -51,8 +51,8 @@ pub struct RawRateLimitRule {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRateLimitLimit {
-    /// What shares the limit: all connections of the rule (`"rule"`), those from one source (`"source"`), or those of one traffic class
-    /// (`"class"`).
+    /// What shares the limit: all connections of the rule (`"rule"`), those from one source (`"source"`), those of one traffic class
+    /// (`"class"`), or nothing (`"connection"`, for quotas only).
     pub per: Option<Text>,
     /// Packets and bytes that count: those from the client (`"original"`), those to it (`"reply"`), or `"both"`.
     pub direction: Option<Text>,
@@ -68,6 +68,12 @@ pub struct RawRateLimitLimit {
     pub connections_per_s: Option<Spanned<u64>>,
     /// Connections that may begin at once. Default: those of one second.
     pub burst_connections: Option<Spanned<u64>>,
+    /// Bytes in a `period`, from the IP header on. A rule may have one quota, not `per = "class"`. Default: no quota.
+    pub quota_bytes: Option<Spanned<SizeText>>,
+    /// As `quota_bytes`, in packets.
+    pub quota_packets: Option<Spanned<u64>>,
+    /// Period of the quota: its whole multiples since 1970 in UTC, so `"24h"` begins at midnight.
+    pub period: Option<DurationText>,
     /// Treatment of packets beyond the limit. `"drop"` drops them. `"mark"` forwards them with the code point `dscp`.
     pub action: Option<Text>,
     /// Differentiated services code point (DSCP) of packets beyond the limit. The key is needed with `action = "mark"`.
@@ -76,7 +82,7 @@ pub struct RawRateLimitLimit {
     pub ipv4_prefix: Option<Spanned<u8>>,
     /// Length of the prefix that is one IPv6 source, with `per = "source"`.
     pub ipv6_prefix: Option<Spanned<u8>>,
-    /// Sources whose buckets are kept, with `per = "source"`; each takes 32 bytes of memory. A new source evicts one whose buckets are
-    /// nearly full.
+    /// Sources whose buckets are kept, with `per = "source"`; each takes 48 bytes of memory. A new source evicts one that loses
+    /// little.
     pub sources_max: Option<Spanned<u32>>,
 }

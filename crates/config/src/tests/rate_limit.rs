@@ -1,7 +1,9 @@
 //! `[rate_limit]` and its rules.
 
+use std::time::Duration;
+
 use network_functions::class::Class;
-use network_functions::rate_limit::{Action, LimitConfig, Per, Rate, RuleConfig};
+use network_functions::rate_limit::{Action, LimitConfig, Per, Quota, Rate, RuleConfig, Unit};
 
 use super::super::validated::Function;
 use super::{GOOD, check, said};
@@ -64,25 +66,31 @@ per = "class"
 direction = "original"
 connections_per_s = 100
 burst_connections = 10
+[[rate_limit.rule.limit]]
+per = "connection"
+quota_bytes = "10GiB"
+period = "24h"
 "#;
     let rules = rules(text);
     let [rule] = &rules[..] else { panic!("one rule") };
     assert_eq!(rule.conditions.classes, [Class::Web, Class::Video]);
     assert_eq!((rule.conditions.protocols.as_slice(), rule.conditions.destination_ports.len()), (&[6][..], 2));
-    let [first, second] = &rule.limits[..] else { panic!("two limits") };
+    let [first, second, third] = &rule.limits[..] else { panic!("three limits") };
     assert_eq!(first.packets, Some(Rate { per_s: 1000, burst: 50 }));
     assert_eq!(first.bytes, Some(Rate { per_s: 125_000, burst: 65_536 }));
     assert_eq!((first.direction, first.action), (Some(flow::Direction::Reply), Action::Mark(8)));
     assert_eq!((first.prefixes.ipv4_bits, first.prefixes.ipv6_bits, first.sources_max), (24, 48, 4096));
     assert_eq!((second.per, second.direction), (Per::Class, Some(flow::Direction::Original)));
     assert_eq!(second.connections, Some(Rate { per_s: 100, burst: 10 }));
+    let quota = Quota { unit: Unit::Bytes, amount: 10 << 30, period: Duration::from_secs(86_400) };
+    assert_eq!((third.per, third.quota), (Per::Connection, Some(quota)));
 }
 
 #[test]
 fn mistakes_are_reported_with_a_remedy() {
     let limit = "bytes_per_s = \"1MiB\"";
     for (part, by, expected) in [
-        (limit, "", "the limit limits nothing: add packets_per_s, bytes_per_s or connections_per_s"),
+        (limit, "", "the limit limits nothing: add packets_per_s, bytes_per_s, connections_per_s or quota_bytes"),
         (limit, "connections_per_s = 0", "choose a number from 1 to 10000000"),
         (limit, "bytes_per_s = \"fast\"", "is not a size"),
         (limit, "bytes_per_s = 1\nburst_packets = 5", "burst_packets is given without a rate: add packets_per_s"),
@@ -93,11 +101,20 @@ fn mistakes_are_reported_with_a_remedy() {
         (limit, "bytes_per_s = 1\nsources_max = 1", "choose a number from 64 to 1048576"),
         (limit, "bytes_per_s = 1\nipv4_prefix = 33", "choose a number from 0 to 32"),
         ("per = \"source\"", "per = \"rule\"\nsources_max = 100", "the limit is of none: add per = \"source\""),
-        ("per = \"source\"", "per = \"host\"", "write \"rule\" or \"source\" or \"class\""),
+        ("per = \"source\"", "per = \"host\"", "write \"rule\" or \"source\" or \"class\" or \"connection\""),
         ("per = \"source\"", "per = \"class\"", "no classifier comes before rate_limit: add [classifier]"),
         ("name = \"clients\"", "name = \"clients\"\nclass = [\"web\"]", "no classifier comes before rate_limit"),
         ("name = \"clients\"", "name = \"clients\"\ndestination_ports = [80]", "add protocol = \"tcp\", \"udp\" or"),
         ("source = [\"10.0.0.0/8\", ", "destination = [\"10.0.0.0/8\"]\nsource = [", "use one address family"),
+        (limit, "quota_bytes = 1\nquota_packets = 1", "either bytes or packets: remove quota_bytes or quota_packets"),
+        (limit, "bytes_per_s = 1\nperiod = \"1h\"", "period is given without a quota: add quota_bytes"),
+        (limit, "quota_bytes = 1\nperiod = \"1s\"", "rate_limit.rule.limit.period"),
+        ("per = \"source\"", "per = \"connection\"", "a connection can have a quota, and no rates: add quota_bytes"),
+        (
+            limit,
+            "quota_bytes = 1\n[[rate_limit.rule.limit]]\nquota_packets = 1",
+            "the rule has several quotas: write one quota for each rule",
+        ),
         (RULE, &format!("{RULE}{RULE}"), "another rule has this name: give the rule another name"),
         (
             "per = \"source\"\n",

@@ -2,6 +2,7 @@
 
 use std::mem::{align_of, size_of};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use flow::source_counts::SourcePrefixes;
@@ -12,8 +13,8 @@ use network_functions::load_balancer::BalancerState;
 use network_functions::nat::NatState;
 use network_functions::port_range::PortRange;
 use network_functions::rate_limit::{
-    Action, LIMITS_PER_RULE_MAX, LimitConfig, Per, RULES_MAX, Rate, RateLimitState, RuleConfig, SOURCES_DEFAULT,
-    SOURCES_MAX, SOURCES_MIN, SOURCES_TOTAL_MAX,
+    Action, LIMITS_PER_RULE_MAX, LimitConfig, Per, QUOTA_MAX, Quota, RULES_MAX, Rate, RateLimitState, RuleConfig,
+    SOURCES_DEFAULT, SOURCES_MAX, SOURCES_MIN, SOURCES_TOTAL_MAX, Unit, rule_id,
 };
 use network_functions::rule_set::{ConditionError, Conditions};
 use network_functions::syn_proxy::SynProxyState;
@@ -23,11 +24,16 @@ use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule, Text};
 use super::super::validated::Function;
 use super::super::value::{self, SizeText};
-use super::common::{choice, quoted, sized, within};
+use super::common::{choice, quoted, ranged, sized, within};
 use super::firewall::port_ranges;
 use super::{named, parsed_list};
 
-const PERS: [(&str, Per); 3] = [("rule", Per::Rule), ("source", Per::Source), ("class", Per::Class)];
+const PERS: [(&str, Per); 4] =
+    [("rule", Per::Rule), ("source", Per::Source), ("class", Per::Class), ("connection", Per::Connection)];
+/// Sizes have 64 bits, and states count 47 of them.
+const QUOTA_BYTES: RangeInclusive<usize> = 1..=QUOTA_MAX as usize;
+const PERIOD: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(366 * 24 * 3600);
+const PERIOD_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 const PACKETS: RangeInclusive<u64> = 1..=1_000_000_000;
 const BYTES: RangeInclusive<usize> = 1..=16 << 30;
 const CONNECTIONS: RangeInclusive<u64> = 1..=10_000_000;
@@ -69,8 +75,13 @@ pub(super) fn rules(
     let mut rules: Vec<RuleConfig> = Vec::new();
     for written in raw.rule.iter().take(RULES_MAX) {
         let rule = rule(written.get_ref(), chain, diagnostics);
-        if rules.iter().any(|other| other.name == rule.name) {
-            let mistake = Mistake::new("another rule has this name", "give the rule another name");
+        if let Some(twin) = rules.iter().find(|other| rule_id(&other.name) == rule_id(&rule.name)) {
+            let problem = if twin.name == rule.name {
+                "another rule has this name".to_owned()
+            } else {
+                format!("the name has the same identifier in connections' states as {:?}", twin.name)
+            };
+            let mistake = Mistake::new(problem, "give the rule another name");
             diagnostics.error(written.get_ref().name.span(), "rate_limit.rule.name", mistake);
         }
         rules.push(rule);
@@ -92,6 +103,9 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
         burst_bytes: None,
         connections_per_s: None,
         burst_connections: None,
+        quota_bytes: None,
+        quota_packets: None,
+        period: None,
         action: None,
         dscp: None,
         ipv4_prefix: None,
@@ -111,7 +125,12 @@ fn rule(raw: &RawRateLimitRule, chain: &[Function], diagnostics: &mut Diagnostic
         diagnostics.error(beyond.span(), "[[rate_limit.rule.limit]]", mistake);
     }
     let limits = raw.limit.iter().take(LIMITS_PER_RULE_MAX).map(|limit| self::limit(limit, chain, diagnostics));
-    let limits = limits.collect();
+    let limits: Vec<LimitConfig> = limits.collect();
+    let mut quotas = raw.limit.iter().zip(&limits).filter(|(_, limit)| limit.quota.is_some());
+    if let (Some(_), Some((second, _))) = (quotas.next(), quotas.next()) {
+        let mistake = Mistake::new("the rule has several quotas", "write one quota for each rule");
+        diagnostics.error(second.span(), "[[rate_limit.rule.limit]]", mistake);
+    }
     RuleConfig { name, conditions: conditions(raw, chain, diagnostics), limits }
 }
 
@@ -179,10 +198,27 @@ fn limit(written: &Spanned<RawRateLimitLimit>, chain: &[Function], diagnostics: 
         }
     };
     let rates = [raw.packets_per_s.is_some(), raw.bytes_per_s.is_some(), raw.connections_per_s.is_some()];
+    let has_quota = raw.quota_bytes.is_some() || raw.quota_packets.is_some();
     mistake(
-        rates == [false; 3],
+        rates == [false; 3] && !has_quota,
         "the limit limits nothing",
-        "add packets_per_s, bytes_per_s or connections_per_s, or remove the section",
+        "add packets_per_s, bytes_per_s, connections_per_s or quota_bytes, or remove the section",
+    );
+    mistake(
+        raw.quota_bytes.is_some() && raw.quota_packets.is_some(),
+        "a quota counts either bytes or packets",
+        "remove quota_bytes or quota_packets",
+    );
+    mistake(!has_quota && raw.period.is_some(), "period is given without a quota", "add quota_bytes, or remove period");
+    mistake(
+        has_quota && limit.per == Per::Class,
+        "a class cannot have a quota",
+        "write per = \"rule\" in a rule with this class, or remove the quota",
+    );
+    mistake(
+        limit.per == Per::Connection && (!has_quota || rates != [false; 3]),
+        "a connection can have a quota, and no rates",
+        "add quota_bytes, and write rates in a limit of their own with per = \"source\"",
     );
     let bursts = [raw.burst_packets.is_some(), raw.burst_bytes.is_some(), raw.burst_connections.is_some()];
     let keys = ["packets", "bytes", "connections"];
@@ -231,6 +267,7 @@ fn values(raw: &RawRateLimitLimit, diagnostics: &mut Diagnostics<'_>) -> LimitCo
         packets: rate("packets", (&raw.packets_per_s, &raw.burst_packets), PACKETS, diagnostics),
         bytes: rate_of_bytes((&raw.bytes_per_s, &raw.burst_bytes), diagnostics),
         connections: rate("connections", (&raw.connections_per_s, &raw.burst_connections), CONNECTIONS, diagnostics),
+        quota: quota(raw, diagnostics),
         action: match choice("rate_limit.rule.limit.action", raw.action.as_ref(), &ACTIONS, diagnostics) {
             Beyond::Drop => Action::Drop,
             Beyond::Mark => Action::Mark(dscp.unwrap_or_default()),
@@ -289,6 +326,18 @@ fn rate_of_bytes(
     };
     let (per_s, burst) = (bytes("bytes_per_s", per_s, diagnostics), bytes("burst_bytes", burst, diagnostics));
     per_s.map(|per_s| Rate { per_s, burst: burst.unwrap_or(per_s) })
+}
+
+fn quota(raw: &RawRateLimitLimit, diagnostics: &mut Diagnostics<'_>) -> Option<Quota> {
+    let (key_bytes, key_packets) = ("rate_limit.rule.limit.quota_bytes", "rate_limit.rule.limit.quota_packets");
+    let bytes = sized(key_bytes, raw.quota_bytes.as_ref(), 0, &QUOTA_BYTES, diagnostics);
+    let range = [QUOTA_BYTES.start(), QUOTA_BYTES.end()].map(|bytes| value::written_size(*bytes)).join(" to ");
+    diagnostics.describe(key_bytes, None, range);
+    let packets = within(key_packets, raw.quota_packets.as_ref(), None, 1..=QUOTA_MAX, diagnostics);
+    let period = ranged("rate_limit.rule.limit.period", raw.period.as_ref(), PERIOD_DEFAULT, PERIOD, diagnostics);
+    let of_bytes = bytes.map(|bytes| (Unit::Bytes, bytes as u64));
+    let (unit, amount) = of_bytes.or(packets.map(|packets| (Unit::Packets, packets)))?;
+    Some(Quota { unit, amount, period })
 }
 
 fn check_memory(section: &Spanned<RawRateLimit>, rules: &[RuleConfig], diagnostics: &mut Diagnostics<'_>) {

@@ -38,6 +38,7 @@ impl SharedFunctions {
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
         let previous = previous.map(|previous| &*previous.rate_limit);
         let rate_limit = RateLimitRules::new(&config.rate_limit, secrets.nat_key, previous)?;
+        rate_limit.set_unix_time(clock::now(), credentials::unix_time());
         Ok(Self { services, syn_proxy: Arc::new(syn_proxy), rate_limit: Arc::new(rate_limit) })
     }
 }

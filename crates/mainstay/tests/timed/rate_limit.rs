@@ -1,4 +1,4 @@
-//! Real clients beyond a rate of bytes and of new connections, before and after a node is killed.
+//! Real clients beyond a rate of bytes, of new connections, and beyond quotas, before and after a node is killed.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
@@ -23,6 +23,11 @@ const OVERLOAD: f64 = 4.0;
 const LASTS: Duration = Duration::from_secs(4);
 /// By how much less than the rate may pass: a machine with other work delays the sender. More than the rate never does.
 const TOLERANCE: f64 = 0.15;
+/// A source may send so many datagrams in an hour, and a connection to another port so many.
+const QUOTA_PORTS: [u16; 2] = [9002, 9003];
+const QUOTA_PACKETS: usize = 640;
+/// What a failover may lose of a quota.
+const STEP_PACKETS: usize = QUOTA_PACKETS / 64;
 const CONNECTIONS_AT_ONCE: usize = 5;
 
 fn configuration(id: usize) -> String {
@@ -36,6 +41,10 @@ fn configuration(id: usize) -> String {
          [[rate_limit.rule.limit]]\nper = \"source\"\nbytes_per_s = {BYTES_PER_S:.0}\nburst_bytes = {BURST_BYTES:.0}\n\
          [[rate_limit.rule]]\nname = \"connections\"\nprotocol = \"tcp\"\ndestination_ports = [{CONNECTION_PORT}]\n\
          [[rate_limit.rule.limit]]\nper = \"source\"\nconnections_per_s = 1\nburst_connections = {CONNECTIONS_AT_ONCE}\n\
+         [[rate_limit.rule]]\nname = \"per-source\"\nprotocol = \"udp\"\ndestination_ports = [{of_source}]\n\
+         [[rate_limit.rule.limit]]\nper = \"source\"\nquota_packets = {QUOTA_PACKETS}\nperiod = \"8760h\"\n\
+         [[rate_limit.rule]]\nname = \"per-connection\"\nprotocol = \"udp\"\ndestination_ports = [{of_connection}]\n\
+         [[rate_limit.rule.limit]]\nper = \"connection\"\nquota_packets = {QUOTA_PACKETS}\nperiod = \"8760h\"\n\
          [[nat.source]]\nsource = [\"{client}\"]\nto = [\"{outside}\"]\n\
          [replication]\nlocal = \"{local}:3781\"\n\
          [[replication.peer]]\nid = {other}\naddress = \"{peer}:3781\"\n\
@@ -46,6 +55,8 @@ fn configuration(id: usize) -> String {
         local = SYNC[id],
         other = 1 - id,
         peer = SYNC[1 - id],
+        of_source = QUOTA_PORTS[0],
+        of_connection = QUOTA_PORTS[1],
     )
 }
 
@@ -61,12 +72,12 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(topology: &Topology) -> Self {
-        let server = topology.server.run(|| UdpSocket::bind((SERVER[0], STREAM_PORT))).unwrap().expect("a free port");
+    fn new(topology: &Topology, port: u16) -> Self {
+        let server = topology.server.run(|| UdpSocket::bind((SERVER[0], port))).unwrap().expect("a free port");
         server.set_nonblocking(true).unwrap();
         let connect = || {
             let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            client.connect((SERVER[0], STREAM_PORT))?;
+            client.connect((SERVER[0], port))?;
             Ok::<_, std::io::Error>(client)
         };
         Self { client: topology.client.run(connect).unwrap().expect("a socket"), server }
@@ -87,6 +98,22 @@ impl Stream {
             let _ = self.client.send(&[0; PAYLOAD_BYTES]);
             if self.received() > 0 { Ok(()) } else { Err("none has arrived".to_owned()) }
         });
+    }
+
+    /// Sends datagrams one by one until `most` have arrived, or `lost_max` in a row have not.
+    fn send_until(&self, most: usize, lost_max: usize) -> usize {
+        let (mut arrived, mut lost) = (self.received(), 0);
+        while arrived < most && lost < lost_max {
+            let _ = self.client.send(&[0; PAYLOAD_BYTES]);
+            let began = Instant::now();
+            let mut received = 0;
+            while received == 0 && began.elapsed() < Duration::from_millis(50) {
+                received = self.received();
+            }
+            arrived += received;
+            lost = if received == 0 { lost + 1 } else { 0 };
+        }
+        arrived
     }
 
     /// Sends more than may pass, for a while. Returns by what part of the allowed bytes arrive.
@@ -124,7 +151,7 @@ fn check_rate(stream: &Stream, node: &Program) {
 }
 
 #[test]
-fn rates_of_bytes_and_connections_hold_through_a_killed_node() {
+fn rates_and_quotas_hold_through_a_killed_node() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();
     let topology = Topology::build().expect("the network can be built");
@@ -138,11 +165,14 @@ fn rates_of_bytes_and_connections_hold_through_a_killed_node() {
         if ready { Ok(()) } else { Err(b.log()) }
     });
 
-    let stream = Stream::new(&topology);
+    let stream = Stream::new(&topology, STREAM_PORT);
     stream.wait_until_open();
     check_rate(&stream, &a);
     let (limits, samples) = (a.status().expect("it answers").rate_limits, a.client().counters().expect("counters"));
-    assert_eq!(limits.iter().map(|limit| limit.per.as_str()).collect::<Vec<_>>(), ["source", "source"]);
+    assert_eq!(
+        limits.iter().map(|limit| limit.per.as_str()).collect::<Vec<_>>(),
+        ["source", "source", "source", "connection"]
+    );
     let is_of_stream = |sample: &Sample| {
         sample.name.ends_with("rate_limited_packets_total")
             && sample.labels.get("rule").is_some_and(|rule| rule == "stream")
@@ -162,8 +192,34 @@ fn rates_of_bytes_and_connections_hold_through_a_killed_node() {
     assert!(range.contains(&connected.len()), "{} connected\n{}", connected.len(), a.log());
     assert!(limit(&a, "connections").beyond.connections >= 10);
 
+    // Half of each quota is used at the first node.
+    let quotas = QUOTA_PORTS.map(|port| Stream::new(&topology, port));
+    let before: Vec<usize> = quotas.iter().map(|stream| stream.send_until(QUOTA_PACKETS / 2 + 7, 20)).collect();
+    assert_eq!(before, [QUOTA_PACKETS / 2 + 7; 2], "{}", a.log());
+    thread::sleep(Duration::from_millis(100));
+
     a.kill();
     b.wait_for_role("active");
     stream.wait_until_open();
     check_rate(&stream, &b);
+
+    // The other node goes on with them. What is lost is less than a step, and a few datagrams in flight.
+    for (stream, before) in quotas.iter().zip(before) {
+        let total = before + stream.send_until(2 * QUOTA_PACKETS, 20);
+        let range = QUOTA_PACKETS - 2..=QUOTA_PACKETS + STEP_PACKETS;
+        assert!(range.contains(&total), "{total} packets passed of {QUOTA_PACKETS}, {before} before\n{}", b.log());
+    }
+    let status = b.status().expect("it answers");
+    let dropped = status.drops.iter().find(|drop| drop.reason == "quota_exceeded").map_or(0, |drop| drop.packets);
+    assert!(dropped >= 40, "{dropped}");
+    // Another connection has a quota of its own, and the same source none.
+    let [of_source, of_connection] = QUOTA_PORTS.map(|port| {
+        let client = topology.client.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).unwrap().expect("a socket");
+        client.connect((SERVER[0], port)).unwrap();
+        client
+    });
+    let [first, second] = quotas;
+    let first = Stream { client: of_source, server: first.server };
+    let second = Stream { client: of_connection, server: second.server };
+    assert_eq!((first.send_until(5, 5), second.send_until(5, 5)), (0, 5));
 }

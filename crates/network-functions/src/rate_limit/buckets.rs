@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use flow::source_counts::SourcePrefixes;
 use flow::{HashKey, Instant, Tuple};
 
+use super::quota::Usage;
+
 const NANOS_PER_S: u64 = 1_000_000_000;
 /// Entries among which a new source finds its victim.
 const WAYS: usize = 8;
@@ -84,12 +86,13 @@ impl Bucket {
     }
 }
 
-/// The buckets of one source, class or rule.
+/// The buckets of one source, class or rule, and its use of a quota.
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
     pub(super) packets: Bucket,
     pub(super) bytes: Bucket,
     pub(super) connections: Bucket,
+    pub(super) usage: Usage,
 }
 
 impl Buckets {
@@ -100,6 +103,7 @@ impl Buckets {
 
     fn fill(&self) {
         [&self.packets, &self.bytes, &self.connections].into_iter().for_each(Bucket::fill);
+        self.usage.forget();
     }
 }
 
@@ -137,8 +141,9 @@ impl Sources {
         }
     }
 
-    /// The buckets of the source of `original`. A source that is not known gets full ones.
-    pub(super) fn buckets(&self, now: Instant, original: &Tuple) -> &Buckets {
+    /// The buckets of the source of `original`. A source that is not known gets full ones, and evicts the source that loses least: the one
+    /// that has used least in `period` of a quota, or else the one that is closest to full buckets.
+    pub(super) fn buckets(&self, now: Instant, period: Option<u64>, original: &Tuple) -> &Buckets {
         let source = self.key.hash(&self.prefixes.of(original)).max(1);
         let set = (source >> 32) as usize % (self.entries.len() / WAYS) * WAYS;
         let ways = &self.entries[set..set + WAYS];
@@ -146,16 +151,18 @@ impl Sources {
         if let Some(known) = ways.iter().find(|entry| id(entry) == source) {
             return &known.buckets;
         }
-        // An entry without a source has full buckets.
-        let Some(victim) = ways.iter().min_by_key(|entry| entry.buckets.full_at_ns()) else {
-            unreachable!("a set has entries")
+        // An entry without a source has full buckets, and has used nothing.
+        let loss = |entry: &Entry| {
+            let used = period.map_or(0, |period| entry.buckets.usage.used_in(period));
+            (used, entry.buckets.full_at_ns().saturating_sub(now.as_nanos()), entry.buckets.full_at_ns())
         };
-        let full_at_ns = victim.buckets.full_at_ns();
+        let Some(victim) = ways.iter().min_by_key(|entry| loss(entry)) else { unreachable!("a set has entries") };
+        let (used, until_full_ns, _) = loss(victim);
         match victim.source.swap(source, Ordering::Relaxed) {
             0 => {
                 self.known.fetch_add(1, Ordering::Relaxed);
             }
-            _ if full_at_ns > now.as_nanos() => {
+            _ if used > 0 || until_full_ns > 0 => {
                 self.evicted.fetch_add(1, Ordering::Relaxed);
             }
             _ => {}
@@ -169,7 +176,7 @@ impl Sources {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Sources that were evicted while their buckets were not full.
+    /// Sources that were evicted while their buckets were not full, or while they had used of their quota.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }

@@ -1,5 +1,7 @@
 //! Rate limits by scenario.
 
+mod quotas;
+
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::vec;
@@ -26,7 +28,7 @@ fn rate(per_s: u64, burst: u64) -> Option<Rate> {
     Some(Rate { per_s, burst })
 }
 
-fn rule(limits: Vec<LimitConfig>) -> RuleConfig {
+pub(super) fn rule(limits: Vec<LimitConfig>) -> RuleConfig {
     RuleConfig { name: "clients".into(), conditions: Conditions::default(), limits }
 }
 
@@ -216,11 +218,11 @@ fn classes_have_buckets_of_their_own_and_a_changed_class_another_rule() {
     }
     // Its rule is found again when a re-evaluation follows its class.
     let state = |gateway: &Gateway, begun: &Begun| gateway.chain.state_of::<RateLimitState>(&begun.connection).unwrap();
-    assert_eq!(state(&gateway, &dns).rule(), 1);
+    assert_eq!(state(&gateway, &dns).rule(), rule_id("dns"));
     assert_eq!(gateway.chain.reevaluate(&mut dns.connection), ReevaluationOutcome::Allowed);
     assert_eq!(state(&gateway, &dns).generation(), 0);
     passed_of_class(&mut gateway, &mut dns, 1);
-    assert_eq!(state(&gateway, &dns).rule(), 1);
+    assert_eq!(state(&gateway, &dns).rule(), rule_id("dns"));
 }
 
 fn passed_of_class(gateway: &mut Gateway, begun: &mut Begun, count: usize) -> usize {
@@ -231,7 +233,7 @@ fn passed_of_class(gateway: &mut Gateway, begun: &mut Begun, count: usize) -> us
 }
 
 #[test]
-fn a_reload_keeps_buckets_and_finds_rules_again() {
+fn a_reload_keeps_buckets_and_assigns_new_rules() {
     let limit = LimitConfig { per: Per::Source, packets: rate(1, 5), ..LimitConfig::default() };
     let (mut gateway, before) = gateway(&[rule(vec![limit])]);
     let mut begun = gateway.begin(INSIDE, from("10.0.0.1")).unwrap();
@@ -261,11 +263,13 @@ fn a_reload_keeps_buckets_and_finds_rules_again() {
 
 #[test]
 fn rules_beyond_the_limits_are_refused() {
-    let many: Vec<RuleConfig> = (0..=RULES_MAX).map(|_| rule(Vec::new())).collect();
+    let many = vec![rule(Vec::new()); RULES_MAX + 1];
     assert_eq!(RateLimitRules::new(&many, KEY, None).unwrap_err(), RulesError::TooMany(RULES_MAX + 1));
     let limit = LimitConfig::default();
     let error = RateLimitRules::new(&[rule(vec![limit; LIMITS_PER_RULE_MAX + 1])], KEY, None).unwrap_err();
     assert_eq!(error, RulesError::TooManyLimits("clients".into()));
+    let error = RateLimitRules::new(&[rule(Vec::new()), rule(Vec::new())], KEY, None).unwrap_err();
+    assert_eq!(error, RulesError::SameIdentifier("clients".into(), "clients".into()));
     let large = LimitConfig { per: Per::Source, sources_max: SOURCES_MAX, ..limit };
     let error = RateLimitRules::new(&[rule(vec![large; 5])], KEY, None).unwrap_err();
     assert_eq!(error, RulesError::TooManySources(5 * u64::from(SOURCES_MAX)));
@@ -277,17 +281,17 @@ fn a_full_table_evicts_the_source_that_is_closest_to_full_buckets() {
     let meter = super::buckets::Meter::new(Rate { per_s: 1, burst: 100 });
     let now = Instant::from_millis(1000);
     for host in 1..=8u8 {
-        let buckets = sources.buckets(now, &from(&std::format!("10.0.0.{host}")));
+        let buckets = sources.buckets(now, None, &from(&std::format!("10.0.0.{host}")));
         buckets.bytes.take(now, &meter, host.into());
     }
     assert_eq!((sources.known(), sources.evicted()), (8, 0));
-    sources.buckets(now, &from("10.0.1.1")).bytes.take(now, &meter, 100);
+    sources.buckets(now, None, &from("10.0.1.1")).bytes.take(now, &meter, 100);
     assert_eq!((sources.known(), sources.evicted()), (8, 1));
-    let has_tokens = |host: &str| sources.buckets(now, &from(host)).bytes.has_tokens(now, &meter);
+    let has_tokens = |host: &str| sources.buckets(now, None, &from(host)).bytes.has_tokens(now, &meter);
     assert!(!has_tokens("10.0.1.1"));
-    sources.buckets(now, &from("10.0.0.8")).bytes.take(now, &meter, 92);
+    sources.buckets(now, None, &from("10.0.0.8")).bytes.take(now, &meter, 92);
     assert!(!has_tokens("10.0.0.8"), "the source that had taken most kept its bucket");
-    assert_eq!(size_of::<usize>() * 4, SOURCE_BYTES);
+    assert_eq!(SOURCE_BYTES, 48);
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 //! The rules of the rate limits, for operators.
 
-use api::{RateLimitStatus, RateLimited};
+use api::{RateLimitQuota, RateLimitStatus, RateLimited};
 use flow::Direction;
-use network_functions::rate_limit::{Action, LimitView, Per, RateLimitRules};
+use network_functions::rate_limit::{Action, LimitView, Per, RateLimitRules, Unit};
 
 /// The limits of all rules as operators see them.
 pub(super) fn statuses(rules: &RateLimitRules) -> Vec<RateLimitStatus> {
@@ -19,6 +19,7 @@ fn status(rule: &str, number: u32, limit: &LimitView) -> RateLimitStatus {
         Per::Rule => "rule",
         Per::Source => "source",
         Per::Class => "class",
+        Per::Connection => "connection",
     };
     let direction = match config.direction {
         None => "both",
@@ -38,6 +39,15 @@ fn status(rule: &str, number: u32, limit: &LimitView) -> RateLimitStatus {
         packets_per_s: config.packets.map(|rate| rate.per_s),
         bytes_per_s: config.bytes.map(|rate| rate.per_s),
         connections_per_s: config.connections.map(|rate| rate.per_s),
+        quota: config.quota.map(|quota| RateLimitQuota {
+            unit: match quota.unit {
+                Unit::Bytes => "bytes",
+                Unit::Packets => "packets",
+            }
+            .to_owned(),
+            amount: quota.amount,
+            period_s: quota.period.as_secs(),
+        }),
         beyond: RateLimited { packets: limit.packets, bytes: limit.bytes, connections: limit.connections },
         sources: limit.sources,
         sources_max: (config.per == Per::Source).then_some(config.sources_max),

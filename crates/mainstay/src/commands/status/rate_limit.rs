@@ -29,5 +29,9 @@ fn rate(limit: &RateLimitStatus) -> String {
     let rates =
         [(limit.packets_per_s, "packets/s"), (limit.bytes_per_s, "B/s"), (limit.connections_per_s, "connections/s")];
     let written = rates.into_iter().filter_map(|(per_s, unit)| per_s.map(|per_s| format!("{} {unit}", count(per_s))));
-    written.collect::<Vec<_>>().join(", ")
+    let quota = limit
+        .quota
+        .iter()
+        .map(|quota| format!("{} {} in {} s", count(quota.amount), quota.unit, count(quota.period_s)));
+    written.chain(quota).collect::<Vec<_>>().join(", ")
 }
