@@ -6,6 +6,7 @@ use flow::wire::tlv;
 use network_functions::classifier::ClassState;
 use network_functions::function::FlowState;
 use network_functions::load_balancer::BalancerState;
+use network_functions::rate_limit::RateLimitState;
 use network_functions::syn_proxy::{Phase, SynProxyState};
 use network_functions::url_filter::UrlState;
 use replication::message::{ACKNOWLEDGED, SegmentMessage};
@@ -50,6 +51,12 @@ pub fn run(data: &[u8]) {
         let mut written = Vec::new();
         state.encode(&mut written);
         assert_eq!(UrlState::decode(&written), Ok(state));
+    }
+    if let Ok(state) = RateLimitState::decode(attributes) {
+        let mut written = Vec::new();
+        state.encode(&mut written);
+        let read_back = RateLimitState::decode(&written).expect("what was written can be read");
+        assert!(read_back == state || written.is_empty(), "a state of which nothing is used is the default elsewhere");
     }
     let now = Instant::from_millis(1000);
     if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {

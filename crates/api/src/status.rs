@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RedundancyStatus,
-    SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RateLimitStatus,
+    RedundancyStatus, SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 
 /// The status of a node.
@@ -54,6 +54,9 @@ pub struct Status {
     /// Services of the load balancer, with `[[service]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceStatus>,
+    /// Rate limits, with `[rate_limit]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_limits: Vec<RateLimitStatus>,
     /// Rules of the SYN proxy, with `[syn_proxy]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub syn_proxy: Vec<SynProxyStatus>,

@@ -6,6 +6,7 @@
 mod classifier;
 pub mod edge;
 mod limits;
+mod rate_limit;
 mod reachability;
 mod redundancy;
 mod service;
@@ -18,6 +19,7 @@ use toml::Spanned;
 
 pub use self::classifier::{RawClassMark, RawClassRule, RawClassifier};
 pub use self::limits::RawLimits;
+pub use self::rate_limit::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule};
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
 pub use self::service::{RawCheck, RawService, RawServiceBackend};
@@ -36,7 +38,7 @@ use super::value::{
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
     /// Network functions in the order in which packets of the original direction pass them: `"classifier"`, `"firewall"`,
-    /// `"url_filter"`, `"syn_proxy"`, `"load_balancer"` (the sections `[[service]]`), `"nat"`, `"ftp"`. `"url_filter"` and `"syn_proxy"` stand before those behind them in this list. Replies pass them in the opposite order. The key stands above the
+    /// `"url_filter"`, `"rate_limit"`, `"syn_proxy"`, `"load_balancer"` (the sections `[[service]]`), `"nat"`, `"ftp"`. `"url_filter"` and `"syn_proxy"` stand before those behind them in this list. Replies pass them in the opposite order. The key stands above the
     /// first section, because TOML counts every key below a section's head as that section's. Default: the functions whose sections are present, in this order.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
@@ -74,6 +76,8 @@ pub struct RawConfig {
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[url_filter]`.
     pub url_filter: Option<Spanned<RawUrlFilter>>,
+    /// `[rate_limit]`.
+    pub rate_limit: Option<Spanned<RawRateLimit>>,
     /// `[syn_proxy]`.
     pub syn_proxy: Option<Spanned<RawSynProxy>>,
     /// `[[service]]`.

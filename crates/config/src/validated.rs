@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use flow::{NodeId, PortId};
 use network_functions::classifier::ClassifierConfig;
+use network_functions::rate_limit::RuleConfig as RateLimitRule;
 
 pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::fast_path::FastPath;
@@ -76,6 +77,8 @@ pub struct Config {
     pub firewall_log_per_s: Option<u32>,
     /// Hosts and paths that are refused.
     pub url_filter: UrlFilter,
+    /// Rate limits, first match decides.
+    pub rate_limit: Vec<RateLimitRule>,
     /// For which servers the gateway answers SYNs.
     pub syn_proxy: SynProxy,
     /// Services of the load balancer; no two of them match the same packet.

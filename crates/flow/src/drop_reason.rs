@@ -133,6 +133,10 @@ drop_reasons! {
     SynProxyAwaiting = "syn_proxy_awaiting",
     /// A packet of a connection, or a question for a name, that the URL filter refuses.
     UrlFiltered = "url_filtered",
+    /// The packet, or the connection that it would begin, is beyond a rate limit.
+    RateLimited = "rate_limited",
+    /// The packet is beyond a quota.
+    QuotaExceeded = "quota_exceeded",
     /// A packet announces a connection, and the table of expectations is full.
     ExpectationRefused = "expectation_refused",
     /// Part of a line that a helper must see whole: its sender retransmits it, usually with the rest.

@@ -114,6 +114,18 @@ impl<'a> Frame<'a> {
         &self.buffer[self.start..self.start + self.length_bytes]
     }
 
+    /// Packets that the frame stands for on the wire.
+    #[must_use]
+    #[inline(always)]
+    pub fn packets(&self) -> u64 {
+        let segmentation = self.segmentation;
+        if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {
+            return 1;
+        }
+        let payload = self.length_bytes.saturating_sub(usize::from(segmentation.header_bytes));
+        payload.div_ceil(usize::from(segmentation.size_bytes)).max(1) as u64
+    }
+
     /// The frame, to be rewritten.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

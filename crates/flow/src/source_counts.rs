@@ -27,7 +27,8 @@ impl Default for SourcePrefixes {
 
 impl SourcePrefixes {
     /// The source of `tuple`, as a tuple with all other fields cleared.
-    pub(crate) fn of(self, tuple: &Tuple) -> Tuple {
+    #[must_use]
+    pub fn of(self, tuple: &Tuple) -> Tuple {
         let bits = match tuple.family() {
             // In the mapped form the address is behind 96 bits of prefix.
             IpFamily::V4 => 96 + u32::from(self.ipv4_bits.min(32)),

@@ -17,6 +17,7 @@ const GATEWAYS: [&str; 10] = [
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),
     include_str!("../../../examples/multi-primary-a.toml"),
+    include_str!("../../../examples/rate-limits.toml"),
     include_str!("../../../examples/syn-proxy.toml"),
     include_str!("../../../examples/tunnel-left.toml"),
     include_str!("../../../examples/url-filter.toml"),

@@ -510,7 +510,9 @@ impl Chain {
     #[inline]
     pub fn note_entered(&self, connection: &Connection) {
         if self.counts_connections {
-            self.links.iter().for_each(|link| link.function.on_enter(&connection.functions[link.state.clone()]));
+            self.links.iter().for_each(|link| {
+                link.function.on_enter(&connection.functions[link.state.clone()], &connection.original)
+            });
         }
     }
 

@@ -45,7 +45,8 @@ use crate::function::{Context, NetworkFunction, Verdict};
 use crate::port_range::PortRange;
 use crate::restoration::{Restoring, Unrestorable};
 use reading::{SegmentData, repeat_change};
-use state::{FtpState, flags};
+pub use state::FtpState;
+use state::flags;
 
 /// The name of the function.
 pub const NAME: &str = "ftp";

@@ -105,6 +105,8 @@ pub mod state_attribute {
     pub const CLASSIFIER: u16 = 6;
     /// The URL filter.
     pub const URL_FILTER: u16 = 8;
+    /// Rate limits.
+    pub const RATE_LIMIT: u16 = 7;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
@@ -365,9 +367,10 @@ pub trait NetworkFunction {
         Ok(())
     }
 
-    /// A record with this state has entered the table: of a connection that began here, or of a replica.
-    fn on_enter(&self, state: &Self::State) {
-        let _ = state;
+    /// A record with this state has entered the table: of a connection that began here, or of a replica, with each update of it. `original`
+    /// is its incoming tuple in the original direction.
+    fn on_enter(&self, state: &Self::State, original: &Tuple) {
+        let _ = (state, original);
     }
 
     /// A record with this state has left the table, however its connection ended.

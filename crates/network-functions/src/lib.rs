@@ -3,42 +3,21 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. Between packets it
 //! keeps only that state, which is therefore all that another node needs to continue.
 //!
-//! [`classifier`], [`firewall`], [`nat`], [`ftp`], [`load_balancer`], [`syn_proxy`] and [`url_filter`] are functions; [`chain`] runs functions in order. The crate knows neither the
+//! [`classifier`], [`firewall`], [`rate_limit`], [`nat`], [`ftp`], [`load_balancer`], [`syn_proxy`] and [`url_filter`] are functions; [`chain`] runs functions in order. The crate knows neither the
 //! connection table nor the protocols' automata: it receives a connection and a packet.
 //!
 //! # Writing a function
 //!
 //! A quota: each connection may carry a number of bytes, then no more. This is all that its author writes; the chain
-//! makes the count continue on another node after a take-over.
+//! makes the count continue on another node after a take-over. `examples/byte_quota` of the crate `mainstay` runs it on two nodes, and
+//! `docs/writing-a-function.md` explains it.
 //!
 //! ```
-//! use flow::wire::Packet;
-//! use flow::wire::tlv::{self, TlvError};
-//! use flow::{Direction, DropReason};
-//! use network_functions::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
-//! use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+//! use network_functions::prelude::*;
 //!
-//! #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-//! #[repr(C)]
-//! struct Used {
-//!     bytes: u64,
-//! }
-//!
-//! impl FlowState for Used {
-//!     const ATTRIBUTE: u16 = state_attribute::PRIVATE_FIRST;
-//!
-//!     fn encode(&self, out: &mut Vec<u8>) {
-//!         tlv::put(out, 1, &self.bytes.to_be_bytes());
-//!     }
-//!
-//!     fn decode(attributes: &[u8]) -> Result<Self, TlvError> {
-//!         let mut used = Self::default();
-//!         for attribute in tlv::read(attributes) {
-//!             if let (1, value) = attribute? {
-//!                 used.bytes = u64::from_be_bytes(value.try_into().map_err(|_| TlvError::ValueSize(1))?);
-//!             }
-//!         }
-//!         Ok(used)
+//! flow_state! {
+//!     struct Used: state_attribute::PRIVATE_FIRST {
+//!         1 => bytes: u64,
 //!     }
 //! }
 //!
@@ -59,14 +38,14 @@
 //!
 //!     fn on_packet(&self, used: &mut Used, _: &mut Context<'_>, packet: &mut Packet<'_, '_>, _: Direction) -> Verdict {
 //!         used.bytes += u64::from(packet.headers.l3_bytes);
-//!         if used.bytes > self.bytes_max { Verdict::Drop(DropReason::FirewallDenied) } else { Verdict::Forward }
+//!         if used.bytes > self.bytes_max { Verdict::Drop(DropReason::QuotaExceeded) } else { Verdict::Forward }
 //!     }
 //! }
 //!
 //! # use flow::conntrack::ProtocolState;
-//! # use flow::wire::{Headers, Transport};
-//! # use flow::{Connection, Frame, Instant, NodeId, PortId, Tuple};
-//! # use network_functions::chain::{Chain, ChainBuilder, Runtime};
+//! # use flow::wire::Headers;
+//! # use flow::{Connection, Frame, NodeId, PortId};
+//! # use network_functions::chain::Runtime;
 //! # use network_functions::expectation::Expectations;
 //! # use network_functions::log::Log;
 //! # let tuple = Tuple {
@@ -102,7 +81,7 @@
 //! let mut there = connection();
 //! chain.decode_states(&mut there, &attributes)?;
 //! assert_eq!(send(&chain, &mut there), Verdict::Forward);
-//! assert_eq!(send(&chain, &mut there), Verdict::Drop(DropReason::FirewallDenied));
+//! assert_eq!(send(&chain, &mut there), Verdict::Drop(DropReason::QuotaExceeded));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -124,8 +103,13 @@
 #![deny(unsafe_code)]
 
 extern crate alloc;
+// The output of `flow_state!` names the crate, also within it.
+extern crate self as network_functions;
 #[cfg(test)]
 extern crate std;
+
+#[doc(hidden)]
+pub use zerocopy;
 
 pub mod address;
 pub mod chain;
@@ -133,6 +117,7 @@ pub mod class;
 pub mod classifier;
 pub mod expectation;
 pub mod firewall;
+pub mod flow_state;
 pub mod ftp;
 pub mod function;
 pub mod inspect;
@@ -140,6 +125,8 @@ pub mod load_balancer;
 pub mod log;
 pub mod nat;
 pub mod port_range;
+pub mod prelude;
+pub mod rate_limit;
 pub mod restoration;
 pub mod rule_set;
 pub mod syn_cookie;
@@ -147,4 +134,5 @@ pub mod syn_proxy;
 #[cfg(test)]
 mod testing;
 pub mod tuple_filter;
+mod unix_clock;
 pub mod url_filter;

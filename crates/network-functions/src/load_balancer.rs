@@ -160,7 +160,7 @@ impl NetworkFunction for LoadBalancer {
         Ok(())
     }
 
-    fn on_enter(&self, state: &BalancerState) {
+    fn on_enter(&self, state: &BalancerState, _original: &Tuple) {
         if state.is_balanced() {
             self.services.count(state.service, state.backend, true);
         }

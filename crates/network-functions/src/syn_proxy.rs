@@ -421,7 +421,7 @@ impl NetworkFunction for SynProxy {
         }
     }
 
-    fn on_enter(&self, state: &SynProxyState) {
+    fn on_enter(&self, state: &SynProxyState, _original: &Tuple) {
         if state.phase() == Phase::Watched {
             self.count_half_open(state, true);
         }

@@ -161,6 +161,7 @@ pub(crate) struct Gateway {
     pub(crate) assemblies: Assemblies,
     /// Whether the last packet's connection was refused by [`Gateway::process`].
     pub(crate) refused: Option<RefusedConnection>,
+    pub(crate) now: Instant,
 }
 
 impl Gateway {
@@ -173,6 +174,7 @@ impl Gateway {
             expectations: Expectations::default(),
             assemblies: Assemblies::default(),
             refused: None,
+            now: Instant::ZERO,
         }
     }
 
@@ -185,7 +187,8 @@ impl Gateway {
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let before = connection;
         let result = with_packet(&tuple, ingress, Direction::Original, |packet| {
-            let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+            let mut runtime =
+                runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
             self.chain.init(&mut runtime, &self.tuples, &mut connection, packet)
         });
         if result.is_err() {
@@ -205,7 +208,8 @@ impl Gateway {
         connection: &mut Connection,
         packet: &Packet<'_, '_>,
     ) -> Result<(), DropReason> {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let mut runtime =
+            runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         self.chain.init(&mut runtime, &self.tuples, connection, packet)
     }
 
@@ -230,7 +234,8 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let mut runtime =
+            runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         let processed = self.chain.process(&mut runtime, connection, packet, direction);
         self.refused = runtime.handshake.refused;
         processed
@@ -243,7 +248,8 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
+        let mut runtime =
+            runtime(self.now, &mut self.counters, &mut self.log, &mut self.assemblies, &mut self.expectations);
         self.chain.process_watched(&mut runtime, connection, packet, direction, &mut Unwatched)
     }
 
@@ -263,18 +269,11 @@ impl Gateway {
 }
 
 fn runtime<'a>(
+    now: Instant,
     counters: &'a mut ChainCounters,
     log: &'a mut Log,
     assemblies: &'a mut Assemblies,
     expectations: &'a mut Expectations,
 ) -> Runtime<'a> {
-    Runtime {
-        now: Instant::ZERO,
-        node: NodeId(0),
-        counters,
-        log,
-        assemblies,
-        expectations,
-        handshake: HandshakeExchange::NONE,
-    }
+    Runtime { now, node: NodeId(0), counters, log, assemblies, expectations, handshake: HandshakeExchange::NONE }
 }

@@ -21,6 +21,7 @@ mod link;
 mod many;
 mod node_config;
 mod options;
+pub mod pair;
 pub mod random;
 pub mod report;
 mod sabotage;

@@ -21,6 +21,7 @@ const FILES: [&str; 18] = [
     "mirror.rs",
     "orders.rs",
     "path.rs",
+    "rate_limit_status.rs",
     "redundancy.rs",
     "segments.rs",
     "service_status.rs",

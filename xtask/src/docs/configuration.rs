@@ -12,6 +12,7 @@ const GATEWAY: [&str; 14] = [
     "raw.rs",
     "raw/classifier.rs",
     "raw/limits.rs",
+    "raw/rate_limit.rs",
     "raw/reachability.rs",
     "raw/redundancy.rs",
     "raw/service.rs",

@@ -8,9 +8,7 @@ use flow::connection::flags;
 use flow::conntrack::{Advance, Change, Tracker};
 use flow::table::{InsertError, Slot, Table};
 use flow::wire::{Headers, Packet};
-use flow::{
-    BATCH_FRAMES_MAX, Connection, Direction, DropReason, Frame, HashKey, Instant, NodeId, SegmentationKind, Tuple,
-};
+use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
 use network_functions::function::{AcceptedClient, CloseReason, HandshakeExchange, Verdict};
@@ -527,19 +525,8 @@ pub(super) fn count(
     direction: Direction,
     classes: &mut ClassCounters,
 ) {
-    let (packets, bytes) = (packets_in(packet.frame), u64::from(packet.headers.l3_bytes));
+    let (packets, bytes) = (packet.frame.packets(), u64::from(packet.headers.l3_bytes));
     connection.packets[direction.index()] += packets;
     connection.bytes[direction.index()] += bytes;
     classes.note_packets(connection, packets, bytes);
-}
-
-/// Packets that the frame stands for on the wire.
-#[inline(always)]
-fn packets_in(frame: &Frame<'_>) -> u64 {
-    let segmentation = frame.segmentation;
-    if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {
-        return 1;
-    }
-    let payload = frame.bytes().len().saturating_sub(usize::from(segmentation.header_bytes));
-    payload.div_ceil(usize::from(segmentation.size_bytes)).max(1) as u64
 }

@@ -70,5 +70,5 @@ fn states_that_do_not_fit_a_record_together_are_refused() {
     let sections = format!("[classifier]\n[syn_proxy]\n[ftp]\n{FILTER}");
     let chain = "\"classifier\", \"firewall\", \"url_filter\", \"syn_proxy\", \"nat\", \"ftp\"";
     let text = with_filter(&sections).replace("\"firewall\", \"url_filter\", \"nat\"", chain);
-    assert!(said(&text).contains("do not fit a connection's record together"), "{}", said(&text));
+    assert!(said(&text).contains("of a connection's record together, which has 64 for them"), "{}", said(&text));
 }

@@ -19,7 +19,9 @@ mod log;
 pub mod mapping;
 mod nat;
 mod ports;
+mod rate_limit;
 mod reachability;
+mod record;
 mod redundancy;
 mod security;
 mod segments;
@@ -29,6 +31,7 @@ pub(super) mod sync;
 mod url_filter;
 mod workers;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -77,6 +80,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let config = Config {
         url_filter: url_filter::url_filter(raw.url_filter.as_ref(), &chain, diagnostics),
         syn_proxy: syn_proxy::syn_proxy(raw.syn_proxy.as_ref(), (cluster.as_ref(), &chain), diagnostics),
+        rate_limit: rate_limit::rules(raw.rate_limit.as_ref(), &chain, diagnostics),
         reachability: reachability::reachability(raw, (&ports, &routes), diagnostics),
         routes,
         connections_max,
@@ -311,19 +315,28 @@ fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
     Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, diagnostics) }
 }
 
-/// The chain as written, or all functions as far as their sections are there.
-fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
-    let present = |function| match function {
+/// Where the section of a function is, if it is there.
+fn section_of(raw: &RawConfig, function: Function) -> Option<Range<usize>> {
+    match function {
         Function::Classifier => raw.classifier.as_ref().map(Spanned::span),
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
         Function::UrlFilter => raw.url_filter.as_ref().map(Spanned::span),
+        Function::RateLimit => raw.rate_limit.as_ref().map(Spanned::span),
         Function::SynProxy => raw.syn_proxy.as_ref().map(Spanned::span),
         Function::LoadBalancer => raw.service.first().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),
         Function::Ftp => raw.ftp.as_ref().map(Spanned::span),
-    };
+    }
+}
+
+/// The chain as written, or all functions as far as their sections are there.
+fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
+    let present = |function| section_of(raw, function);
     let Some(names) = &raw.chain else {
-        return Function::ALL.iter().map(|(_, function)| *function).filter(|f| present(*f).is_some()).collect();
+        let chain: Vec<_> =
+            Function::ALL.iter().map(|(_, function)| *function).filter(|f| present(*f).is_some()).collect();
+        record::check_room(&chain, chain.last().and_then(|last| present(*last)).unwrap_or_default(), diagnostics);
+        return chain;
     };
     let mut chain = Vec::new();
     for name in names {
@@ -350,5 +363,7 @@ fn chain(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec<Function> {
             diagnostics.error(span, function.section(), mistake);
         }
     }
+    let last = names.last().map_or(0..0, Spanned::span);
+    record::check_room(&chain, last, diagnostics);
     chain
 }

@@ -60,7 +60,7 @@ pub(super) fn syn_proxy(
         );
         diagnostics.error(beyond.span(), "[[syn_proxy.rule]]", mistake);
     }
-    check_room(section, chain, diagnostics);
+    check_place(section, chain, diagnostics);
     let mut rules: Vec<RuleConfig> = Vec::new();
     for written in raw.rule.iter().take(RULES_MAX) {
         let rule = rule(written, diagnostics);
@@ -152,9 +152,8 @@ fn offered(raw: &RawSynProxyRule, diagnostics: &mut Diagnostics<'_>) -> Offered 
     }
 }
 
-/// The proxy stands before all functions that translate: they see only clients that have proved their address. The states of all
-/// functions must fit a connection's record.
-fn check_room(section: &Spanned<RawSynProxy>, chain: &[Function], diagnostics: &mut Diagnostics<'_>) {
+/// The proxy stands before all functions that translate: they see only clients that have proved their address.
+fn check_place(section: &Spanned<RawSynProxy>, chain: &[Function], diagnostics: &mut Diagnostics<'_>) {
     let place = |function| chain.iter().position(|other| *other == function);
     let Some(own) = place(Function::SynProxy) else { return };
     let translators = [Function::LoadBalancer, Function::Nat, Function::Ftp];
@@ -162,13 +161,6 @@ fn check_room(section: &Spanned<RawSynProxy>, chain: &[Function], diagnostics: &
         let mistake = Mistake::new(
             "a function that translates stands before syn_proxy in the chain",
             "write it behind \"firewall\" and before \"load_balancer\", \"nat\" and \"ftp\"",
-        );
-        diagnostics.error(section.span(), "chain", mistake);
-    }
-    if place(Function::LoadBalancer).is_some() && place(Function::Ftp).is_some() {
-        let mistake = Mistake::new(
-            "the states of syn_proxy, load_balancer and ftp do not fit a connection's record together",
-            "leave one of the three out of the chain",
         );
         diagnostics.error(section.span(), "chain", mistake);
     }

@@ -1,14 +1,6 @@
 //! `[url_filter]`. The files of the lists are read when the gateway starts or reloads, not here.
 
-use network_functions::chain::state_bytes;
-use network_functions::classifier::ClassState;
-use network_functions::firewall::FirewallState;
-use network_functions::ftp::state::FtpState;
-use network_functions::load_balancer::BalancerState;
-use network_functions::nat::NatState;
 use network_functions::port_range::PortRange;
-use network_functions::syn_proxy::SynProxyState;
-use network_functions::url_filter::UrlState;
 use network_functions::url_filter::lists::ListFormat;
 use network_functions::url_filter::rules::{
     Action, DnsAction, ListConfig, RULES_MAX, RuleConfig, UNCATEGORISED, UNDECIDED, Undecided, category_id,
@@ -129,8 +121,7 @@ fn categories(
     written.iter().map(|text| text.get_ref().clone()).collect()
 }
 
-/// The filter stands before all functions that translate or renumber: its answers go to clients as they are. The states of all functions must
-/// fit a connection's record.
+/// The filter stands before all functions that translate or renumber: its answers go to clients as they are.
 fn check_place(section: &Spanned<RawUrlFilter>, chain: &[Function], diagnostics: &mut Diagnostics<'_>) {
     let place = |function| chain.iter().position(|other| *other == function);
     let Some(own) = place(Function::UrlFilter) else { return };
@@ -139,23 +130,6 @@ fn check_place(section: &Spanned<RawUrlFilter>, chain: &[Function], diagnostics:
         let mistake = Mistake::new(
             "a function that changes packets stands before url_filter in the chain",
             "write it behind \"firewall\" and before \"syn_proxy\", \"load_balancer\", \"nat\" and \"ftp\"",
-        );
-        diagnostics.error(section.span(), "chain", mistake);
-    }
-    let states = chain.iter().map(|function| match function {
-        Function::Classifier => state_bytes::<ClassState>(),
-        Function::Firewall => state_bytes::<FirewallState>(),
-        Function::UrlFilter => state_bytes::<UrlState>(),
-        Function::SynProxy => state_bytes::<SynProxyState>(),
-        Function::LoadBalancer => state_bytes::<BalancerState>(),
-        Function::Nat => state_bytes::<NatState>(),
-        Function::Ftp => state_bytes::<FtpState>(),
-    });
-    let end_bytes = states.fold(0usize, |end_bytes, (size, align)| end_bytes.next_multiple_of(align) + size);
-    if end_bytes > flow::connection::FUNCTION_STATE_BYTES_MAX {
-        let mistake = Mistake::new(
-            "the states of the functions in the chain do not fit a connection's record together",
-            "leave \"ftp\" or another function out of the chain",
         );
         diagnostics.error(section.span(), "chain", mistake);
     }

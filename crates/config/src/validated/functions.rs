@@ -17,6 +17,8 @@ pub enum Function {
     Firewall,
     /// `[url_filter]`.
     UrlFilter,
+    /// `[rate_limit]`.
+    RateLimit,
     /// `[syn_proxy]`.
     SynProxy,
     /// `[[service]]`.
@@ -29,10 +31,11 @@ pub enum Function {
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 7] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("classifier", Self::Classifier),
         ("firewall", Self::Firewall),
         ("url_filter", Self::UrlFilter),
+        ("rate_limit", Self::RateLimit),
         ("syn_proxy", Self::SynProxy),
         ("load_balancer", Self::LoadBalancer),
         ("nat", Self::Nat),
@@ -46,6 +49,7 @@ impl Function {
             Self::Classifier => "[classifier]",
             Self::Firewall => "[firewall]",
             Self::UrlFilter => "[url_filter]",
+            Self::RateLimit => "[rate_limit]",
             Self::SynProxy => "[syn_proxy]",
             Self::LoadBalancer => "[[service]]",
             Self::Nat => "[nat]",

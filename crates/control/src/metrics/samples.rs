@@ -3,8 +3,8 @@
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
-    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RedundancyStatus, ServiceStatus, Status,
-    SynProxyStatus, SyncStatus, UrlFilterStatus,
+    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RateLimitStatus, RedundancyStatus, ServiceStatus,
+    Status, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -101,6 +101,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     for service in &status.services {
         add_service(samples, service);
     }
+    for limit in &status.rate_limits {
+        add_rate_limit(samples, limit);
+    }
     for rule in &status.syn_proxy {
         add_syn_proxy(samples, rule);
     }
@@ -118,6 +121,20 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
     if let Some(edge) = &status.edge {
         add_edge(samples, edge);
+    }
+}
+
+/// Adds the figures of a rate limit.
+fn add_rate_limit(samples: &mut Samples, limit: &RateLimitStatus) {
+    let number = limit.limit.to_string();
+    let labels = [limit.rule.as_str(), number.as_str()];
+    let of_packets = [labels[0], labels[1], limit.action.as_str()];
+    samples.add_count(Metric::RateLimitedPackets, &of_packets, limit.beyond.packets);
+    samples.add_count(Metric::RateLimitedBytes, &of_packets, limit.beyond.bytes);
+    samples.add_count(Metric::RateLimitedConnections, &labels, limit.beyond.connections);
+    if limit.sources_max.is_some() {
+        samples.add_count(Metric::RateLimitSources, &labels, limit.sources);
+        samples.add_count(Metric::RateLimitSourcesEvicted, &labels, limit.sources_evicted);
     }
 }
 

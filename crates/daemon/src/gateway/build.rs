@@ -24,6 +24,7 @@ use network_functions::nat::{
     Algorithm, DestinationRule, Mapping, Nat, NatConfig, NatError, SourceAction, SourcePorts, SourceRule,
 };
 use network_functions::port_range::PortRange;
+use network_functions::rate_limit::RateLimit;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use network_functions::syn_cookie::CookieKey;
 use network_functions::syn_proxy::SynProxy;
@@ -50,8 +51,9 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 pub struct Secrets {
     pub(super) hash_key: HashKey,
     seed: u64,
-    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
-    nat_key: HashKey,
+    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key. Sources of rate limits are hashed
+    /// by it, too.
+    pub(super) nat_key: HashKey,
     forwarding_seed: u64,
     /// For SYN cookies where there is no peer.
     pub(super) cookie_key: CookieKey,
@@ -224,7 +226,14 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
-            (services, &config.syn_proxy.rules, &config.classifier, url_lists, &config.url_filter.rules),
+            (
+                services,
+                &config.syn_proxy.rules,
+                &config.classifier,
+                url_lists,
+                &config.url_filter.rules,
+                &config.rate_limit
+            ),
         )
     ))
 }
@@ -411,6 +420,7 @@ fn chain(
             Function::Classifier => builder.push(Classifier::new(&config.classifier)?),
             Function::Firewall => builder.push(firewall_of(config)?),
             Function::UrlFilter => builder.push(UrlFilter::new(Arc::clone(&shared.url_filter))),
+            Function::RateLimit => builder.push(RateLimit::new(Arc::clone(&shared.rate_limit))),
             Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
             Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),

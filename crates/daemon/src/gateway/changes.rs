@@ -46,6 +46,7 @@ impl Changes {
             firewall_log_per_s,
             on_reload,
             services,
+            rate_limit,
             syn_proxy,
             url_filter,
             nat_ports: _,
@@ -104,6 +105,7 @@ impl Changes {
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("firewall.related", related, &new.related);
+        changes.list("rate_limit rule", rate_limit, &new.rate_limit, |rule| rule.name.clone());
         changes.list("syn_proxy rule", &syn_proxy.rules, &new.syn_proxy.rules, |rule| rule.name.clone());
         changes.apply("syn_proxy.key", &syn_proxy.key, &new.syn_proxy.key);
         changes

@@ -6,6 +6,7 @@ mod compact;
 mod groups;
 mod orders;
 mod paths;
+mod rate_limit;
 mod reach;
 mod roles;
 mod sharing;

@@ -1,10 +1,11 @@
-//! What functions of all workers of a gateway share: the services of the load balancer, the rules of the SYN proxy, and rules and lists of
-//! the URL filter.
+//! What functions of all workers of a gateway share: the services of the load balancer, the rules of the SYN proxy and of the rate
+//! limits, and rules and lists of the URL filter.
 
 use std::sync::Arc;
 
 use config::validated::Config;
 use network_functions::load_balancer::Services;
+use network_functions::rate_limit::RateLimitRules;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
 use network_functions::url_filter::rules::UrlFilterRules;
@@ -28,10 +29,12 @@ pub struct SharedFunctions {
     pub syn_proxy: Arc<SynProxyRules>,
     /// Rules and lists of the URL filter.
     pub url_filter: Arc<UrlFilterRules>,
+    /// The rules of the rate limits.
+    pub rate_limit: Arc<RateLimitRules>,
 }
 
 impl SharedFunctions {
-    /// What is configured. Health, activity and numbers of connections continue from `previous`.
+    /// What is configured. Health, activity, buckets and numbers of connections continue from `previous`.
     ///
     /// # Errors
     /// The services or the rules cannot be used, or a secret or a list cannot be read.
@@ -41,10 +44,13 @@ impl SharedFunctions {
         let keys = cookie_keys(config, secrets)?;
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
+        let limits_before = previous.map(|previous| &*previous.rate_limit);
+        let rate_limit = RateLimitRules::new(&config.rate_limit, secrets.nat_key, limits_before)?;
+        rate_limit.set_unix_time(clock::now(), credentials::unix_time());
         let lists_before = previous.map(|previous| &*previous.url_filter);
         let url_filter = Arc::new(url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?);
         let check_tls = balancing::tls_clients(&config.services)?;
-        Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy), url_filter })
+        Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy), rate_limit: Arc::new(rate_limit), url_filter })
     }
 }
 

@@ -3,6 +3,7 @@
 mod class;
 mod edge;
 mod filter;
+mod rate_limit;
 mod reach;
 mod service;
 mod syn_proxy;
@@ -122,6 +123,7 @@ pub fn describe(status: &Status) -> String {
         class::class_table(status),
         service::backend_table(status),
         url_filter::rule_table(status),
+        rate_limit::limit_table(status),
         syn_proxy::rule_table(status),
         peer_table(status),
         anti_entropy_table(status),

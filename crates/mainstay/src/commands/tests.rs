@@ -89,6 +89,7 @@ fn node_status() -> Status {
         segments: None,
         classes: Vec::new(),
         services: Vec::new(),
+        rate_limits: Vec::new(),
         syn_proxy: Vec::new(),
         url_filter: None,
         redundancy: None,

@@ -11,6 +11,7 @@ mod ftp;
 mod kernel;
 mod link;
 mod model_ns3;
+mod rate_limit;
 mod replication;
 mod secured;
 mod syn_proxy;

@@ -52,7 +52,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn decides_by_class(&self) -> bool;
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
-    fn on_enter(&self, state: &[u8]);
+    fn on_enter(&self, state: &[u8], original: &Tuple);
     fn on_leave(&self, state: &[u8]);
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
@@ -179,8 +179,8 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.may_continue(&read(state))
     }
 
-    fn on_enter(&self, state: &[u8]) {
-        self.0.on_enter(&read(state));
+    fn on_enter(&self, state: &[u8], original: &Tuple) {
+        self.0.on_enter(&read(state), original);
     }
 
     fn on_leave(&self, state: &[u8]) {

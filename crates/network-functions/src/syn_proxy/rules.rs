@@ -15,6 +15,7 @@ use flow::{Instant, Tuple, ip_protocol};
 use crate::address::{Prefix, from_tuple_bytes};
 use crate::port_range::PortRange;
 use crate::syn_cookie::{COOKIE_LIFETIME_MS_MAX, CookieKeys};
+use crate::unix_clock::UnixClock;
 
 /// Rules at most.
 pub const RULES_MAX: usize = 64;
@@ -310,8 +311,7 @@ impl Rule {
 pub struct SynProxyRules {
     rules: Vec<Rule>,
     pub(super) keys: CookieKeys,
-    /// The time since 1970 at [`Instant::ZERO`], in milliseconds.
-    unix_ms_at_zero: AtomicU64,
+    clock: UnixClock,
 }
 
 impl SynProxyRules {
@@ -334,18 +334,16 @@ impl SynProxyRules {
             let live = before.map(|rule| Arc::clone(&rule.live)).unwrap_or_default();
             rules.push(Rule { id, config: config.clone(), live });
         }
-        let unix_ms = previous.map_or(0, |previous| previous.unix_ms_at_zero.load(Ordering::Relaxed));
-        Ok(Self { rules, keys, unix_ms_at_zero: AtomicU64::new(unix_ms) })
+        Ok(Self { rules, keys, clock: UnixClock::continued(previous.map(|previous| &previous.clock)) })
     }
 
     /// The time since 1970 at `now`. To be repeated from time to time, as the system's clock may be set.
     pub fn set_unix_time(&self, now: Instant, unix_time: Duration) {
-        let unix_ms = unix_time.as_millis() as u64;
-        self.unix_ms_at_zero.store(unix_ms.wrapping_sub(now.as_nanos() / 1_000_000), Ordering::Relaxed);
+        self.clock.set(now, unix_time);
     }
 
     pub(super) fn unix_ms(&self, now: Instant) -> u64 {
-        self.unix_ms_at_zero.load(Ordering::Relaxed).wrapping_add(now.as_nanos() / 1_000_000)
+        self.clock.unix_ms(now)
     }
 
     /// The first rule that a connection matches.

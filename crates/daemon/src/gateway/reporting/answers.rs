@@ -9,7 +9,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::roles::{peer_status, takeover};
-use super::{Reporting, port_id, reach, sharing, syn_proxy, traffic, url_filter};
+use super::{Reporting, port_id, rate_limit, reach, sharing, syn_proxy, traffic, url_filter};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
 use control::flows::Listed;
@@ -122,6 +122,11 @@ impl ControlHandler for Answers<'_> {
                 .map(|traffic| describe::classes(&traffic, status.connections))
                 .unwrap_or_default(),
             services: if reporting.place.leads() { reporting.balancing.statuses() } else { Vec::new() },
+            rate_limits: if reporting.place.leads() {
+                rate_limit::statuses(&reporting.balancing.shared().rate_limit)
+            } else {
+                Vec::new()
+            },
             syn_proxy: if reporting.place.leads() {
                 syn_proxy::statuses(&reporting.balancing.shared().syn_proxy, now)
             } else {

@@ -42,10 +42,12 @@ fn status(view: RuleView) -> SynProxyStatus {
 }
 
 impl Reporting {
-    /// Notes which rules have become active or inactive, and gives the proxy the time. The lead worker does so every second.
+    /// Notes which rules have become active or inactive, and gives the proxy and the quotas the time. The lead worker does so every second.
     pub(super) fn watch_syn_proxy(&mut self, now: Instant) {
-        let rules = self.balancing.shared().syn_proxy;
-        rules.set_unix_time(now, credentials::unix_time());
+        let shared = self.balancing.shared();
+        let (rules, unix_time) = (shared.syn_proxy, credentials::unix_time());
+        rules.set_unix_time(now, unix_time);
+        shared.rate_limit.set_unix_time(now, unix_time);
         for rule in rules.rules() {
             let view = rule.view(now);
             if !matches!(view.mode, Mode::Auto(_)) {

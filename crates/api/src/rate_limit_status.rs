@@ -1,0 +1,61 @@
+//! Rate limits.
+
+use serde::{Deserialize, Serialize};
+
+/// A limit of a rule of `[rate_limit]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RateLimitStatus {
+    /// Name of the rule.
+    pub rule: String,
+    /// Number of the limit within the rule, from 1.
+    pub limit: u32,
+    /// What shares the limit: `rule`, `source`, `class` or `connection`.
+    pub per: String,
+    /// Packets and bytes that count: `both`, `original` or `reply`.
+    pub direction: String,
+    /// What is done with packets beyond the limit: `drop` or `mark`.
+    pub action: String,
+    /// Packets per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_per_s: Option<u64>,
+    /// Bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<u64>,
+    /// New connections per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_s: Option<u64>,
+    /// Amount in a period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<RateLimitQuota>,
+    /// What was beyond the limit.
+    pub beyond: RateLimited,
+    /// Sources in the table, with `per` `source`.
+    pub sources: u64,
+    /// Sources for which the table has room, with `per` `source`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources_max: Option<u32>,
+    /// Sources that were evicted from the table before they had full buckets, or while they had used of their quota.
+    pub sources_evicted: u64,
+}
+
+/// An amount in a period.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RateLimitQuota {
+    /// `bytes` or `packets`.
+    pub unit: String,
+    /// The amount.
+    pub amount: u64,
+    /// Length of the period, in seconds. It begins at a multiple of it since 1970.
+    pub period_s: u64,
+}
+
+/// What was beyond a rate limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RateLimited {
+    /// Packets that were dropped or marked.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// New connections that were refused.
+    pub connections: u64,
+}
