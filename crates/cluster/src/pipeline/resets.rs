@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_take_over_left_unknown_reset_nobody() {
+    fn numbers_that_a_take_over_left_unknown_send_no_reset() {
         let (mut resets, mut known) = (Resets::default(), connection(1));
         known.protocol.peers[1].flags |= peer_flags::RELEARNING;
         resets.note_ended(NOW, &known, Some(0));

@@ -9,8 +9,8 @@ use network_functions::syn_proxy::SynProxyRules;
 use packet_io::clock;
 use rustls::ClientConfig;
 
-use super::balancing;
 use super::build::Secrets;
+use crate::check_tls;
 use crate::credentials;
 use crate::error::ProcessError;
 
@@ -36,7 +36,7 @@ impl SharedFunctions {
         let keys = cookie_keys(config, secrets)?;
         let syn_proxy = SynProxyRules::new(rules, keys, previous.map(|previous| &*previous.syn_proxy))?;
         syn_proxy.set_unix_time(clock::now(), credentials::unix_time());
-        let check_tls = balancing::tls_clients(&config.services)?;
+        let check_tls = check_tls::clients(&config.services)?;
         Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy) })
     }
 }
