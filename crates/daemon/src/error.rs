@@ -50,7 +50,7 @@ pub enum ProcessError {
     Services(#[from] network_functions::load_balancer::ServiceError),
     /// The certificates that checks verify servers by cannot be used.
     #[error(transparent)]
-    Authorities(#[from] crate::gateway::AuthoritiesError),
+    Authorities(#[from] crate::check_tls::AuthoritiesError),
     /// The rules of the SYN proxy cannot be used.
     #[error("[syn_proxy]: {0}")]
     SynProxy(#[from] network_functions::syn_proxy::RulesError),

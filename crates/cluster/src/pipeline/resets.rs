@@ -186,8 +186,8 @@ fn numbered(connection: &Connection, to_client: u32) -> Option<[Option<Made>; 2]
         ]);
     }
     // The server has not answered the SYN: its number does not matter to the client (RFC 9293 section 3.10.7.3).
-    let is_opening = connection.protocol.state == TcpState::SynSent as u8;
-    is_opening.then(|| [Some((connection.translated(Direction::Reply), of_client)), None])
+    let is_syn_sent = connection.protocol.state == TcpState::SynSent as u8;
+    is_syn_sent.then(|| [Some((connection.translated(Direction::Reply), of_client)), None])
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_take_over_left_unknown_reset_nobody() {
+    fn numbers_that_a_take_over_left_unknown_send_no_reset() {
         let (mut resets, mut known) = (Resets::default(), connection(1));
         known.protocol.peers[1].flags |= peer_flags::RELEARNING;
         resets.note_ended(NOW, &known, Some(0));

@@ -37,7 +37,6 @@ use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
 use reload::Operator;
 use workers::Workers;
 
-pub(crate) use balancing::AuthoritiesError;
 pub use fast_path::fast_path_obstacle;
 
 /// Runs the gateway that the file describes, until a signal ends it.

@@ -12,8 +12,8 @@ use network_functions::url_filter::rules::UrlFilterRules;
 use packet_io::clock;
 use rustls::ClientConfig;
 
-use super::balancing;
 use super::build::Secrets;
+use crate::check_tls;
 use crate::credentials;
 use crate::error::ProcessError;
 use crate::url_lists;
@@ -49,7 +49,7 @@ impl SharedFunctions {
         rate_limit.set_unix_time(clock::now(), credentials::unix_time());
         let lists_before = previous.map(|previous| &*previous.url_filter);
         let url_filter = Arc::new(url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?);
-        let check_tls = balancing::tls_clients(&config.services)?;
+        let check_tls = check_tls::clients(&config.services)?;
         Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy), rate_limit: Arc::new(rate_limit), url_filter })
     }
 }

@@ -284,7 +284,7 @@ fn a_backend_that_returns_gets_a_growing_part_of_its_weight() {
 }
 
 #[test]
-fn a_backend_that_a_reload_adds_or_fills_again_starts_slowly() {
+fn a_backend_that_a_reload_adds_or_gives_a_weight_starts_slowly() {
     let slow = |configs: &mut Vec<ServiceConfig>| {
         configs.iter_mut().for_each(|service| service.slow_start = Some(Duration::from_secs(30)));
     };
@@ -301,10 +301,10 @@ fn a_backend_that_a_reload_adds_or_fills_again_starts_slowly() {
     configs[0].backends.push(removed);
     let after = Services::new(&configs, &before).unwrap();
     assert_eq!(shares(&after), [1, SHARES, 1]);
-    let again = Services::new(&configs, &after).unwrap();
-    assert_eq!(shares(&again), [1, SHARES, 1], "another reload changes nothing");
+    let third = Services::new(&configs, &after).unwrap();
+    assert_eq!(shares(&third), [1, SHARES, 1], "another reload changes nothing");
     configs[0].slow_start = None;
-    let without = Services::new(&configs, &again).unwrap();
+    let without = Services::new(&configs, &third).unwrap();
     without.handle_timeout(Instant::from_millis(1));
     assert_eq!(shares(&without), [SHARES; 3]);
 }

@@ -10,7 +10,6 @@ mod checking;
 mod command;
 mod health;
 mod probe;
-mod tls;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,8 +21,6 @@ use rustls::ClientConfig;
 
 use super::build::SharedFunctions;
 pub(super) use checking::Checks;
-pub(crate) use tls::AuthoritiesError;
-pub(super) use tls::clients as tls_clients;
 
 /// The services in force, with how their backends are checked.
 #[derive(Clone, Default)]

@@ -10,8 +10,8 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::super::tls;
 use super::*;
+use crate::check_tls;
 
 /// The longest that a test waits.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,7 +50,7 @@ fn checked_of(end: SocketAddr, check: HealthCheck) -> Checked {
         },
         check: Some(check.clone()),
     };
-    let tls = tls::clients(&[service]).expect("the certificates can be read")[0].clone();
+    let tls = check_tls::clients(&[service]).expect("the certificates can be read")[0].clone();
     let (health, phase) = (Health::new(true), Phase::Waiting);
     Checked { service: 0, backend: 0, end, check, health, tls, due: Instant::ZERO, phase }
 }

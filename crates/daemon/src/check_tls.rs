@@ -1,4 +1,4 @@
-//! TLS of checks.
+//! TLS of the checks of backends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub enum AuthoritiesError {
 ///
 /// # Errors
 /// A file with certificates cannot be used.
-pub(in crate::gateway) fn clients(services: &[Service]) -> Result<Arc<[Option<Arc<ClientConfig>>]>, AuthoritiesError> {
+pub(crate) fn clients(services: &[Service]) -> Result<Arc<[Option<Arc<ClientConfig>>]>, AuthoritiesError> {
     let of = |service: &Service| {
         let check = service.check.as_ref().filter(|check| check.kind == CheckKind::Https);
         check.map(|check| client(check.authorities.as_deref())).transpose()
