@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::BackendStatus;
 use lab::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
@@ -203,6 +203,15 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// The connection has been reset, or is within a short time.
+    fn assert_is_reset(&mut self) {
+        let began = Instant::now();
+        let read = self.stream.read(&mut [0; 8]).map_err(|error| error.kind());
+        assert_eq!(read, Err(ErrorKind::ConnectionReset), "after {:?}, of backend {}", began.elapsed(), self.backend);
+    }
+}
+
 /// How many connections each backend has.
 fn spread(connections: &[Connection]) -> [usize; BACKENDS] {
     let mut spread = [0; BACKENDS];
@@ -365,4 +374,45 @@ fn datagrams_of_a_failed_backend_go_to_another_one_where_the_service_ends_its_co
     wait_for("another backend answers the same client", || ask() != first);
     let ended = gateway.status().expect("it answers").services[0].backends[first].connections;
     assert_eq!(ended, 0, "the failed backend has no connections left");
+}
+
+#[test]
+fn clients_of_a_failed_backend_are_reset_where_the_service_ends_its_connections_also_by_a_survivor() {
+    let keys = "on_failure = \"end\"\n";
+    let scenario = Scenario { name: "balance-reset", family: 0, is_full_nat: false, keys };
+    let Some(network) = Network::new(scenario) else { return };
+    let folder = Folder::new(scenario.name);
+    let mut servers: Vec<Option<Server>> = (0..BACKENDS).map(|number| Some(Server::start(&network, number))).collect();
+    let [a, b] = started(&network, &folder);
+    let mut connections = network.connect_many(CONNECTIONS);
+    connections.iter_mut().for_each(Connection::assert_lives);
+
+    // Idle clients learn it at once. The backend's port is closed, and the connections that it has are still open there.
+    drop(servers[0].take());
+    let (mut failed, mut others): (Vec<_>, Vec<_>) =
+        connections.into_iter().partition(|connection| connection.backend == 0);
+    assert!(!failed.is_empty() && !others.is_empty());
+    failed.iter_mut().for_each(Connection::assert_is_reset);
+    others.iter_mut().for_each(Connection::assert_lives);
+    assert_eq!(spread(&network.connect_many(20))[0], 0, "they go to the other backends");
+    wait_for("the standby node has the end of the connections", || backends(&b)[0].connections == 0);
+
+    // The node is killed. The survivor does not know the numbers of idle connections: their next segment is answered.
+    wait_for("the standby node has all other connections", || {
+        let held = backends(&b).iter().map(|backend| backend.connections).sum::<u64>();
+        held == backends(&a).iter().map(|backend| backend.connections).sum::<u64>()
+    });
+    a.kill();
+    b.wait_for_role("active");
+    drop(servers[1].take());
+    wait_for_state(&b, 1, "down");
+    wait_for("the connections of the failed backend have ended", || backends(&b)[1].connections == 0);
+    let (mut failed, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|connection| connection.backend == 1);
+    assert!(!failed.is_empty() && !others.is_empty());
+    for connection in &mut failed {
+        connection.stream.write_all(b"ping").expect("the client does not know yet");
+        connection.assert_is_reset();
+    }
+    others.iter_mut().for_each(Connection::assert_lives);
+    assert_eq!(spread(&network.connect_many(20))[..2], [0, 0], "they go to the backend that is left");
 }
