@@ -3,6 +3,7 @@
 //! One thread owns an [`Edge`](::edge::Edge), the links to the nodes ([`NodeLinks`]) and the ports, and waits for nothing but the
 //! poller. What the links report of the nodes moves flows, and begins local recovery.
 
+mod fast_path;
 mod process;
 mod reporting;
 
@@ -27,7 +28,10 @@ use config::validated::Port;
 use control::metrics::server::MetricsServer;
 use control::orders::{AskError, OperationError, Operations};
 use control::{ControlServer, Credentials, FlowDescriber};
+use fast_path::EdgeFastPath;
 use process::{Process, Setting};
+
+pub use fast_path::obstacle as fast_path_obstacle;
 
 /// The port to hosts and routers; those to the nodes follow.
 const NETWORK: PortId = PortId(0);
@@ -58,11 +62,13 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     });
     let ports = interfaces(settings);
     let sharing = Sharing::new(&ports, 1)?;
-    let io = ports::open(&ports, &sharing, 0, &[])?;
+    // Before the sockets: what they receive depends on it.
+    let fast_path = EdgeFastPath::open(settings, &ports);
+    let io = ports::open(&ports, &sharing, 0, EdgeFastPath::receiving(fast_path.as_ref()))?;
     let edge = ::edge::Edge::new(edge_config(settings)?)?;
     let links = node_links(settings, &ports)?;
     let mut process =
-        Process::open(settings, Setting { edge, links, ports: io, names: ports, signals, waker, receiver })?;
+        Process::open(settings, Setting { edge, fast_path, links, ports: io, names: ports, signals, waker, receiver })?;
     let describer = FlowDescriber { node: settings.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
     let control =
         ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
