@@ -17,7 +17,7 @@ use flow::{Instant, NodeId, PortId};
 use packet_io::PortCounters;
 use packet_io::netlink::Netlink;
 
-use super::NETWORK;
+use super::interfaces::{NETWORK, interfaces};
 use crate::gateway::fast_path::ports::{AttachedProgram, warned};
 use crate::gateway::fast_path::{ETHER_TYPES, HEARTBEAT_AGE_MAX_ALONE, HEARTBEAT_AGE_MAX_LEAST, host_obstacle, xdp};
 use crate::ports::Receiving;
@@ -54,7 +54,7 @@ pub(super) struct EdgeFastPath {
 /// Why an edge as configured has no fast path on this host, at this hook.
 #[must_use]
 pub fn obstacle(settings: &EdgeSettings, hook: Hook) -> Option<String> {
-    configured_obstacle(settings).map(str::to_owned).or_else(|| host_obstacle(&super::interfaces(settings), hook))
+    configured_obstacle(settings).map(str::to_owned).or_else(|| host_obstacle(&interfaces(settings), hook))
 }
 
 fn configured_obstacle(settings: &EdgeSettings) -> Option<&'static str> {

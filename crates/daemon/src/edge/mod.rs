@@ -4,6 +4,7 @@
 //! poller. What the links report of the nodes moves flows, and begins local recovery.
 
 mod fast_path;
+mod interfaces;
 mod process;
 mod reporting;
 
@@ -29,12 +30,10 @@ use control::metrics::server::MetricsServer;
 use control::orders::{AskError, OperationError, Operations};
 use control::{ControlServer, Credentials, FlowDescriber};
 use fast_path::EdgeFastPath;
+use interfaces::{NETWORK, interfaces};
 use process::{Process, Setting};
 
 pub use fast_path::obstacle as fast_path_obstacle;
-
-/// The port to hosts and routers; those to the nodes follow.
-const NETWORK: PortId = PortId(0);
 
 /// Runs the edge that the file describes, until a signal ends it.
 ///
@@ -85,23 +84,6 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     drop(control);
     logging::report_suppressed(clock::now(), true);
     Ok(result?)
-}
-
-/// The interfaces as ports: the network's, then the nodes'.
-fn interfaces(settings: &EdgeSettings) -> Vec<Port> {
-    let network = ("network".to_owned(), &settings.network);
-    let nodes = settings.nodes.iter().map(|node| (format!("node-{}", node.id.0), &node.interface));
-    let named = std::iter::once(network).chain(nodes).zip((0..=u8::MAX).map(PortId));
-    let port = |((name, interface), id): ((String, &String), PortId)| Port {
-        id,
-        name,
-        interface: interface.clone(),
-        backend: settings.backend,
-        addresses: Vec::new(),
-        mss_clamp: None,
-        redirect_peer: false,
-    };
-    named.map(port).collect()
 }
 
 fn edge_config(settings: &EdgeSettings) -> Result<EdgeConfig, ProcessError> {

@@ -12,8 +12,8 @@ use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::{IoError, PacketIo, clock};
 
-use super::NETWORK;
 use super::fast_path::EdgeFastPath;
+use super::interfaces::NETWORK;
 use super::reporting::Reporting;
 use crate::gateway::service::Service;
 use crate::logging;
