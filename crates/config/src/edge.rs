@@ -3,7 +3,7 @@
 
 pub use super::raw::edge as raw;
 pub use super::validate::edge::CONTROL_SOCKET_DEFAULT;
-pub use super::validated::edge::{EdgeNode, EdgeSettings, RecoveryPolicy};
+pub use super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
 
 use std::path::Path;
 
@@ -42,6 +42,7 @@ mod tests {
 
     use ::edge::{Affinity, CachePolicy, Capacity};
     use flow::NodeId;
+    use flow::fast_path::Hook;
 
     use super::*;
 
@@ -75,6 +76,26 @@ mod tests {
         assert_eq!((rates.capacity, rates.window_bytes_min), (Capacity::Configured(1000), 3000));
         assert_eq!((rates.alpha, rates.delta, rates.granularity), (0.5, 0.9, Duration::from_millis(50)));
         assert_eq!(config.failure_detection.detect_multiplier, 4);
+    }
+
+    #[test]
+    fn the_fast_path_is_off_by_default_and_warns_of_what_keeps_flows_from_it() {
+        let enabled = |more: &str| LEAST.to_owned() + more + "[fast_path]\nenabled = true\nconnections_max = 5\n";
+        let warnings = |text: &str| {
+            let checked = parse("edge.toml", text).expect("it is right");
+            checked.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert!(!parse("edge.toml", LEAST).expect("it is right").config.fast_path.enabled);
+        assert_eq!(warnings(LEAST), "");
+        let text = enabled("[recovery]\npolicy = \"syn-only\"\n");
+        let config = parse("edge.toml", &text).expect("it is right").config;
+        assert_eq!(config.fast_path, EdgeFastPath { enabled: true, hook: Hook::Tc, connections_max: 5 });
+        assert_eq!(warnings(&text), "");
+        assert!(warnings(&enabled("")).contains("needs every segment of TCP"));
+        let hashed = enabled("").replace("network", "affinity = \"tuple\"\nhash_key = \"/k\"\nnetwork");
+        assert!(warnings(&hashed).contains("with this affinity none is"), "{}", warnings(&hashed));
+        let xdp = enabled("").replace("network", "backend = \"af_xdp\"\nnetwork");
+        assert!(warnings(&xdp).contains("no fast path"), "{}", warnings(&xdp));
     }
 
     #[test]

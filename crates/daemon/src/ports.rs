@@ -81,13 +81,23 @@ impl Sharing {
     }
 }
 
+/// What is received of ports by `AF_PACKET`.
+#[derive(Clone, Copy)]
+pub(crate) enum Receiving {
+    /// Every frame as it is on the wire.
+    Everything,
+    /// What programs at the ingress let pass: frames of these EtherTypes for this host, without VLAN tags.
+    ForThisHost(&'static [u16]),
+    /// The same, for any host.
+    ForAnyHost(&'static [u16]),
+}
+
 /// Opens a worker's part of the ports as configured. A backend that serves all ports numbers them as the node does.
-/// `ether_types` is what is received of ports by `AF_PACKET`; empty: everything.
 pub(crate) fn open(
     ports: &[Port],
     sharing: &Sharing,
     worker: u8,
-    ether_types: &[u16],
+    receiving: Receiving,
 ) -> Result<Box<dyn PacketIo + Send>, IoError> {
     let mut mixed = MixedPorts { backends: Vec::new(), places: vec![(usize::MAX, NOWHERE); ports.len()] };
     for (_, backend) in Backend::ALL {
@@ -96,7 +106,7 @@ pub(crate) fn open(
             continue;
         }
         let io: Box<dyn PacketIo + Send> = match backend {
-            Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker, ether_types)?),
+            Backend::AfPacket => Box::new(open_af_packet(&chosen, sharing, worker, receiving)?),
             Backend::AfXdp => Box::new(open_af_xdp(&chosen, sharing, worker)?),
             Backend::Tun => Box::new(open_tun(&chosen, ports)?),
         };
@@ -122,11 +132,17 @@ impl MixedPorts {
 }
 
 /// The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
-fn open_af_packet(ports: &[&Port], sharing: &Sharing, worker: u8, ether_types: &[u16]) -> Result<AfPacketIo, IoError> {
+fn open_af_packet(ports: &[&Port], sharing: &Sharing, worker: u8, receiving: Receiving) -> Result<AfPacketIo, IoError> {
+    let (ether_types, any_host) = match receiving {
+        Receiving::Everything => (&[][..], false),
+        Receiving::ForThisHost(types) => (types, false),
+        Receiving::ForAnyHost(types) => (types, true),
+    };
     let config = |port: &&Port| af_packet::PortConfig {
         promiscuous: true,
         fanout: sharing.fanout(port.id, worker),
         ether_types: ether_types.to_vec(),
+        any_host,
         ..af_packet::PortConfig::new(port.interface.as_str())
     };
     AfPacketIo::open(&ports.iter().map(config).collect::<Vec<_>>())

@@ -1,26 +1,33 @@
 //! An edge: packets, time and the state of nodes in; packets and events out.
 
 mod batch;
+mod below;
+mod reporting;
 mod switching;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use flow::fast_path::Activity;
 use flow::wire::tcp::SegmentOptions;
 use flow::wire::{Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
 use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 
 use crate::config::{ConfigError, EdgeConfig, NodePort};
 use crate::distribution::Distribution;
-use crate::event::{EdgeCounters, EdgeEvent, EdgeStatus, Events};
+use crate::event::{EdgeCounters, EdgeEvent, Events};
+use crate::fast_path::FastPath;
 use crate::flows::{Flows, Index, Record};
 use crate::link_control::{self, LinkControl};
 use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
 use crate::node_set::{NODES_MAX, NodeSet};
-use crate::rate_control::{RateControl, RateStatus, set_window};
+use crate::rate_control::{RateControl, set_window};
 use crate::tcp::{End, Observed};
 
 use batch::{Lookup, Pending};
+
+/// Returns what was seen below of the flow in a place; packets and bytes are those since the last call.
+type TakeActivity<'a> = &'a mut dyn FnMut(u32) -> Option<Activity>;
 
 /// A frame that was polled: the port to send it by, and the state of its checksum. It stands for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +72,8 @@ pub struct Edge {
     flows: Flows,
     recovery: Option<LocalRecovery>,
     rate_control: Option<RateControl>,
+    fast_path: Option<FastPath>,
+    is_network_up: bool,
     link_control: LinkControl,
     events: Events,
     counters: EdgeCounters,
@@ -90,6 +99,8 @@ impl Edge {
             flows: Flows::new(config.connections_max, config.idle_timeouts, config.hash_key),
             recovery: config.recovery.as_ref().map(LocalRecovery::new),
             rate_control: config.rate_control.map(|config| RateControl::new(config, set)),
+            fast_path: None,
+            is_network_up: true,
             link_control: LinkControl::default(),
             events: Events::default(),
             counters: EdgeCounters::default(),
@@ -103,13 +114,17 @@ impl Edge {
     /// A frame to a group goes to all ports, as in a switch. Another one is dropped for the reason for which `flow::wire::parse`
     /// refuses it, and as [`DropReason::NoRoute`] if no node is alive or its port is not in the configuration.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        self.handle_batch(now, batch, &mut |_| None);
+    }
+
+    fn handle_batch(&mut self, now: Instant, batch: &mut PacketBatch<'_>, take_activity: TakeActivity<'_>) {
         let mut pending = core::mem::take(&mut self.pending);
         self.look_at_batch(batch, &mut pending);
         for (frame, pending) in batch.iter_mut().zip(&mut pending) {
             if frame.disposition != Disposition::Undecided {
                 continue;
             }
-            let result = self.handle_frame(now, frame, pending);
+            let result = self.handle_frame(now, frame, pending, take_activity);
             frame.disposition = match result {
                 Ok(port) if port == self.network_port => {
                     self.counters.left += 1;
@@ -139,6 +154,7 @@ impl Edge {
         now: Instant,
         frame: &mut Frame<'_>,
         pending: &mut Pending,
+        take_activity: TakeActivity<'_>,
     ) -> Result<PortId, DropReason> {
         let from = self.node_ports().find(|node| node.port == frame.ingress).map(|node| node.node);
         let is_entering = frame.ingress == self.network_port;
@@ -154,7 +170,7 @@ impl Edge {
         let Some(from) = from else {
             let node = match parsed {
                 Parsed::Arp(_) => self.node_of_link_control(frame),
-                Parsed::Ip(()) => self.handle_entering(now, frame, headers, *lookup),
+                Parsed::Ip(()) => self.handle_entering(now, frame, (headers, *lookup), take_activity),
             };
             return self.send_to(node.ok_or(DropReason::NoRoute)?, frame);
         };
@@ -163,7 +179,7 @@ impl Edge {
         }
         match parsed {
             Parsed::Arp(offset) => self.learn_arp(from, frame, offset),
-            Parsed::Ip(()) => self.handle_leaving(now, from, frame, headers, *lookup),
+            Parsed::Ip(()) => self.handle_leaving(now, (from, destination), frame, (headers, *lookup), take_activity),
         }
         Ok(self.network_port)
     }
@@ -173,8 +189,8 @@ impl Edge {
         &mut self,
         now: Instant,
         frame: &Frame<'_>,
-        headers: &mut Headers,
-        lookup: Lookup,
+        (headers, lookup): (&mut Headers, Lookup),
+        take_activity: TakeActivity<'_>,
     ) -> Option<NodeId> {
         let (entering, segment) = match headers.transport {
             _ if headers.is_fragment => {
@@ -191,6 +207,7 @@ impl Edge {
         let Some(index) = self.connection(now, &entering, lookup, segment.as_ref(), None) else {
             return self.distribution.select(&entering, None);
         };
+        self.take_seen(now, index, take_activity);
         let node = self.place(&entering, index)?;
         if let Some(segment) = segment {
             let options = read_options(frame, headers);
@@ -204,6 +221,7 @@ impl Edge {
             }
         }
         self.flows.touch(now, index);
+        self.follow_below(index, None);
         Some(node)
     }
 
@@ -233,11 +251,9 @@ impl Edge {
             return None;
         }
         let node = from.or_else(|| self.distribution.select(entering, None))?;
-        let recovery = &mut self.recovery;
-        let index = self.flows.insert(now, entering, node, &mut |index, record: &mut Record| {
-            if let Some(recovery) = recovery {
-                recovery.release_record(index, record);
-            }
+        let (recovery, fast_path) = (&mut self.recovery, &mut self.fast_path);
+        let index = self.flows.insert(now, entering, node, &mut |index, record| {
+            release(recovery, fast_path, index, record);
         });
         let first_choice = self.distribution.first_choice(entering).filter(|first| *first != node && from.is_none());
         if let Some(failed) = first_choice.filter(|first| !self.distribution.is_alive(*first)) {
@@ -277,10 +293,10 @@ impl Edge {
     fn handle_leaving(
         &mut self,
         now: Instant,
-        from: NodeId,
+        (from, destination): (NodeId, MacAddress),
         frame: &mut Frame<'_>,
-        headers: &mut Headers,
-        lookup: Lookup,
+        (headers, lookup): (&mut Headers, Lookup),
+        take_activity: TakeActivity<'_>,
     ) {
         let segment = match headers.transport {
             _ if headers.is_fragment => {
@@ -297,6 +313,7 @@ impl Edge {
         };
         let entering = headers.tuple.inverse();
         let Some(index) = self.connection(now, &entering, lookup, segment.as_ref(), Some(from)) else { return };
+        self.take_seen(now, index, take_activity);
         self.learn(from, index);
         if let Some(mut segment) = segment {
             let options = read_options(frame, headers);
@@ -313,6 +330,7 @@ impl Edge {
             }
         }
         self.flows.touch(now, index);
+        self.follow_below(index, Some((from, destination)));
     }
 
     /// The node of a connection is the one that its first packet leaves from. After a failure it is learned once more. Packets
@@ -326,6 +344,9 @@ impl Edge {
         if record.node != from && !self.distribution.is_alive(record.node) {
             record.move_to(from);
             self.counters.moved += 1;
+        }
+        if record.node != from {
+            record.forget_passed();
         }
         record.node = from;
         record.is_learned = true;
@@ -344,6 +365,7 @@ impl Edge {
         if let Some(Some(node)) = self.nodes.get_mut(usize::from(node.0)) {
             node.link_address = Some(address);
         }
+        self.follow_nodes();
     }
 
     /// A node is alive, or is not any more: flows go to live nodes at once. The failure detector decides (for example
@@ -360,6 +382,7 @@ impl Edge {
         if let Some(rate_control) = &mut self.rate_control {
             rate_control.set_failed(node, !is_alive);
         }
+        self.follow_nodes();
         self.report(now);
     }
 
@@ -369,6 +392,7 @@ impl Edge {
         if let Some(recovery) = &mut self.recovery {
             recovery.note_heartbeats_lost(node, count);
         }
+        self.follow_nodes();
     }
 
     /// The queue or the processor of a node is saturated, or is not any more. See
@@ -409,14 +433,11 @@ impl Edge {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let recovery = &mut self.recovery;
-        self.flows.expire(now, &mut |index, record: &mut Record| {
-            if let Some(recovery) = recovery {
-                recovery.release_record(index, record);
-            }
-        });
+        let (recovery, fast_path) = (&mut self.recovery, &mut self.fast_path);
+        self.flows.expire(now, &mut |index, record| release(recovery, fast_path, index, record));
         if let Some(rate_control) = &mut self.rate_control {
             rate_control.handle_timeout(now);
+            self.follow_nodes();
         }
         self.report(now);
     }
@@ -445,43 +466,15 @@ impl Edge {
         };
         Some(Transmit { port, checksum: Checksum::Valid })
     }
+}
 
-    /// The next event, and when it happened.
-    pub fn poll_event(&mut self) -> Option<(Instant, EdgeEvent)> {
-        self.events.pop()
+/// A connection is being removed: what is held for it is freed, and it is removed below.
+fn release(recovery: &mut Option<LocalRecovery>, fast_path: &mut Option<FastPath>, index: Index, record: &mut Record) {
+    if let Some(recovery) = recovery {
+        recovery.release_record(index, record);
     }
-
-    /// Makes events of what the parts report.
-    fn report(&mut self, now: Instant) {
-        while let Some((node, resent)) = self.recovery.as_mut().and_then(LocalRecovery::poll_finished) {
-            self.events.push(now, EdgeEvent::Recovered { node, resent });
-        }
-        while let Some((node, status)) = self.rate_control.as_mut().and_then(RateControl::poll_change) {
-            self.events.push(now, EdgeEvent::RateControl { node, status });
-        }
-    }
-
-    /// The status of the edge.
-    #[must_use]
-    pub fn status(&self) -> EdgeStatus {
-        let recovery = self.recovery.as_ref();
-        let [segments_held, acknowledgements_held] = recovery.map_or([(0, 0); 2], LocalRecovery::slots);
-        EdgeStatus {
-            alive: self.distribution.ecmp.alive(),
-            connections: self.flows.len(),
-            segments_held,
-            acknowledgements_held,
-            held_bytes: recovery.map_or(0, LocalRecovery::memory_bytes),
-            flows: self.flows.counters(),
-            recovery: recovery.map(LocalRecovery::counters).unwrap_or_default(),
-            counters: self.counters.clone(),
-        }
-    }
-
-    /// The rate control of a node. `None`: there is none.
-    #[must_use]
-    pub fn rate_status(&self, node: NodeId) -> Option<RateStatus> {
-        self.rate_control.as_ref().map(|rate_control| rate_control.status(node))
+    if let Some(fast_path) = fast_path {
+        fast_path.release_record(index);
     }
 }
 

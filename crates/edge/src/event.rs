@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use flow::{DropReason, Instant, NodeId};
 
+use crate::fast_path::FastPathCounters;
 use crate::flows::FlowCounters;
 use crate::local_recovery::{RecoveryCounters, Resent};
 use crate::node_set::NodeSet;
@@ -100,6 +101,8 @@ pub struct EdgeStatus {
     pub flows: FlowCounters,
     /// What local recovery did.
     pub recovery: RecoveryCounters,
+    /// What was forwarded below, which the counters of frames include. `None`: nothing is.
+    pub fast_path: Option<FastPathCounters>,
     /// What became of frames.
     pub counters: EdgeCounters,
 }

@@ -13,17 +13,19 @@
 //! Packets that fall on held slots are elsewhere: a record has the number of its held segment and of its held
 //! acknowledgement.
 
+mod record;
+
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::index::Index as HashIndex;
 use flow::table::prefetch::{CACHE_LINE_BYTES, prefetch};
-use flow::wire::ip_protocol;
 use flow::{HashKey, Instant, NodeId, Tuple};
 
-use crate::node_set::NODES_MAX;
-use crate::tcp::TcpConnection;
-use flow::list::{Item, Links, List, NONE};
+use flow::list::{List, NONE};
+
+pub(crate) use record::Record;
+use record::{stage, tick};
 
 /// The most connections that one call removes because they are idle.
 const EXPIRIES_PER_CALL_MAX: usize = 256;
@@ -97,94 +99,6 @@ impl IdleTimeouts {
 
 /// The number of a connection in its table.
 pub(crate) type Index = u32;
-
-/// What the edge knows of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
-    /// The tuple of its packets that enter the cluster here.
-    pub(crate) entering: Tuple,
-    pub(crate) tcp: TcpConnection,
-    /// The tick of its last packet.
-    last_packet_tick: u32,
-    links: Links,
-    /// The slot of its held segment, or [`NONE`].
-    pub(crate) segment: u32,
-    /// The slot of its held acknowledgement, or [`NONE`].
-    pub(crate) acknowledgement: u32,
-    /// The number of the interval in which it last sent data into the cluster.
-    pub(crate) active_in: u16,
-    /// The node that its packets go to.
-    pub(crate) node: NodeId,
-    /// The failed node that it was moved from, or a number beyond [`NODES_MAX`].
-    moved_from: NodeId,
-    stage: Stage,
-    /// A packet left the cluster from `node`.
-    pub(crate) is_learned: bool,
-}
-
-impl Record {
-    fn new(entering: &Tuple, node: NodeId, now: Instant) -> Self {
-        Self {
-            entering: *entering,
-            tcp: TcpConnection::NEW,
-            last_packet_tick: tick(now),
-            links: Links::NEW,
-            segment: NONE,
-            acknowledgement: NONE,
-            active_in: 0,
-            node,
-            moved_from: NOT_MOVED,
-            stage: stage(entering, &TcpConnection::NEW),
-            is_learned: false,
-        }
-    }
-
-    /// The failed node that the connection was moved from, until it is recovered.
-    pub(crate) fn moved_from(&self) -> Option<NodeId> {
-        (usize::from(self.moved_from.0) < NODES_MAX).then_some(self.moved_from)
-    }
-
-    /// The connection goes on at `node`, as its node has failed.
-    pub(crate) const fn move_to(&mut self, node: NodeId) {
-        self.moved_from = self.node;
-        self.node = node;
-        self.is_learned = false;
-    }
-
-    /// The connection began at another node than that of its first choice, which has failed.
-    pub(crate) const fn set_moved_from(&mut self, failed: NodeId) {
-        self.moved_from = failed;
-    }
-
-    /// What its failed node lost is recovered.
-    pub(crate) const fn set_recovered(&mut self) {
-        self.moved_from = NOT_MOVED;
-    }
-}
-
-const fn tick(at: Instant) -> u32 {
-    (at.as_nanos() >> TICK_BITS) as u32
-}
-
-const NOT_MOVED: NodeId = NodeId(u8::MAX);
-
-const fn stage(entering: &Tuple, tcp: &TcpConnection) -> Stage {
-    if entering.protocol != ip_protocol::TCP {
-        Stage::Other
-    } else if tcp.is_closed() {
-        Stage::Closed
-    } else if tcp.is_in_handshake() {
-        Stage::Handshake
-    } else {
-        Stage::Open
-    }
-}
-
-impl Item for Record {
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
 
 /// What the table did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -346,7 +260,9 @@ impl Flows {
         let record = &mut self.records[index as usize];
         let (before, after) = (record.stage, stage(&record.entering, &record.tcp));
         let bits = self.period_bits[after as usize];
-        let (last, tick) = (record.last_packet_tick, tick(now));
+        // What the fast path saw is reported later than what has passed meanwhile.
+        let last = record.last_packet_tick;
+        let tick = tick(now).max(last);
         (record.last_packet_tick, record.stage) = (tick, after);
         if before != after || last >> bits != tick >> bits {
             self.lists[before as usize].remove(&mut self.records, index);

@@ -6,12 +6,13 @@
 //!            near side       └──────┘ ── port of node 2 ─► └────────┘ ─► └──────┘    far side of the left edge
 //! ```
 //!
-//! An [`Edge`] does three things:
+//! An [`Edge`] does four things:
 //!
 //! - It distributes flows to nodes: [`ecmp`] in two stages, and an [`Affinity`] that keeps the packets of a connection together.
 //! - It recovers locally what a failed node lost: it holds the lowest unacknowledged segment of each TCP connection, and resends it
 //!   when another node has taken the connection over ([`RecoveryConfig`]).
 //! - It controls rates after a failover by the advertised window ([`RateControlConfig`]).
+//! - It has settled flows forwarded below it, for example by the kernel ([`FastPathOrder`]).
 //!
 //! Frames to a group pass it as they pass a switch, so that nodes answer ARP and Neighbour Discovery and receive each other.
 //!
@@ -31,6 +32,7 @@ mod distribution;
 pub mod ecmp;
 mod edge;
 mod event;
+mod fast_path;
 mod flows;
 mod heavy_hitters;
 mod link_control;
@@ -43,6 +45,7 @@ pub use affinity::{AddressOf, Affinity};
 pub use config::{CachePolicy, Capacity, ConfigError, EdgeConfig, NodePort, RateControlConfig, RecoveryConfig};
 pub use edge::{Edge, Transmit};
 pub use event::{EVENTS_PENDING_MAX, EdgeCounters, EdgeEvent, EdgeStatus};
+pub use fast_path::{FastPathCounters, FastPathOrder, NodeForwarding, SettledFlow};
 pub use flows::{CONNECTIONS_MAX, FlowCounters, IdleTimeouts};
 pub use local_recovery::{RecoveryCounters, Resent};
 pub use node_set::{NODES_MAX, NodeSet};

@@ -148,6 +148,11 @@ impl RateControl {
         self.controllers.get(usize::from(node.0)).map_or_else(RateStatus::default, Controller::status)
     }
 
+    /// Whether windows of this node's connections may be lowered.
+    pub(crate) fn is_controlled(&self, node: NodeId) -> bool {
+        self.status(node).phase != RatePhase::Inactive
+    }
+
     /// A node whose phase changed, and its status then.
     pub(crate) fn poll_change(&mut self) -> Option<(NodeId, RateStatus)> {
         self.changes.pop_front()

@@ -7,6 +7,9 @@
 // not know, it leaves. The decisions are those of the connection tracker in the crate `flow`, whose straight line for plain
 // segments this program repeats; tests compare both programs with it packet by packet.
 //
+// A gateway's packets are routed: translated, with a lower time to live, between its own link addresses. An edge's are bridged: they
+// keep all but their destination link address, and are for any host. The switch in `control` has which of both the program does.
+//
 // The shapes of the maps are those of `src/shapes.rs`; the assertions below hold both to the same sizes. The file includes
 // no headers, so that its object depends on the compiler alone. Numbers of the kernel's interface are those of
 // <linux/bpf.h>, <linux/if_ether.h> and <linux/pkt_cls.h>.
@@ -67,6 +70,7 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 #define MAP_PERCPU_ARRAY 6
 #define F_MMAPABLE (1 << 10)
 #define PACKET_HOST 0
+#define PACKET_OTHERHOST 3
 
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
@@ -97,17 +101,20 @@ static long (*redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 #define ACKNOWLEDGEMENT_LAG_BYTES_MIN 66000
 #define RAISE_ATTEMPTS 8
 #define PORTS_MAX 256
+// Notes on a bridged frame that the kernel has taken a VLAN tag off. Its socket receives frames for other hosts, too, among which the
+// kernel counts this one once it has forgotten the tag. That of `packet_io::af_packet::TAGGED_MARK`.
+#define TAGGED_MARK 0x6d567461
 
 // The outcome of a packet; an index of `counters`. The order is that of `Outcome` in src/outcome.rs.
 enum outcome {
     FORWARDED,
     DISABLED,   // switched off
     HEARTBEAT,  // the loader's heartbeat is too old
-    HOST,       // the frame is for another link address, or for a group
+    HOST,       // routed: the frame is for another link address; or it is for a group
     TAGGED,     // the frame has a VLAN tag
     LINK,       // neither IPv4 nor IPv6 in Ethernet
     NETWORK,    // options, extension headers, a fragment, or a malformed header
-    TTL,        // the packet may go no further
+    TTL,        // routed: the packet may go no further
     TRANSPORT,  // neither TCP nor UDP, or a malformed header
     FLAGS,      // SYN, FIN, RST, URG, no ACK, or a closed window
     OPTIONS,    // TCP options other than timestamps and selective acknowledgements
@@ -137,6 +144,7 @@ struct key {
 
 #define FLOW_LIBERAL 1
 #define FLOW_SACK 2 // the receiver permits selective acknowledgements
+#define FLOW_LINK 4 // bridged: for the link address in the first six bytes of `source` alone
 
 struct flow {
     u64 seal; // of the other words and of the key
@@ -146,7 +154,7 @@ struct flow {
     u16 flags;
     u8 direction;    // 0 original, 1 reply
     u8 window_scale; // of the windows that packets of this direction advertise
-    u32 source[4];   // as packets go out
+    u32 source[4];   // as packets go out, if they are routed
     u32 destination[4];
     u16 source_port;
     u16 destination_port;
@@ -177,7 +185,7 @@ struct next_hop {
     u64 seal; // of the other words
     u32 ifindex;
     u32 mtu_bytes;
-    u16 destination[3];
+    u16 destination[3]; // bridged: all zero, the frame's own stays
     u16 source[3];
     u32 flags;
 };
@@ -188,12 +196,15 @@ struct port {
     u16 unused;
 };
 
+#define SWITCH_ENABLED 1
+#define SWITCH_BRIDGED 2
+
 struct control {
     u64 heartbeat_ns;
     u64 heartbeat_age_max_ns;
     u64 allow_without_heartbeat_until_ns;
     u32 generation;
-    u32 enabled;
+    u32 switches;
 };
 
 // The loader's own description of a connection, for a loader that takes over. The program does not read it.
@@ -276,6 +287,7 @@ struct frame {
     u32 ifindex;
     u32 segment_bytes; // payload of each segment that it stands for; 0: it stands for itself
     u32 is_whole;      // its transport checksum is to be complete, for there is no note of a partial one
+    u32 is_bridged;
 };
 
 // A packet as far as the program looks at it.
@@ -327,8 +339,8 @@ struct ethernet {
     u16 destination[3], source[3], type;
 };
 
-INLINE enum outcome parse_ipv4(const struct ipv4 *ip, const void *data_end, u32 available, struct packet *packet) {
-    if ((const void *)(ip + 1) > data_end || ip->version_and_length != 0x45)
+INLINE enum outcome parse_ipv4(const struct ipv4 *ip, const struct frame *frame, u32 available, struct packet *packet) {
+    if ((void *)(ip + 1) > frame->data_end || ip->version_and_length != 0x45)
         return NETWORK;
     // More fragments, or an offset.
     if (ip->fragment & be16(0x3fff))
@@ -339,7 +351,7 @@ INLINE enum outcome parse_ipv4(const struct ipv4 *ip, const void *data_end, u32 
     packet->l3_bytes = be16(ip->total_bytes);
     if (packet->l3_bytes < IPV4_BYTES || packet->l3_bytes > available)
         return NETWORK;
-    if (ip->ttl <= 1)
+    if (ip->ttl <= 1 && !frame->is_bridged)
         return TTL;
     packet->key.source[2] = packet->key.destination[2] = be32(0xffff);
     packet->key.source[3] = ip->source;
@@ -348,13 +360,13 @@ INLINE enum outcome parse_ipv4(const struct ipv4 *ip, const void *data_end, u32 
     return FORWARDED;
 }
 
-INLINE enum outcome parse_ipv6(const struct ipv6 *ip, const void *data_end, u32 available, struct packet *packet) {
-    if ((const void *)(ip + 1) > data_end || ip->version_and_class >> 4 != 6)
+INLINE enum outcome parse_ipv6(const struct ipv6 *ip, const struct frame *frame, u32 available, struct packet *packet) {
+    if ((void *)(ip + 1) > frame->data_end || ip->version_and_class >> 4 != 6)
         return NETWORK;
     packet->l3_bytes = IPV6_BYTES + be16(ip->payload_bytes);
     if (packet->l3_bytes > available)
         return NETWORK;
-    if (ip->hop_limit <= 1)
+    if (ip->hop_limit <= 1 && !frame->is_bridged)
         return TTL;
     for (int i = 0; i < 4; i++) {
         packet->key.source[i] = ip->source[i];
@@ -443,14 +455,14 @@ INLINE enum outcome parse(const struct frame *frame, struct packet *packet) {
     u32 protocol;
     if (type == be16(TYPE_IPV4)) {
         struct ipv4 *ip = (void *)(link + 1);
-        outcome = parse_ipv4(ip, data_end, available, packet);
+        outcome = parse_ipv4(ip, frame, available, packet);
         if (outcome != FORWARDED)
             return outcome;
         protocol = READ_ONCE(ip->protocol);
         packet->l4_offset = ETHERNET_BYTES + IPV4_BYTES;
     } else if (type == be16(TYPE_IPV6)) {
         struct ipv6 *ip = (void *)(link + 1);
-        outcome = parse_ipv6(ip, data_end, available, packet);
+        outcome = parse_ipv6(ip, frame, available, packet);
         if (outcome != FORWARDED)
             return outcome;
         protocol = READ_ONCE(ip->next_header);
@@ -576,17 +588,32 @@ struct decision {
     struct control *order;
     struct connection *connection;
     u64 now;
+    u32 is_bridged;
 };
 
 // Whether anything may be forwarded at all. `decision` is zero.
 INLINE enum outcome begin(struct decision *decision) {
     u32 first = 0;
     struct control *order = map_lookup(&control, &first);
-    if (!order || !READ_ONCE(order->enabled))
+    if (!order)
+        return DISABLED;
+    u32 switches = READ_ONCE(order->switches);
+    decision->is_bridged = switches & SWITCH_BRIDGED;
+    if (!(switches & SWITCH_ENABLED))
         return DISABLED;
     decision->order = order;
     decision->now = ktime_get_ns();
     return is_supervised(order, decision->now) ? FORWARDED : HEARTBEAT;
+}
+
+// The frame is for the link address that a bridged flow demands, if it demands one.
+INLINE int is_for_its_host(const struct frame *frame, const struct flow *flow) {
+    const struct ethernet *link = frame->data;
+    const u16 *address = (const u16 *)flow->source;
+    if (!(flow->flags & FLOW_LINK))
+        return 1;
+    return (void *)(link + 1) <= frame->data_end && link->destination[0] == address[0] &&
+           link->destination[1] == address[1] && link->destination[2] == address[2];
 }
 
 // Whether a frame is forwarded, and how. Raises the windows of its connection if so.
@@ -603,6 +630,8 @@ INLINE enum outcome decide(const struct frame *frame, struct decision *decision)
     *flow = *found;
     if (seal_of_flow((u64 *)flow, (u64 *)&packet->key) != flow->seal)
         return TORN;
+    if (!is_for_its_host(frame, flow))
+        return HOST;
     if (flow->generation != READ_ONCE(decision->order->generation))
         return GENERATION;
     struct next_hop *hop_found = map_lookup(&next_hops, &flow->next_hop);
@@ -621,6 +650,17 @@ INLINE enum outcome decide(const struct frame *frame, struct decision *decision)
     if (frame->is_whole && is_partial(frame, packet))
         return PARTIAL;
     return packet->key.protocol == PROTOCOL_TCP ? track(connection, flow, packet) : FORWARDED;
+}
+
+// Rewrites the destination link address of a bridged frame. Zero: the header is not there, and nothing is changed.
+INLINE int readdress(void *data, void *data_end, const struct next_hop *hop) {
+    struct ethernet *link = data;
+    if ((void *)(link + 1) > data_end)
+        return 0;
+    if (hop->destination[0] | hop->destination[1] | hop->destination[2])
+        for (int i = 0; i < 3; i++)
+            link->destination[i] = hop->destination[i];
+    return 1;
 }
 
 // Rewrites addresses, ports, TTL and link addresses, and the IP checksum. Zero: the headers are not there, and nothing is changed.
@@ -698,9 +738,12 @@ INLINE enum outcome change_checksum(struct context *skb, const struct decision *
 SEC("classifier") int fast_path(struct context *skb) {
     struct decision decision = {};
     enum outcome outcome = begin(&decision);
+    // Also while it forwards nothing.
+    if (decision.is_bridged && skb->vlan_present)
+        skb->mark = TAGGED_MARK;
     if (outcome != FORWARDED)
         return leave(outcome);
-    if (skb->pkt_type != PACKET_HOST)
+    if (skb->pkt_type != PACKET_HOST && !(decision.is_bridged && skb->pkt_type == PACKET_OTHERHOST))
         return leave(HOST);
     if (skb->vlan_present)
         return leave(TAGGED);
@@ -714,10 +757,18 @@ SEC("classifier") int fast_path(struct context *skb) {
         .bytes = bytes,
         .ifindex = skb->ifindex,
         .segment_bytes = skb->gso_size,
+        .is_bridged = decision.is_bridged,
     };
     outcome = decide(&frame, &decision);
     if (outcome != FORWARDED)
         return leave(outcome);
+    u32 ifindex = decision.hop.ifindex;
+    if (decision.is_bridged) {
+        if (!readdress((void *)(long)skb->data, (void *)(long)skb->data_end, &decision.hop))
+            return leave(NETWORK);
+        note_forwarded(&decision);
+        return redirect(ifindex, 0);
+    }
     outcome = change_checksum(skb, &decision);
     if (outcome == NETWORK)
         return leave(outcome);
@@ -726,7 +777,6 @@ SEC("classifier") int fast_path(struct context *skb) {
         return ACT_SHOT;
     }
     note_forwarded(&decision);
-    u32 ifindex = decision.hop.ifindex;
     return decision.hop.flags & NEXT_HOP_PEER ? redirect_peer(ifindex, 0) : redirect(ifindex, 0);
 }
 
@@ -737,8 +787,10 @@ INLINE int leave_xdp(enum outcome outcome) {
     return XDP_PASS;
 }
 
-// The frame is for the link address of the interface on which it came in.
-INLINE int is_for_host(const struct ethernet *link, u32 ifindex) {
+// The frame is for the link address of the interface on which it came in; a bridged one is for any, but not for a group.
+INLINE int is_for_host(const struct ethernet *link, u32 ifindex, u32 is_bridged) {
+    if (is_bridged)
+        return !(link->destination[0] & 1);
     struct port *port = map_lookup(&ports, &ifindex);
     return port && link->destination[0] == port->address[0] && link->destination[1] == port->address[1] &&
            link->destination[2] == port->address[2];
@@ -770,7 +822,7 @@ SEC("xdp") int fast_path_xdp(struct xdp_context *xdp) {
     struct ethernet *link = data;
     if ((void *)(link + 1) > data_end)
         return leave_xdp(LINK);
-    if (!is_for_host(link, xdp->ingress_ifindex))
+    if (!is_for_host(link, xdp->ingress_ifindex, decision.is_bridged))
         return leave_xdp(HOST);
     if (link->type == be16(TYPE_VLAN) || link->type == be16(TYPE_SERVICE_VLAN))
         return leave_xdp(TAGGED);
@@ -780,13 +832,18 @@ SEC("xdp") int fast_path_xdp(struct xdp_context *xdp) {
         .bytes = data_end - data,
         .ifindex = xdp->ingress_ifindex,
         .is_whole = 1,
+        .is_bridged = decision.is_bridged,
     };
     outcome = decide(&frame, &decision);
     if (outcome != FORWARDED)
         return leave_xdp(outcome);
-    // Both find headers that were read already.
-    if (!change_whole_checksum(&frame, &decision) || !rewrite(data, data_end, &decision))
+    // They find headers that were read already.
+    if (decision.is_bridged) {
+        if (!readdress(data, data_end, &decision.hop))
+            return leave_xdp(NETWORK);
+    } else if (!change_whole_checksum(&frame, &decision) || !rewrite(data, data_end, &decision)) {
         return leave_xdp(NETWORK);
+    }
     note_forwarded(&decision);
     return redirect(decision.hop.ifindex, 0);
 }

@@ -36,7 +36,12 @@ fn plan(protocol: u8, number: u32) -> Plan {
     let side =
         Side { end: NUMBER, end_max: NUMBER + 60_000, window_max: 60_000, acknowledged_max: NUMBER, ..Side::default() };
     let windows = (protocol == ip_protocol::TCP).then_some(Windows { sides: [side; 2] });
-    Plan { directions: [direction(original, reply), direction(reply, original)], windows, is_liberal: false }
+    Plan {
+        directions: [direction(original, reply), direction(reply, original)],
+        windows,
+        is_liberal: false,
+        link_addresses: [None; 2],
+    }
 }
 
 /// A frame of 60 bytes at most, as it comes in on the loopback interface.

@@ -27,6 +27,9 @@ pub struct Config {
     pub connections_max: u32,
     /// The number of next hops, with indices from 0.
     pub next_hops_max: u32,
+    /// Packets are bridged: they keep all but their destination link address ([`NextHop::bridged`](flow::fast_path::NextHop::bridged)),
+    /// and are forwarded whatever host they are for. Else they are routed.
+    pub is_bridged: bool,
     /// The program forwards nothing once the last heartbeat is older than this.
     pub heartbeat_age_max: Duration,
     /// Where the program is attached.
@@ -39,11 +42,12 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 65,536 connections, 256 next hops, heartbeats of one second, tc by tcx, no pins.
+    /// 65,536 connections, 256 next hops, routed, heartbeats of one second, tc by tcx, no pins.
     fn default() -> Self {
         Self {
             connections_max: 65_536,
             next_hops_max: 256,
+            is_bridged: false,
             heartbeat_age_max: Duration::from_secs(1),
             hook: Hook::Tc,
             allow_tcx: true,
@@ -132,6 +136,7 @@ impl FastPath {
         let (places, hops) = (Indices { first: 0, count: connections_max }, Indices { first: 0, count: next_hops_max });
         let mut share = Share::new(&maps, places, hops, pins.is_some())?;
         share.set_heartbeat_age_max(age_max);
+        share.set_bridged(config.is_bridged);
         if is_taken {
             share.find_installed()?;
         }

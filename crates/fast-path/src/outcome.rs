@@ -13,7 +13,7 @@ pub enum Outcome {
     Disabled = 1,
     /// The loader's heartbeat is too old.
     Heartbeat = 2,
-    /// The frame is for another link address, or for a group.
+    /// The frame is for a group, or for another link address than the interface's; of bridged ones, than the connection demands.
     Host = 3,
     /// The frame has a VLAN tag.
     Tagged = 4,
@@ -21,7 +21,7 @@ pub enum Outcome {
     Link = 5,
     /// IP options, extension headers, a fragment, or a malformed header.
     Network = 6,
-    /// The time to live or hop limit is 1 or 0.
+    /// The time to live or hop limit of a routed packet is 1 or 0.
     Ttl = 7,
     /// Neither TCP nor UDP, or a malformed header.
     Transport = 8,

@@ -34,6 +34,7 @@ pub(crate) struct FlowValue {
     flags: u16,
     pub(crate) direction: u8,
     window_scale: u8,
+    /// As packets go out, if they are routed; else the link address that they must be for, if [`FLOW_LINK`] is set.
     source: [u8; 16],
     destination: [u8; 16],
     source_port: [u8; 2],
@@ -85,7 +86,7 @@ pub(crate) struct ControlCell {
     pub(crate) heartbeat_age_max_ns: AtomicU64,
     pub(crate) allow_without_heartbeat_until_ns: AtomicU64,
     pub(crate) generation: AtomicU32,
-    pub(crate) enabled: AtomicU32,
+    pub(crate) switches: AtomicU32,
 }
 
 /// The numbers of one side, in mapped memory.
@@ -117,8 +118,13 @@ const _: () = assert!(size_of::<ConnectionCell>() == 64);
 
 const FLOW_LIBERAL: u16 = 1;
 const FLOW_SACK: u16 = 2;
+const FLOW_LINK: u16 = 4;
 const NEXT_HOP_VALID: u32 = 1;
 const NEXT_HOP_PEER: u32 = 2;
+/// Of [`ControlCell::switches`]: the program forwards.
+pub(crate) const SWITCH_ENABLED: u32 = 1;
+/// Of [`ControlCell::switches`]: packets are bridged, not routed.
+pub(crate) const SWITCH_BRIDGED: u32 = 2;
 
 /// The multiplier of word `index` of a seal: odd, and unlike those of other words.
 const fn factor(index: u64) -> u64 {
@@ -198,15 +204,20 @@ impl FlowValue {
         let sides = plan.windows.unwrap_or_default().sides;
         let liberal = if plan.is_liberal { FLOW_LIBERAL } else { 0 };
         let sack = if sides[1 - direction].permits_sack { FLOW_SACK } else { 0 };
+        let (mut source, mut link) = (out.source, 0);
+        if let Some(address) = plan.link_addresses[direction] {
+            link = FLOW_LINK;
+            source[..address.len()].copy_from_slice(&address);
+        }
         let mut value = Self {
             seal: 0,
             connection,
             next_hop: *next_hop,
             generation,
-            flags: liberal | sack,
+            flags: liberal | sack | link,
             direction: direction as u8,
             window_scale: sides[direction].window_scale,
-            source: out.source,
+            source,
             destination: out.destination,
             source_port: out.source_port,
             destination_port: out.destination_port,
@@ -320,6 +331,7 @@ mod tests {
             ],
             windows: Some(Windows::default()),
             is_liberal: false,
+            link_addresses: [None; 2],
         }
     }
 

@@ -12,7 +12,10 @@ use flow::fast_path::{Activity, NextHop, Plan, Side, Windows};
 use crate::Error;
 use crate::mapping::Mapping;
 use crate::pins::{self, Maps};
-use crate::shapes::{ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, RECORD_BYTES_MAX, RecordEntry};
+use crate::shapes::{
+    ConnectionCell, ControlCell, FlowKey, FlowValue, NextHopEntry, RECORD_BYTES_MAX, RecordEntry, SWITCH_BRIDGED,
+    SWITCH_ENABLED,
+};
 use crate::system::{clock_offset_ns, now};
 
 /// An index is not reused for so long after its removal: a processor may be about to write to its entry.
@@ -113,7 +116,21 @@ impl Share {
 
     /// Switches the program on or off; off, all packets go to user space.
     pub fn set_enabled(&self, is_enabled: bool) {
-        self.control[0].enabled.store(is_enabled.into(), Relaxed);
+        self.set_switch(SWITCH_ENABLED, is_enabled);
+    }
+
+    /// Has packets bridged, or routed.
+    pub(crate) fn set_bridged(&self, is_bridged: bool) {
+        self.set_switch(SWITCH_BRIDGED, is_bridged);
+    }
+
+    fn set_switch(&self, switch: u32, is_on: bool) {
+        let switches = &self.control[0].switches;
+        if is_on {
+            switches.fetch_or(switch, Relaxed)
+        } else {
+            switches.fetch_and(!switch, Relaxed)
+        };
     }
 
     /// Gives the heartbeat; `now` is a time of [`crate::now`].

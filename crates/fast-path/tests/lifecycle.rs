@@ -30,7 +30,12 @@ fn plan(protocol: u8, number: u32) -> Plan {
     let side =
         Side { end: number, end_max: number + 1000, window_max: 1000, acknowledged_max: number, ..Side::default() };
     let windows = (protocol == ip_protocol::TCP).then_some(Windows { sides: [side; 2] });
-    Plan { directions: [direction(tuple), direction(tuple.inverse())], windows, is_liberal: false }
+    Plan {
+        directions: [direction(tuple), direction(tuple.inverse())],
+        windows,
+        is_liberal: false,
+        link_addresses: [None; 2],
+    }
 }
 
 /// A datagram of a plan's original direction, as it comes in on the loopback interface.

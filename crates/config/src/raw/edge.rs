@@ -19,6 +19,9 @@ pub struct RawEdgeFile {
     pub recovery: RawEdgeRecovery,
     /// `[rate_control]`.
     pub rate_control: Option<Spanned<RawRateControl>>,
+    /// `[fast_path]`.
+    #[serde(default)]
+    pub fast_path: RawEdgeFastPath,
     /// `[failure_detection]`.
     #[serde(default)]
     pub failure_detection: RawEdgeDetection,
@@ -87,6 +90,22 @@ pub struct RawRateControl {
     pub granularity: Option<DurationText>,
     /// Lowest window, in bytes.
     pub window_min: Option<Spanned<u32>>,
+}
+
+/// The section has the kernel forward the packets of settled flows, which then do not reach the edge's process. With the default
+/// `recovery.policy`, `"always"`, the edge needs every segment of TCP, and the kernel forwards UDP alone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawEdgeFastPath {
+    /// Whether the kernel forwards settled flows. Where the host cannot do so, the edge logs why and forwards all packets. At the hook `tc`,
+    /// frames with a VLAN tag do not pass the edge then.
+    pub enabled: Option<bool>,
+    /// Where the kernel forwards them: `tc` at the ingress of any interface, `xdp` in the driver of a network card. Where an interface cannot
+    /// have `xdp`, the edge logs why and uses `tc`.
+    pub hook: Option<Text>,
+    /// Largest number of flows that the kernel forwards at a time; others go through the edge. Each takes about 430 bytes of the kernel's
+    /// memory from the start. More than `edge.connections_max` is not used.
+    pub connections_max: Option<Spanned<u32>>,
 }
 
 /// The section configures how the edge detects that a node is dead (BFD, RFC 5880). A node is dead after `interval` × `multiplier` without

@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::cluster::failure_detector;
-use ::edge::{AddressOf, Affinity, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
+use ::edge::{AddressOf, Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
+use flow::fast_path::Hook;
 use flow::{HashKey, NodeId, PortId};
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::edge::{RawEdge, RawEdgeDetection, RawEdgeFile, RawEdgeRecovery, RawRateControl};
+use super::super::raw::Text;
+use super::super::raw::edge::{
+    RawEdge, RawEdgeDetection, RawEdgeFastPath, RawEdgeFile, RawEdgeRecovery, RawRateControl,
+};
 use super::super::validated::Backend;
-use super::super::validated::edge::{EdgeNode, EdgeSettings, RecoveryPolicy};
-use super::common::{absolute_path, choice, one_of, ranged, sized, within};
+use super::super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
+use super::common::{absolute_path, choice, flag, one_of, ranged, sized, within};
+use super::fast_path::{CONNECTIONS_LIMIT, CONNECTIONS_MAX_DEFAULT};
 use super::ports::interface;
 use super::{control, lone_node};
 
@@ -74,6 +79,7 @@ pub(crate) fn validate(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> 
         ),
         recovery: recovery(&raw.recovery, diagnostics),
         rate_control: raw.rate_control.as_ref().map(|section| rate_control(section, diagnostics)),
+        fast_path: fast_path(&raw.fast_path, diagnostics),
         failure_detection: failure_detection(&raw.failure_detection, diagnostics),
         control: control::remote(raw.control.as_ref(), diagnostics),
         node,
@@ -81,6 +87,7 @@ pub(crate) fn validate(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> 
         nodes,
         affinity,
     };
+    check_fast_path(raw, &settings, diagnostics);
     check(&settings, section, diagnostics);
     settings
 }
@@ -210,6 +217,45 @@ fn rate_control(section: &Spanned<RawRateControl>, diagnostics: &mut Diagnostics
             diagnostics,
         ),
         ..defaults
+    }
+}
+
+fn fast_path(raw: &RawEdgeFastPath, diagnostics: &mut Diagnostics<'_>) -> EdgeFastPath {
+    let written = raw.connections_max.as_ref();
+    let (default, limit) = (CONNECTIONS_MAX_DEFAULT, CONNECTIONS_LIMIT);
+    EdgeFastPath {
+        enabled: flag("fast_path.enabled", raw.enabled, false, diagnostics),
+        hook: choice("fast_path.hook", raw.hook.as_ref(), &Hook::ALL, diagnostics),
+        connections_max: within("fast_path.connections_max", written, default, 1..=limit, diagnostics),
+    }
+}
+
+/// What has no effect together with the fast path.
+fn check_fast_path(raw: &RawEdgeFile, settings: &EdgeSettings, diagnostics: &mut Diagnostics<'_>) {
+    let Some(edge) = raw.edge.as_ref().filter(|_| settings.fast_path.enabled) else { return };
+    let section = edge.get_ref();
+    if let Some(written) = section.affinity.as_ref().filter(|_| settings.affinity != Affinity::Learned) {
+        let mistake = Mistake::new(
+            "the kernel forwards flows whose node was learned, and with this affinity none is",
+            "write affinity = \"learned\", or leave [fast_path] out",
+        );
+        diagnostics.warning(written.span(), "edge.affinity", mistake);
+    }
+    if let Some(written) = section.backend.as_ref().filter(|_| settings.backend != Backend::AfPacket) {
+        let mistake = Mistake::new(
+            "this backend has an XDP program of its own and no fast path",
+            "write backend = \"af_packet\", or leave [fast_path] out",
+        );
+        diagnostics.warning(written.span(), "edge.backend", mistake);
+    }
+    let needs_segments = settings.recovery.as_ref().map(|recovery| recovery.policy);
+    if let Some(CachePolicy::Always | CachePolicy::HeavyHitters { .. }) = needs_segments {
+        let mistake = Mistake::new(
+            "the edge needs every segment of TCP, so the kernel forwards UDP alone",
+            "write policy = \"from-second-lost-heartbeat\", \"syn-only\" or \"off\" to have it forward TCP",
+        );
+        let span = raw.recovery.policy.as_ref().map_or_else(|| edge.span(), Text::span);
+        diagnostics.warning(span, "recovery.policy", mistake);
     }
 }
 

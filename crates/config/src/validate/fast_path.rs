@@ -11,9 +11,9 @@ use super::super::validated::{Backend, FastPath, Port};
 use super::common::{absolute_path, choice, flag, ranged, within};
 
 /// Connections that the kernel forwards by default: they take 28 MB.
-const CONNECTIONS_MAX_DEFAULT: u32 = 65_536;
+pub(super) const CONNECTIONS_MAX_DEFAULT: u32 = 65_536;
 /// Connections that can be configured at most: they take 7 GB.
-const CONNECTIONS_LIMIT: u32 = 1 << 24;
+pub(super) const CONNECTIONS_LIMIT: u32 = 1 << 24;
 /// The longest time that the kernel goes on without the gateway: who stops a gateway for good wants its forwarding to end.
 const RESTART_GRACE_MAX: Duration = Duration::from_secs(300);
 /// Where bpffs is mounted by systemd.

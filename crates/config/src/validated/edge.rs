@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ::edge::{Affinity, CachePolicy, RateControlConfig, RecoveryConfig};
 use cluster::failure_detector;
 use flow::NodeId;
+use flow::fast_path::Hook;
 
 use super::{Backend, Node};
 use crate::remote::RemoteAccess;
@@ -30,10 +31,23 @@ pub struct EdgeSettings {
     pub recovery: Option<RecoveryConfig>,
     /// Rate control; `None`: windows stay as they are.
     pub rate_control: Option<RateControlConfig>,
+    /// The flows that the kernel forwards.
+    pub fast_path: EdgeFastPath,
     /// How dead nodes are detected.
     pub failure_detection: failure_detector::Config,
     /// The control API from afar, if it is offered.
     pub control: Option<RemoteAccess>,
+}
+
+/// The flows that the kernel forwards by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EdgeFastPath {
+    /// It does, where the host can.
+    pub enabled: bool,
+    /// Where, if the ports can have it.
+    pub hook: Hook,
+    /// The most at a time.
+    pub connections_max: u32,
 }
 
 /// A node of the cluster.

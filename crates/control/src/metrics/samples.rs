@@ -44,6 +44,16 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         samples.add_count(Metric::SegmentsResent, &["syn"], segments.resent_syns);
         samples.add_count(Metric::SegmentsResent, &["segment"], segments.resent_segments);
     }
+    if let Some(fast_path) = &status.fast_path {
+        samples.add_count(Metric::FastPathConnections, &[], fast_path.connections);
+        samples.add_count(Metric::FastPathHook, &[&fast_path.hook], 1);
+        samples.add_count(Metric::FastPathBytes, &[], fast_path.bytes);
+        samples.add_count(Metric::FastPathInstallationsRefused, &["full"], fast_path.full);
+        samples.add_count(Metric::FastPathInstallationsRefused, &["other"], fast_path.refused);
+        for outcome in &fast_path.outcomes {
+            samples.add_count(Metric::FastPathPackets, &[&outcome.outcome], outcome.packets);
+        }
+    }
     for port in &status.ports {
         let labels = [port.name.as_str()];
         samples.add_count(Metric::PacketsReceived, &labels, port.received_packets);

@@ -3,6 +3,8 @@
 //! One thread owns an [`Edge`](::edge::Edge), the links to the nodes ([`NodeLinks`]) and the ports, and waits for nothing but the
 //! poller. What the links report of the nodes moves flows, and begins local recovery.
 
+mod fast_path;
+mod interfaces;
 mod process;
 mod reporting;
 
@@ -27,10 +29,11 @@ use config::validated::Port;
 use control::metrics::server::MetricsServer;
 use control::orders::{AskError, OperationError, Operations};
 use control::{ControlServer, Credentials, FlowDescriber};
+use fast_path::EdgeFastPath;
+use interfaces::{NETWORK, interfaces};
 use process::{Process, Setting};
 
-/// The port to hosts and routers; those to the nodes follow.
-const NETWORK: PortId = PortId(0);
+pub use fast_path::obstacle as fast_path_obstacle;
 
 /// Runs the edge that the file describes, until a signal ends it.
 ///
@@ -58,11 +61,13 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     });
     let ports = interfaces(settings);
     let sharing = Sharing::new(&ports, 1)?;
-    let io = ports::open(&ports, &sharing, 0, &[])?;
+    // Before the sockets: what they receive depends on it.
+    let fast_path = EdgeFastPath::open(settings, &ports);
+    let io = ports::open(&ports, &sharing, 0, EdgeFastPath::receiving(fast_path.as_ref()))?;
     let edge = ::edge::Edge::new(edge_config(settings)?)?;
     let links = node_links(settings, &ports)?;
     let mut process =
-        Process::open(settings, Setting { edge, links, ports: io, names: ports, signals, waker, receiver })?;
+        Process::open(settings, Setting { edge, fast_path, links, ports: io, names: ports, signals, waker, receiver })?;
     let describer = FlowDescriber { node: settings.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
     let control =
         ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
@@ -79,23 +84,6 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     drop(control);
     logging::report_suppressed(clock::now(), true);
     Ok(result?)
-}
-
-/// The interfaces as ports: the network's, then the nodes'.
-fn interfaces(settings: &EdgeSettings) -> Vec<Port> {
-    let network = ("network".to_owned(), &settings.network);
-    let nodes = settings.nodes.iter().map(|node| (format!("node-{}", node.id.0), &node.interface));
-    let named = std::iter::once(network).chain(nodes).zip((0..=u8::MAX).map(PortId));
-    let port = |((name, interface), id): ((String, &String), PortId)| Port {
-        id,
-        name,
-        interface: interface.clone(),
-        backend: settings.backend,
-        addresses: Vec::new(),
-        mss_clamp: None,
-        redirect_peer: false,
-    };
-    named.map(port).collect()
 }
 
 fn edge_config(settings: &EdgeSettings) -> Result<EdgeConfig, ProcessError> {

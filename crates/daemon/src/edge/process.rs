@@ -12,6 +12,8 @@ use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::{IoError, PacketIo, clock};
 
+use super::fast_path::EdgeFastPath;
+use super::interfaces::NETWORK;
 use super::reporting::Reporting;
 use crate::gateway::service::Service;
 use crate::logging;
@@ -35,6 +37,7 @@ const FRAMES_PER_TURN_MAX: usize = 256;
 /// What the process is given, beside the configuration.
 pub(super) struct Setting {
     pub(super) edge: Edge,
+    pub(super) fast_path: Option<EdgeFastPath>,
     pub(super) links: NodeLinks,
     pub(super) ports: Box<dyn PacketIo + Send>,
     /// The ports as they are named, in order.
@@ -47,6 +50,8 @@ pub(super) struct Setting {
 /// The edge, its links and ports, and what it reports to operators.
 pub(super) struct Process {
     edge: Edge,
+    /// Gone before the ports: what it forwards is not received.
+    fast_path: Option<EdgeFastPath>,
     links: NodeLinks,
     ports: Box<dyn PacketIo + Send>,
     carriers: LinkMonitor,
@@ -64,7 +69,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn open(settings: &EdgeSettings, setting: Setting) -> Result<Self, IoError> {
-        let Setting { mut edge, mut links, ports, names, signals, waker, receiver } = setting;
+        let Setting { mut edge, mut fast_path, mut links, ports, names, signals, waker, receiver } = setting;
         let now = clock::now();
         // No node is alive before it has been received.
         settings.nodes.iter().for_each(|node| edge.set_node_alive(now, node.id, false));
@@ -72,6 +77,13 @@ impl Process {
         let carriers = LinkMonitor::open(names.iter().map(|port| port.interface.clone()).collect())?;
         for (watched, state) in carriers.states().enumerate() {
             links.set_carrier(now, names[watched].id, state.is_up);
+            if names[watched].id == NETWORK {
+                edge.set_network_up(state.is_up);
+            }
+        }
+        if let Some(fast_path) = &mut fast_path {
+            fast_path.begin(&mut edge);
+            fast_path.obey(now, &mut edge);
         }
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {
@@ -83,6 +95,7 @@ impl Process {
         Ok(Self {
             reporting: Reporting::new(settings, names, now),
             edge,
+            fast_path,
             links,
             ports,
             carriers,
@@ -106,12 +119,17 @@ impl Process {
             self.poller.wait(&mut ready, Some(self.wait_until_due(clock::now())))?;
             self.receive(&ready)?;
             let now = clock::now();
+            self.fast_path.iter().for_each(|fast_path| fast_path.beat(now));
             self.links.handle_absence(now, now.saturating_since(self.served_at));
             self.served_at = now;
             self.links.handle_timeout(now);
             self.follow_nodes(now);
             if self.edge.poll_timeout().is_some_and(|due| due <= now) {
                 self.edge.handle_timeout(now);
+            }
+            if let Some(fast_path) = &mut self.fast_path {
+                fast_path.obey(now, &mut self.edge);
+                fast_path.sweep(now, &mut self.edge);
             }
             self.send(now);
             self.report(now);
@@ -146,6 +164,12 @@ impl Process {
             for change in self.carriers.poll()? {
                 let port = self.reporting.note_carrier(now, change.watched, change.state);
                 self.links.set_carrier(now, port, change.state.is_up);
+                if port == NETWORK {
+                    self.edge.set_network_up(change.state.is_up);
+                }
+                if let Some(fast_path) = &mut self.fast_path {
+                    fast_path.follow_interfaces(now, &mut self.edge);
+                }
             }
         }
         let now = clock::now();
@@ -159,11 +183,13 @@ impl Process {
 
     fn receive_packets(&mut self) -> Result<(), IoError> {
         for _ in 0..ROUNDS_PER_TURN_MAX {
-            let Self { edge, links, ports, reporting, .. } = self;
+            let Self { edge, fast_path, links, ports, reporting, .. } = self;
             let received = ports.poll(&mut |batch| {
                 let now = clock::now();
                 take_link_frames(now, links, batch, reporting);
-                edge.handle_packets(now, batch);
+                let Some(fast_path) = fast_path else { return edge.handle_packets(now, batch) };
+                edge.handle_packets_beside(now, batch, &mut |place| fast_path.take_activity(place));
+                fast_path.obey(now, edge);
             })?;
             if received == 0 {
                 break;
@@ -182,6 +208,9 @@ impl Process {
                 NodeUpdate::LinkAddress { node, address } => self.edge.set_link_address(node, address),
                 NodeUpdate::Serves(node) => self.edge.owner_confirmed(now, node),
             }
+        }
+        if let Some(fast_path) = &mut self.fast_path {
+            fast_path.obey(now, &mut self.edge);
         }
     }
 
@@ -217,8 +246,8 @@ impl Process {
 
     fn answer_control(&mut self) {
         self.waker.clear();
-        let Self { edge, links, ports, reporting, receiver, waker, .. } = self;
-        if receiver.answer_one(&mut reporting.answers(edge, links, &**ports)) {
+        let Self { edge, fast_path, links, ports, reporting, receiver, waker, .. } = self;
+        if receiver.answer_one(&mut reporting.answers(edge, fast_path.as_ref(), links, &**ports)) {
             // Another may wait: packets have their turn first.
             waker.wake();
         }

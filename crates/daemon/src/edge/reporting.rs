@@ -7,6 +7,7 @@ use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::netlink::LinkState;
 use packet_io::{PacketIo, clock};
 
+use super::fast_path::EdgeFastPath;
 use crate::complaints::Complaints;
 use api::metrics::Samples;
 use api::{ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, NodeStatus, PortStatus, Status};
@@ -106,10 +107,11 @@ impl Reporting {
     pub(super) fn answers<'a>(
         &'a mut self,
         edge: &'a Edge,
+        fast_path: Option<&'a EdgeFastPath>,
         links: &'a NodeLinks,
         ports: &'a dyn PacketIo,
     ) -> Answers<'a> {
-        Answers { reporting: self, edge, links, ports }
+        Answers { reporting: self, edge, fast_path, links, ports }
     }
 }
 
@@ -117,6 +119,7 @@ impl Reporting {
 pub(super) struct Answers<'a> {
     reporting: &'a mut Reporting,
     edge: &'a Edge,
+    fast_path: Option<&'a EdgeFastPath>,
     links: &'a NodeLinks,
     ports: &'a dyn PacketIo,
 }
@@ -124,14 +127,15 @@ pub(super) struct Answers<'a> {
 impl Answers<'_> {
     fn port(&self, index: usize, port: &Port) -> PortStatus {
         let counters = self.ports.counters(port.id);
+        let forwarded = self.fast_path.map(|fast_path| fast_path.traffic(port.id)).unwrap_or_default();
         let carrier = self.reporting.carriers[index];
         PortStatus {
             name: port.name.clone(),
             interface: port.interface.clone(),
-            received_packets: counters.received_frames,
-            received_bytes: counters.received_bytes,
-            sent_packets: counters.sent_frames,
-            sent_bytes: counters.sent_bytes,
+            received_packets: counters.received_frames + forwarded.received_frames,
+            received_bytes: counters.received_bytes + forwarded.received_bytes,
+            sent_packets: counters.sent_frames + forwarded.sent_frames,
+            sent_bytes: counters.sent_bytes + forwarded.sent_bytes,
             missed_packets: counters.receive_queue_full,
             up: carrier.map(|(state, _)| state.is_up),
             since_ns: carrier.map(|(_, since)| since.as_nanos()),
@@ -209,6 +213,7 @@ impl ControlHandler for Answers<'_> {
             },
             ports: reporting.ports.iter().enumerate().map(|(index, port)| self.port(index, port)).collect(),
             drops: self.drops(),
+            fast_path: self.fast_path.map(|fast_path| Box::new(fast_path.status(self.edge))),
             edge: Some(Box::new(self.edge())),
             ..Status::default()
         }

@@ -1,8 +1,8 @@
 //! The fast path of a node's ports: the program in the kernel, as the node installs connections in it.
 
 mod common;
-mod ports;
-mod xdp;
+pub(crate) mod ports;
+pub(crate) mod xdp;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use fast_path::{ConnectionIndex, Error, FastPath, Outcome, Share};
 use flow::Instant;
 use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
 
-use config::validated::{Backend, Config};
+use config::validated::{Backend, Config, Port};
 
 use self::common::Common;
 use self::ports::{AttachedProgram, warned};
 use self::xdp::Moment;
 
 /// What a node receives of a port with a fast path: IPv4, IPv6, ARP, and the frames by which peers are detected.
-pub(super) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
+pub(crate) const ETHER_TYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, PATH_ETHER_TYPE];
 
 /// Without a peer that would take over, the kernel forwards so long after the node was last alive.
-const HEARTBEAT_AGE_MAX_ALONE: Duration = Duration::from_secs(1);
+pub(crate) const HEARTBEAT_AGE_MAX_ALONE: Duration = Duration::from_secs(1);
 /// A node is not more often alive than this, whatever the failure detection is configured to.
-const HEARTBEAT_AGE_MAX_LEAST: Duration = Duration::from_millis(150);
+pub(crate) const HEARTBEAT_AGE_MAX_LEAST: Duration = Duration::from_millis(150);
 
 /// The fast path as one worker uses it.
 pub(super) struct KernelFastPath {
@@ -50,7 +50,10 @@ impl KernelFastPath {
     pub(super) fn open(config: &Config) -> Vec<Self> {
         let opened = match obstacle(config) {
             Some(obstacle) => Err(obstacle.to_owned()),
-            None => Self::at_a_hook(config).map_err(|error| error.to_string()),
+            None => {
+                let attach = |hook, reason| Self::attach(config, hook, reason);
+                xdp::at_a_hook(config.fast_path.hook, &config.ports, attach).map_err(|error| error.to_string())
+            }
         };
         if opened.is_err() || restart_grace(config).is_none() {
             // Of a gateway that was configured otherwise.
@@ -72,24 +75,6 @@ impl KernelFastPath {
         }
     }
 
-    /// At the configured hook. Where ports cannot have XDP, at tc, and the log has why: never by the kernel's generic XDP.
-    fn at_a_hook(config: &Config) -> Result<Vec<Self>, Error> {
-        let hook = config.fast_path.hook;
-        if hook == Hook::Tc {
-            return Self::attach(config, hook, None);
-        }
-        let opened = match xdp::obstacle(config, Moment::Before) {
-            Some(reason) => Err(reason),
-            None => Self::attach(config, hook, None).map_err(|error| error.to_string()),
-        };
-        let reason = match opened.map(|opened| (opened, xdp::obstacle(config, Moment::Attached))) {
-            Ok((opened, None)) => return Ok(opened),
-            Ok((_, Some(reason))) | Err(reason) => reason,
-        };
-        tracing::warn!("the fast path is at tc, not at XDP: {reason}");
-        Self::attach(config, Hook::Tc, Some(reason))
-    }
-
     /// At this hook, for a reason if it is not the configured one.
     fn attach(config: &Config, hook: Hook, hook_reason: Option<String>) -> Result<Vec<Self>, Error> {
         let heartbeat_age_max = config.cluster.as_ref().map_or(HEARTBEAT_AGE_MAX_ALONE, |cluster| {
@@ -106,7 +91,7 @@ impl KernelFastPath {
             ..fast_path::Config::default()
         })?;
         let others = if workers > 1 { program.divide(workers)? } else { Vec::new() };
-        let lead = AttachedProgram::attach(program, config)?;
+        let lead = AttachedProgram::attach(program, &config.ports)?;
         let common = Arc::new(Common::new(&lead.ports, workers, (hook, hook_reason)));
         let others = others.into_iter().map(|share| Part::Other(Box::new(share)));
         let parts = [Part::Lead(Box::new(lead))].into_iter().chain(others).enumerate();
@@ -138,12 +123,16 @@ fn restart_grace(config: &Config) -> Option<Duration> {
 /// nothing. Some drivers state only with a program attached whether they can send what XDP redirects.
 #[must_use]
 pub fn fast_path_obstacle(config: &Config, hook: Hook) -> Option<String> {
+    obstacle(config).map(str::to_owned).or_else(|| host_obstacle(&config.ports, hook))
+}
+
+/// Why this host has no fast path at this hook, for these ports.
+pub(crate) fn host_obstacle(ports: &[Port], hook: Hook) -> Option<String> {
     let load = || {
         let smallest = fast_path::Config { connections_max: 1, next_hops_max: 1, hook, ..fast_path::Config::default() };
         FastPath::load(&smallest).err().map(|error| error.to_string())
     };
-    let of_ports = || (hook == Hook::Xdp).then(|| xdp::obstacle(config, Moment::Before)).flatten();
-    obstacle(config).map(str::to_owned).or_else(of_ports).or_else(load)
+    (hook == Hook::Xdp).then(|| xdp::obstacle(ports, Moment::Before)).flatten().or_else(load)
 }
 
 /// Loads the program, or takes over what is pinned. What another version or configuration pinned is removed.

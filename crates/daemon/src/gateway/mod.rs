@@ -8,7 +8,7 @@ mod balancing;
 pub mod build;
 mod changes;
 mod data_path;
-mod fast_path;
+pub(crate) mod fast_path;
 mod links;
 mod mailbox;
 mod outgoing;

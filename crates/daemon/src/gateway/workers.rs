@@ -17,7 +17,7 @@ use super::data_path::{DataPath, Setting};
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
 use crate::error::ProcessError;
-use crate::ports::{self, Sharing};
+use crate::ports::{self, Receiving, Sharing};
 use config::validated::Config;
 use control::{ControlReceiver, ControlSender};
 
@@ -143,8 +143,8 @@ fn open(
     }
     let place = place(number, config.workers.count);
     // Programs at the ingress come before sockets of an EtherType only.
-    let ether_types = fast_path.as_ref().map_or(&[][..], |_| &ETHER_TYPES[..]);
-    let ports = ports::open(&config.ports, sharing, number, ether_types)?;
+    let receiving = fast_path.as_ref().map_or(Receiving::Everything, |_| Receiving::ForThisHost(&ETHER_TYPES));
+    let ports = ports::open(&config.ports, sharing, number, receiving)?;
     let node_config = build::node_config(config, &balancing.shared(), &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;

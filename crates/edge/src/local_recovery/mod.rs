@@ -132,6 +132,15 @@ impl LocalRecovery {
         }
     }
 
+    pub(crate) const fn policy(&self) -> CachePolicy {
+        self.policy
+    }
+
+    /// Whether packets of this node's connections are held because it has lost heartbeats.
+    pub(crate) const fn holds_for_suspected(&self, node: NodeId) -> bool {
+        matches!(self.policy, CachePolicy::FromSecondLostHeartbeat) && self.suspected.contains(node)
+    }
+
     pub(crate) const fn counters(&self) -> RecoveryCounters {
         self.counters
     }

@@ -9,6 +9,7 @@
 //!
 //! Packets of the far side have passed a node, which checks them. A SYN/ACK from there that contradicts the state replaces it.
 
+mod below;
 mod round_trip;
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,11 @@ impl RoundTrip {
         (self.awaited, self.mark, self.sent_at_us) = (awaited, mark, now_us);
     }
 
+    /// Segments and acknowledgements have passed unseen: the measurement ends without a sample.
+    pub(super) const fn abandon(&mut self) {
+        self.awaited = Awaited::Nothing;
+    }
+
     /// An acknowledgement of new data passes in the other direction.
     pub(super) fn on_acknowledgement(&mut self, now_us: u32, acknowledgement: u32, echo: Option<u32>) {
         let is_sample = match (self.awaited, echo) {

@@ -217,7 +217,7 @@ pub(crate) fn translated_plan(ports: [u32; 2]) -> Plan {
         ingress: ports[1],
         next_hop: 0,
     };
-    Plan { directions: [original, reply], windows: None, is_liberal: false }
+    Plan { directions: [original, reply], windows: None, is_liberal: false, link_addresses: [None; 2] }
 }
 
 /// The hosts' sockets.

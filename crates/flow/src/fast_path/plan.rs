@@ -31,9 +31,26 @@ pub struct Plan {
     pub windows: Option<Windows>,
     /// Segments outside the windows are forwarded too, and change nothing.
     pub is_liberal: bool,
+    /// By direction: bridged frames are forwarded only if they are for this link address. `None`: for any but a group's. Routed frames
+    /// are for their interface's own.
+    pub link_addresses: [Option<[u8; 6]>; 2],
 }
 
 impl Plan {
+    /// The plan of a bridged connection, whose packets go on as they are; its windows are followed, and not enforced. `original` is the tuple
+    /// of packets of the original direction; `ingress` and `next_hops` are by direction.
+    #[must_use]
+    pub fn bridged(original: &Tuple, windows: Option<Windows>, ingress: [u32; 2], next_hops: [u32; 2]) -> Self {
+        let direction = |tuple: Tuple, direction: usize| DirectionPlan {
+            tuple,
+            translated: tuple,
+            ingress: ingress[direction],
+            next_hop: next_hops[direction],
+        };
+        let directions = [direction(*original, 0), direction(original.inverse(), 1)];
+        Self { directions, windows, is_liberal: true, link_addresses: [None; 2] }
+    }
+
     /// The plan of an established connection, `ingress` and `next_hops` by direction. `None`: the connection's packets
     /// are not all plain yet or any more. It must be established, answered and assured (TCP) with both windows known, and neither
     /// a replica nor shared with another node.
@@ -52,7 +69,7 @@ impl Plan {
             next_hop: next_hops[direction.index()],
         };
         let directions = [plan(Direction::Original), plan(Direction::Reply)];
-        is_settled(connection).then_some(Self { directions, windows, is_liberal: false })
+        is_settled(connection).then_some(Self { directions, windows, is_liberal: false, link_addresses: [None; 2] })
     }
 
     /// Checks that the plan can be carried out.
@@ -122,9 +139,9 @@ pub enum PlanError {
 pub struct NextHop {
     /// The index of the interface.
     pub ifindex: u32,
-    /// The link address of the neighbour.
+    /// The link address of the neighbour. All zero: bridged frames keep their own.
     pub destination: [u8; 6],
-    /// The link address of the interface.
+    /// The link address of the interface. Bridged frames keep their own source.
     pub source: [u8; 6],
     /// The longest packet, from the IP header on, in bytes.
     pub mtu_bytes: u32,
@@ -138,6 +155,16 @@ impl NextHop {
     #[must_use]
     pub const fn new(ifindex: u32, source: [u8; 6], destination: [u8; 6], mtu_bytes: u32) -> Self {
         Self { ifindex, destination, source, mtu_bytes, to_peer: false }
+    }
+
+    /// A next hop of bridged frames, which keep their source, and without a `destination` their destination, too.
+    #[must_use]
+    pub const fn bridged(ifindex: u32, destination: Option<[u8; 6]>, mtu_bytes: u32) -> Self {
+        let destination = match destination {
+            Some(address) => address,
+            None => [0; 6],
+        };
+        Self { ifindex, destination, source: [0; 6], mtu_bytes, to_peer: false }
     }
 }
 

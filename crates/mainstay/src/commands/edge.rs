@@ -11,12 +11,16 @@ use super::problem::{self, Problem};
 use crate::cli::{CheckArgs, EdgeArgs, EdgeCommand};
 use config::edge::{self, EdgeSettings};
 use console::counted;
+use daemon::edge::fast_path_obstacle;
+use flow::fast_path::Hook;
 
 /// What `--json` prints of a file that can be used.
 #[derive(Serialize)]
 struct Checked {
     /// Whether the edge would start on this host, as far as can be known without a start.
     usable: bool,
+    /// Why the kernel would forward no flow, of an edge with `[fast_path]`; nothing where it would.
+    fast_path_obstacle: Option<String>,
     problems: Vec<Problem>,
 }
 
@@ -44,11 +48,27 @@ fn check(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {
     if !args.config_only {
         problems.extend(of_host(config, args.user.as_deref()));
     }
+    let is_looked_at = config.fast_path.enabled && !args.config_only;
+    let fast_path_obstacle = is_looked_at.then(|| fast_path_obstacle(config, Hook::Tc)).flatten();
+    if is_looked_at && fast_path_obstacle.is_none() && config.fast_path.hook == Hook::Xdp {
+        let obstacle = daemon::edge::fast_path_obstacle(config, Hook::Xdp);
+        problems.extend(
+            obstacle
+                .map(|obstacle| Problem::warning("fast_path.hook", &format!("tc is used instead of xdp: {obstacle}"))),
+        );
+    }
     if args.json {
         let usable = !problems.iter().any(Problem::is_error);
-        console::print_json(&Checked { usable, problems: problems.clone() })?;
+        console::print_json(&Checked { usable, fast_path_obstacle, problems: problems.clone() })?;
     } else {
-        console::print(&describe(path, config, &problems))?;
+        let fast_path = match (is_looked_at, &fast_path_obstacle) {
+            (false, _) => String::new(),
+            (true, None) => "The kernel can forward settled flows (fast path).\n".to_owned(),
+            (true, Some(obstacle)) => {
+                format!("All packets would go through the edge, none by the fast path: {obstacle}.\n")
+            }
+        };
+        console::print(&(describe(path, config, &problems) + &fast_path))?;
     }
     problem::conclude(&problems)
 }

@@ -91,6 +91,7 @@ pub fn describe(status: &Status) -> String {
     }
     if let Some(edge) = &status.edge {
         text.push_str(&edge::describe(status, edge));
+        text.push_str(&fast_path(status));
         add_tables(&mut text, [edge::node_table(status, edge), port_table(status), drop_table(status)]);
         return text;
     }

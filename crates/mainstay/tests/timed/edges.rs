@@ -20,7 +20,7 @@ fn edge_configuration(id: u8) -> String {
 }
 
 /// Waits until each edge sends flows to these nodes alone.
-fn wait_for_flows(edges: &[Program; 2], to: [bool; 2]) {
+pub(crate) fn wait_for_flows(edges: &[Program; 2], to: [bool; 2]) {
     for edge in edges {
         wait_until(&format!("flows go to {to:?}"), || {
             let status = edge.status().and_then(|status| status.edge).ok_or("it does not answer")?;

@@ -51,7 +51,13 @@ pub struct PortConfig {
     /// (tcx, clsact) have let pass. The kernel takes off VLAN tags before; frames with a VLAN's number and frames for other link
     /// addresses are not received. Empty: receive every frame as it is on the wire, before those programs.
     pub ether_types: Vec<u16>,
+    /// With `ether_types`: also receive frames for other link addresses. Frames with a VLAN's number look like these. So a program at the
+    /// interface's ingress must mark them with [`TAGGED_MARK`], by which they are not received.
+    pub any_host: bool,
 }
+
+/// The mark of a frame that had a VLAN tag: see [`PortConfig::any_host`].
+pub const TAGGED_MARK: u32 = 0x6d56_7461;
 
 impl PortConfig {
     /// The interface `interface`, not promiscuous, with the interface's queueing and with buffers of
@@ -65,6 +71,7 @@ impl PortConfig {
             socket_buffer_bytes: SOCKET_BUFFER_BYTES,
             fanout: None,
             ether_types: Vec::new(),
+            any_host: false,
         }
     }
 }

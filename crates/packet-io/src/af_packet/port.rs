@@ -6,7 +6,7 @@ use std::{io, mem};
 
 use flow::Instant;
 
-use super::{Fanout, PortConfig};
+use super::{Fanout, PortConfig, TAGGED_MARK};
 use crate::packet_io::PortCounters;
 use crate::poller::{Poller, Token};
 use crate::system::{attach_filter, check, own, set_buffers, set_option, zeroed};
@@ -47,14 +47,22 @@ const BUSY_PERIOD_TURNS: usize = 16;
 
 /// Frames that are for this host, by their kind (`SKF_AD_PKTTYPE`): not `PACKET_OTHERHOST`, which also marks frames with the
 /// number of a VLAN whose tag the kernel has taken off.
-const FOR_THIS_HOST: [libc::sock_filter; 4] = [
-    libc::sock_filter { code: (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0xffff_f004 },
-    libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf: 1, k: PACKET_OTHERHOST },
-    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 },
-    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: u32::MAX },
-];
-/// The kind of a frame for another link address.
-const PACKET_OTHERHOST: u32 = libc::PACKET_OTHERHOST as u32;
+const FOR_THIS_HOST: [libc::sock_filter; 4] = all_but(0xffff_f004, libc::PACKET_OTHERHOST as u32);
+/// Frames for any host, by their mark (`SKF_AD_MARK`): not those with the number of such a VLAN.
+const FOR_ANY_HOST: [libc::sock_filter; 4] = all_but(0xffff_f014, TAGGED_MARK);
+
+/// A filter that passes frames of which a property, which the kernel reads at an offset, has not this value.
+const fn all_but(offset: u32, value: u32) -> [libc::sock_filter; 4] {
+    const fn filter(code: u32, jf: u8, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt: 0, jf, k }
+    }
+    [
+        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, offset),
+        filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, value),
+        filter(libc::BPF_RET | libc::BPF_K, 0, 0),
+        filter(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+    ]
+}
 
 /// A packet socket bound to an interface.
 struct Socket {
@@ -137,6 +145,11 @@ impl Port {
         Ok(())
     }
 
+    /// The frames that sockets of single EtherTypes receive.
+    const fn wanted(&self) -> [libc::sock_filter; 4] {
+        if self.config.any_host { FOR_ANY_HOST } else { FOR_THIS_HOST }
+    }
+
     /// Has the sockets of a member of a group receive: all frames, or those for this host.
     fn let_go_if(&self, is_member: bool) -> io::Result<bool> {
         for socket in self.sockets.iter().filter(|_| is_member) {
@@ -144,7 +157,7 @@ impl Port {
             if self.config.ether_types.is_empty() {
                 Fanout::let_go(socket)?;
             } else {
-                attach_filter(socket, &mut FOR_THIS_HOST.clone())?;
+                attach_filter(socket, &mut self.wanted())?;
             }
         }
         Ok(is_member)
@@ -200,7 +213,7 @@ impl Port {
             set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(self.config.bypass_queueing))?;
             set_buffers(socket, self.config.socket_buffer_bytes)?;
             if !self.config.ether_types.is_empty() {
-                attach_filter(socket, &mut FOR_THIS_HOST.clone())?;
+                attach_filter(socket, &mut self.wanted())?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The ports that the program is attached to.
 
-use config::validated::{Backend, Config, Port};
+use config::validated::{Backend, Port};
 use fast_path::{Error, FastPath, interface_index};
 use flow::fast_path::Hook;
 use packet_io::netlink::Netlink;
@@ -8,25 +8,30 @@ use packet_io::netlink::Netlink;
 use super::xdp::{self, Moment};
 
 /// A port that the program is attached to.
-pub(super) struct AttachedPort {
+pub(crate) struct AttachedPort {
     interface: String,
     /// The interface's number when the program was attached.
-    pub(super) index: u32,
+    pub(crate) index: u32,
     /// As configured.
     redirects_peer: bool,
     /// Packets for it can be handed to the other end of its cable.
-    pub(super) leads_elsewhere: bool,
+    pub(crate) leads_elsewhere: bool,
     /// At XDP, the kernel does not drop what is redirected to it.
-    pub(super) is_target: bool,
+    pub(crate) is_target: bool,
 }
 
 impl AttachedPort {
-    pub(super) fn new(port: &Port) -> Result<Self, Error> {
+    fn new(port: &Port) -> Result<Self, Error> {
         let index = interface_index(&port.interface)?;
         let (interface, redirects_peer) = (port.interface.clone(), port.redirect_peer);
         let mut attached = Self { interface, index, redirects_peer, leads_elsewhere: false, is_target: true };
         attached.look();
         Ok(attached)
+    }
+
+    /// The interface's name.
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// Looks where the interface leads. The kernel drops what is redirected to an end in the same namespace.
@@ -46,27 +51,27 @@ impl AttachedPort {
 }
 
 /// The program, attached to the ports. The lead worker has it.
-pub(super) struct AttachedProgram {
-    pub(super) program: FastPath,
+pub(crate) struct AttachedProgram {
+    pub(crate) program: FastPath,
     /// By port; `None` for a port without a fast path.
-    pub(super) ports: Vec<Option<AttachedPort>>,
+    pub(crate) ports: Vec<Option<AttachedPort>>,
 }
 
 impl AttachedProgram {
-    pub(super) fn attach(mut program: FastPath, config: &Config) -> Result<Self, Error> {
-        let mut ports = Vec::new();
-        for port in &config.ports {
+    pub(crate) fn attach(mut program: FastPath, ports: &[Port]) -> Result<Self, Error> {
+        let mut attached = Vec::new();
+        for port in ports {
             let is_served = port.backend == Backend::AfPacket;
             if is_served {
                 program.attach(&port.interface)?;
             }
-            ports.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
+            attached.push(is_served.then(|| AttachedPort::new(port)).transpose()?);
         }
-        Ok(Self { program, ports })
+        Ok(Self { program, ports: attached })
     }
 
     /// Attaches the program to interfaces that were made anew, and looks at what XDP depends on.
-    pub(super) fn follow_interfaces(&mut self) {
+    pub(crate) fn follow_interfaces(&mut self) {
         for port in self.ports.iter_mut().flatten() {
             if self.program.hook() == Hook::Xdp && interface_index(&port.interface).is_ok() {
                 // Its link address may be another.
@@ -93,6 +98,6 @@ impl AttachedProgram {
 }
 
 /// What the kernel refuses is logged; the node goes on without.
-pub(super) fn warned<T>(result: Result<T, Error>) -> Option<T> {
+pub(crate) fn warned<T>(result: Result<T, Error>) -> Option<T> {
     result.inspect_err(|error| tracing::warn!("{error}")).ok()
 }

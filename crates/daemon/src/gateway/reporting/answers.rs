@@ -185,16 +185,6 @@ impl ControlHandler for Answers<'_> {
         samples.add_flag(Metric::Passive, &[], status.passive.is_some());
         samples.add_count(Metric::ConnectionsRelearnt, &[], pipeline.counters().relearnt);
         add_latencies(&mut samples, self.node.pipeline().observation().latencies());
-        if let Some(fast_path) = pipeline.fast_path_status() {
-            samples.add_count(Metric::FastPathConnections, &[], fast_path.connections.into());
-            samples.add_count(Metric::FastPathHook, &[fast_path.hook.name()], 1);
-            samples.add_count(Metric::FastPathBytes, &[], fast_path.bytes);
-            samples.add_count(Metric::FastPathInstallationsRefused, &["full"], fast_path.full);
-            samples.add_count(Metric::FastPathInstallationsRefused, &["other"], fast_path.refused);
-            for (outcome, packets) in fast_path.outcomes {
-                samples.add_count(Metric::FastPathPackets, &[outcome], packets);
-            }
-        }
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         sharing::add(&mut samples, pipeline.sharing_counters());
