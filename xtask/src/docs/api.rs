@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "lib.rs",
     "channel_status.rs",
     "class_status.rs",

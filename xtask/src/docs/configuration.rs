@@ -7,7 +7,7 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 14] = [
+const GATEWAY: [&str; 15] = [
     "value.rs",
     "raw.rs",
     "raw/classifier.rs",
