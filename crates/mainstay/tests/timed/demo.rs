@@ -164,3 +164,23 @@ fn every_filter_keeps_what_it_promises() {
         assert!(number("/replication_bytes_per_connection") > 1.0, "{result:#}");
     }
 }
+
+#[test]
+fn connections_through_each_function_outlive_their_node() {
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    let _turn = crate::take_turn();
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--functions", "--json", "--duration", "1s"])
+        .output()
+        .expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let result: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one JSON object: {error}"));
+    assert!(output.status.success(), "{error}\n{result:#}");
+    let functions = result["functions"].as_array().expect("a list");
+    for name in ["load balancer, NAT", "load balancer, full NAT", "SYN proxy", "classifier", "URL filter"] {
+        let row = functions.iter().find(|row| row["function"] == name).unwrap_or_else(|| panic!("{name}: {result:#}"));
+        assert!(row["connections"].as_u64() >= Some(66) && row["survived"] == row["connections"], "{row:#}");
+        assert!(row["handled"].as_u64() >= Some(32), "{row:#}");
+    }
+}
