@@ -17,7 +17,7 @@ use super::{Kind, Preamble, UPLOAD_REPORT_EVERY_BYTES};
 
 /// The most connections that the server holds.
 const CONNECTIONS_MAX: usize = 65_536;
-const FIRST_CONNECTION: usize = 16;
+const FIRST_CONNECTION: usize = 32;
 /// Largest piece of a download written at once, in bytes.
 const WRITE_BYTES_MAX: usize = 128 * 1024;
 
