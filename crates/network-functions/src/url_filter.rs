@@ -7,7 +7,7 @@
 //!
 //! **Host.** The name in a TLS ClientHello, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
 //! forwarded; the segment that completes it is forwarded only if the host is allowed. At most
-//! [`ASSEMBLY_BYTES_MAX`](crate::inspect::assembly::ASSEMBLY_BYTES_MAX) bytes are read. A server that sends before the name is complete ends
+//! [`ASSEMBLY_BYTES_MAX`] bytes are read. A server that sends before the name is complete ends
 //! the reading, too: its protocol is another one.
 //!
 //! **Refusal.** The client's segment becomes the page or the reset that leaves by where it came in. The server is reset by the pipeline
