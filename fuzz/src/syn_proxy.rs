@@ -105,7 +105,7 @@ fn begin(chain: &Chain, packet: &Packet<'_, '_>, accepted: Option<AcceptedClient
         log: &mut log,
         assemblies: &mut assemblies,
         expectations: &mut expectations,
-        handshake: HandshakeExchange { accepted, to_server: None },
+        handshake: HandshakeExchange { accepted, ..HandshakeExchange::NONE },
     };
     chain.init(&mut runtime, &NoneUsed, &mut connection, packet).ok().map(|()| connection)
 }
