@@ -14,7 +14,7 @@ use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
 
-use super::path::NormalPath;
+use super::path::{NormalPath, PATH_BYTES_MAX, PATH_SEGMENTS_MAX};
 use crate::inspect::{HOST_NAME_BYTES_MAX, HostName};
 
 /// The longest line in bytes.
@@ -98,7 +98,9 @@ pub enum ListMistake {
     #[error("{0:?} has a scheme: write the host, or the host and a path, without it")]
     Scheme(String),
     /// Its path is none.
-    #[error("{0:?} is no path prefix: write it without a query, at most {max} bytes", max = super::path::PATH_BYTES_MAX)]
+    #[error(
+        "{0:?} is no path prefix: write it without a query, at most {PATH_BYTES_MAX} bytes and {PATH_SEGMENTS_MAX} segments"
+    )]
     Path(String),
     /// A line of a plain list has several words.
     #[error("there is more than one word: write one host a line, or choose format = \"hosts\"")]
@@ -213,7 +215,7 @@ fn plain(line: &[u8]) -> Result<Option<ListEntry>, ListMistake> {
     let path = match path {
         b"" | b"/" => None,
         path if path.iter().any(|byte| matches!(byte, b'?' | b'#')) => return Err(ListMistake::Path(shown(path))),
-        path => Some(NormalPath::new(path).ok_or_else(|| ListMistake::Path(shown(path)))?),
+        path => Some(NormalPath::whole(path).ok_or_else(|| ListMistake::Path(shown(path)))?),
     };
     Ok(Some(ListEntry { name, scope, path: path.filter(|path| !path.is_root()), is_exempt: false }))
 }

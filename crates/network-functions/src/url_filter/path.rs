@@ -16,25 +16,38 @@ impl NormalPath {
     /// The normal form of a path. `None` if it does not begin with a slash.
     #[must_use]
     pub fn new(path: &[u8]) -> Option<Self> {
+        Self::read(path).map(|(path, _)| path)
+    }
+
+    /// As [`NormalPath::new`], of a path that is looked at to its end. `None` for longer ones, too.
+    #[must_use]
+    pub fn whole(path: &[u8]) -> Option<Self> {
+        let (path, is_whole) = Self::read(path)?;
+        let is_found = path.is_root() || path.prefixes().next() == Some(path.as_bytes());
+        (is_whole && is_found).then_some(path)
+    }
+
+    /// The normal form, and whether all of the path is in it.
+    fn read(path: &[u8]) -> Option<(Self, bool)> {
         let path = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
         let mut normal: ArrayVec<u8, PATH_BYTES_MAX> = ArrayVec::new();
         for segment in path.strip_prefix(b"/")?.split(|byte| *byte == b'/') {
             let start = normal.len();
             let is_whole = normal.try_push(b'/').is_ok() && decode(segment, &mut normal);
             match &normal[(start + 1).min(normal.len())..] {
+                _ if !is_whole => {
+                    normal.truncate(start);
+                    return Some((Self(normal), false));
+                }
                 b"" | b"." => normal.truncate(start),
                 b".." => {
                     let above = normal[..start].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                     normal.truncate(above);
                 }
-                _ if !is_whole => {
-                    normal.truncate(start);
-                    break;
-                }
                 _ => {}
             }
         }
-        Some(Self(normal))
+        Some((Self(normal), true))
     }
 
     /// Whether it stands for all paths.
@@ -96,6 +109,7 @@ fn digit(byte: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
     use std::vec::Vec;
 
     use proptest::prelude::*;
@@ -124,6 +138,15 @@ mod tests {
         assert_eq!(NormalPath::new(b"/").unwrap().prefixes().count(), 0);
         let long = "/x".repeat(1000);
         assert_eq!(NormalPath::new(long.as_bytes()).unwrap().prefixes().count(), PATH_SEGMENTS_MAX);
+    }
+
+    /// An entry with a longer path would be found by no request, or by more requests than it names.
+    #[test]
+    fn a_path_is_whole_if_all_of_it_is_looked_at() {
+        let of_segments = |count: usize| NormalPath::whole("/x".repeat(count).as_bytes());
+        assert!(of_segments(PATH_SEGMENTS_MAX).is_some() && of_segments(PATH_SEGMENTS_MAX + 1).is_none());
+        let of_bytes = |count: usize| NormalPath::whole(format!("/{}", "x".repeat(count - 1)).as_bytes());
+        assert!(of_bytes(PATH_BYTES_MAX).is_some() && of_bytes(PATH_BYTES_MAX + 1).is_none());
     }
 
     proptest! {
