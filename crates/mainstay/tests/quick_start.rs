@@ -392,8 +392,12 @@ fn a_connection_survives_the_power_failure_of_the_sync_quick_start() {
         }
     }
     assert_eq!(kills, 1, "the document kills a node");
-    let roles = machines.each_ref().map(|machine| machine.role().expect("it runs"));
-    assert!(roles.iter().any(|role| role == "primary") && roles.iter().any(|role| role == "backup"), "{roles:?}");
+    // keepalived finds a fault for as long as the kernel has not reported that the interfaces are running.
+    wait_until("a primary and a backup", || {
+        let mut roles = machines.each_ref().map(|machine| machine.role().expect("it runs"));
+        roles.sort();
+        if roles == ["backup", "primary"] { Ok(()) } else { Err(format!("{roles:?}")) }
+    });
     exchange(&mut connection.expect("the document opens one"), b"after the node is back");
 }
 

@@ -46,7 +46,7 @@ use self::blocked::Blocked;
 use self::context::Context;
 pub use self::counters::RecoveryCounters;
 pub(super) use self::outcome::RecoveryOutcome;
-use self::work::{Admittance, TUPLES_PER_PROBE, Work};
+use self::work::{TUPLES_PER_PROBE, Work};
 use super::arrival::{Arrival, wanted};
 use super::connections::Connections;
 use super::edge::{Edge, FilterMatch};
@@ -235,7 +235,9 @@ impl Current {
             return RecoveryOutcome::Dropped(DropReason::RecoveryDenial);
         }
         let refused = |reason| if is_tcp { RecoveryOutcome::Dropped(reason) } else { RecoveryOutcome::Unknown };
-        if !self.misses.may_begin(now, &source) {
+        // Once the common budget is overdrawn, the limit of the packet's own source no longer matters.
+        let is_overdrawn = self.work.is_overdrawn(now);
+        if !is_overdrawn && !self.misses.may_begin(now, &source) {
             context.counters.unasked += 1;
             return refused(DropReason::RecoverySourceLimit);
         }
@@ -248,17 +250,15 @@ impl Current {
             found = self.restore(context, (wanted, ingress, filter_match), &wanted);
         }
         if found.is_none() && (!self.is_used_up() || self.admits_unnamed()) {
-            match self.work.admit(now, &source) {
-                Admittance::Admitted => found = self.look_up_originals(context, packet, edge),
-                Admittance::SourceOverdrawn => {
-                    context.counters.unasked += 1;
-                    return refused(DropReason::RecoverySourceLimit);
-                }
-                Admittance::Overdrawn => {
-                    context.counters.over_budget += 1;
-                    return refused(DropReason::RecoveryWorkLimit);
-                }
+            if is_overdrawn {
+                context.counters.over_budget += 1;
+                return refused(DropReason::RecoveryWorkLimit);
             }
+            if !self.work.admits(now, &source) {
+                context.counters.unasked += 1;
+                return refused(DropReason::RecoverySourceLimit);
+            }
+            found = self.look_up_originals(context, packet, edge);
         }
         if let Some(found) = found {
             // An ambiguous match is charged as work; what finds no room is a miss like others.

@@ -196,7 +196,11 @@ fn rates_and_quotas_hold_through_a_killed_node() {
     let quotas = QUOTA_PORTS.map(|port| Stream::new(&topology, port));
     let before: Vec<usize> = quotas.iter().map(|stream| stream.send_until(QUOTA_PACKETS / 2 + 7, 20)).collect();
     assert_eq!(before, [QUOTA_PACKETS / 2 + 7; 2], "{}", a.log());
-    thread::sleep(Duration::from_millis(100));
+    wait_until("b has acknowledged all that passed", || {
+        let peers = a.status().map_or(Vec::new(), |status| status.peers);
+        let is_left = peers.iter().any(|peer| peer.queued + peer.in_flight > 0);
+        if peers.is_empty() || is_left { Err(format!("{peers:?}")) } else { Ok(()) }
+    });
 
     a.kill();
     b.wait_for_role("active");

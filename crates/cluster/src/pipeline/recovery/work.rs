@@ -26,16 +26,6 @@ pub(super) const TUPLES_PER_MISS: u32 = 160;
 /// A probe is translated, copied and sent: it costs as much as this many tuples.
 pub(super) const TUPLES_PER_PROBE: usize = 4;
 
-/// Whether a packet's originals may be looked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Admittance {
-    Admitted,
-    /// Its source has used up its budget.
-    SourceOverdrawn,
-    /// All sources together have used up theirs.
-    Overdrawn,
-}
-
 /// The two budgets.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -50,17 +40,15 @@ impl Work {
         Self { full_at: Instant::ZERO, sources: SourceRates::new(key, SourcePrefixes::default(), tuples_max) }
     }
 
-    /// Whether the originals of a packet from the source of `source` may be looked for now.
-    pub(super) fn admit(&self, now: Instant, source: &Tuple) -> Admittance {
-        // The common budget comes first: during a flood most packets are refused by it, and the sources' lies in memory that is
-        // seldom in a cache.
-        if self.full_at > now + BURST {
-            Admittance::Overdrawn
-        } else if self.sources.may_begin(now, source) {
-            Admittance::Admitted
-        } else {
-            Admittance::SourceOverdrawn
-        }
+    /// Whether all sources together have used up their budget. During a flood most packets are refused for this reason. It is asked
+    /// first, because the sources' budgets lie in memory that is seldom in a cache.
+    pub(super) fn is_overdrawn(&self, now: Instant) -> bool {
+        self.full_at > now + BURST
+    }
+
+    /// Whether the source of `source` has budget left.
+    pub(super) fn admits(&self, now: Instant, source: &Tuple) -> bool {
+        self.sources.may_begin(now, source)
     }
 
     /// Work for `tuples` tuples was done for a packet from the source of `source`.
