@@ -89,12 +89,12 @@ pub struct SimulateArgs {
     /// Print all that happens in the run of --seed or --scenario
     #[arg(long, conflicts_with_all = ["seeds", "json"])]
     pub trace: bool,
-    /// A cluster of many nodes
-    #[command(flatten)]
-    pub many_nodes: ManyNodesArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// A cluster of many nodes.
+    #[command(flatten)]
+    pub many_nodes: ManyNodesArgs,
 }
 
 /// `mainstay simulate --nodes`.

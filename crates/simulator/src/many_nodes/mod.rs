@@ -55,7 +55,7 @@ pub struct ManyNodesConfig {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum ManyNodesError {
     /// Too few or too many nodes.
-    #[error("{0} nodes: choose {NODES_MIN} to {}", flow::NODES_MAX)]
+    #[error("{0} nodes: choose {NODES_MIN} to {most}", most = flow::NODES_MAX)]
     Nodes(u8),
     /// Too few or too many failures.
     #[error("{failures} failures: choose 1 to {most}, as one node of {nodes} is added later and one must survive")]
