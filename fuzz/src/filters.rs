@@ -1,6 +1,6 @@
 //! Peer filters, as a peer sends them: a shape, and updates of it.
 
-use filters::{Bloom, Change, Counters, CountingBloom, Exchange, MultiLevel, Secret, Shape, States, Update};
+use filters::{Bloom, Change, Counters, CountingBloom, Cuckoo, Exchange, MultiLevel, Secret, Shape, States, Update};
 
 /// Words of a filter that is built from the fuzzer's bytes: a node, too, refuses larger ones.
 const WORDS_MAX: usize = 1 << 16;
@@ -34,6 +34,12 @@ pub fn run(data: &[u8]) {
                 assert_eq!(items, filter.len());
             });
         }
+        Shape::Cuckoo(_) => apply::<Cuckoo>(shape, updates, |filter, key| {
+            let before = filter.len();
+            let is_inserted = filter.insert(key).is_ok();
+            assert!(!is_inserted || filter.contains(key) && filter.len() == before + 1);
+            assert!(!is_inserted || filter.remove(key) && filter.len() == before);
+        }),
         Shape::MultiLevel(..) => apply::<MultiLevel<Counters>>(shape, updates, |filter, key| {
             let _ = filter.insert(key);
             filter.remove(key);

@@ -19,6 +19,7 @@ pub mod inspect;
 pub mod node;
 pub mod redundancy;
 pub mod session;
+pub mod state_service;
 pub mod syn_proxy;
 pub mod trace;
 pub mod tunnel;

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
-const LAYERS: [(&str, bool); 20] = [
+const LAYERS: [(&str, bool); 22] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -30,9 +30,11 @@ const LAYERS: [(&str, bool); 20] = [
     ("redundancy", true),
     ("replication", true),
     ("tunnel", true),
+    ("state-service", true),
     ("cluster", true),
     ("edge", true),
     ("conntrack-sync", true),
+    ("placement", false),
     ("analysis", false),
     ("simulator", false),
     ("console", false),

@@ -4,11 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::wire::MacAddress;
-use flow::{HashKey, NodeId, PortId};
+use flow::{Affinity, HashKey, NODES_MAX, NodeId, NodeSet, PortId};
 
-use crate::affinity::Affinity;
 use crate::flows::{CONNECTIONS_MAX, IdleTimeouts};
-use crate::node_set::{NODES_MAX, NodeSet};
 
 /// A node and the way to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

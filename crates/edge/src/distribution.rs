@@ -1,10 +1,6 @@
 //! The node of a connection: affinity and the tables of both stages together.
 
-use flow::{HashKey, NodeId, Tuple};
-
-use crate::affinity::Affinity;
-use crate::ecmp::Ecmp;
-use crate::node_set::NodeSet;
+use flow::{Affinity, Ecmp, HashKey, NodeId, NodeSet, Tuple};
 
 /// Selects nodes.
 #[derive(Clone, Debug)]

@@ -11,7 +11,10 @@ use alloc::vec::Vec;
 use flow::fast_path::Activity;
 use flow::wire::tcp::SegmentOptions;
 use flow::wire::{Headers, MacAddress, Parsed, TcpSegment, Transport, tcp_flags};
-use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
+use flow::{
+    BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, Instant, NODES_MAX, NodeId, NodeSet, PacketBatch,
+    PortId, Tuple,
+};
 
 use crate::config::{ConfigError, EdgeConfig, NodePort};
 use crate::distribution::Distribution;
@@ -20,7 +23,6 @@ use crate::fast_path::FastPath;
 use crate::flows::{Flows, Index, Record};
 use crate::link_control::{self, LinkControl};
 use crate::local_recovery::{LocalRecovery, Outgoing, Passing, micros};
-use crate::node_set::{NODES_MAX, NodeSet};
 use crate::rate_control::{RateControl, set_window};
 use crate::tcp::{End, Observed};
 

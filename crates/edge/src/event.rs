@@ -2,12 +2,11 @@
 
 use alloc::collections::VecDeque;
 
-use flow::{DropReason, Instant, NodeId};
+use flow::{DropReason, Instant, NodeId, NodeSet};
 
 use crate::fast_path::FastPathCounters;
 use crate::flows::FlowCounters;
 use crate::local_recovery::{RecoveryCounters, Resent};
-use crate::node_set::NodeSet;
 use crate::rate_control::RateStatus;
 
 /// The most events that wait to be polled; when there are more, the oldest is discarded.

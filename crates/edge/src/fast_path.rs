@@ -17,15 +17,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use flow::NodeId;
-use flow::Tuple;
 use flow::fast_path::Windows;
 use flow::list::NONE;
 use flow::wire::{MacAddress, ip_protocol};
+use flow::{NODES_MAX, NodeId, Tuple};
 
 use crate::config::CachePolicy;
 use crate::flows::{Index, Record};
-use crate::node_set::NODES_MAX;
 
 /// Packets of a flow that pass the edge before it is installed: as at a node, shorter flows are over before it would pay.
 const PACKETS_MIN: u8 = 10;

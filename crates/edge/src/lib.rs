@@ -8,7 +8,7 @@
 //!
 //! An [`Edge`] does four things:
 //!
-//! - It distributes flows to nodes: [`ecmp`] in two stages, and an [`Affinity`] that keeps the packets of a connection together.
+//! - It distributes flows to nodes: [`flow::ecmp`] in two stages, and an [`Affinity`] that keeps the packets of a connection together.
 //! - It recovers locally what a failed node lost: it holds the lowest unacknowledged segment of each TCP connection, and resends it
 //!   when another node has taken the connection over ([`RecoveryConfig`]).
 //! - It controls rates after a failover by the advertised window ([`RateControlConfig`]).
@@ -26,10 +26,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod affinity;
 mod config;
 mod distribution;
-pub mod ecmp;
 mod edge;
 mod event;
 mod fast_path;
@@ -37,16 +35,14 @@ mod flows;
 mod heavy_hitters;
 mod link_control;
 mod local_recovery;
-mod node_set;
 mod rate_control;
 mod tcp;
 
-pub use affinity::{AddressOf, Affinity};
 pub use config::{CachePolicy, Capacity, ConfigError, EdgeConfig, NodePort, RateControlConfig, RecoveryConfig};
 pub use edge::{Edge, Transmit};
 pub use event::{EVENTS_PENDING_MAX, EdgeCounters, EdgeEvent, EdgeStatus};
 pub use fast_path::{FastPathCounters, FastPathOrder, NodeForwarding, SettledFlow};
+pub use flow::{AddressOf, Affinity, NODES_MAX, NodeSet};
 pub use flows::{CONNECTIONS_MAX, FlowCounters, IdleTimeouts};
 pub use local_recovery::{RecoveryCounters, Resent};
-pub use node_set::{NODES_MAX, NodeSet};
 pub use rate_control::{RatePhase, RateStatus};

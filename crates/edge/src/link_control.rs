@@ -10,9 +10,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use arrayvec::ArrayVec;
 use flow::wire::arp::ArpView;
 use flow::wire::{Headers, MacAddress, Transport};
-use flow::{Checksum, Frame, NodeId, PortId, SegmentationKind};
-
-use crate::node_set::NODES_MAX;
+use flow::{Checksum, Frame, NODES_MAX, NodeId, PortId, SegmentationKind};
 
 /// Copies of frames to a group that wait to be sent, at most; further ones are dropped.
 pub(crate) const COPIES_MAX: usize = 512;

@@ -34,11 +34,10 @@ use alloc::vec;
 use flow::wire::checksum::{self, Sum};
 use flow::wire::tcp::TCP_CHECKSUM_OFFSET;
 use flow::wire::{Headers, TcpSegment, tcp_flags};
-use flow::{Checksum, Frame, Instant, NodeId};
+use flow::{Checksum, Frame, Instant, NODES_MAX, NodeId, NodeSet};
 
 use crate::config::{Capacity, RateControlConfig};
 use crate::flows::Record;
-use crate::node_set::{NODES_MAX, NodeSet};
 use crate::tcp::{End, WINDOW_BYTES_MAX};
 
 const TCP_WINDOW_OFFSET: usize = 14;

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`bloom`] | a set that only grows | false positives |
 //! | [`counting_bloom`] | a multiset, in 4-bit counters | false positives |
+//! | [`cuckoo`] | a set with removal, in cells of 16 bits | false positives |
 //! | [`multi_level`] | a multiset or states, in levels of decreasing size | false positives |
 //!
 //! All take a [`KeyHash`], computed from a key once under a [`Secret`]. They store 32-bit words in whole cache lines
@@ -38,6 +39,7 @@ extern crate std;
 
 pub mod bloom;
 pub mod counting_bloom;
+pub mod cuckoo;
 pub mod exchange;
 pub mod hash;
 pub mod memory;
@@ -49,11 +51,12 @@ pub mod theory;
 
 pub use bloom::Bloom;
 pub use counting_bloom::CountingBloom;
+pub use cuckoo::Cuckoo;
 pub use exchange::{Exchange, ExchangeError, Update};
 pub use hash::{KeyHash, Secret};
 pub use memory::{Change, MarkId, Memory};
 pub use multi_level::{Counters, MultiLevel, States};
-pub use shape::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError};
+pub use shape::{BloomShape, CountingBloomShape, CuckooShape, Insertion, MultiLevelShape, Shape, ShapeError};
 
 /// None of the key's buckets has a free cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -8,7 +8,7 @@
 //!                hashes  bucket  bits          bits      content           per mille                 the secret
 //! ```
 //!
-//! The size is in bits (Bloom filter), counters (counting), or cells. Fields that a kind lacks are zero.
+//! The size is in bits (Bloom filter), counters (counting), buckets (cuckoo), or cells. Fields that a kind lacks are zero.
 
 /// The maximum number of levels of a multi-level filter.
 pub const LEVELS_MAX: u64 = 8;
@@ -93,6 +93,28 @@ impl CountingBloomShape {
         check("counters", self.counters, 1, WORDS_MAX * 8)?;
         check("hashes", self.hashes.into(), 1, HASHES_MAX)?;
         Ok(self.counters.div_ceil(8))
+    }
+}
+
+/// A cuckoo filter: buckets of four cells of 16 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CuckooShape {
+    /// Its buckets (m).
+    pub buckets: u64,
+}
+
+impl CuckooShape {
+    /// A shape with room for `items` items at a load of 90 %, where insertions practically never fail.
+    #[must_use]
+    pub const fn for_items(items: u64) -> Self {
+        // Small filters are less even, so they have some buckets more.
+        Self { buckets: items * 100 / (90 * 4) + 8 }
+    }
+
+    fn words(self) -> Result<u64, ShapeError> {
+        check("buckets", self.buckets, 1, WORDS_MAX / 2)?;
+        // Four cells of half a word.
+        Ok(self.buckets * 2)
     }
 }
 
@@ -202,6 +224,8 @@ pub enum Shape {
     CountingBloom(CountingBloomShape),
     /// [`crate::MultiLevel`].
     MultiLevel(MultiLevelShape, Content),
+    /// [`crate::Cuckoo`].
+    Cuckoo(CuckooShape),
 }
 
 impl Shape {
@@ -214,6 +238,7 @@ impl Shape {
             Self::Bloom(shape) => shape.words(),
             Self::CountingBloom(shape) => shape.words(),
             Self::MultiLevel(shape, _) => shape.words(),
+            Self::Cuckoo(shape) => shape.words(),
         };
         words.map(|words| words as usize)
     }
@@ -224,6 +249,7 @@ impl Shape {
         let (kind, bytes, ratio, size) = match self {
             Self::Bloom(shape) => (1, [shape.hashes, 0, 0, 0, 0], 0, shape.bits),
             Self::CountingBloom(shape) => (2, [shape.hashes, 0, 0, 0, 0], 0, shape.counters),
+            Self::Cuckoo(shape) => (5, [0; 5], 0, shape.buckets),
             Self::MultiLevel(shape, content) => {
                 let insertion = u8::from(shape.insertion == Insertion::LeastLoad);
                 let policy = insertion | u8::from(content == Content::Counters) << 1;
@@ -272,6 +298,7 @@ impl Shape {
                 };
                 Self::MultiLevel(shape, content)
             }
+            5 => Self::Cuckoo(CuckooShape { buckets: size }),
             _ => return Err(ShapeError::Malformed("a kind that is not known")),
         };
         shape.words()?;

@@ -22,6 +22,22 @@ pub fn bloom_hashes(bits: u64, items: u64) -> u8 {
     (best + 0.5).clamp(1.0, 255.0) as u8
 }
 
+/// The false positive rate of a cuckoo filter at a load from 0 to 1: 1 − (1 − 2^−f)^(2b·load), for the b cells of each of
+/// two buckets and fingerprints of f bits (Fan et al., 2014, section 4.2; the paper's bound is at a load of 1).
+#[must_use]
+pub fn cuckoo_false_positive(load: f64) -> f64 {
+    let cells = 2.0 * crate::cuckoo::CELLS_PER_BUCKET as f64 * load;
+    let collision = 1.0 / power(2.0, crate::cuckoo::FINGERPRINT_BITS.into());
+    // (1 − x)^c = 1 − c·x + c·(c − 1)/2·x² − …, of which two terms suffice for so small an x.
+    cells * collision - cells * (cells - 1.0) / 2.0 * collision * collision
+}
+
+/// Bits of a cuckoo filter for each item at this load.
+#[must_use]
+pub fn cuckoo_bits_per_item(load: f64) -> f64 {
+    f64::from(crate::cuckoo::FINGERPRINT_BITS) / load
+}
+
 /// Changed bits per item of the digest beside a counting Bloom filter, by equations 2 and 3 of MLCBF (P01 and P10),
 /// over all bits.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -272,6 +288,14 @@ mod tests {
         assert!(close(false_positive_bound(shape), 3.051e-5, 1e-8));
         let theory = FirstAvailable::of(shape, 9000).expect("a shape");
         assert!(theory.false_positive() < false_positive_bound(shape));
+    }
+
+    #[test]
+    fn a_full_cuckoo_filter_errs_in_at_most_8_of_65536() {
+        let bound = 8.0 / 65_536.0;
+        assert!(cuckoo_false_positive(1.0) < bound && close(cuckoo_false_positive(1.0), bound, 1e-7));
+        assert!(close(cuckoo_false_positive(0.5), bound / 2.0, 1e-7) && cuckoo_false_positive(0.0) == 0.0);
+        assert!(close(cuckoo_bits_per_item(0.95), 16.84, 0.01));
     }
 
     #[test]

@@ -92,6 +92,51 @@ pub struct SimulateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// A cluster of many nodes.
+    #[command(flatten)]
+    pub many_nodes: ManyNodesArgs,
+}
+
+/// `mainstay simulate --nodes`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A cluster of many nodes")]
+pub struct ManyNodesArgs {
+    /// Simulate the state service of this many nodes instead (3 to 64): failures, returns, and an added node
+    #[arg(
+        long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=64),
+        conflicts_with_all = ["seeds", "faults", "representation", "scenario", "output", "jobs", "trace"]
+    )]
+    pub nodes: Option<u8>,
+    /// Nodes that fail at once
+    #[arg(long, value_name = "COUNT", default_value = "1", requires = "nodes")]
+    pub failures: u8,
+    /// Backups of each connection, 1 to 8 [default: as many as failures]
+    #[arg(long, value_name = "COUNT", requires = "nodes")]
+    pub backups: Option<usize>,
+    /// Connections of the cluster
+    #[arg(long, value_name = "COUNT", default_value = "20000", requires = "nodes")]
+    pub connections: u32,
+    /// What distributes packets to the nodes: edges compute a node of highest weight, a switch computes remainders
+    #[arg(long, value_name = "KIND", default_value = "edge", requires = "nodes")]
+    pub distribution: DistributionArg,
+    /// The probability that a node fails, for the placement of backups
+    #[arg(long, value_name = "SHARE", default_value = "0.01", requires = "nodes")]
+    pub failure_probability: f64,
+    /// Lost messages between nodes, in thousandths
+    #[arg(
+        long, value_name = "COUNT", default_value = "10", requires = "nodes",
+        value_parser = clap::value_parser!(u32).range(..=500)
+    )]
+    pub loss_per_mille: u32,
+}
+
+/// What distributes packets to nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum DistributionArg {
+    /// Mainstay's edges
+    Edge,
+    /// A switch with two-stage ECMP
+    Switch,
 }
 
 /// A command line of the laboratory, without `mainstay lab`, as it is understood.

@@ -13,6 +13,7 @@ use simulator::shrink::{self, Shrunk};
 use simulator::{Options, run_many, run_scenario};
 
 use crate::args::SimulateArgs;
+use crate::simulate_many_nodes::{self, ConnectionsBroken};
 use console::{Progress, Table, Unit};
 
 /// Seeds played by default.
@@ -39,6 +40,12 @@ pub enum SimulateError {
     /// A run broke a promise.
     #[error(transparent)]
     Broken(#[from] PromisesBroken),
+    /// Connections of a cluster of many nodes broke.
+    #[error(transparent)]
+    ManyNodes(#[from] ConnectionsBroken),
+    /// A cluster of many nodes cannot be simulated.
+    #[error(transparent)]
+    ManyNodesOptions(#[from] simulator::many_nodes::ManyNodesError),
     /// A scenario's file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -131,6 +138,9 @@ struct Broken {
 /// A run broke a promise, a file cannot be used, or the result cannot be printed.
 pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let first = args.seed.unwrap_or(1);
+    if let Some(nodes) = args.many_nodes.nodes {
+        return simulate_many_nodes::run(nodes, first, args);
+    }
     if let Some(path) = &args.scenario {
         return play(&read(path)?, &format!("mainstay lab simulate --scenario {}", path.display()), args);
     }

@@ -188,6 +188,13 @@ fn a_package_has_the_program_its_units_completions_and_manual_pages() {
     fs::remove_dir_all(folder).expect("it is ours");
 }
 
+#[test]
+fn more_failures_than_a_simulated_cluster_has_nodes_end_with_status_2_and_a_remedy() {
+    let output = mainstay(&["simulate", "--nodes", "6", "--failures", "5"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("choose 1 to 4"), "{}", text(&output.stderr));
+}
+
 /// Of commands that need neither privileges nor a gateway, those that take `--json`.
 #[test]
 fn json_is_one_object_on_standard_output_and_all_else_is_on_standard_error() {
@@ -215,6 +222,7 @@ fn json_is_one_object_on_standard_output_and_all_else_is_on_standard_error() {
         &["study", "redundancy", &capture, "--quick", "--cache-megabytes", "1", "--json"],
         &["lab", "simulate", "--seeds", "2", "--json"],
         &["simulate", "--seed", "1", "--json"],
+        &["simulate", "--nodes", "6", "--failures", "2", "--connections", "300", "--json"],
     ];
     for line in lines {
         object(&mainstay(line));

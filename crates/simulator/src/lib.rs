@@ -6,6 +6,8 @@
 //! draws it, the `world` plays it, and the `checkers` verify Mainstay's guarantees. A seed that violates a guarantee
 //! always violates it.
 //!
+//! [`many_nodes`] simulates the state service of larger clusters, without the processing of packets.
+//!
 //! The simulator knows no clock, socket or thread of the operating system, except in [`run_many`], which runs several
 //! seeds at once.
 //!
@@ -19,6 +21,7 @@ mod dialect;
 mod host;
 mod link;
 mod many;
+pub mod many_nodes;
 mod node_config;
 mod options;
 pub mod pair;

@@ -4,10 +4,8 @@
 
 use core::fmt;
 
-use edge::NodeSet;
-use edge::ecmp::Ecmp;
-use flow::NodeId;
 use flow::random::mix;
+use flow::{Ecmp, NodeId, NodeSet};
 
 /// A way to select the node of a flow among those that are alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

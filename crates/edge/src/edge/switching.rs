@@ -3,12 +3,11 @@
 use arrayvec::ArrayVec;
 use flow::wire::arp::ArpView;
 use flow::wire::{self, Headers, MacAddress, Parsed, Transport};
-use flow::{DropReason, Frame, NodeId, PortId};
+use flow::{DropReason, Frame, NODES_MAX, NodeId, PortId};
 
 use super::Edge;
 use crate::config::NodePort;
 use crate::link_control;
-use crate::node_set::NODES_MAX;
 
 impl Edge {
     /// A frame to a group goes to every port but its own. The first of them is returned.

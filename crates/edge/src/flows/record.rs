@@ -2,10 +2,9 @@
 
 use flow::list::{Item, Links, NONE};
 use flow::wire::ip_protocol;
-use flow::{Instant, NodeId, Tuple};
+use flow::{Instant, NODES_MAX, NodeId, Tuple};
 
 use super::{Stage, TICK_BITS};
-use crate::node_set::NODES_MAX;
 use crate::tcp::TcpConnection;
 
 /// What the edge knows of a connection.

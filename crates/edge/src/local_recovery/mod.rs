@@ -18,13 +18,12 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 use flow::wire::{Headers, MacAddress, TcpSegment, tcp_flags};
-use flow::{Frame, Instant, NodeId, SegmentationKind};
+use flow::{Frame, Instant, NODES_MAX, NodeId, NodeSet, SegmentationKind};
 
 use crate::config::{CachePolicy, RecoveryConfig};
 use crate::distribution::Distribution;
 use crate::flows::{Flows, Index, Record};
 use crate::heavy_hitters::HeavyHitters;
-use crate::node_set::{NODES_MAX, NodeSet};
 use crate::tcp::Observed;
 use flow::held::{
     ACKNOWLEDGEMENT_FRAME_BYTES_MAX, HeldPackets, Holding, Resending, SEGMENT_FRAME_BYTES_MAX, is_replaced,

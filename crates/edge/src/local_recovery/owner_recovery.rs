@@ -1,11 +1,10 @@
 //! The recovery of the connections that one node has taken over: through the held packets, in the order in which they were held.
 
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, NodeSet};
 
 use super::Resent;
 use crate::distribution::Distribution;
 use crate::flows::Record;
-use crate::node_set::NodeSet;
 use flow::held::{Held, HeldPackets, SEGMENT_FRAME_BYTES_MAX};
 use flow::list::NONE;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Bloom, BloomShape, Counters, CountingBloom, CountingBloomShape, KeyHash, MultiLevel, MultiLevelShape, Secret,
-    States,
+    Bloom, BloomShape, Counters, CountingBloom, CountingBloomShape, Cuckoo, CuckooShape, KeyHash, MultiLevel,
+    MultiLevelShape, Secret, States,
 };
 use proptest::prelude::*;
 
@@ -78,6 +78,20 @@ fn a_counting_bloom_filter_is_replicated() {
         }
     };
     check_replication(CountingBloom::new(shape).expect("a shape"), change, |one, other| {
+        assert_eq!(one.memory().words(), other.memory().words());
+    });
+}
+
+#[test]
+fn a_cuckoo_filter_is_replicated() {
+    let change = |filter: &mut Cuckoo, number: u64| {
+        filter.insert(key(number)).expect("room");
+        if number.is_multiple_of(3) {
+            filter.remove(key(number / 2));
+        }
+    };
+    check_replication(Cuckoo::new(CuckooShape::for_items(180)).expect("a shape"), change, |one, other| {
+        assert_eq!(one.len(), other.len());
         assert_eq!(one.memory().words(), other.memory().words());
     });
 }

@@ -3,10 +3,11 @@
 use super::*;
 use proptest::prelude::*;
 
-const SOME: [Shape; 3] = [
+const SOME: [Shape; 4] = [
     Shape::Bloom(BloomShape { bits: 1000, hashes: 4 }),
     Shape::CountingBloom(CountingBloomShape { counters: 1000, hashes: 4 }),
     Shape::MultiLevel(MultiLevelShape::for_items(1000, 8), Content::States),
+    Shape::Cuckoo(CuckooShape::for_items(1000)),
 ];
 
 #[test]

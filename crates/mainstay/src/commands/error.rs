@@ -232,6 +232,10 @@ impl From<&CommandError> for Exit {
             CommandError::Lab(lab::LabError::Ns3(
                 lab::ns3::Ns3Error::Config(_) | lab::ns3::Ns3Error::Unsupported { .. },
             )) => Self::Usage,
+            #[cfg(feature = "lab")]
+            CommandError::Lab(lab::LabError::Simulate(lab::simulate::SimulateError::ManyNodesOptions(_))) => {
+                Self::Usage
+            }
             _ => Self::Failed,
         }
     }

@@ -1,6 +1,6 @@
 //! Sets of nodes.
 
-use flow::NodeId;
+use crate::connection::NodeId;
 
 /// The most nodes that an edge distributes flows to. Their numbers are below this.
 pub const NODES_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! The part of a packet that decides its node.
 
-use flow::{HashKey, Tuple};
+use crate::key::{HashKey, Tuple};
 
 /// Which of two hosts an edge hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,9 +13,9 @@
 //! - If a node fails, only its own flows move.
 //! - If a node returns, flows move only to that node.
 
+use crate::connection::NodeId;
+use crate::random::mix;
 use arrayvec::ArrayVec;
-use flow::NodeId;
-use flow::random::mix;
 
 use crate::node_set::{NODES_MAX, NodeSet};
 

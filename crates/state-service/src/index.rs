@@ -1,0 +1,57 @@
+//! The connections of each node as cuckoo filters, advertised to all nodes [TRIPOD, section IV-B].
+//!
+//! A node has an [`OwnIndex`] and a [`PeerIndex`] of each other node. Changes are numbered by epochs. An advertisement has the words
+//! that changed since the one before it. A receiver that missed one queries the words that changed since the epoch that it knows.
+//! Words are sent with their present value, so an update that arrives twice or late does no harm.
+//!
+//! ```text
+//!  node a                                                 node b
+//!    │ ── index, since 4, epoch 5 ──────────────────────► │ knows 5
+//!    │ ── index, since 5, epoch 6 ────────✗               │
+//!    │ ── index, since 6, epoch 7 ──────────────────────► │ gap: still knows 5
+//!    │ ◄────────────────────────────── query, knows 5 ─── │ when a packet matches no index
+//!    │ ── index, since 5, epoch 7, parts 1 to n ────────► │ knows 7
+//! ```
+
+mod own;
+mod peer;
+
+use filters::{KeyHash, Secret};
+use flow::HashKey;
+
+pub use own::{Increment, OwnIndex};
+pub use peer::{Applied, PeerIndex};
+
+use crate::message::Key;
+
+/// The most changed words in a part of an update, so that it fits a message: of at most six bytes each, and a seventh in
+/// filters beyond two million cells.
+pub const PART_WORDS_MAX: usize = 170;
+/// The most parts of an update, of filters with 22 million cells. A larger index is refused.
+pub const PARTS_MAX: usize = u16::MAX as usize;
+/// The most connections of a node in an index.
+pub const ITEMS_MAX: u64 = 4 << 20;
+
+/// The secret under which all nodes of the cluster hash connections for their indexes.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexSecret {
+    key: HashKey,
+    secret: Secret,
+}
+
+impl IndexSecret {
+    /// The secret with this key.
+    #[must_use]
+    pub fn new(key: [u64; 2]) -> Self {
+        Self { key: HashKey(key), secret: Secret::new([!key[0], key[1]]) }
+    }
+
+    /// The hash of a connection.
+    #[must_use]
+    pub fn hash(&self, key: &Key) -> KeyHash {
+        self.secret.spread(self.key.hash(&key.tuple))
+    }
+}
+
+#[cfg(test)]
+mod tests;
