@@ -17,6 +17,9 @@
 //! **Place in the chain.** Behind the firewall, so that denied connections are not answered; before all functions that translate or
 //! renumber, which would have to translate the answers.
 //!
+//! **Server.** Hosts in no list may be asked about ([`server`]). The segment that completes the name then waits in the pipeline
+//! ([`HandshakeExchange::waits_until`](crate::function::HandshakeExchange)), and is handled once more when an answer has come.
+//!
 //! **Paths.** An HTTP connection is decided by its first request, and then needs no packets, unless a list has paths of its host: then
 //! every request whose head begins a segment is looked at.
 //!
@@ -27,6 +30,7 @@ mod answers;
 pub mod lists;
 pub mod path;
 pub mod rules;
+pub mod server;
 pub mod state;
 pub mod store;
 #[cfg(test)]
@@ -49,7 +53,7 @@ use crate::inspect::{HostName, Inspected, dns, http, tls};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use path::NormalPath;
-use rules::{Action, Answer, Decided, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
+use rules::{Action, Answer, Decided, Decision, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
 pub use state::{Phase, UrlState};
 
 /// The name of the function.
@@ -166,14 +170,22 @@ impl UrlFilter {
         packet: &mut Packet<'_, '_>,
         asked: Asked,
     ) -> Verdict {
-        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         let Some(rule) = self.rules.find(&context.original) else {
             // A reload has removed it.
+            context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
             *state = UrlState::default();
             return Verdict::Forward;
         };
         let path = asked.request.as_ref().and_then(|request| request.path.as_ref());
-        let decision = self.rules.decide(rule, &asked.host, path);
+        let decision = match self.rules.decide(context.now, rule, &asked.host, path) {
+            Decision::Made(decision) => decision,
+            // What came before is kept for when the segment comes again.
+            Decision::Wait(until) => {
+                context.handshake.waits_until = Some(until);
+                return Verdict::Drop(DropReason::UrlAwaiting);
+            }
+        };
+        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         if decision.is_blocked {
             log(rule, context, &asked.host, self.rules.category_name(decision.category));
         }
@@ -284,11 +296,11 @@ impl UrlFilter {
     }
 
     fn category_name_of(&self, id: u16) -> &str {
-        self.rules
-            .categories()
-            .map(|(name, _)| name)
-            .find(|name| rules::category_id(name) == id)
-            .unwrap_or(if id == UNCATEGORISED_ID { rules::UNCATEGORISED } else { rules::UNDECIDED })
+        self.rules.categories().map(|(name, _)| name).find(|name| rules::category_id(name) == id).unwrap_or(match id {
+            UNCATEGORISED_ID => rules::UNCATEGORISED,
+            rules::UNANSWERED_ID => rules::UNANSWERED,
+            _ => rules::UNDECIDED,
+        })
     }
 
     /// A datagram to the port of DNS.
@@ -296,7 +308,10 @@ impl UrlFilter {
         let Inspected::Found(question) = dns::question(packet.payload()) else { return Verdict::Forward };
         let (Some(name), false) = (question.name, question.is_response) else { return Verdict::Forward };
         let Some(rule) = self.rules.find(&context.original) else { return Verdict::Forward };
-        let decision = self.rules.decide(rule, &name, None);
+        // A question does not wait: the connection that follows it does.
+        let Decision::Made(decision) = self.rules.decide(context.now, rule, &name, None) else {
+            return Verdict::Forward;
+        };
         if !decision.is_blocked {
             rule.count(decision.category, Decided::Allowed);
             return Verdict::Forward;

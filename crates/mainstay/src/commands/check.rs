@@ -44,7 +44,7 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let (host, found) = Host::look(config);
         problems.extend(secrets(config, user.as_deref()));
         problems.extend(found);
-        if let Err(error) = url_lists::load(&config.url_filter, [0; 2], None) {
+        if let Err(error) = url_lists::check(&config.url_filter) {
             problems.push(Problem::error("[url_filter]", &error.to_string()));
         }
         host

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::Output;
 use std::thread;
 
@@ -14,13 +13,14 @@ use network_functions::inspect::tls;
 
 use crate::common::program::{Folder, PATIENCE, Program, mainstay, wait_until};
 
-const WEB: u16 = 80;
-const TLS: u16 = 443;
+pub(super) const WEB: u16 = 80;
+pub(super) const TLS: u16 = 443;
 const DNS: u16 = 53;
 /// Allowed connections that live through the kill.
 const CONNECTIONS: usize = 10;
 
-fn configuration(id: usize, family: usize, list: &Path) -> String {
+/// The configuration of a node with these sections of the URL filter.
+fn configuration(id: usize, family: usize, sections: &str) -> String {
     let (inside, outside, bits) = (INSIDE[family], OUTSIDE[family], PREFIX_BITS[family]);
     format!(
         "chain = [\"firewall\", \"url_filter\", \"nat\"]\n\
@@ -28,14 +28,12 @@ fn configuration(id: usize, family: usize, list: &Path) -> String {
          [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/{bits}\"]\n\
          [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/{bits}\"]\n\
          [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n\
-         [[url_filter.list]]\ncategory = \"ads\"\npath = \"{list}\"\n\
-         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\n\
+         {sections}\
          [[nat.source]]\nsource = [\"{client}\"]\nto = [\"{outside}\"]\n\
          [replication]\nlocal = \"{local}:3781\"\n\
          [[replication.peer]]\nid = {other}\naddress = \"{peer}:3781\"\n\
          [replication.security]\nmode = \"plain\"\n\
          [failure_detection]\ninterval = \"50ms\"\n",
-        list = list.display(),
         priority = 200 - 100 * id,
         client = CLIENT[family],
         local = SYNC[id],
@@ -44,8 +42,24 @@ fn configuration(id: usize, family: usize, list: &Path) -> String {
     )
 }
 
+/// Two nodes with these sections of the URL filter: a is active, and b is ready to take over.
+pub(super) fn start_pair(topology: &Topology, folder: &Folder, family: usize, sections: &str) -> [Program; 2] {
+    let start = |id: usize| {
+        let text = configuration(id, family, sections);
+        Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &text)
+    };
+    let a = start(0);
+    a.wait_for_role("active");
+    let b = start(1);
+    wait_until("b is synchronised", || {
+        let ready = a.status().is_some_and(|status| status.takeover.ready);
+        if ready { Ok(()) } else { Err(b.log()) }
+    });
+    [a, b]
+}
+
 /// A server outside that sends back what it receives over TCP.
-fn serve(topology: &Topology, address: IpAddr) {
+pub(super) fn serve(topology: &Topology, address: IpAddr) {
     for port in [WEB, TLS] {
         let listener = topology.server.run(|| TcpListener::bind((address, port))).unwrap().expect("the port is free");
         thread::spawn(move || {
@@ -64,10 +78,10 @@ fn serve(topology: &Topology, address: IpAddr) {
 }
 
 /// A client's connection.
-struct Talk(TcpStream);
+pub(super) struct Talk(TcpStream);
 
 impl Talk {
-    fn begin(topology: &Topology, address: IpAddr, port: u16) -> Self {
+    pub(super) fn begin(topology: &Topology, address: IpAddr, port: u16) -> Self {
         let end = SocketAddr::new(address, port);
         let stream = topology.client.run(|| TcpStream::connect_timeout(&end, PATIENCE)).unwrap();
         let stream = stream.expect("the server answers");
@@ -77,27 +91,33 @@ impl Talk {
     }
 
     /// Sends bytes and receives them back.
-    fn exchange(&mut self, bytes: &[u8]) {
+    pub(super) fn exchange(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("it is open");
         let mut back = vec![0; bytes.len()];
         self.0.read_exact(&mut back).expect("they come back");
         assert_eq!(back, bytes);
     }
 
+    /// Sends bytes; true if they come back.
+    pub(super) fn try_exchange(&mut self, bytes: &[u8]) -> bool {
+        let mut back = vec![0; bytes.len()];
+        self.0.write_all(bytes).is_ok() && self.0.read_exact(&mut back).is_ok() && back == bytes
+    }
+
     /// Sends bytes and reads to the end of the stream.
-    fn ask(mut self, bytes: &[u8]) -> Result<String, ErrorKind> {
+    pub(super) fn ask(mut self, bytes: &[u8]) -> Result<String, ErrorKind> {
         self.0.write_all(bytes).expect("it is open");
         let mut answer = String::new();
         self.0.read_to_string(&mut answer).map(|_| answer).map_err(|error| error.kind())
     }
 }
 
-fn get(host: &str) -> Vec<u8> {
+pub(super) fn get(host: &str) -> Vec<u8> {
     format!("GET /page HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
 }
 
 /// A ClientHello as browsers send it: larger than a segment.
-fn hello(server: &str) -> Vec<u8> {
+pub(super) fn hello(server: &str) -> Vec<u8> {
     let extensions = [(51, &[7; 1800][..]), (0, &tls::server_name_bytes(server))];
     tls::in_records(&tls::client_hello_bytes(&extensions), 1 << 14)
 }
@@ -125,11 +145,11 @@ fn response_code(topology: &Topology, address: IpAddr, name: &str) -> u8 {
     answer[3] & 0xf
 }
 
-fn filter(node: &Program) -> UrlFilterStatus {
+pub(super) fn filter(node: &Program) -> UrlFilterStatus {
     node.status().and_then(|status| status.url_filter).map(|filter| *filter).unwrap_or_default()
 }
 
-fn decided(node: &Program, category: &str, outcome: &str) -> u64 {
+pub(super) fn decided(node: &Program, category: &str, outcome: &str) -> u64 {
     let rules = filter(node).rules;
     let decisions = rules.iter().flat_map(|rule| &rule.decisions);
     decisions.filter(|it| it.category == category && it.outcome == outcome).map(|it| it.count).sum()
@@ -160,17 +180,12 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     fs::write(&list, "# advertisements\nads.example\n").expect("a list");
     let address = SERVER[family];
     serve(&topology, address);
-    let start = |id: usize| {
-        let text = configuration(id, family, &list);
-        Program::start(&topology.nodes[id], &folder, ["a", "b"][id], "gateway", &text)
-    };
-    let a = start(0);
-    a.wait_for_role("active");
-    let b = start(1);
-    wait_until("b is synchronised", || {
-        let ready = a.status().is_some_and(|status| status.takeover.ready);
-        if ready { Ok(()) } else { Err(b.log()) }
-    });
+    let sections = format!(
+        "[[url_filter.list]]\ncategory = \"ads\"\npath = \"{}\"\n\
+         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\n",
+        list.display()
+    );
+    let [a, b] = start_pair(&topology, &folder, family, &sections);
 
     check(&topology, address, "www.ads.example", "www.example.org");
     assert_eq!(decided(&a, "ads", "blocked"), 3, "{:?}", filter(&a));

@@ -42,7 +42,7 @@ fn rule() -> RuleConfig {
 fn rules_after(configs: &[RuleConfig], previous: Option<&UrlFilterRules>) -> Result<UrlFilterRules, RulesError> {
     let list = |category: &str, format| ListConfig { category: category.into(), format };
     let lists = [(list("ads", ListFormat::Plain), ADS), (list("games", ListFormat::Hosts), GAMES)];
-    UrlFilterRules::new(configs, lists.iter().map(|(config, text)| (config, text.as_bytes())), [1, 2], previous)
+    UrlFilterRules::new(configs, lists.iter().map(|(config, text)| (config, text.as_bytes())), None, [1, 2], previous)
 }
 
 fn rules_of(config: RuleConfig) -> Arc<UrlFilterRules> {
