@@ -5,14 +5,14 @@
 //!                                  └─► they name none: `undecided` of the rule                  └─► refused: client and server are answered
 //! ```
 //!
-//! **Host.** The name in a TLS ClientHello, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
+//! **Host.** The name in a TLS ClientHello, over TCP or in the first datagrams of a QUIC connection, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
 //! forwarded; the segment that completes it is forwarded only if the host is allowed. At most
 //! [`ASSEMBLY_BYTES_MAX`] bytes are read. A server that sends before the name is complete ends
 //! the reading, too: its protocol is another one.
 //!
 //! **Refusal.** The client's segment becomes the page or the reset that leaves by where it came in. The server is reset by the pipeline
 //! ([`RefusedConnection`]), which also has connection tracking see that the stream has ended. The record stays, so a retransmission is
-//! answered again, by every node that has the record.
+//! answered again, by every node that has the record. Datagrams of a refused QUIC connection are dropped: clients go on over TCP.
 //!
 //! **Place in the chain.** Behind the firewall, so that denied connections are not answered; before all functions that translate or
 //! renumber, which would have to translate the answers.
@@ -49,15 +49,20 @@ use crate::function::{
     Context, LastSent, NetworkFunction, ReevaluationOutcome, RefusedConnection, Verdict, state_attribute,
 };
 use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
-use crate::inspect::{HostName, Inspected, dns, http, tls};
+use crate::inspect::{HostName, Inspected, dns, http, quic, tls};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use path::NormalPath;
-use rules::{Action, Answer, Decided, Decision, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
+use rules::{
+    Action, Answer, DNS_PORT, Decided, Decision, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules,
+};
 pub use state::{Phase, UrlState};
 
 /// The name of the function.
 pub const NAME: &str = "url_filter";
+
+/// Datagrams of a client that are read for a ClientHello, which takes two at most in practice.
+const DATAGRAMS_READ_MAX: u8 = 8;
 
 /// The counters, in their order.
 #[derive(Clone, Copy)]
@@ -158,6 +163,25 @@ impl UrlFilter {
         match read {
             Inspected::Partial => Verdict::Forward,
             Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
+            Inspected::Found(None) | Inspected::Other => self.conclude(state, context, packet, Direction::Original),
+        }
+    }
+
+    /// A datagram of the client of a QUIC connection whose ClientHello is awaited.
+    fn read_datagram(&self, state: &mut UrlState, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Verdict {
+        let payload = packet.payload();
+        let (reader, read) = (state_attribute::URL_FILTER, state.datagrams_read());
+        let hello = if quic::is_first(payload) && read < DATAGRAMS_READ_MAX {
+            quic::client_hello(context.assemblies, reader, &context.original, payload)
+        } else {
+            Inspected::Other
+        };
+        match hello.map(|hello| hello.server_name) {
+            Inspected::Found(Some(host)) => self.decide(state, context, packet, Asked { host, request: None }),
+            Inspected::Partial => {
+                *state = UrlState::reading_datagrams(read + 1);
+                Verdict::Forward
+            }
             Inspected::Found(None) | Inspected::Other => self.conclude(state, context, packet, Direction::Original),
         }
     }
@@ -414,7 +438,12 @@ impl NetworkFunction for UrlFilter {
             return Ok(UrlState::default());
         }
         let Transport::Tcp(segment) = &packet.headers.transport else {
-            return Ok(UrlState::decided(Phase::Dns, UNCATEGORISED_ID));
+            let is_dns = context.original.destination_port == DNS_PORT;
+            return Ok(if is_dns {
+                UrlState::decided(Phase::Dns, UNCATEGORISED_ID)
+            } else {
+                UrlState::reading_datagrams(0)
+            });
         };
         if segment.has(tcp_flags::SYN) {
             // Data of TCP Fast Open would be at the server before it is decided. The client repeats the SYN without (RFC 7413 section 4.1.3).
@@ -443,6 +472,10 @@ impl NetworkFunction for UrlFilter {
         let segment = match (&packet.headers.transport, direction) {
             (Transport::Tcp(segment), _) => *segment,
             (Transport::Udp, Direction::Original) if phase == Phase::Dns => return self.question(context, packet),
+            (Transport::Udp, Direction::Original) if phase == Phase::Reading => {
+                return self.read_datagram(state, context, packet);
+            }
+            (Transport::Udp, _) if phase.is_blocked() => return Verdict::Drop(DropReason::UrlFiltered),
             _ => return Verdict::Forward,
         };
         match (phase, direction) {
@@ -488,7 +521,9 @@ impl NetworkFunction for UrlFilter {
         let is_filtered = self.rules.find(&restoring.original).is_some();
         Some(match restoring.original.protocol {
             _ if !is_filtered => UrlState::default(),
-            ip_protocol::UDP => UrlState::decided(Phase::Dns, UNCATEGORISED_ID),
+            ip_protocol::UDP if restoring.original.destination_port == DNS_PORT => {
+                UrlState::decided(Phase::Dns, UNCATEGORISED_ID)
+            }
             _ => UrlState::decided(Phase::Allowed, UNCATEGORISED_ID),
         })
     }

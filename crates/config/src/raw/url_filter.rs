@@ -85,6 +85,9 @@ pub struct RawUrlRule {
     /// What happens to a DNS question over UDP to port 53 for a blocked host: `"off"` (it passes), `"nxdomain"` (the gateway responds that
     /// the name does not exist) or `"drop"`.
     pub dns: Option<Text>,
+    /// Whether QUIC connections are decided about, too: UDP to the rule's ports, or to port 443 if it has none. Datagrams of a blocked one are
+    /// dropped; clients go on over TCP.
+    pub quic: Option<bool>,
     /// Whether blocked connections are logged. Default: `false`.
     pub log: Option<bool>,
 }

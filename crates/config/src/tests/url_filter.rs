@@ -23,6 +23,7 @@ allow = ["work"]
 action = "block-page"
 undecided = "block"
 dns = "nxdomain"
+quic = true
 "#;
 
 /// The small configuration with a URL filter in its chain and these sections.
@@ -43,6 +44,7 @@ fn lists_and_rules_are_read() {
     assert_eq!((rule.action, rule.undecided, rule.dns), (Action::BlockPage, Undecided::Block, DnsAction::NxDomain));
     assert_eq!(rule.ports.iter().map(|range| range.count()).collect::<Vec<_>>(), [1, 2]);
     assert_eq!((rule.block.len(), rule.allow.len(), rule.log), (2, 1, false));
+    assert!(rule.quic);
 }
 
 #[test]

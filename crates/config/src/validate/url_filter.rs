@@ -119,6 +119,7 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
     choice("url_filter.rule.action", None, &Action::ALL, diagnostics);
     choice("url_filter.rule.undecided", None, &Undecided::ALL, diagnostics);
     choice("url_filter.rule.dns", None, &DnsAction::ALL, diagnostics);
+    flag("url_filter.rule.quic", None, false, diagnostics);
     choice("url_filter.server.on_unknown", None, &OnUnknown::ALL, diagnostics);
     choice("url_filter.server.on_failure", None, &OnFailure::ALL, diagnostics);
     timeout(None, diagnostics);
@@ -169,6 +170,7 @@ fn rule(written: &Spanned<RawUrlRule>, names: &[&Text], diagnostics: &mut Diagno
         action: choice("url_filter.rule.action", raw.action.as_ref(), &Action::ALL, diagnostics),
         undecided: choice("url_filter.rule.undecided", raw.undecided.as_ref(), &Undecided::ALL, diagnostics),
         dns: choice("url_filter.rule.dns", raw.dns.as_ref(), &DnsAction::ALL, diagnostics),
+        quic: flag("url_filter.rule.quic", raw.quic, false, diagnostics),
         log: flag("url_filter.rule.log", raw.log, false, diagnostics),
     }
 }

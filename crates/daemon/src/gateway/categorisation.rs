@@ -75,7 +75,7 @@ impl CategoryServer {
         key: [u64; 2],
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, CategoryServerError> {
-        let token = config.token.as_deref().map(token).transpose()?;
+        let token = config.token.as_deref().map(category_token).transpose()?;
         if let Some(previous) = previous.filter(|previous| previous.config == *config && previous.token == token) {
             return Ok(Arc::clone(previous));
         }
@@ -126,7 +126,11 @@ impl Categories for CategoryServer {
     }
 }
 
-fn token(path: &Path) -> Result<Zeroizing<String>, CategoryServerError> {
+/// The token in a file.
+///
+/// # Errors
+/// The file cannot be read, or holds no token.
+pub fn category_token(path: &Path) -> Result<Zeroizing<String>, CategoryServerError> {
     let bytes = secret_file::read(path)?;
     let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {

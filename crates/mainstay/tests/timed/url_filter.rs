@@ -6,9 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;
 use std::thread;
+use std::time::Duration;
 
 use api::UrlFilterStatus;
 use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
+use network_functions::inspect::quic::Version;
+use network_functions::inspect::quic::decryption::client_initial_bytes;
 use network_functions::inspect::tls;
 
 use crate::common::program::{Folder, PATIENCE, Program, mainstay, wait_until};
@@ -75,6 +78,33 @@ pub(super) fn serve(topology: &Topology, address: IpAddr) {
             }
         });
     }
+}
+
+/// A server outside that sends back the datagrams that it receives on the port of QUIC.
+fn serve_datagrams(topology: &Topology, address: IpAddr) {
+    let socket = topology.server.run(|| UdpSocket::bind((address, TLS))).unwrap().expect("the port is free");
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((bytes, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..bytes], from);
+        }
+    });
+}
+
+/// Sends the first datagrams of a QUIC connection, and returns whether the last one comes back within `patience`.
+fn begin_quic(topology: &Topology, address: IpAddr, name: &str, patience: Duration) -> bool {
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = topology.client.run(|| UdpSocket::bind(any)).unwrap().expect("a socket");
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.connect((address, TLS)).unwrap();
+    let message = tls::client_hello_bytes(&[(51, &[7; 1216]), (0, &tls::server_name_bytes(name))]);
+    let mut last = Vec::new();
+    for range in [0..700, 700..message.len()] {
+        last = client_initial_bytes(Version::V1, &[7; 8], 0, &[(range.start, &message[range])]).expect("it fits");
+        socket.send(&last).unwrap();
+    }
+    let mut back = [0; 2048];
+    std::iter::from_fn(|| socket.recv(&mut back).ok().map(|bytes| back[..bytes] == last)).any(|is_last| is_last)
 }
 
 /// A client's connection.
@@ -165,6 +195,8 @@ fn check(topology: &Topology, address: IpAddr, blocked: &str, allowed: &str) {
     assert!(page.starts_with("HTTP/1.1 403 Forbidden\r\n") && page.contains("<b>ads</b>"), "{page}");
     assert_eq!(Talk::begin(topology, address, TLS).ask(&hello(blocked)), Err(ErrorKind::ConnectionReset));
     assert_eq!(response_code(topology, address, blocked), 3, "the name does not exist");
+    assert!(!begin_quic(topology, address, blocked, Duration::from_millis(300)), "the second datagram is dropped");
+    assert!(begin_quic(topology, address, allowed, PATIENCE), "both datagrams pass");
     Talk::begin(topology, address, WEB).exchange(&get(allowed));
     Talk::begin(topology, address, TLS).exchange(&hello(allowed));
 }
@@ -180,16 +212,17 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     fs::write(&list, "# advertisements\nads.example\n").expect("a list");
     let address = SERVER[family];
     serve(&topology, address);
+    serve_datagrams(&topology, address);
     let sections = format!(
         "[[url_filter.list]]\ncategory = \"ads\"\npath = \"{}\"\n\
-         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\n",
+         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\nquic = true\n",
         list.display()
     );
     let [a, b] = start_pair(&topology, &folder, family, &sections);
 
     check(&topology, address, "www.ads.example", "www.example.org");
-    assert_eq!(decided(&a, "ads", "blocked"), 3, "{:?}", filter(&a));
-    assert_eq!(decided(&a, "uncategorised", "allowed"), 2, "{:?}", filter(&a));
+    assert_eq!(decided(&a, "ads", "blocked"), 4, "{:?}", filter(&a));
+    assert_eq!(decided(&a, "uncategorised", "allowed"), 3, "{:?}", filter(&a));
 
     // Allowed connections survive the node, and node b does not decide about them again.
     let mut talks: Vec<Talk> = (0..CONNECTIONS)
@@ -227,7 +260,7 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     fs::remove_file(&list).expect("it is there");
     assert!(!reload(&b).status.success(), "a list that is gone");
     talks.iter_mut().for_each(|talk| talk.exchange(b"the rest"));
-    assert_eq!(decided(&b, "ads", "blocked"), 9, "{:?}", filter(&b));
+    assert_eq!(decided(&b, "ads", "blocked"), 12, "{:?}", filter(&b));
 }
 
 #[test]

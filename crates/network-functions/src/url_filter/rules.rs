@@ -30,7 +30,9 @@ pub const UNDECIDED: &str = "undecided";
 /// The category of hosts about which a server gave no answer.
 pub const UNANSWERED: &str = "unanswered";
 /// The port of DNS.
-const DNS_PORT: u16 = 53;
+pub(super) const DNS_PORT: u16 = 53;
+/// The port of HTTP/3.
+const QUIC_PORT: u16 = 443;
 
 /// What is done about a connection of a blocked category.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -112,6 +114,8 @@ pub struct RuleConfig {
     pub undecided: Undecided,
     /// What is done about DNS questions.
     pub dns: DnsAction,
+    /// Whether QUIC connections are decided about, too: UDP to its ports, or to port 443 if it names none.
+    pub quic: bool,
     /// Whether blocked connections are logged.
     pub log: bool,
 }
@@ -125,7 +129,9 @@ impl RuleConfig {
         let port = tuple.destination_port;
         let is_concerned = match tuple.protocol {
             ip_protocol::TCP => self.ports.is_empty() || self.ports.iter().any(|range| range.contains(port)),
-            ip_protocol::UDP => port == DNS_PORT && self.dns != DnsAction::Off,
+            ip_protocol::UDP if port == DNS_PORT => self.dns != DnsAction::Off,
+            ip_protocol::UDP if self.ports.is_empty() => self.quic && port == QUIC_PORT,
+            ip_protocol::UDP => self.quic && self.ports.iter().any(|range| range.contains(port)),
             _ => false,
         };
         is_concerned && is_within(&self.sources, tuple.source) && is_within(&self.destinations, tuple.destination)

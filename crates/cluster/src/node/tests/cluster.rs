@@ -251,6 +251,7 @@ fn url_filter(server: Option<Arc<dyn Categories>>) -> UrlFilter {
         action: url_filter::rules::Action::BlockPage,
         undecided: Undecided::Allow,
         dns: DnsAction::Off,
+        quic: true,
         log: false,
     };
     let lists = [(&list, &b"blocked.example"[..])];
