@@ -1,5 +1,8 @@
 //! What end points send first: no parser panics, and a settled answer stays with every further byte.
 
+use flow::Tuple;
+use network_functions::inspect::assembly::Assemblies;
+use network_functions::inspect::quic::decryption::{client_initial, client_initial_bytes};
 use network_functions::inspect::{Inspected, dns, http, protocol, quic, tls};
 
 /// A prefix of a stream; also taken as a datagram.
@@ -17,6 +20,8 @@ pub fn run(data: &[u8]) {
     {
         assert!(initial.number_offset + initial.protected.len() <= data.len());
     }
+    let _ = client_initial(data).found();
+    check_scattered(data);
     if let Inspected::Found(request) = http::request(data) {
         let _ = request.path();
     }
@@ -33,5 +38,26 @@ fn check<T: PartialEq + std::fmt::Debug>(data: &[u8], parse: impl Fn(&[u8]) -> I
             None if answer.is_settled() => settled = Some(answer),
             None => {}
         }
+    }
+}
+
+const TUPLE: Tuple = Tuple {
+    source: [1; 16],
+    destination: [2; 16],
+    source_port: 1,
+    destination_port: 443,
+    protocol: 17,
+    version: 6,
+    discriminator: 0,
+};
+
+/// A message in two pieces of a QUIC packet, the second one first, is read as the message itself.
+fn check_scattered(message: &[u8]) {
+    let (first, second) = message.split_at(message.len() / 2);
+    let pieces = [(first.len(), second), (0, first)];
+    let packet = client_initial_bytes(quic::Version::V1, &[9; 8], 0, &pieces);
+    if let Some(packet) = packet.filter(|_| !first.is_empty()) {
+        let read = quic::client_hello(&mut Assemblies::default(), 1, &TUPLE, &packet);
+        assert_eq!(read, tls::client_hello_message(message));
     }
 }

@@ -1,7 +1,8 @@
-//! Lists of the URL filter: no parser panics, and what a list names is found. Paths keep their normal form.
+//! Lists of the URL filter, and what a categorisation server sends: no parser panics, and what a list names is found. Paths keep their normal form.
 
 use network_functions::url_filter::lists::{self, ListFormat};
 use network_functions::url_filter::path::NormalPath;
+use network_functions::url_filter::server::protocol;
 use network_functions::url_filter::store::Store;
 
 /// The first byte chooses the format; the rest is the text of a list.
@@ -23,6 +24,13 @@ pub fn run(data: &[u8]) {
         assert_eq!(found.lists, 1, "{entry:?}");
         assert!(found.has_paths || entry.path.is_none());
     }
+    if let Ok(Some(response)) = protocol::response(text) {
+        assert!(response.body.len() < text.len());
+    }
+    let lines = text.iter().filter(|byte| **byte == b'\n').count() + usize::from(!text.ends_with(b"\n"));
+    assert!(protocol::answers(text, lines + 1).is_err());
+    let _ = protocol::answers(text, lines);
+    let _ = protocol::read_request(text);
     if let Some(path) = NormalPath::new(text) {
         assert!(path.is_root() || NormalPath::new(path.as_bytes()).as_ref() == Some(&path));
         assert!(path.prefixes().all(|prefix| path.as_bytes().starts_with(prefix)));

@@ -104,6 +104,10 @@ pub enum EventKind {
     BackendUp,
     /// Checks of a backend of a service failed: new connections go to other backends.
     BackendDown,
+    /// The categorisation server answers again.
+    CategoriesAvailable,
+    /// The categorisation server does not answer: hosts that are not cached are treated as `on_failure` states.
+    CategoriesUnavailable,
     /// A rule of the SYN proxy answers in place of servers: a threshold was reached.
     SynProxyActive,
     /// A rule of the SYN proxy no longer answers in place of servers.
@@ -156,6 +160,8 @@ impl EventKind {
             Self::Undrained => "undrained",
             Self::BackendUp => "backend up",
             Self::BackendDown => "backend down",
+            Self::CategoriesAvailable => "categories available",
+            Self::CategoriesUnavailable => "categories unavailable",
             Self::SynProxyActive => "SYN proxy active",
             Self::SynProxyInactive => "SYN proxy inactive",
             Self::RoleChanged => "role changed",

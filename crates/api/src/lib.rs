@@ -54,7 +54,9 @@ pub use status::{
 pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
-pub use url_filter_status::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus};
+pub use url_filter_status::{
+    UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus, UrlServerStatus,
+};
 
 /// The version of requests and answers that this program supports.
 pub const VERSION: u16 = 1;

@@ -92,6 +92,8 @@ pub enum TracedStep {
     HeldForBackup,
     /// It waits for a peer's update of its connection.
     WaitsForPeer,
+    /// It waits for the category of its host.
+    WaitsForAnswer,
     /// This node became the connection's master.
     TakenOver {
         /// The master before.

@@ -15,6 +15,48 @@ pub struct UrlFilterStatus {
     pub categories: Vec<UrlCategoryStatus>,
     /// Rules in their order.
     pub rules: Vec<UrlRuleStatus>,
+    /// Server that is asked about hosts in no list, with `[url_filter.server]`. Older releases leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<UrlServerStatus>,
+}
+
+/// A categorisation server, and the cache of its answers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UrlServerStatus {
+    /// Address and port of the server.
+    pub address: String,
+    /// The last request succeeded, or there was none.
+    pub available: bool,
+    /// Questions that wait for a request, or for its response.
+    pub questions: u64,
+    /// Answers in the cache.
+    pub entries: u64,
+    /// Answers that fit the cache.
+    pub entries_max: u64,
+    /// Memory of the cache, in bytes.
+    pub memory_bytes: u64,
+    /// Look-ups that the cache could answer.
+    pub hits: u64,
+    /// Look-ups that the cache could not answer.
+    pub misses: u64,
+    /// Questions that were sent.
+    pub asked: u64,
+    /// Of `asked`, questions about answers that were used and old.
+    pub refreshed: u64,
+    /// Answers to `refreshed` that differ from those in the cache: false positives of the cache's filter, and changes at the server.
+    pub contradicted: u64,
+    /// Answers with a category that is not configured.
+    pub unknown_categories: u64,
+    /// Look-ups that `on_failure` decided.
+    pub unanswered: u64,
+    /// Of `unanswered`, look-ups that found no room for a question.
+    pub no_room: u64,
+    /// Requests that failed.
+    pub failures: u64,
+    /// Answers that were removed because their lifetime was over.
+    pub expired: u64,
+    /// Answers that were removed to make room.
+    pub evicted: u64,
 }
 
 /// A category of the URL filter.
@@ -40,7 +82,8 @@ pub struct UrlRuleStatus {
 /// Decisions of a rule that are alike.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UrlDecisions {
-    /// Category that decided: `uncategorised` for hosts that no list has, `undecided` for connections that show no host.
+    /// Category that decided: `uncategorised` for hosts in none, `undecided` for connections that show no host, `unanswered` for hosts about which
+    /// the server has given no answer.
     pub category: String,
     /// `allowed`, `blocked`, or `logged` (it would be blocked, if the rule did not only log).
     pub outcome: String,

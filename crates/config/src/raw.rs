@@ -24,7 +24,7 @@ pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
 pub use self::service::{RawCheck, RawService, RawServiceBackend};
 pub use self::syn_proxy::{RawSynProxy, RawSynProxyRule};
-pub use self::url_filter::{RawUrlFilter, RawUrlList, RawUrlRule};
+pub use self::url_filter::{RawUrlFilter, RawUrlList, RawUrlRule, RawUrlServer};
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;

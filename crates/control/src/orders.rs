@@ -42,6 +42,8 @@ pub enum Order {
     Undrain,
     /// End the connections that may not continue, because a function's input has changed: their backend has failed.
     EndFailed,
+    /// An answer has come that functions wait for: handle the packets that wait for it.
+    HandleAnswer,
     /// Change the role, or request a full synchronisation in both directions.
     Sync(SyncOrder),
     /// Take another configuration of what is replicated.

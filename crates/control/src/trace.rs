@@ -101,6 +101,7 @@ fn describe_step(step: &Step, describer: &FlowDescriber) -> TracedStep {
         Step::Disallowed => TracedStep::Disallowed,
         Step::HeldForBackup => TracedStep::HeldForBackup,
         Step::WaitsForPeer => TracedStep::WaitsForPeer,
+        Step::WaitsForAnswer => TracedStep::WaitsForAnswer,
         Step::TakenOver { from } => TracedStep::TakenOver { from: from.0 },
         Step::Tracked { before, after, verdict, next } => TracedStep::Tracked {
             before: (*before).to_owned(),

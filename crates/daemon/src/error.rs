@@ -57,6 +57,9 @@ pub enum ProcessError {
     /// The lists or rules of the URL filter cannot be used.
     #[error("[url_filter]: {0}")]
     UrlFilter(#[from] crate::url_lists::UrlListsError),
+    /// The categorisation server cannot be used.
+    #[error(transparent)]
+    Categories(#[from] crate::gateway::CategoryServerError),
     /// The rules of the rate limits cannot be used.
     #[error("[rate_limit]: {0}")]
     RateLimit(#[from] network_functions::rate_limit::RulesError),

@@ -133,6 +133,8 @@ drop_reasons! {
     SynProxyAwaiting = "syn_proxy_awaiting",
     /// A packet of a connection, or a question for a name, that the URL filter refuses.
     UrlFiltered = "url_filtered",
+    /// The URL filter waits for the category of the host, and there is no room to hold the packet.
+    UrlAwaiting = "url_awaiting",
     /// The packet, or the connection that it would begin, is beyond a rate limit.
     RateLimited = "rate_limited",
     /// The packet is beyond a quota.

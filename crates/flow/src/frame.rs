@@ -156,13 +156,15 @@ pub struct OwnedFrame {
     ingress: PortId,
     checksum: Checksum,
     segmentation: Segmentation,
+    /// Of `bytes`, those behind the frame.
+    room_bytes: usize,
 }
 
 impl OwnedFrame {
     /// A frame that the node created, to be processed as if it had arrived on `ingress`.
     #[must_use]
     pub const fn new(bytes: Vec<u8>, ingress: PortId, checksum: Checksum, segmentation: Segmentation) -> Self {
-        Self { bytes, ingress, checksum, segmentation }
+        Self { bytes, ingress, checksum, segmentation, room_bytes: 0 }
     }
 
     /// A copy of `frame`, undecided.
@@ -173,13 +175,21 @@ impl OwnedFrame {
             ingress: frame.ingress,
             checksum: frame.checksum,
             segmentation: frame.segmentation,
+            room_bytes: 0,
         }
+    }
+
+    /// Gives the frame this much room to grow, so that a function can turn it into an answer that is larger.
+    pub fn make_room(&mut self, room_bytes: usize) {
+        let length_bytes = self.bytes.len() - self.room_bytes;
+        self.bytes.resize(length_bytes + room_bytes, 0);
+        self.room_bytes = room_bytes;
     }
 
     /// The frame as received.
     #[must_use]
     pub fn frame(&mut self) -> Frame<'_> {
-        let length_bytes = self.bytes.len();
+        let length_bytes = self.bytes.len() - self.room_bytes;
         Frame {
             buffer: &mut self.bytes,
             start: 0,

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub use crate::categorise::CategoriseArgs;
 pub use crate::emulator::LinkArgs;
 pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
@@ -53,6 +54,8 @@ pub enum LabCommand {
     Synthesize(SynthesizeCommand),
     /// Emulate a link of known delay, rate, loss and cuts between two network namespaces
     Link(LinkArgs),
+    /// Serve categories of hosts to URL filters, from a file
+    Categorise(CategoriseArgs),
     /// Measure side by side with what an operator would use instead
     #[command(subcommand)]
     Bench(BenchCommand),

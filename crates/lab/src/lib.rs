@@ -2,10 +2,11 @@
 //!
 //! [`demo`] kills nodes under real traffic in namespaces; [`mod@bench`] measures beside what one would use instead; [`emulator`] is
 //! a link of known delay, loss and rate; [`testbed`] is the network that demo and benchmarks run nodes in; [`simulate`] plays seeded clusters under faults; [`synthesize`] makes traffic;
-//! [`ns3`] runs flows in ns-3 beside the failover model. Nothing that a gateway runs depends on it.
+//! [`categorise`] is a categorisation server; [`ns3`] runs flows in ns-3 beside the failover model. Nothing that a gateway runs depends on it.
 
 pub mod args;
 pub mod bench;
+pub mod categorise;
 pub mod demo;
 pub mod emulator;
 pub mod ns3;
@@ -34,6 +35,9 @@ pub enum LabError {
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
+    /// The categorisation server does not run.
+    #[error(transparent)]
+    Categorise(#[from] categorise::CategoriseError),
     /// There are no figures of ns-3.
     #[error(transparent)]
     Ns3(#[from] ns3::Ns3Error),
@@ -51,6 +55,7 @@ pub fn run(command: &LabCommand) -> Result<(), LabError> {
         LabCommand::Simulate(args) => Ok(simulate::run(args)?),
         LabCommand::Synthesize(command) => Ok(synthesize::run(command)?),
         LabCommand::Link(args) => Ok(emulator::run(args)?),
+        LabCommand::Categorise(args) => Ok(categorise::run(args)?),
         LabCommand::Bench(BenchCommand::SideBySide(command)) => Ok(bench::run(command)?),
         LabCommand::Bench(BenchCommand::RateControl(args)) => Ok(demo::rate_control::run(args)?),
         LabCommand::Bench(BenchCommand::Recovery(args)) => Ok(demo::recovery::run(args)?),

@@ -10,7 +10,7 @@ use mainstay::exit::Exit;
 use serde_json::{Value, json};
 
 /// Files of a gateway that have every section between them.
-const GATEWAYS: [&str; 11] = [
+const GATEWAYS: [&str; 12] = [
     include_str!("../../../examples/active.toml"),
     include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
@@ -21,6 +21,7 @@ const GATEWAYS: [&str; 11] = [
     include_str!("../../../examples/syn-proxy.toml"),
     include_str!("../../../examples/tunnel-left.toml"),
     include_str!("../../../examples/url-filter.toml"),
+    include_str!("../../../examples/url-server.toml"),
     "group = [{ name = \"a\", track = [] }]\nreachability = { track = [] }\n[control]\nlisten = \"127.0.0.1:9443\"\n\
      [[control.client]]\nname = \"client\"\nrole = \"read\"\n[replication]\nlocal = \"127.0.0.1:3781\"\n\
      representation = \"multi-level\"\nfilter = { update = \"threshold\" }\nsegments = {}\n",

@@ -6,7 +6,7 @@
 //!                                  └─► limit of packets ───► class by port ─────────────► settled
 //! ```
 //!
-//! **Evidence.** In order of weight: the server's name (TLS, HTTP/1), the protocol by its first bytes ([`crate::inspect`]), the media type
+//! **Evidence.** In order of weight: the server's name (TLS, HTTP/1, QUIC), the protocol by its first bytes ([`crate::inspect`]), the media type
 //! of an HTTP/1 response, the destination port. TLS, HTTP and QUIC carry everything: without a known name they confirm the class of
 //! the port, or make an unknown one [`Class::Web`]. A port of the Web with other payload proves nothing: the connection is then
 //! [`Class::Unknown`], as the paper's state "port 80" becomes "WWW" or something else.
@@ -135,7 +135,8 @@ impl Classifier {
                 deciding::client_segment(state, context, segment.sequence, payload)
             }
             (Transport::Tcp(_), Direction::Reply) => deciding::server_segment(state, payload),
-            (Transport::Udp, _) => deciding::datagram(payload),
+            (Transport::Udp, Direction::Original) => deciding::client_datagram(context, payload),
+            (Transport::Udp, Direction::Reply) => deciding::datagram(payload),
             _ => Decision::Nothing,
         };
         self.apply(state, context, decision);

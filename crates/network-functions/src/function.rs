@@ -168,11 +168,14 @@ pub struct HandshakeExchange {
     pub to_server: Option<ServerAcknowledgement>,
     /// From the function: the connection is refused.
     pub refused: Option<RefusedConnection>,
+    /// From the function, with [`DropReason::UrlAwaiting`]: the packet can be decided later. It is to be handled once more when an answer has come,
+    /// or then.
+    pub waits_until: Option<Instant>,
 }
 
 impl HandshakeExchange {
     /// Nothing.
-    pub const NONE: Self = Self { accepted: None, to_server: None, refused: None };
+    pub const NONE: Self = Self { accepted: None, to_server: None, refused: None, waits_until: None };
 }
 
 /// A function that answers handshakes for servers, without a connection: the SYN proxy.

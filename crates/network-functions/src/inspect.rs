@@ -12,6 +12,7 @@
 //! | [`http::request`] | method, target and host | RFC 9112 sections 2 and 3 |
 //! | [`http::response`] | status and media type | RFC 9112 section 4, RFC 9110 section 8.3 |
 //! | [`dns::question`] | the name that is asked for | RFC 1035 section 4.1 |
+//! | [`quic::client_hello`] | the ClientHello in a client's first datagrams | RFC 9001 section 5, RFC 9369 |
 //! | [`quic::long_header`] | version and connection ids | RFC 8999, RFC 9000 section 17.2, RFC 9369 |
 //! | [`protocol`] | the protocol by its first bytes | the table there |
 

@@ -5,17 +5,20 @@
 //!                                  └─► they name none: `undecided` of the rule                  └─► refused: client and server are answered
 //! ```
 //!
-//! **Host.** The name in a TLS ClientHello, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
+//! **Host.** The name in a TLS ClientHello, over TCP or in the first datagrams of a QUIC connection, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
 //! forwarded; the segment that completes it is forwarded only if the host is allowed. At most
 //! [`ASSEMBLY_BYTES_MAX`] bytes are read. A server that sends before the name is complete ends
 //! the reading, too: its protocol is another one.
 //!
 //! **Refusal.** The client's segment becomes the page or the reset that leaves by where it came in. The server is reset by the pipeline
 //! ([`RefusedConnection`]), which also has connection tracking see that the stream has ended. The record stays, so a retransmission is
-//! answered again, by every node that has the record.
+//! answered again, by every node that has the record. Datagrams of a refused QUIC connection are dropped: clients go on over TCP.
 //!
 //! **Place in the chain.** Behind the firewall, so that denied connections are not answered; before all functions that translate or
 //! renumber, which would have to translate the answers.
+//!
+//! **Server.** Hosts in no list may be asked about ([`server`]). The segment that completes the name then waits in the pipeline
+//! ([`HandshakeExchange::waits_until`](crate::function::HandshakeExchange)), and is handled once more when an answer has come.
 //!
 //! **Paths.** An HTTP connection is decided by its first request, and then needs no packets, unless a list has paths of its host: then
 //! every request whose head begins a segment is looked at.
@@ -27,6 +30,7 @@ mod answers;
 pub mod lists;
 pub mod path;
 pub mod rules;
+pub mod server;
 pub mod state;
 pub mod store;
 #[cfg(test)]
@@ -45,15 +49,20 @@ use crate::function::{
     Context, LastSent, NetworkFunction, ReevaluationOutcome, RefusedConnection, Verdict, state_attribute,
 };
 use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
-use crate::inspect::{HostName, Inspected, dns, http, tls};
+use crate::inspect::{HostName, Inspected, dns, http, quic, tls};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use path::NormalPath;
-use rules::{Action, Answer, Decided, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
+use rules::{
+    Action, Answer, DNS_PORT, Decided, Decision, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules,
+};
 pub use state::{Phase, UrlState};
 
 /// The name of the function.
 pub const NAME: &str = "url_filter";
+
+/// Datagrams of a client that are read for a ClientHello, which takes two at most in practice.
+const DATAGRAMS_READ_MAX: u8 = 8;
 
 /// The counters, in their order.
 #[derive(Clone, Copy)]
@@ -158,6 +167,25 @@ impl UrlFilter {
         }
     }
 
+    /// A datagram of the client of a QUIC connection whose ClientHello is awaited.
+    fn read_datagram(&self, state: &mut UrlState, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Verdict {
+        let payload = packet.payload();
+        let (reader, read) = (state_attribute::URL_FILTER, state.datagrams_read());
+        let hello = if quic::is_first(payload) && read < DATAGRAMS_READ_MAX {
+            quic::client_hello(context.assemblies, reader, &context.original, payload)
+        } else {
+            Inspected::Other
+        };
+        match hello.map(|hello| hello.server_name) {
+            Inspected::Found(Some(host)) => self.decide(state, context, packet, Asked { host, request: None }),
+            Inspected::Partial => {
+                *state = UrlState::reading_datagrams(read + 1);
+                Verdict::Forward
+            }
+            Inspected::Found(None) | Inspected::Other => self.conclude(state, context, packet, Direction::Original),
+        }
+    }
+
     /// The client has named a host.
     fn decide(
         &self,
@@ -166,14 +194,22 @@ impl UrlFilter {
         packet: &mut Packet<'_, '_>,
         asked: Asked,
     ) -> Verdict {
-        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         let Some(rule) = self.rules.find(&context.original) else {
             // A reload has removed it.
+            context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
             *state = UrlState::default();
             return Verdict::Forward;
         };
         let path = asked.request.as_ref().and_then(|request| request.path.as_ref());
-        let decision = self.rules.decide(rule, &asked.host, path);
+        let decision = match self.rules.decide(context.now, rule, &asked.host, path) {
+            Decision::Made(decision) => decision,
+            // What came before is kept for when the segment comes again.
+            Decision::Wait(until) => {
+                context.handshake.waits_until = Some(until);
+                return Verdict::Drop(DropReason::UrlAwaiting);
+            }
+        };
+        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         if decision.is_blocked {
             log(rule, context, &asked.host, self.rules.category_name(decision.category));
         }
@@ -284,11 +320,11 @@ impl UrlFilter {
     }
 
     fn category_name_of(&self, id: u16) -> &str {
-        self.rules
-            .categories()
-            .map(|(name, _)| name)
-            .find(|name| rules::category_id(name) == id)
-            .unwrap_or(if id == UNCATEGORISED_ID { rules::UNCATEGORISED } else { rules::UNDECIDED })
+        self.rules.categories().map(|(name, _)| name).find(|name| rules::category_id(name) == id).unwrap_or(match id {
+            UNCATEGORISED_ID => rules::UNCATEGORISED,
+            rules::UNANSWERED_ID => rules::UNANSWERED,
+            _ => rules::UNDECIDED,
+        })
     }
 
     /// A datagram to the port of DNS.
@@ -296,7 +332,10 @@ impl UrlFilter {
         let Inspected::Found(question) = dns::question(packet.payload()) else { return Verdict::Forward };
         let (Some(name), false) = (question.name, question.is_response) else { return Verdict::Forward };
         let Some(rule) = self.rules.find(&context.original) else { return Verdict::Forward };
-        let decision = self.rules.decide(rule, &name, None);
+        // A question does not wait: the connection that follows it does.
+        let Decision::Made(decision) = self.rules.decide(context.now, rule, &name, None) else {
+            return Verdict::Forward;
+        };
         if !decision.is_blocked {
             rule.count(decision.category, Decided::Allowed);
             return Verdict::Forward;
@@ -399,7 +438,12 @@ impl NetworkFunction for UrlFilter {
             return Ok(UrlState::default());
         }
         let Transport::Tcp(segment) = &packet.headers.transport else {
-            return Ok(UrlState::decided(Phase::Dns, UNCATEGORISED_ID));
+            let is_dns = context.original.destination_port == DNS_PORT;
+            return Ok(if is_dns {
+                UrlState::decided(Phase::Dns, UNCATEGORISED_ID)
+            } else {
+                UrlState::reading_datagrams(0)
+            });
         };
         if segment.has(tcp_flags::SYN) {
             // Data of TCP Fast Open would be at the server before it is decided. The client repeats the SYN without (RFC 7413 section 4.1.3).
@@ -428,6 +472,10 @@ impl NetworkFunction for UrlFilter {
         let segment = match (&packet.headers.transport, direction) {
             (Transport::Tcp(segment), _) => *segment,
             (Transport::Udp, Direction::Original) if phase == Phase::Dns => return self.question(context, packet),
+            (Transport::Udp, Direction::Original) if phase == Phase::Reading => {
+                return self.read_datagram(state, context, packet);
+            }
+            (Transport::Udp, _) if phase.is_blocked() => return Verdict::Drop(DropReason::UrlFiltered),
             _ => return Verdict::Forward,
         };
         match (phase, direction) {
@@ -473,7 +521,9 @@ impl NetworkFunction for UrlFilter {
         let is_filtered = self.rules.find(&restoring.original).is_some();
         Some(match restoring.original.protocol {
             _ if !is_filtered => UrlState::default(),
-            ip_protocol::UDP => UrlState::decided(Phase::Dns, UNCATEGORISED_ID),
+            ip_protocol::UDP if restoring.original.destination_port == DNS_PORT => {
+                UrlState::decided(Phase::Dns, UNCATEGORISED_ID)
+            }
             _ => UrlState::decided(Phase::Allowed, UNCATEGORISED_ID),
         })
     }

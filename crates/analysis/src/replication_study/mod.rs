@@ -41,7 +41,9 @@ use workers::Workers;
 
 pub use config::{CONNECTIONS_MAX, ConfigError, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX};
 pub use hosts::{HOST_PAIRS_MAX, LIFETIMES_MS, Parallel};
-pub use outcome::{Advice, Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
+pub use outcome::{
+    Advice, Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlMembership, UrlStructure, Urls,
+};
 pub use pages::report;
 pub use tables::datasets;
 pub use urls::{URLS_MAX, url_of};

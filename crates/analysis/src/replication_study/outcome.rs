@@ -139,6 +139,27 @@ pub struct Urls {
     pub requested_bytes: u64,
     /// By structure.
     pub structures: BTreeMap<&'static str, UrlStructure>,
+    /// By structure, where other nodes are only to know which URLs are there: beside Summary Cache (section 4.2 A).
+    pub membership: BTreeMap<&'static str, UrlMembership>,
+}
+
+/// What a structure costs by which other nodes know which URLs a cache has.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+pub struct UrlMembership {
+    /// Bytes of the structure at the node that has the URLs.
+    pub memory_bytes: u64,
+    /// What of the precise bytes that saves.
+    pub memory_reduction: f64,
+    /// Bytes at each other node.
+    pub neighbour_bytes: u64,
+    /// Bytes of the increments, as this program encodes changed words.
+    pub network_bytes: u64,
+    /// What of the precise bytes that saves.
+    pub network_reduction: f64,
+    /// Bytes of the increments of Summary Cache in its own encoding: four bytes for each changed bit. As `network_bytes` for other structures.
+    pub flips_bytes: u64,
+    /// Of URLs that are not in it, those that seem to be.
+    pub false_positive: f64,
 }
 
 /// What a structure costs that holds the categories of URLs.

@@ -3,7 +3,7 @@
 use super::advice::per_second;
 use super::config::Method;
 use super::hosts::LIFETIMES_MS;
-use super::outcome::{Cost, Outcome};
+use super::outcome::{Cost, Outcome, Urls};
 use super::tables::{beside_the_paper, methods, only, thresholds};
 use crate::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Report, Section, Series, Tile, short};
 
@@ -314,7 +314,40 @@ fn of_urls(outcome: &Outcome) -> Option<Section> {
         urls.mean_bytes,
         short(urls.precise_bytes as f64)
     );
-    Some(Section { heading: "Categories of URLs".into(), blocks: vec![Block::Text(text), Block::Table(table)] })
+    let beside = "If other nodes are only to know which URLs there are, as the proxies of Summary Cache do: counters of four bits at the node, \
+        10 or 40 for each request, and a bit for each counter at its neighbours.";
+    let blocks =
+        vec![Block::Text(text), Block::Table(table), Block::Text(beside.into()), Block::Table(membership(urls))];
+    Some(Section { heading: "Categories of URLs".into(), blocks })
+}
+
+fn membership(urls: &Urls) -> Dataset {
+    let mut table = Dataset::new(
+        "url_membership",
+        &[
+            ("structure", "structure", ColumnKind::Text),
+            ("memory_bytes", "bytes of memory", ColumnKind::Integer),
+            ("memory_reduction", "saved", ColumnKind::Share(1)),
+            ("neighbour_bytes", "bytes at each neighbour", ColumnKind::Integer),
+            ("network_bytes", "bytes sent", ColumnKind::Integer),
+            ("network_reduction", "saved", ColumnKind::Share(1)),
+            ("flips_bytes", "bytes sent, four for each changed bit", ColumnKind::Integer),
+            ("false_positive", "false positives", ColumnKind::Share(4)),
+        ],
+    );
+    for (name, found) in &urls.membership {
+        table.push(vec![
+            (*name).into(),
+            found.memory_bytes.into(),
+            found.memory_reduction.into(),
+            found.neighbour_bytes.into(),
+            found.network_bytes.into(),
+            found.network_reduction.into(),
+            found.flips_bytes.into(),
+            found.false_positive.into(),
+        ]);
+    }
+    table
 }
 
 fn not_studied(outcome: &Outcome) -> Section {

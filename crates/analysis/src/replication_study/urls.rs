@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use filters::{Change, Exchange, Insertion, KeyHash, Memory, MultiLevel, MultiLevelShape, Secret, States, Update};
+use filters::{
+    Change, CountingBloom, CountingBloomShape, Exchange, Insertion, KeyHash, Memory, MultiLevel, MultiLevelShape,
+    Secret, States, Update,
+};
 use flow::random::mix;
 
-use super::outcome::{UrlStructure, Urls};
+use super::outcome::{UrlMembership, UrlStructure, Urls};
 use crate::comparators::stateful_bloom::{Known, StatefulBloom, StatefulBloomShape};
 
 /// Distinct URLs that are taken into account; requests for others are counted only.
@@ -16,6 +19,10 @@ const FINGERPRINT_BITS: u8 = 20;
 /// The paper's counting Bloom filter: ten cells an item, four hash functions.
 const CELLS_PER_URL: u64 = 10;
 const HASHES: u8 = 4;
+/// Load factors of Summary Cache that the paper compares: counters for each request.
+const SUMMARY_CACHES: [(&str, u64); 2] = [("summary-cache-10", 10), ("summary-cache-40", 40)];
+/// Bytes of a changed bit in a message of Summary Cache: its position, and whether it is set.
+const FLIP_BYTES: u64 = 4;
 /// Two cells a word, of which the highest state means "several".
 const CELL_STATE_BITS: u8 = 12;
 /// URLs in one increment: those that come together in a second or so.
@@ -107,6 +114,7 @@ impl UrlBook {
             self.multi_level(MultiLevelShape { cells, insertion: Insertion::LeastLoad, ..shape }, precise_bytes),
         );
         note("counting-bloom", self.counting_bloom(precise_bytes));
+        let membership = self.membership(&structures, precise_bytes);
         Some(Urls {
             requests: self.requests,
             distinct,
@@ -114,7 +122,68 @@ impl UrlBook {
             precise_bytes,
             requested_bytes: self.requested_bytes,
             structures,
+            membership,
         })
+    }
+
+    /// What it costs that other nodes know which URLs there are. The multi-level filters are those that hold categories, as in the paper.
+    fn membership(
+        &self,
+        structures: &BTreeMap<&'static str, UrlStructure>,
+        precise_bytes: u64,
+    ) -> BTreeMap<&'static str, UrlMembership> {
+        let of_levels = structures.iter().filter(|(name, _)| name.starts_with("multi-level"));
+        let of_levels = of_levels.map(|(name, found)| {
+            let UrlStructure { memory_bytes, memory_reduction, network_bytes, network_reduction, .. } = *found;
+            let (neighbour_bytes, flips_bytes) = (memory_bytes, network_bytes);
+            let false_positive = found.false_positive;
+            let known = UrlMembership {
+                memory_bytes,
+                memory_reduction,
+                neighbour_bytes,
+                network_bytes,
+                network_reduction,
+                flips_bytes,
+                false_positive,
+            };
+            (*name, known)
+        });
+        let of_caches =
+            SUMMARY_CACHES.iter().filter_map(|(name, load)| Some((*name, self.summary_cache(*load, precise_bytes)?)));
+        of_levels.chain(of_caches).collect()
+    }
+
+    /// Summary Cache (Fan et al., 2000): the node counts in a Bloom filter of four-bit counters, its neighbours have the bits.
+    fn summary_cache(&self, load: u64, precise_bytes: u64) -> Option<UrlMembership> {
+        let shape = CountingBloomShape { counters: self.requests * load, hashes: HASHES };
+        let mut filter = CountingBloom::with_digest(shape).ok()?;
+        let insert = |filter: &mut CountingBloom, key, _| filter.insert(key);
+        let network_bytes = self.fill(&mut filter, insert, digest_memory)?;
+        let bits = filter.digest()?.memory();
+        let flips: u64 = bits.words().iter().map(|word| u64::from(word.count_ones())).sum();
+        let saved = |bytes: u64| 1.0 - bytes as f64 / precise_bytes as f64;
+        let memory_bytes = filter.memory().bytes() as u64;
+        Some(UrlMembership {
+            memory_bytes,
+            memory_reduction: saved(memory_bytes),
+            neighbour_bytes: bits.bytes() as u64,
+            network_bytes,
+            network_reduction: saved(network_bytes),
+            flips_bytes: flips * FLIP_BYTES,
+            false_positive: self.false_positive(|key| filter.contains(key)),
+        })
+    }
+
+    /// Of as many keys of no URL, made from those there are, the share that is found.
+    fn false_positive(&self, is_found: impl Fn(KeyHash) -> bool) -> f64 {
+        let absent =
+            self.keys.iter().map(|key| mixed_hash(&key.to_le_bytes())).filter(|key| !self.seen.contains_key(key));
+        let (mut asked, mut hits) = (0_u64, 0_u64);
+        for key in absent {
+            asked += 1;
+            hits += u64::from(is_found(self.secret.spread(key)));
+        }
+        hits as f64 / asked.max(1) as f64
     }
 
     fn multi_level(&self, shape: MultiLevelShape, precise_bytes: u64) -> Option<UrlStructure> {
@@ -174,14 +243,6 @@ impl UrlBook {
         lookup: impl Fn(KeyHash) -> Option<u16>,
     ) -> UrlStructure {
         let wrong = self.keys.iter().filter(|key| lookup(self.secret.spread(**key)) != Some(category(**key))).count();
-        // As many keys of no URL, made from those there are.
-        let absent =
-            self.keys.iter().map(|key| mixed_hash(&key.to_le_bytes())).filter(|key| !self.seen.contains_key(key));
-        let (mut asked, mut hits) = (0_u64, 0_u64);
-        for key in absent {
-            asked += 1;
-            hits += u64::from(lookup(self.secret.spread(key)).is_some());
-        }
         let saved = |bytes: u64| 1.0 - bytes as f64 / precise_bytes as f64;
         let memory_bytes = memory.bytes() as u64;
         UrlStructure {
@@ -189,10 +250,15 @@ impl UrlBook {
             memory_reduction: saved(memory_bytes),
             network_bytes,
             network_reduction: saved(network_bytes),
-            false_positive: hits as f64 / asked.max(1) as f64,
+            false_positive: self.false_positive(|key| lookup(key).is_some()),
             inaccurate_state: wrong as f64 / self.keys.len() as f64,
         }
     }
+}
+
+/// The bits that neighbours have.
+fn digest_memory(filter: &mut CountingBloom) -> &mut Memory {
+    filter.digest_mut().expect("it was made with them").memory_mut()
 }
 
 /// FNV-1a, finished by [`mix`].
@@ -255,6 +321,14 @@ mod tests {
         let bloom = &urls.structures["counting-bloom"];
         assert!(bloom.network_bytes > 2 * found.network_bytes, "four cells an item: {urls:?}");
         assert!(bloom.inaccurate_state > found.inaccurate_state, "{urls:?}");
+
+        // Section 4.2 A: Summary Cache sends more, and has more false positives; with four times the counters as few, for more memory.
+        let [levels, ten, forty] =
+            ["multi-level-fa", "summary-cache-10", "summary-cache-40"].map(|name| urls.membership[name]);
+        assert!(ten.flips_bytes > 2 * levels.network_bytes && ten.network_bytes > levels.network_bytes, "{urls:?}");
+        assert!(ten.false_positive > 10.0 * levels.false_positive && ten.false_positive > 1e-4, "{urls:?}");
+        assert!(forty.false_positive < ten.false_positive && forty.memory_bytes > 4 * levels.memory_bytes, "{urls:?}");
+        assert_eq!((ten.memory_bytes, ten.neighbour_bytes), (250_000, 62_500));
     }
 
     #[test]

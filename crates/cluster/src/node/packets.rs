@@ -128,6 +128,12 @@ impl Node {
         }
     }
 
+    /// An answer has come that a function waits for: the category of a host. Packets that wait for one are handled once more.
+    pub fn handle_answer(&mut self, now: Instant) {
+        self.pipeline.note_answered();
+        self.reinject_waiting(now);
+    }
+
     /// Something below the node forwards packets of established connections from now on, while the node is alive and active:
     /// see [`Node::beat_fast_path`]. What an earlier process left below goes on; its connections are taken over, and re-evaluated
     /// when the node is active: that process may have had other rules.

@@ -89,6 +89,8 @@ pub enum Step {
     HeldForBackup,
     /// It can be decided only with an update that a peer is about to send, and waits for that.
     WaitsForPeer,
+    /// It waits for an answer of another program: the category of its host.
+    WaitsForAnswer,
     /// With it this node became its connection's owner.
     TakenOver {
         /// The owner before.

@@ -405,12 +405,15 @@ impl Connections {
         } else {
             chain.process(&mut runtime, connection, packet, direction)
         };
-        let HandshakeExchange { to_server, refused, .. } = runtime.handshake;
+        let HandshakeExchange { to_server, refused, waits_until, .. } = runtime.handshake;
         if to_server.is_some() {
             output.to_server = to_server;
         }
         if refused.is_some() {
             output.refused = refused;
+        }
+        if waits_until.is_some() {
+            output.waits_until = waits_until;
         }
         output.classes.note_processed(class, connection);
         if let (Verdict::Drop(_) | Verdict::SendBack, Some(segments)) = (&processed.verdict, &mut self.segments) {

@@ -21,6 +21,8 @@ pub(super) struct Output {
     pub(super) to_server: Option<ServerAcknowledgement>,
     /// The last packet's connection is refused.
     pub(super) refused: Option<RefusedConnection>,
+    /// The last packet waits for an answer until then.
+    pub(super) waits_until: Option<Instant>,
     /// Beginnings of streams that functions wait for the rest of.
     pub(super) assemblies: Assemblies,
     /// Packets and connections of each class.
@@ -36,6 +38,7 @@ impl Output {
             classes: ClassCounters::new(chain),
             to_server: None,
             refused: None,
+            waits_until: None,
         }
     }
 

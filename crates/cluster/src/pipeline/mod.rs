@@ -295,6 +295,11 @@ impl Pipeline {
         self.fragments.take_released()
     }
 
+    /// An answer has come that functions wait for: [`Pipeline::take_released`] returns the packets that wait for one.
+    pub(crate) const fn note_answered(&mut self) {
+        self.waiting.note_answered();
+    }
+
     /// The packets whose connections peers have replicated, and those that have waited long enough, oldest first. Each is to be
     /// handled once more, alone, with its origin.
     pub(crate) fn take_released(&mut self, now: Instant) -> Vec<Released> {

@@ -60,7 +60,15 @@ impl Pipeline {
                 let error = *error;
                 self.translate_icmp_error(arrival, packet, &error, found, edge)
             }
-            (_, Some((slot, direction))) => self.handle_known(arrival, packet, slot, direction, edge),
+            (_, Some((slot, direction))) => {
+                let sent = self.handle_known(arrival, packet, slot, direction, edge);
+                if sent == Err(DropReason::UrlAwaiting)
+                    && self.waiting.hold_for_answer(&mut self.connections, arrival, packet)
+                {
+                    return Ok(Disposition::Consumed);
+                }
+                sent
+            }
             (_, None) => self.handle_unknown(arrival, packet, edge),
         }
     }

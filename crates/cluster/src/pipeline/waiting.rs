@@ -6,6 +6,9 @@
 //! before it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips,
 //! sooner than a question could be answered whose own way is as lossy.
 //!
+//! A packet that a function cannot decide before an answer has come from elsewhere (the category of a host, see
+//! [`network_functions::url_filter::server`]) waits here as well, until there is an answer, to any of them.
+//!
 //! Strangers can send such packets too. What waits is bounded in number, in bytes and for each source, and for a time so short
 //! that room comes free all the while. When there is none, the **newest** does not wait: a flood can keep other packets from
 //! waiting, which costs a retransmission at worst, but cannot push out those that wait already; and to keep the room full takes
@@ -34,12 +37,17 @@ pub const WAITING_BYTES_MAX: usize = 1 << 20;
 /// connections at once.
 pub const WAITING_FRAMES_PER_SOURCE_MAX: u32 = 64;
 
+/// Room that a packet has to become an answer to its sender: a page of the URL filter.
+const ANSWER_ROOM_BYTES: usize = 640;
+
 struct WaitingFrame {
     /// Of the tuple that its connection would have.
     hash: u64,
     tuple: Tuple,
     deadline: Instant,
     is_steering: bool,
+    /// It waits for an answer, not for a peer.
+    is_for_answer: bool,
     frame: OwnedFrame,
 }
 
@@ -61,6 +69,8 @@ pub(super) struct Waiting {
     awaited: BTreeMap<u64, u32>,
     /// Hashes of connections that peers have replicated since the last release.
     known: BTreeSet<u64>,
+    /// An answer has come since the last release.
+    is_answered: bool,
     sources: SourceCounts,
     /// What functions count and log while they are only asked whether a packet may begin a connection.
     rehearsal: Output,
@@ -75,6 +85,7 @@ impl Waiting {
             bytes: 0,
             awaited: BTreeMap::new(),
             known: BTreeSet::new(),
+            is_answered: false,
             sources: SourceCounts::new(key, SourcePrefixes::default(), WAITING_FRAMES_MAX),
             rehearsal: rehearsal(chain),
         }
@@ -118,10 +129,40 @@ impl Waiting {
             tuple: packet.headers.tuple,
             deadline,
             is_steering: origin.is_steering,
+            is_for_answer: false,
             frame: OwnedFrame::copy_of(packet.frame),
         });
         connections.observe(Step::WaitsForPeer);
         true
+    }
+
+    /// Keeps a packet of a connection for which a function waits for an answer. False if it does not wait, or there is no room.
+    #[cold]
+    pub(super) fn hold_for_answer(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &Packet<'_, '_>,
+    ) -> bool {
+        let Some(deadline) = connections.functions.output.waits_until.take() else { return false };
+        if deadline <= arrival.now || packet.headers.is_fragment || !self.has_room(packet) {
+            return false;
+        }
+        self.push(WaitingFrame {
+            hash: arrival.hash,
+            tuple: packet.headers.tuple,
+            deadline,
+            is_steering: arrival.origin.is_steering,
+            is_for_answer: true,
+            frame: OwnedFrame::copy_of(packet.frame),
+        });
+        connections.observe(Step::WaitsForAnswer);
+        true
+    }
+
+    /// An answer has come that functions wait for.
+    pub(super) const fn note_answered(&mut self) {
+        self.is_answered = true;
     }
 
     /// Whether a packet that no connection has may be an answer on one that a peer is about to replicate, and must not begin
@@ -201,17 +242,23 @@ impl Waiting {
 
     /// The packets whose connections are known now, and those whose time is over, oldest first.
     pub(super) fn take_released(&mut self, now: Instant) -> Vec<Released> {
-        if self.known.is_empty() && self.deadline().is_none_or(|deadline| now < deadline) {
+        if !self.is_answered && self.known.is_empty() && self.deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
+        let is_answered = core::mem::take(&mut self.is_answered);
         let known = core::mem::take(&mut self.known);
         let mut released = Vec::new();
         let mut at = 0;
         while let Some(waiting) = self.queue.get(at) {
-            if waiting.deadline > now && !known.contains(&waiting.hash) {
+            let is_due = if waiting.is_for_answer { is_answered } else { known.contains(&waiting.hash) };
+            if waiting.deadline > now && !is_due {
                 at += 1;
-            } else if let Some(WaitingFrame { deadline, is_steering, frame, .. }) = self.take(at) {
-                released.push(Released { origin: Origin { is_steering, waits_until: Some(deadline) }, frame });
+            } else if let Some(WaitingFrame { deadline, is_steering, is_for_answer, mut frame, .. }) = self.take(at) {
+                if is_for_answer {
+                    frame.make_room(ANSWER_ROOM_BYTES);
+                }
+                let waits_until = (!is_for_answer).then_some(deadline);
+                released.push(Released { origin: Origin { is_steering, waits_until }, frame });
             }
         }
         released

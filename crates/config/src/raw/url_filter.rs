@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::super::value::{PathText, PortText, PrefixText};
+use super::super::value::{DurationText, PathText, PortText, PrefixText, SocketAddressText};
 use super::Text;
 
 /// The section has connections refused by the host that they ask for, or by the path of an HTTP request.
@@ -16,6 +16,31 @@ pub struct RawUrlFilter {
     /// `[[url_filter.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawUrlRule>>,
+    /// `[url_filter.server]`.
+    pub server: Option<Spanned<RawUrlServer>>,
+}
+
+/// The section has hosts that no list has asked about at a server, over HTTP. Its answers are cached in a multi-level filter.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawUrlServer {
+    /// Address and port of the server. Requests leave from the host's own addresses.
+    pub address: SocketAddressText,
+    /// Names of categories that the server answers, up to 120. Hosts in others count as `"uncategorised"`.
+    pub categories: Vec<Text>,
+    /// What happens to a connection whose host is being asked about: `"wait"` holds its request, `"pass"` lets it continue, `"block"` refuses
+    /// it.
+    pub on_unknown: Option<Text>,
+    /// What happens to a connection for whose host no answer can be had: `"pass"` or `"block"`.
+    pub on_failure: Option<Text>,
+    /// Time that a request takes, and for which a connection waits, at most.
+    pub timeout: Option<DurationText>,
+    /// Answers that are cached.
+    pub cache_entries: Option<Spanned<u32>>,
+    /// Time for which an answer is used. A used one is asked for again before.
+    pub cache_lifetime: Option<DurationText>,
+    /// File with a token that is sent with each request (`Authorization: Bearer`). Its mode is 0600. Default: none is sent.
+    pub token: Option<PathText>,
 }
 
 /// Each section is a file with hosts of a category. A reload reads all files again. Several sections may have the same category.
@@ -60,6 +85,9 @@ pub struct RawUrlRule {
     /// What happens to a DNS question over UDP to port 53 for a blocked host: `"off"` (it passes), `"nxdomain"` (the gateway responds that
     /// the name does not exist) or `"drop"`.
     pub dns: Option<Text>,
+    /// Whether QUIC connections are decided about, too: UDP to the rule's ports, or to port 443 if it has none. Datagrams of a blocked one are
+    /// dropped; clients go on over TCP.
+    pub quic: Option<bool>,
     /// Whether blocked connections are logged. Default: `false`.
     pub log: Option<bool>,
 }

@@ -2,6 +2,7 @@
 
 use network_functions::url_filter::lists::ListFormat;
 use network_functions::url_filter::rules::{Action, DnsAction, Undecided};
+use network_functions::url_filter::server::{OnFailure, OnUnknown};
 
 use super::super::validated::{Function, UrlFilter};
 use super::{GOOD, check, said};
@@ -22,6 +23,7 @@ allow = ["work"]
 action = "block-page"
 undecided = "block"
 dns = "nxdomain"
+quic = true
 "#;
 
 /// The small configuration with a URL filter in its chain and these sections.
@@ -34,13 +36,15 @@ fn with_filter(sections: &str) -> String {
 fn lists_and_rules_are_read() {
     let checked = check(&with_filter(FILTER)).unwrap().config;
     assert_eq!(checked.chain, [Function::Firewall, Function::UrlFilter, Function::Nat]);
-    let UrlFilter { lists, rules } = checked.url_filter;
+    let UrlFilter { lists, rules, server } = checked.url_filter;
+    assert!(server.is_none());
     assert_eq!([lists[0].config.format, lists[1].config.format], [ListFormat::Hosts, ListFormat::Plain]);
     assert_eq!(lists[0].path.to_str(), Some("/etc/mainstay/ads.hosts"));
     let rule = &rules[0];
     assert_eq!((rule.action, rule.undecided, rule.dns), (Action::BlockPage, Undecided::Block, DnsAction::NxDomain));
     assert_eq!(rule.ports.iter().map(|range| range.count()).collect::<Vec<_>>(), [1, 2]);
     assert_eq!((rule.block.len(), rule.allow.len(), rule.log), (2, 1, false));
+    assert!(rule.quic);
 }
 
 #[test]
@@ -55,6 +59,40 @@ fn mistakes_are_reported_with_a_remedy() {
         ("[[url_filter.rule]]\n", "[[url_filter.rule]]\nname = \"web\"\n[[url_filter.rule]]\n", "has this name"),
     ] {
         let text = with(from, to);
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+const SERVER: &str = r#"[url_filter.server]
+address = "192.0.2.10:8080"
+categories = ["news", "games"]
+on_unknown = "block"
+on_failure = "block"
+timeout = "500ms"
+cache_entries = 5000
+cache_lifetime = "1h"
+token = "/etc/mainstay/categories.token"
+[[url_filter.rule]]
+name = "all"
+block = ["games"]
+"#;
+
+#[test]
+fn a_server_is_read_and_rules_may_have_its_categories() {
+    let server = check(&with_filter(SERVER)).unwrap().config.url_filter.server.expect("a server");
+    assert_eq!((server.address.port(), server.config.categories.len(), server.config.cache_entries), (8080, 2, 5000));
+    assert_eq!((server.config.on_unknown, server.config.on_failure), (OnUnknown::Block, OnFailure::Block));
+    assert_eq!([server.config.timeout.as_millis(), server.config.cache_lifetime.as_millis()], [500, 3_600_000]);
+    assert_eq!(server.token.unwrap().to_str(), Some("/etc/mainstay/categories.token"));
+    for (from, to, expected) in [
+        ("\"192.0.2.10:8080\"", "\"192.0.2.10\"", "192.0.2.10"),
+        ("[\"games\"]", "[\"music\"]", "write it in url_filter.server.categories"),
+        ("\"news\", \"games\"", "\"news\", \"games\", \"news\"", "is there twice"),
+        ("\"news\", \"games\"", "\"unanswered\", \"games\"", "has a meaning of its own"),
+        ("on_unknown = \"block\"", "on_unknown = \"hold\"", "\"wait\" or \"pass\" or \"block\""),
+        ("= 5000", "= 5", "1000 to 1048576"),
+    ] {
+        let text = said(&with_filter(&SERVER.replace(from, to)));
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }

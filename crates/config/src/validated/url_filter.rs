@@ -1,8 +1,10 @@
 //! `[url_filter]`: lists of hosts, and rules by their categories.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use network_functions::url_filter::rules::{ListConfig, RuleConfig};
+use network_functions::url_filter::server::ServerConfig;
 
 /// A list, and its file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +15,17 @@ pub struct UrlList {
     pub config: ListConfig,
 }
 
+/// A categorisation server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UrlServer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The file of the token that it wants.
+    pub token: Option<PathBuf>,
+    /// What is asked and cached.
+    pub config: ServerConfig,
+}
+
 /// Lists and rules of the URL filter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UrlFilter {
@@ -20,4 +33,6 @@ pub struct UrlFilter {
     pub lists: Vec<UrlList>,
     /// The rules in their order. No two have the same name.
     pub rules: Vec<RuleConfig>,
+    /// The server that is asked about hosts in no list.
+    pub server: Option<UrlServer>,
 }

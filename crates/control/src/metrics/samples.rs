@@ -4,7 +4,7 @@ use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
     AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RateLimitStatus, RedundancyStatus, ServiceStatus,
-    Status, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    Status, SynProxyStatus, SyncStatus, UrlFilterStatus, UrlServerStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -167,6 +167,9 @@ fn add_syn_proxy(samples: &mut Samples, rule: &SynProxyStatus) {
 /// Adds the figures of the URL filter.
 fn add_url_filter(samples: &mut Samples, filter: &UrlFilterStatus) {
     samples.add_count(Metric::UrlFilterMemory, &[], filter.memory_bytes);
+    if let Some(server) = &filter.server {
+        add_url_server(samples, server);
+    }
     for category in &filter.categories {
         samples.add_count(Metric::UrlFilterEntries, &[&category.name], category.entries);
     }
@@ -179,6 +182,25 @@ fn add_url_filter(samples: &mut Samples, filter: &UrlFilterStatus) {
             samples.add_count(Metric::UrlFilterAnswers, &[&rule.name, &answers.kind], answers.count);
         }
     }
+}
+
+/// Adds the figures of a categorisation server.
+fn add_url_server(samples: &mut Samples, server: &UrlServerStatus) {
+    samples.add_flag(Metric::UrlServerAvailable, &[], server.available);
+    samples.add_count(Metric::UrlServerQuestions, &[], server.questions);
+    samples.add_count(Metric::UrlServerEntries, &[], server.entries);
+    samples.add_count(Metric::UrlServerMemory, &[], server.memory_bytes);
+    samples.add_count(Metric::UrlServerLookups, &["hit"], server.hits);
+    samples.add_count(Metric::UrlServerLookups, &["miss"], server.misses);
+    samples.add_count(Metric::UrlServerAsked, &[], server.asked);
+    samples.add_count(Metric::UrlServerRefreshed, &[], server.refreshed);
+    samples.add_count(Metric::UrlServerContradicted, &[], server.contradicted);
+    samples.add_count(Metric::UrlServerUnknownCategories, &[], server.unknown_categories);
+    samples.add_count(Metric::UrlServerUnanswered, &[], server.unanswered);
+    samples.add_count(Metric::UrlServerNoRoom, &[], server.no_room);
+    samples.add_count(Metric::UrlServerFailures, &[], server.failures);
+    samples.add_count(Metric::UrlServerRemoved, &["expired"], server.expired);
+    samples.add_count(Metric::UrlServerRemoved, &["evicted"], server.evicted);
 }
 
 /// Adds the figures of a service of the load balancer.

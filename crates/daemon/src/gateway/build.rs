@@ -219,6 +219,8 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     let services: Vec<_> = config.services.iter().map(|service| &service.config).collect();
     // Files may lie elsewhere on each node.
     let url_lists: Vec<_> = config.url_filter.lists.iter().map(|list| &list.config).collect();
+    // A server may be elsewhere, too.
+    let url_server = config.url_filter.server.as_ref().map(|server| &server.config);
     fnv(&format!(
         "{:?}",
         (
@@ -231,6 +233,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
                 &config.syn_proxy.rules,
                 &config.classifier,
                 url_lists,
+                url_server,
                 &config.url_filter.rules,
                 &config.rate_limit
             ),

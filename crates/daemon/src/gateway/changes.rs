@@ -110,6 +110,7 @@ impl Changes {
         changes.apply("syn_proxy.key", &syn_proxy.key, &new.syn_proxy.key);
         changes
             .list("url_filter list", &url_filter.lists, &new.url_filter.lists, |list| list.path.display().to_string());
+        changes.apply("url_filter.server", &url_filter.server, &new.url_filter.server);
         changes.list("url_filter rule", &url_filter.rules, &new.url_filter.rules, |rule| rule.name.clone());
         changes.list("service", services, &new.services, |service| service.config.name.clone());
         changes.translations(old, new);

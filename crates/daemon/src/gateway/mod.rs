@@ -6,6 +6,7 @@
 
 mod balancing;
 pub mod build;
+mod categorisation;
 mod changes;
 mod data_path;
 pub(crate) mod fast_path;
@@ -29,6 +30,7 @@ use packet_io::{clock, usage};
 use crate::error::ProcessError;
 use crate::logging;
 use balancing::Checks;
+use categorisation::Categorisation;
 use config::validate::mapping::formulas;
 use config::validated::Config;
 use control::metrics::server::MetricsServer;
@@ -37,6 +39,7 @@ use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
 use reload::Operator;
 use workers::Workers;
 
+pub use categorisation::{CategoryServerError, category_token};
 pub use fast_path::fast_path_obstacle;
 
 /// Runs the gateway that the file describes, until a signal ends it.
@@ -86,13 +89,14 @@ fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     let result = Workers::new(config)?.run(signals, |ready| {
         let sender = ready.sender.clone();
         let checks = Checks::start(Arc::clone(&ready.balancing), sender.clone())?;
+        let categorisation = Categorisation::start(Arc::clone(&ready.balancing), sender.clone())?;
         let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
         let orders = Arc::<Operator>::clone(&operator);
         let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;
         let remote = config.control.as_ref().map(|access| offer_afar(&control, access, &operator)).transpose()?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
         // They end in this order: clients from afar before the server that serves them.
-        Ok((checks, remote, control, metrics))
+        Ok((checks, categorisation, remote, control, metrics))
     });
     logging::report_suppressed(clock::now(), true);
     result

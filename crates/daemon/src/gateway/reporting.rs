@@ -133,6 +133,7 @@ impl Reporting {
                 | EventKind::AddressConflict
                 | EventKind::SplitBrain
                 | EventKind::BackendDown
+                | EventKind::CategoriesUnavailable
                 | EventKind::SynProxyActive
                 | EventKind::Degraded
         ) {

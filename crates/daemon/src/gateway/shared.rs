@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use config::validated::Config;
+use config::validated::{Config, Function};
 use network_functions::load_balancer::Services;
 use network_functions::rate_limit::RateLimitRules;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
 use network_functions::url_filter::rules::UrlFilterRules;
+use network_functions::url_filter::server::Categories;
 use packet_io::clock;
 use rustls::ClientConfig;
 
 use super::build::Secrets;
+use super::categorisation::CategoryServer;
 use crate::check_tls;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -29,6 +31,8 @@ pub struct SharedFunctions {
     pub syn_proxy: Arc<SynProxyRules>,
     /// Rules and lists of the URL filter.
     pub url_filter: Arc<UrlFilterRules>,
+    /// The server that the URL filter asks for categories.
+    pub categories: Option<Arc<CategoryServer>>,
     /// The rules of the rate limits.
     pub rate_limit: Arc<RateLimitRules>,
 }
@@ -48,9 +52,15 @@ impl SharedFunctions {
         let rate_limit = RateLimitRules::new(&config.rate_limit, secrets.nat_key, limits_before)?;
         rate_limit.set_unix_time(clock::now(), credentials::unix_time());
         let lists_before = previous.map(|previous| &*previous.url_filter);
-        let url_filter = Arc::new(url_lists::load(&config.url_filter, secrets.hash_key.0, lists_before)?);
+        let key = secrets.hash_key.0;
+        let server_before = previous.and_then(|previous| previous.categories.as_ref());
+        let server = config.url_filter.server.as_ref().filter(|_| config.chain.contains(&Function::UrlFilter));
+        let categories = server.map(|server| CategoryServer::new(server, key, server_before)).transpose()?;
+        let asked = categories.clone().map(|server| server as Arc<dyn Categories>);
+        let url_filter = Arc::new(url_lists::load(&config.url_filter, asked, key, lists_before)?);
         let check_tls = check_tls::clients(&config.services)?;
-        Ok(Self { services, check_tls, syn_proxy: Arc::new(syn_proxy), rate_limit: Arc::new(rate_limit), url_filter })
+        let (syn_proxy, rate_limit) = (Arc::new(syn_proxy), Arc::new(rate_limit));
+        Ok(Self { services, check_tls, syn_proxy, rate_limit, url_filter, categories })
     }
 }
 

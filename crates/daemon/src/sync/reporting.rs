@@ -306,7 +306,7 @@ impl ControlHandler for Answers<'_> {
                 self.reporting.reloads_refused += u64::from(kind == EventKind::ReloadRefused);
                 self.reporting.note(now, kind, &detail);
             }
-            Order::Reload(_) | Order::Drain { .. } | Order::Undrain | Order::EndFailed => {
+            Order::Reload(_) | Order::Drain { .. } | Order::Undrain | Order::EndFailed | Order::HandleAnswer => {
                 return Err("this is mainstay sync, not a gateway".to_owned());
             }
         }

@@ -1,6 +1,6 @@
 //! The filter whose cells hold states: a map from keys to states.
 
-use super::probe::{BATCH_KEYS, Spot};
+use super::probe::{BATCH_KEYS, Spot, TAKEN};
 #[cfg(target_arch = "x86_64")]
 use super::search::Search;
 use super::{MultiLevel, States};
@@ -132,5 +132,17 @@ impl MultiLevel<States> {
         let Some(index) = self.find_state(key, state) else { return false };
         self.free(index);
         true
+    }
+
+    /// Keeps the items whose states `keeps` accepts, and frees the cells of the others. Returns how many were freed. It reads every cell.
+    pub fn retain_states(&mut self, keeps: impl Fn(u16) -> bool) -> usize {
+        let before = self.items;
+        for index in 0..self.memory.words().len() {
+            let cell = self.memory.word(index);
+            if cell & TAKEN != 0 && !keeps(self.content_of(cell) as u16) {
+                self.free(index);
+            }
+        }
+        before - self.items
     }
 }

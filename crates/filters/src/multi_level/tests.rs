@@ -336,3 +336,17 @@ proptest! {
         prop_assert_eq!(filter.count(key(1)), 7);
     }
 }
+
+#[test]
+fn retain_frees_the_cells_of_other_states_only() {
+    let mut filter = MultiLevel::<States>::new(MultiLevelShape::for_items(1000, 8)).expect("a shape");
+    for number in 0..900 {
+        filter.insert_distinct(key(number), (number % 3) as u16).expect("room");
+    }
+    assert_eq!(filter.retain_states(|state| state != 1), 300);
+    assert_eq!(filter.len(), 600);
+    for number in 0..900 {
+        let expected = (number % 3 != 1).then_some((number % 3) as u16);
+        assert_eq!(filter.lookup(key(number)), expected, "{number}");
+    }
+}

@@ -44,7 +44,7 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let (host, found) = Host::look(config);
         problems.extend(secrets(config, user.as_deref()));
         problems.extend(found);
-        if let Err(error) = url_lists::load(&config.url_filter, [0; 2], None) {
+        if let Err(error) = url_lists::check(&config.url_filter) {
             problems.push(Problem::error("[url_filter]", &error.to_string()));
         }
         host
@@ -68,6 +68,7 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
     secrets.mapping_key(config.nat_mapping_key.as_ref());
     secrets.syn_proxy_key(config.syn_proxy.key.as_ref());
+    secrets.category_token(config.url_filter.server.as_ref().and_then(|server| server.token.as_ref()));
     secrets.control(config.control.as_ref());
     secrets.problems()
 }

@@ -114,6 +114,16 @@ impl<'a> Secrets<'a> {
         }
     }
 
+    /// That of `url_filter.server.token`.
+    pub(super) fn category_token(&mut self, path: Option<&PathBuf>) {
+        let Some(path) = path else { return };
+        if self.files("url_filter.server.token", [path])
+            && let Err(error) = daemon::gateway::category_token(path)
+        {
+            self.problems.push(Problem::error("url_filter.server.token", &error.to_string()));
+        }
+    }
+
     /// Those of `[control]`.
     pub(super) fn control(&mut self, access: Option<&RemoteAccess>) {
         let Some(access) = access else { return };

@@ -124,6 +124,7 @@ pub fn describe(status: &Status) -> String {
         class::class_table(status),
         service::backend_table(status),
         url_filter::rule_table(status),
+        url_filter::server_table(status),
         rate_limit::limit_table(status),
         syn_proxy::rule_table(status),
         peer_table(status),

@@ -117,6 +117,7 @@ fn describe_step(step: &TracedStep) -> (&str, String) {
         TracedStep::Disallowed => ("lookup", "the rules in force do not allow the connection: it has ended".to_owned()),
         TracedStep::HeldForBackup => ("lookup", "kept back until a backup knows the connection".to_owned()),
         TracedStep::WaitsForPeer => ("lookup", "waits for a peer's update of its connection".to_owned()),
+        TracedStep::WaitsForAnswer => ("url_filter", "waits for the category of its host".to_owned()),
         TracedStep::TakenOver { from } => ("lookup", format!("the connection is taken over from node {from}")),
         TracedStep::Tracked { before, after, refused, connection } => {
             ("tracker", tracked(before, after, refused.as_deref(), connection.as_deref()))

@@ -18,6 +18,7 @@ mod secured;
 mod syn_proxy;
 mod sync_bench;
 mod url_filter;
+mod url_server;
 mod workers;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

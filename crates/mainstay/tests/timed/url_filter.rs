@@ -4,23 +4,26 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::Output;
 use std::thread;
+use std::time::Duration;
 
 use api::UrlFilterStatus;
 use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
+use network_functions::inspect::quic::Version;
+use network_functions::inspect::quic::decryption::client_initial_bytes;
 use network_functions::inspect::tls;
 
 use crate::common::program::{Folder, PATIENCE, Program, mainstay, wait_until};
 
-const WEB: u16 = 80;
-const TLS: u16 = 443;
+pub(super) const WEB: u16 = 80;
+pub(super) const TLS: u16 = 443;
 const DNS: u16 = 53;
 /// Allowed connections that live through the kill.
 const CONNECTIONS: usize = 10;
 
-fn configuration(id: usize, family: usize, list: &Path) -> String {
+/// The configuration of a node with these sections of the URL filter.
+fn configuration(id: usize, family: usize, sections: &str) -> String {
     let (inside, outside, bits) = (INSIDE[family], OUTSIDE[family], PREFIX_BITS[family]);
     format!(
         "chain = [\"firewall\", \"url_filter\", \"nat\"]\n\
@@ -28,14 +31,12 @@ fn configuration(id: usize, family: usize, list: &Path) -> String {
          [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/{bits}\"]\n\
          [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/{bits}\"]\n\
          [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n\
-         [[url_filter.list]]\ncategory = \"ads\"\npath = \"{list}\"\n\
-         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\n\
+         {sections}\
          [[nat.source]]\nsource = [\"{client}\"]\nto = [\"{outside}\"]\n\
          [replication]\nlocal = \"{local}:3781\"\n\
          [[replication.peer]]\nid = {other}\naddress = \"{peer}:3781\"\n\
          [replication.security]\nmode = \"plain\"\n\
          [failure_detection]\ninterval = \"50ms\"\n",
-        list = list.display(),
         priority = 200 - 100 * id,
         client = CLIENT[family],
         local = SYNC[id],
@@ -44,8 +45,24 @@ fn configuration(id: usize, family: usize, list: &Path) -> String {
     )
 }
 
+/// Two nodes with these sections of the URL filter: a is active, and b is ready to take over.
+pub(super) fn start_pair(topology: &Topology, folder: &Folder, family: usize, sections: &str) -> [Program; 2] {
+    let start = |id: usize| {
+        let text = configuration(id, family, sections);
+        Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &text)
+    };
+    let a = start(0);
+    a.wait_for_role("active");
+    let b = start(1);
+    wait_until("b is synchronised", || {
+        let ready = a.status().is_some_and(|status| status.takeover.ready);
+        if ready { Ok(()) } else { Err(b.log()) }
+    });
+    [a, b]
+}
+
 /// A server outside that sends back what it receives over TCP.
-fn serve(topology: &Topology, address: IpAddr) {
+pub(super) fn serve(topology: &Topology, address: IpAddr) {
     for port in [WEB, TLS] {
         let listener = topology.server.run(|| TcpListener::bind((address, port))).unwrap().expect("the port is free");
         thread::spawn(move || {
@@ -63,11 +80,38 @@ fn serve(topology: &Topology, address: IpAddr) {
     }
 }
 
+/// A server outside that sends back the datagrams that it receives on the port of QUIC.
+fn serve_datagrams(topology: &Topology, address: IpAddr) {
+    let socket = topology.server.run(|| UdpSocket::bind((address, TLS))).unwrap().expect("the port is free");
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((bytes, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..bytes], from);
+        }
+    });
+}
+
+/// Sends the first datagrams of a QUIC connection, and returns whether the last one comes back within `patience`.
+fn begin_quic(topology: &Topology, address: IpAddr, name: &str, patience: Duration) -> bool {
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = topology.client.run(|| UdpSocket::bind(any)).unwrap().expect("a socket");
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.connect((address, TLS)).unwrap();
+    let message = tls::client_hello_bytes(&[(51, &[7; 1216]), (0, &tls::server_name_bytes(name))]);
+    let mut last = Vec::new();
+    for range in [0..700, 700..message.len()] {
+        last = client_initial_bytes(Version::V1, &[7; 8], 0, &[(range.start, &message[range])]).expect("it fits");
+        socket.send(&last).unwrap();
+    }
+    let mut back = [0; 2048];
+    std::iter::from_fn(|| socket.recv(&mut back).ok().map(|bytes| back[..bytes] == last)).any(|is_last| is_last)
+}
+
 /// A client's connection.
-struct Talk(TcpStream);
+pub(super) struct Talk(TcpStream);
 
 impl Talk {
-    fn begin(topology: &Topology, address: IpAddr, port: u16) -> Self {
+    pub(super) fn begin(topology: &Topology, address: IpAddr, port: u16) -> Self {
         let end = SocketAddr::new(address, port);
         let stream = topology.client.run(|| TcpStream::connect_timeout(&end, PATIENCE)).unwrap();
         let stream = stream.expect("the server answers");
@@ -77,27 +121,33 @@ impl Talk {
     }
 
     /// Sends bytes and receives them back.
-    fn exchange(&mut self, bytes: &[u8]) {
+    pub(super) fn exchange(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("it is open");
         let mut back = vec![0; bytes.len()];
         self.0.read_exact(&mut back).expect("they come back");
         assert_eq!(back, bytes);
     }
 
+    /// Sends bytes; true if they come back.
+    pub(super) fn try_exchange(&mut self, bytes: &[u8]) -> bool {
+        let mut back = vec![0; bytes.len()];
+        self.0.write_all(bytes).is_ok() && self.0.read_exact(&mut back).is_ok() && back == bytes
+    }
+
     /// Sends bytes and reads to the end of the stream.
-    fn ask(mut self, bytes: &[u8]) -> Result<String, ErrorKind> {
+    pub(super) fn ask(mut self, bytes: &[u8]) -> Result<String, ErrorKind> {
         self.0.write_all(bytes).expect("it is open");
         let mut answer = String::new();
         self.0.read_to_string(&mut answer).map(|_| answer).map_err(|error| error.kind())
     }
 }
 
-fn get(host: &str) -> Vec<u8> {
+pub(super) fn get(host: &str) -> Vec<u8> {
     format!("GET /page HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
 }
 
 /// A ClientHello as browsers send it: larger than a segment.
-fn hello(server: &str) -> Vec<u8> {
+pub(super) fn hello(server: &str) -> Vec<u8> {
     let extensions = [(51, &[7; 1800][..]), (0, &tls::server_name_bytes(server))];
     tls::in_records(&tls::client_hello_bytes(&extensions), 1 << 14)
 }
@@ -125,11 +175,11 @@ fn response_code(topology: &Topology, address: IpAddr, name: &str) -> u8 {
     answer[3] & 0xf
 }
 
-fn filter(node: &Program) -> UrlFilterStatus {
+pub(super) fn filter(node: &Program) -> UrlFilterStatus {
     node.status().and_then(|status| status.url_filter).map(|filter| *filter).unwrap_or_default()
 }
 
-fn decided(node: &Program, category: &str, outcome: &str) -> u64 {
+pub(super) fn decided(node: &Program, category: &str, outcome: &str) -> u64 {
     let rules = filter(node).rules;
     let decisions = rules.iter().flat_map(|rule| &rule.decisions);
     decisions.filter(|it| it.category == category && it.outcome == outcome).map(|it| it.count).sum()
@@ -145,6 +195,8 @@ fn check(topology: &Topology, address: IpAddr, blocked: &str, allowed: &str) {
     assert!(page.starts_with("HTTP/1.1 403 Forbidden\r\n") && page.contains("<b>ads</b>"), "{page}");
     assert_eq!(Talk::begin(topology, address, TLS).ask(&hello(blocked)), Err(ErrorKind::ConnectionReset));
     assert_eq!(response_code(topology, address, blocked), 3, "the name does not exist");
+    assert!(!begin_quic(topology, address, blocked, Duration::from_millis(300)), "the second datagram is dropped");
+    assert!(begin_quic(topology, address, allowed, PATIENCE), "both datagrams pass");
     Talk::begin(topology, address, WEB).exchange(&get(allowed));
     Talk::begin(topology, address, TLS).exchange(&hello(allowed));
 }
@@ -160,21 +212,17 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     fs::write(&list, "# advertisements\nads.example\n").expect("a list");
     let address = SERVER[family];
     serve(&topology, address);
-    let start = |id: usize| {
-        let text = configuration(id, family, &list);
-        Program::start(&topology.nodes[id], &folder, ["a", "b"][id], "gateway", &text)
-    };
-    let a = start(0);
-    a.wait_for_role("active");
-    let b = start(1);
-    wait_until("b is synchronised", || {
-        let ready = a.status().is_some_and(|status| status.takeover.ready);
-        if ready { Ok(()) } else { Err(b.log()) }
-    });
+    serve_datagrams(&topology, address);
+    let sections = format!(
+        "[[url_filter.list]]\ncategory = \"ads\"\npath = \"{}\"\n\
+         [[url_filter.rule]]\nname = \"web\"\nports = [{WEB}, {TLS}]\nblock = [\"ads\"]\naction = \"block-page\"\ndns = \"nxdomain\"\nquic = true\n",
+        list.display()
+    );
+    let [a, b] = start_pair(&topology, &folder, family, &sections);
 
     check(&topology, address, "www.ads.example", "www.example.org");
-    assert_eq!(decided(&a, "ads", "blocked"), 3, "{:?}", filter(&a));
-    assert_eq!(decided(&a, "uncategorised", "allowed"), 2, "{:?}", filter(&a));
+    assert_eq!(decided(&a, "ads", "blocked"), 4, "{:?}", filter(&a));
+    assert_eq!(decided(&a, "uncategorised", "allowed"), 3, "{:?}", filter(&a));
 
     // Allowed connections survive the node, and node b does not decide about them again.
     let mut talks: Vec<Talk> = (0..CONNECTIONS)
@@ -212,7 +260,7 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     fs::remove_file(&list).expect("it is there");
     assert!(!reload(&b).status.success(), "a list that is gone");
     talks.iter_mut().for_each(|talk| talk.exchange(b"the rest"));
-    assert_eq!(decided(&b, "ads", "blocked"), 9, "{:?}", filter(&b));
+    assert_eq!(decided(&b, "ads", "blocked"), 12, "{:?}", filter(&b));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::class::Class;
 use crate::function::{Context, state_attribute};
 use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
 use crate::inspect::protocol::{self, Protocol};
-use crate::inspect::{HostName, Inspected, http};
+use crate::inspect::{HostName, Inspected, http, quic};
 
 use super::state::{ClassState, flags};
 
@@ -114,6 +114,19 @@ impl Decision {
         let Some(kind) = http::response(payload).found().and_then(|response| response.media_type) else { return self };
         let is_streamed = kind.starts_with(b"video/") || kind.starts_with(b"audio/") || STREAMS.contains(&&kind[..]);
         if is_streamed { Self::Class(Class::Video) } else { self }
+    }
+}
+
+/// A datagram of the client. The first ones of a QUIC connection have the name.
+pub(super) fn client_datagram(context: &mut Context<'_>, payload: &[u8]) -> Decision {
+    if !quic::is_first(payload) {
+        return datagram(payload);
+    }
+    match quic::client_hello(context.assemblies, state_attribute::CLASSIFIER, &context.original, payload) {
+        Inspected::Found(hello) => Decision::Carrier { name: hello.server_name, may_settle: true },
+        // The rest is in the next datagram.
+        Inspected::Partial => Decision::Carrier { name: None, may_settle: false },
+        Inspected::Other => Decision::Carrier { name: None, may_settle: true },
     }
 }
 

@@ -12,7 +12,7 @@ use super::*;
 use crate::chain::{Chain, ChainBuilder, Processed};
 use crate::firewall::{Action, Firewall, FirewallConfig, Rule};
 use crate::function::{FlowState, ReevaluationOutcome, state_attribute};
-use crate::inspect::tls;
+use crate::inspect::{quic, tls};
 use crate::port_range::PortRange;
 use crate::rule_set::Conditions;
 use crate::testing::{Gateway, INSIDE, portless, tcp, udp};
@@ -284,6 +284,29 @@ fn datagrams_show_their_class() {
         talk.client(payload);
         assert_eq!(talk.class(), class);
     }
+}
+
+#[test]
+fn the_name_in_a_quic_connections_first_datagrams_decides() {
+    let message = tls::client_hello_bytes(&[(51, &[7; 1216]), (0, &tls::server_name_bytes("www.youtube.com"))]);
+    let id = [1, 2, 3, 4, 5, 6, 7, 8];
+    // The end first, and the middle in pieces, as clients scatter it.
+    let pieces: [&[(usize, &[u8])]; 2] =
+        [&[(1100, &message[1100..]), (500, &message[500..700])], &[(700, &message[700..1100]), (0, &message[..500])]];
+    for version in [quic::Version::V1, quic::Version::V2] {
+        let datagrams = pieces.map(|pieces| quic::decryption::client_initial_bytes(version, &id, 0, pieces).unwrap());
+        let mut talk = Talk::new(udp("10.0.0.2:4000", "198.51.100.1:443"));
+        talk.client(&datagrams[0]);
+        assert_eq!((talk.settled(), talk.gateway.assemblies.len()), ((Class::Web, false), 1));
+        talk.client(&datagrams[1]);
+        assert_eq!((talk.settled(), talk.gateway.assemblies.len()), ((Class::Video, true), 0));
+        assert_eq!(talk.gateway.counter("classifier.settled_by_name"), 1);
+    }
+    let other = tls::client_hello_bytes(&[(0, &tls::server_name_bytes("www.example.org"))]);
+    let datagram = quic::decryption::client_initial_bytes(quic::Version::V1, &id, 0, &[(0, &other)]).unwrap();
+    let mut talk = Talk::new(udp("10.0.0.2:4000", "198.51.100.1:443"));
+    talk.client(&datagram);
+    assert_eq!(talk.settled(), (Class::Web, true));
 }
 
 #[test]

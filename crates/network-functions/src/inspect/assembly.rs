@@ -6,12 +6,15 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use flow::Tuple;
 
 /// Connections of which a worker holds bytes. When there are more, those of the connection that has been waiting longest are dropped.
 pub const ASSEMBLIES_MAX: usize = 1024;
 /// Bytes that are held of a connection.
 pub const ASSEMBLY_BYTES_MAX: usize = 8192;
+/// Ranges behind the first gap that are held of a connection. Clients of QUIC scatter a ClientHello over several.
+const RANGES_MAX: usize = 16;
 
 /// The held beginning of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,41 +26,51 @@ pub struct Assembly {
     bytes: Vec<u8>,
     /// The bytes up to here are there.
     prefix_bytes: usize,
-    /// One range behind them that came too early.
-    ahead: Option<(usize, usize)>,
+    /// Ranges behind them that came too early, (first, behind the last), in order and apart from each other.
+    ahead: ArrayVec<(usize, usize), RANGES_MAX>,
 }
 
 impl Assembly {
-    /// Adds bytes at an offset from the stream's beginning. What is beyond the limit, or would leave a second gap, is not kept.
+    /// Adds bytes at an offset from the stream's beginning. What is beyond the limit, or would leave too many gaps, is not kept.
     fn insert(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.saturating_add(bytes.len()).min(ASSEMBLY_BYTES_MAX);
         let Some(bytes) = end.checked_sub(offset).map(|length_bytes| &bytes[..length_bytes]) else { return };
         if bytes.is_empty() {
             return;
         }
-        let joins_ahead = self.ahead.is_none_or(|(first, last)| offset <= last && first <= end);
-        if offset > self.prefix_bytes && !joins_ahead {
+        let touches = |(first, last): &(usize, usize)| offset <= *last && *first <= end;
+        let is_ahead = offset > self.prefix_bytes;
+        if is_ahead && self.ahead.is_full() && !self.ahead.iter().any(touches) {
             return;
         }
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
         self.write(offset, bytes);
-        if offset > self.prefix_bytes {
-            let (first, last) = self.ahead.unwrap_or((offset, end));
-            self.ahead = Some((first.min(offset), last.max(end)));
+        let mut joined = (offset, end);
+        self.ahead.retain(|range| {
+            let is_joined = touches(range);
+            if is_joined {
+                joined = (joined.0.min(range.0), joined.1.max(range.1));
+            }
+            !is_joined
+        });
+        if is_ahead {
+            let at = self.ahead.partition_point(|(first, _)| *first < joined.0);
+            self.ahead.insert(at, joined);
         } else {
-            self.prefix_bytes = self.prefix_bytes.max(end);
+            self.prefix_bytes = self.prefix_bytes.max(joined.1);
         }
-        if let Some((_, last)) = self.ahead.take_if(|(first, _)| *first <= self.prefix_bytes) {
+        while let Some((_, last)) = self.ahead.first().copied().filter(|(first, _)| *first <= self.prefix_bytes) {
             self.prefix_bytes = self.prefix_bytes.max(last);
+            self.ahead.remove(0);
         }
     }
 
     /// Bytes that were there first stay: a retransmission with other bytes does not change what was decided by.
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let is_there =
-            |at: usize| at < self.prefix_bytes || self.ahead.is_some_and(|(first, last)| (first..last).contains(&at));
+            |at: usize| at < self.prefix_bytes || self.ahead.iter().any(|(first, last)| (*first..*last).contains(&at));
         for (at, byte) in (offset..).zip(bytes) {
             if !is_there(at) {
                 self.bytes[at] = *byte;

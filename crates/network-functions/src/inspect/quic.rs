@@ -1,10 +1,17 @@
 //! The long headers of QUIC packets (RFC 8999 section 5.1; RFC 9000 section 17.2 and RFC 9369 for the Initial packet).
 //!
 //! The version and the connection ids are readable in every version. The ClientHello of an Initial packet lies behind an encryption whose
-//! key follows from the packet itself (RFC 9001 section 5.2): [`Initial`] has the parts that decryption needs.
+//! key follows from the packet itself (RFC 9001 section 5.2): [`Initial`] has the parts that decryption needs, and [`decryption`] does it.
+//! [`client_hello`] joins the pieces of a ClientHello, which may lie in several datagrams and in any order.
+
+pub mod decryption;
+
+use flow::Tuple;
 
 use super::Inspected;
+use super::assembly::{ASSEMBLY_BYTES_MAX, Assemblies};
 use super::reader::Reader;
+use super::tls::{ClientHello, client_hello_message};
 
 const LONG_HEADER: u8 = 0x80;
 /// The fixed bit (RFC 9000 section 17.2). A greased one (RFC 9287) occurs only after the handshake.
@@ -115,4 +122,27 @@ pub fn is_first(datagram: &[u8]) -> bool {
         && header.version != 0
         && (header.initial.is_some() || Version::from_number(header.version).is_none())
         && header.destination_id.len() >= 8
+}
+
+/// The ClientHello in a client's datagrams, of which this is the next one. What came before is in `assemblies`, under the function's attribute
+/// `reader`; the caller removes it once it has decided. [`Inspected::Other`]: the datagram has no Initial packet that can be read, or the ClientHello is too long.
+pub fn client_hello(
+    assemblies: &mut Assemblies,
+    reader: u16,
+    tuple: &Tuple,
+    datagram: &[u8],
+) -> Inspected<ClientHello> {
+    let Inspected::Found(initial) = decryption::client_initial(datagram) else { return Inspected::Other };
+    let mut read = Inspected::Partial;
+    let mut pieces = initial.pieces().peekable();
+    while let Some((offset, piece)) = pieces.next() {
+        let prefix = assemblies.insert(reader, tuple, initial.connection, offset, piece);
+        if pieces.peek().is_none() {
+            read = match client_hello_message(prefix) {
+                Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
+                read => read,
+            };
+        }
+    }
+    read
 }

@@ -257,11 +257,28 @@ fn segments_out_of_order_are_joined_and_retransmissions_change_nothing() {
     assert_eq!(held.insert(READER, &tuple(1), 5, 0, b"abc"), b"abc");
     assert_eq!(held.insert(READER, &tuple(1), 5, 6, b"ghi"), b"abc", "after a gap");
     assert_eq!(held.insert(READER, &tuple(1), 5, 1, b"XX"), b"abc");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 20, b"far"), b"abc", "a second gap is not kept");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 20, b"far"), b"abc", "after another gap");
     assert_eq!(held.insert(READER, &tuple(1), 5, 2, b"XdefXX"), b"abcdefghi");
+    assert_eq!(held.insert(READER, &tuple(1), 5, 9, b"jklmnopqrst"), b"abcdefghijklmnopqrstfar");
     assert_eq!(held.insert(READER, &tuple(1), 6, 0, b"new"), b"new", "another connection with the tuple");
     held.remove(READER, &tuple(1));
     assert!(held.is_empty() && !held.holds(READER, &tuple(1), 6));
+}
+
+#[test]
+fn ranges_are_joined_in_any_order_and_limited_in_number() {
+    let stream: Vec<u8> = (0..200).collect();
+    // Every second byte from behind, as far as there is room, then the others.
+    let mut held = Assemblies::default();
+    for at in (1..200).step_by(2).rev() {
+        assert!(held.insert(READER, &tuple(1), 0, at, &stream[at..=at]).is_empty());
+    }
+    for at in (0..200).step_by(2) {
+        held.insert(READER, &tuple(1), 0, at, &stream[at..=at]);
+    }
+    let prefix = held.insert(READER, &tuple(1), 0, 0, b"");
+    assert!(!prefix.is_empty() && prefix.len() < 200 && stream.starts_with(prefix), "{}", prefix.len());
+    assert_eq!(held.insert(READER, &tuple(1), 0, 0, &stream), stream);
 }
 
 #[test]

@@ -9,11 +9,13 @@ use core::hash::Hasher;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use flow::{Tuple, ip_protocol};
+use flow::{Instant, Tuple, ip_protocol};
 use siphasher::sip::SipHasher13;
 
 use super::lists::{self, ListError, ListFormat, ListSummary, ReadError};
 use super::path::NormalPath;
+use super::server::cache::CATEGORIES_MAX;
+use super::server::{Categories, Lookup};
 use super::store::{LISTS_MAX, Store, StoreError};
 use crate::address::{Prefix, from_tuple_bytes};
 use crate::inspect::HostName;
@@ -25,8 +27,12 @@ pub const RULES_MAX: usize = 64;
 pub const UNCATEGORISED: &str = "uncategorised";
 /// The category of connections that show no host.
 pub const UNDECIDED: &str = "undecided";
+/// The category of hosts about which a server gave no answer.
+pub const UNANSWERED: &str = "unanswered";
 /// The port of DNS.
-const DNS_PORT: u16 = 53;
+pub(super) const DNS_PORT: u16 = 53;
+/// The port of HTTP/3.
+const QUIC_PORT: u16 = 443;
 
 /// What is done about a connection of a blocked category.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -108,6 +114,8 @@ pub struct RuleConfig {
     pub undecided: Undecided,
     /// What is done about DNS questions.
     pub dns: DnsAction,
+    /// Whether QUIC connections are decided about, too: UDP to its ports, or to port 443 if it names none.
+    pub quic: bool,
     /// Whether blocked connections are logged.
     pub log: bool,
 }
@@ -121,7 +129,9 @@ impl RuleConfig {
         let port = tuple.destination_port;
         let is_concerned = match tuple.protocol {
             ip_protocol::TCP => self.ports.is_empty() || self.ports.iter().any(|range| range.contains(port)),
-            ip_protocol::UDP => port == DNS_PORT && self.dns != DnsAction::Off,
+            ip_protocol::UDP if port == DNS_PORT => self.dns != DnsAction::Off,
+            ip_protocol::UDP if self.ports.is_empty() => self.quic && port == QUIC_PORT,
+            ip_protocol::UDP => self.quic && self.ports.iter().any(|range| range.contains(port)),
             _ => false,
         };
         is_concerned && is_within(&self.sources, tuple.source) && is_within(&self.destinations, tuple.destination)
@@ -134,6 +144,9 @@ pub enum RulesError {
     /// There are too many rules.
     #[error("{0} rules are too many: it takes {RULES_MAX}")]
     TooManyRules(usize),
+    /// A server has too many categories.
+    #[error("{0} categories of the server are too many: it takes {CATEGORIES_MAX}")]
+    TooManyCategories(usize),
     /// There are too many lists.
     #[error("{0} lists are too many: it takes {LISTS_MAX}; join lists of a category")]
     TooManyLists(usize),
@@ -164,22 +177,25 @@ pub enum RulesError {
 }
 
 /// The identifier of a category in connections' states, from its name: the same on all nodes. It is neither
-/// [`UNCATEGORISED_ID`] nor [`UNDECIDED_ID`].
+/// [`UNCATEGORISED_ID`] nor [`UNDECIDED_ID`] nor [`UNANSWERED_ID`].
 #[must_use]
 pub fn category_id(name: &str) -> u16 {
     match name {
         UNCATEGORISED => return UNCATEGORISED_ID,
         UNDECIDED => return UNDECIDED_ID,
+        UNANSWERED => return UNANSWERED_ID,
         _ => {}
     }
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    ((hash ^ hash >> 16) as u16).clamp(1, u16::MAX - 1)
+    ((hash ^ hash >> 16) as u16).clamp(1, UNANSWERED_ID - 1)
 }
 
 /// The identifier of hosts that no list has.
 pub const UNCATEGORISED_ID: u16 = 0;
 /// The identifier of connections that show no host.
 pub const UNDECIDED_ID: u16 = u16::MAX;
+/// The identifier of hosts about which a server gave no answer.
+pub const UNANSWERED_ID: u16 = u16::MAX - 1;
 
 /// What was decided, as it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,6 +251,9 @@ impl Answer {
 
 type Counts = Arc<[AtomicU64; 3]>;
 
+/// Names of categories that a server answers, and the server.
+pub type Served<'n> = (&'n [String], Arc<dyn Categories>);
+
 /// A category, with the lists that have it.
 #[derive(Debug)]
 struct Category {
@@ -243,6 +262,8 @@ struct Category {
     /// A bit each.
     lists: u64,
     entries: usize,
+    /// Its bit, if the server has it.
+    served: u128,
 }
 
 /// A rule.
@@ -252,7 +273,7 @@ pub struct Rule {
     /// Lists of categories that are blocked and allowed.
     block: Selection,
     allow: Selection,
-    /// Decisions of each category, in the order of the categories; then of hosts in none; then of no host.
+    /// Decisions of each category, in the order of the categories; then of hosts in none; then of no host; then of no answer.
     decided: Vec<Counts>,
     answers: Counts,
 }
@@ -262,19 +283,38 @@ pub struct Rule {
 struct Selection {
     /// Their lists.
     lists: u64,
-    /// Hosts in no list.
+    /// Of the server's categories.
+    served: u128,
+    /// Hosts in no list, of which the server knows no category.
     uncategorised: bool,
 }
 
 impl Selection {
-    const fn has(self, lists: u64) -> bool {
-        if lists == 0 { self.uncategorised } else { self.lists & lists != 0 }
+    const fn has(self, lists: u64, served: u128) -> bool {
+        if lists == 0 && served == 0 {
+            return self.uncategorised;
+        }
+        self.lists & lists != 0 || self.served & served != 0
     }
+}
+
+/// The bit of a server's category, from 1; 0 for none.
+const fn served_bit(category: u8) -> u128 {
+    if category == 0 { 0 } else { 1 << (category - 1) }
+}
+
+/// What a rule decides about a host, if it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Decision {
+    /// It is known.
+    Made(MadeDecision),
+    /// A server has been asked; the request waits until then.
+    Wait(Instant),
 }
 
 /// What a rule decides about a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Decision {
+pub(super) struct MadeDecision {
     pub(super) is_blocked: bool,
     /// The index of the category that decided, as [`Rule::decided`] has them.
     pub(super) category: usize,
@@ -300,6 +340,8 @@ pub struct UrlFilterRules {
     rules: Vec<Rule>,
     categories: Vec<Category>,
     store: Store,
+    /// Asked about hosts that no list has.
+    server: Option<Arc<dyn Categories>>,
     /// Lines and records of lists that list nothing.
     skipped: usize,
     /// A number that differs where lists do.
@@ -318,14 +360,15 @@ pub struct RuleView {
 }
 
 impl UrlFilterRules {
-    /// Rules, with the texts of the lists in the order of `lists`. `key` is that of the store's hash. Counters of rules and categories with
-    /// the same names continue from `previous`.
+    /// Rules, with the texts of the lists in the order of `lists`, and the server that is asked about hosts in none. `key` is that of the store's
+    /// hash. Counters of rules and categories with the same names continue from `previous`.
     ///
     /// # Errors
     /// [`RulesError`].
     pub fn new<'t>(
         rules: &[RuleConfig],
         lists: impl ExactSizeIterator<Item = (&'t ListConfig, &'t [u8])>,
+        server: Option<Served<'_>>,
         key: [u64; 2],
         previous: Option<&Self>,
     ) -> Result<Self, RulesError> {
@@ -335,8 +378,14 @@ impl UrlFilterRules {
         if lists.len() > LISTS_MAX {
             return Err(RulesError::TooManyLists(lists.len()));
         }
-        let mut new =
-            Self { rules: Vec::new(), categories: Vec::new(), store: Store::new(key), skipped: 0, fingerprint: 0 };
+        let mut new = Self {
+            rules: Vec::new(),
+            categories: Vec::new(),
+            store: Store::new(key),
+            server: None,
+            skipped: 0,
+            fingerprint: 0,
+        };
         let mut texts = SipHasher13::new_with_keys(key[0], key[1]);
         for (index, (config, text)) in lists.enumerate() {
             let summary = new.read(index, config.format, text)?;
@@ -346,6 +395,15 @@ impl UrlFilterRules {
             let category = new.category_mut(&config.category)?;
             category.lists |= 1 << index;
             category.entries += summary.entries;
+        }
+        if let Some((names, server)) = server {
+            if names.len() > CATEGORIES_MAX {
+                return Err(RulesError::TooManyCategories(names.len()));
+            }
+            for (number, name) in (1_u8..).zip(names) {
+                new.category_mut(name)?.served = served_bit(number);
+            }
+            new.server = Some(server);
         }
         new.store.finish();
         new.fingerprint = texts.finish();
@@ -368,7 +426,7 @@ impl UrlFilterRules {
             }
             Some(place) => place,
             None => {
-                self.categories.push(Category { name: name.to_string(), id, lists: 0, entries: 0 });
+                self.categories.push(Category { name: name.to_string(), id, lists: 0, entries: 0, served: 0 });
                 self.categories.len() - 1
             }
         };
@@ -406,13 +464,14 @@ impl UrlFilterRules {
                 .find(|category| category.name == *name)
                 .ok_or_else(|| RulesError::NoList { rule: rule.to_string(), category: name.clone() })?;
             selection.lists |= category.lists;
+            selection.served |= category.served;
         }
         Ok(selection)
     }
 
     /// The names of the categories, in the order of a rule's counters.
     fn category_names(&self) -> impl Iterator<Item = &str> {
-        self.categories.iter().map(|category| category.name.as_str()).chain([UNCATEGORISED, UNDECIDED])
+        self.categories.iter().map(|category| category.name.as_str()).chain([UNCATEGORISED, UNDECIDED, UNANSWERED])
     }
 
     /// The name of a category by its index.
@@ -430,18 +489,31 @@ impl UrlFilterRules {
         self.rules.iter().find(|rule| rule.config.matches(tuple))
     }
 
-    /// What a rule decides about a host, or a path of it.
-    pub(super) fn decide(&self, rule: &Rule, host: &HostName, path: Option<&NormalPath>) -> Decision {
+    /// What a rule decides about a host, or a path of it. Lists decide first; the server is asked about hosts in none.
+    pub(super) fn decide(&self, now: Instant, rule: &Rule, host: &HostName, path: Option<&NormalPath>) -> Decision {
         let found = self.store.find(host, path);
-        let is_allowed = rule.allow.has(found.lists);
-        let is_blocked = !is_allowed && rule.block.has(found.lists);
+        let (served, has_paths) = match &self.server {
+            Some(server) if found.lists == 0 => match server.look_up(now, host, path) {
+                Lookup::Known { category, has_paths } => (served_bit(category), has_paths || found.has_paths),
+                Lookup::Wait(until) => return Decision::Wait(until),
+                lookup => {
+                    let category = self.categories.len() + 2;
+                    let is_blocked = lookup == Lookup::Block;
+                    return Decision::Made(MadeDecision { is_blocked, category, has_paths: found.has_paths });
+                }
+            },
+            _ => (0, found.has_paths),
+        };
+        let is_allowed = rule.allow.has(found.lists, served);
+        let is_blocked = !is_allowed && rule.block.has(found.lists, served);
         let deciding = match (is_allowed, is_blocked) {
             (true, _) => found.lists & rule.allow.lists,
             (_, true) => found.lists & rule.block.lists,
             _ => found.lists,
         };
-        let category = self.categories.iter().position(|category| category.lists & deciding != 0);
-        Decision { is_blocked, category: category.unwrap_or(self.categories.len()), has_paths: found.has_paths }
+        let is_deciding = |category: &Category| category.lists & deciding != 0 || category.served & served != 0;
+        let category = self.categories.iter().position(is_deciding).unwrap_or(self.categories.len());
+        Decision::Made(MadeDecision { is_blocked, category, has_paths })
     }
 
     /// The index of connections that show no host.
@@ -451,15 +523,17 @@ impl UrlFilterRules {
 
     /// Whether a rule blocks connections of the category with this identifier now. A category that is not known any more blocks nothing.
     pub(super) fn blocks(&self, rule: &Rule, id: u16) -> bool {
-        let lists = match id {
+        let (lists, served) = match id {
             UNDECIDED_ID => return rule.config.undecided == Undecided::Block,
-            UNCATEGORISED_ID => 0,
+            // The host is not kept, so the server cannot be asked now.
+            UNANSWERED_ID => return false,
+            UNCATEGORISED_ID => (0, 0),
             id => match self.categories.iter().find(|category| category.id == id) {
-                Some(category) => category.lists,
+                Some(category) => (category.lists, category.served),
                 None => return false,
             },
         };
-        rule.config.action != Action::Log && rule.block.has(lists) && !rule.allow.has(lists)
+        rule.config.action != Action::Log && rule.block.has(lists, served) && !rule.allow.has(lists, served)
     }
 
     /// Categories with the number of entries in their lists.

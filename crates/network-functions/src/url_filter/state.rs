@@ -21,7 +21,7 @@ pub enum Phase {
     /// No rule concerns it, or it is older than the function in the chain.
     #[default]
     Unfiltered = 0,
-    /// The client's first bytes are awaited.
+    /// The client's first bytes, or datagrams, are awaited.
     Reading = 1,
     /// It is allowed.
     Allowed = 2,
@@ -59,7 +59,7 @@ impl Phase {
 #[repr(C)]
 pub struct UrlState {
     phase: u8,
-    /// While reading, the lower 24 bits of the sequence number of the client's first byte: windows are smaller (RFC 7323 section 2.3 allows 30
+    /// While reading, the lower 24 bits of the sequence number of the client's first byte, or the number of datagrams that were read: windows are smaller (RFC 7323 section 2.3 allows 30
     /// bits, but what is read ends after 8 KiB). Afterwards the category's identifier, in the first two bytes.
     value: [u8; 3],
 }
@@ -79,6 +79,16 @@ impl UrlState {
     pub(super) const fn reading(start: u32) -> Self {
         let [_, value @ ..] = (start & START_MASK).to_be_bytes();
         Self { phase: Phase::Reading as u8, value }
+    }
+
+    /// Of a QUIC connection, so many of the client's datagrams have been read.
+    pub(super) const fn reading_datagrams(read: u8) -> Self {
+        Self { phase: Phase::Reading as u8, value: [0, 0, read] }
+    }
+
+    /// The client's datagrams that have been read. Only while reading.
+    pub(super) const fn datagrams_read(&self) -> u8 {
+        self.value[2]
     }
 
     /// It is decided, by the category with this identifier.

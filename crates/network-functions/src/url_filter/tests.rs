@@ -35,6 +35,7 @@ fn rule() -> RuleConfig {
         action: Action::BlockPage,
         undecided: Undecided::Allow,
         dns: DnsAction::NxDomain,
+        quic: true,
         log: true,
     }
 }
@@ -42,7 +43,7 @@ fn rule() -> RuleConfig {
 fn rules_after(configs: &[RuleConfig], previous: Option<&UrlFilterRules>) -> Result<UrlFilterRules, RulesError> {
     let list = |category: &str, format| ListConfig { category: category.into(), format };
     let lists = [(list("ads", ListFormat::Plain), ADS), (list("games", ListFormat::Hosts), GAMES)];
-    UrlFilterRules::new(configs, lists.iter().map(|(config, text)| (config, text.as_bytes())), [1, 2], previous)
+    UrlFilterRules::new(configs, lists.iter().map(|(config, text)| (config, text.as_bytes())), None, [1, 2], previous)
 }
 
 fn rules_of(config: RuleConfig) -> Arc<UrlFilterRules> {
@@ -349,6 +350,55 @@ fn a_question_for_a_blocked_name_is_answered_that_there_is_none() {
         dropped.send(Direction::Original, 0, 0, &query("ads.example")).verdict,
         Verdict::Drop(DropReason::UrlFiltered)
     );
+}
+
+/// A client's datagram with a piece of a ClientHello.
+fn datagram(message: &[u8], range: core::ops::Range<usize>) -> Vec<u8> {
+    let piece = (range.start, &message[range]);
+    quic::decryption::client_initial_bytes(quic::Version::V1, &[1, 2, 3, 4, 5, 6, 7, 8], 0, &[piece]).expect("it fits")
+}
+
+#[test]
+fn a_quic_connection_to_a_blocked_host_is_dropped_and_stays_so() {
+    let message = |name| tls::client_hello_bytes(&[(51, &[7; 1216]), (0, &tls::server_name_bytes(name))]);
+    let dropped = Verdict::Drop(DropReason::UrlFiltered);
+    let blocked = message("www.ads.example");
+    for tuple in [udp("10.0.0.2:4000", "198.51.100.1:443"), udp("[2001:db8::2]:4000", "[2001:db8:1::1]:443")] {
+        let mut talk = Talk::new(rule(), tuple);
+        assert_eq!(talk.client(&datagram(&blocked, 0..700)), Verdict::Forward);
+        assert_eq!(talk.phase(), Phase::Reading);
+        assert_eq!(talk.client(&datagram(&blocked, 700..blocked.len())), dropped);
+        assert_eq!((talk.phase(), talk.counted("ads", Decided::Blocked)), (Phase::BlockedByReset, 1));
+        assert!(talk.gateway.assemblies.is_empty() && talk.gateway.refused.is_none());
+        talk.fail_over();
+        assert_eq!((talk.server(b"any"), talk.client(b"any")), (dropped, dropped));
+        assert_eq!(talk.counted("ads", Decided::Blocked), 1, "it is decided once");
+    }
+    let allowed = message("www.example.org");
+    let mut talk = Talk::new(rule(), udp("10.0.0.2:4000", "198.51.100.1:443"));
+    talk.client(&datagram(&allowed, 0..700));
+    assert_eq!(talk.server(b"an acknowledgement"), Verdict::Forward);
+    assert_eq!(talk.client(&datagram(&allowed, 700..allowed.len())), Verdict::Forward);
+    assert!(talk.phase() == Phase::Allowed && !talk.gateway.chain.needs_packets(&talk.connection));
+}
+
+#[test]
+fn datagrams_without_a_name_are_undecided_and_not_read_for_ever() {
+    let web = udp("10.0.0.2:4000", "198.51.100.1:443");
+    let mut other = Talk::new(rule(), web);
+    assert_eq!((other.client(b"something else"), other.phase()), (Verdict::Forward, Phase::Allowed));
+    let mut blocked = Talk::new(RuleConfig { undecided: Undecided::Block, ..rule() }, web);
+    assert_eq!(blocked.client(b"something else"), Verdict::Drop(DropReason::UrlFiltered));
+    // The same beginning again and again.
+    let message = hello("www.example.org");
+    let mut endless = Talk::new(rule(), web);
+    let sent = (0..20).take_while(|_| {
+        endless.client(&datagram(&message[5..], 0..100));
+        endless.phase() == Phase::Reading
+    });
+    assert_eq!(sent.count(), usize::from(DATAGRAMS_READ_MAX));
+    let mut unread = Talk::new(RuleConfig { quic: false, ..rule() }, web);
+    assert_eq!((unread.client(b"something else"), unread.phase()), (Verdict::Forward, Phase::Unfiltered));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use network_functions::syn_cookie::{CookieKey, CookieKeys};
 use network_functions::syn_proxy::{self, Mode, Offered, RuleConfig, SynProxy, SynProxyRules};
 use network_functions::url_filter::lists::ListFormat;
 use network_functions::url_filter::rules::{DnsAction, ListConfig, Undecided, UrlFilterRules};
+use network_functions::url_filter::server::Categories;
 use network_functions::url_filter::{self, UrlFilter};
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
@@ -90,6 +91,8 @@ pub(super) struct Options {
     pub(super) services: Option<&'static [Arc<Services>; 2]>,
     /// Connections to hosts in `blocked.example` are refused.
     pub(super) filters_urls: bool,
+    /// The URL filter asks about other hosts here, and refuses those in `ads`.
+    pub(super) categories: Option<&'static Arc<dyn Categories>>,
 }
 
 /// Options of compact replication.
@@ -151,6 +154,7 @@ impl Default for Options {
             is_classified: false,
             services: None,
             filters_urls: false,
+            categories: None,
         }
     }
 }
@@ -219,7 +223,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let builder = ChainBuilder::new();
     let builder = if options.is_classified { builder.push(classifier) } else { builder };
     let builder = builder.push(firewall(rules));
-    let builder = if options.filters_urls { builder.push(url_filter()) } else { builder };
+    let builder = if options.filters_urls { builder.push(url_filter(options.categories.cloned())) } else { builder };
     let builder = match options.syn_proxy {
         Mode::Off => builder,
         mode => builder.push(syn_proxy(mode)),
@@ -234,23 +238,26 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     if has_room { builder.push(ftp(id)) } else { builder }.build().unwrap()
 }
 
-/// A URL filter for all connections, with pages where they can be.
-fn url_filter() -> UrlFilter {
+/// A URL filter for all connections, with pages where they can be, and a server whose category `ads` it blocks.
+fn url_filter(server: Option<Arc<dyn Categories>>) -> UrlFilter {
     let list = ListConfig { category: "blocked".into(), format: ListFormat::Plain };
     let rule = url_filter::rules::RuleConfig {
         name: "all".into(),
         sources: Vec::new(),
         destinations: Vec::new(),
         ports: Vec::new(),
-        block: std::vec!["blocked".into()],
+        block: server.iter().map(|_| "ads".into()).chain(["blocked".into()]).collect(),
         allow: Vec::new(),
         action: url_filter::rules::Action::BlockPage,
         undecided: Undecided::Allow,
         dns: DnsAction::Off,
+        quic: true,
         log: false,
     };
     let lists = [(&list, &b"blocked.example"[..])];
-    UrlFilter::new(Arc::new(UrlFilterRules::new(&[rule], lists.into_iter(), [1, 2], None).unwrap()))
+    let names = std::vec!["ads".into()];
+    let server = server.map(|server| (&names[..], server));
+    UrlFilter::new(Arc::new(UrlFilterRules::new(&[rule], lists.into_iter(), server, [1, 2], None).unwrap()))
 }
 
 fn load_balancer(id: u8, services: &Arc<Services>) -> LoadBalancer {

@@ -1,15 +1,19 @@
 //! The URL filter on two nodes: what client and server receive, and what the standby node does after a failover.
 
+use alloc::sync::Arc;
 use std::boxed::Box;
 use std::string::String;
+use std::sync::Mutex;
 use std::time::Duration;
 use std::vec::Vec;
 
 use flow::conntrack::TcpState;
 use flow::table::Slot;
 use flow::wire::{Transport, tcp_flags};
-use flow::{Connection, DropReason};
-use network_functions::inspect::tls;
+use flow::{Connection, DropReason, Instant};
+use network_functions::inspect::{HostName, tls};
+use network_functions::url_filter::path::NormalPath;
+use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, OnFailure, OnUnknown, ServerConfig};
 use network_functions::url_filter::{Phase, UrlState};
 use replication::compact::Representation;
 
@@ -149,4 +153,113 @@ fn with_compact_replication_refused_connections_are_replicated_precisely() {
     cluster.run(Duration::from_millis(200));
     assert_eq!(cluster.connections(1), 1, "a record, beside the filter");
     assert_eq!(phase(&cluster, 1), Phase::BlockedByReset);
+}
+
+/// A categorisation server's client, without a socket.
+#[derive(Debug)]
+struct Server(Mutex<CategoryClient>);
+
+impl Categories for Server {
+    fn look_up(&self, now: Instant, host: &HostName, path: Option<&NormalPath>) -> Lookup {
+        self.0.lock().unwrap().look_up(now, host, path)
+    }
+}
+
+/// Two nodes whose filters ask a server, which answers only when the test has it answer.
+fn start_with_server(on_failure: OnFailure) -> (Cluster, Arc<Server>) {
+    let config = ServerConfig {
+        categories: std::vec!["ads".into()],
+        on_unknown: OnUnknown::Wait,
+        on_failure,
+        timeout: Duration::from_secs(1),
+        cache_entries: 1000,
+        cache_lifetime: Duration::from_secs(3600),
+    };
+    let server = Arc::new(Server(Mutex::new(CategoryClient::new(config, [1, 2]).unwrap())));
+    let categories: Arc<dyn Categories> = Arc::<Server>::clone(&server);
+    let cluster = start(Options { categories: Some(Box::leak(Box::new(categories))), ..Options::default() });
+    (cluster, server)
+}
+
+/// The server answers to all questions; a node handles what waits.
+fn answer(cluster: &mut Cluster, server: &Server, id: u8, body: &[u8]) -> Vec<String> {
+    let mut client = server.0.lock().unwrap();
+    let targets = client.poll_targets().to_vec();
+    client.handle_response(cluster.now, body).expect("answers");
+    drop(client);
+    let now = cluster.now;
+    cluster.node_mut(id).handle_answer(now);
+    cluster.deliver();
+    targets
+}
+
+#[test]
+fn a_request_waits_for_its_category_and_then_passes_or_is_refused() {
+    for (body, is_blocked) in [(&b"ads host"[..], true), (b"- host", false)] {
+        let (mut cluster, server) = start_with_server(OnFailure::Pass);
+        cluster.connect(PORT);
+        let hello = hello("www.example.org");
+        // In two segments: the first one passes, the second one waits, and so does its repetition.
+        cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello[..500]);
+        cluster.server_receives().expect("the beginning passes");
+        for _ in 0..2 {
+            cluster.client_sends(PORT, segment(ACK, 1501, 5001), &hello[500..]);
+            cluster.run(Duration::from_millis(10));
+        }
+        assert!(cluster.client_receives().is_none() && cluster.server_receives().is_none());
+        assert_eq!((cluster.node(0).pipeline().waiting(), phase(&cluster, 0)), (2, Phase::Reading));
+        assert_eq!(answer(&mut cluster, &server, 0, body), ["www.example.org"]);
+        assert_eq!(cluster.node(0).pipeline().waiting(), 0);
+        if is_blocked {
+            assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")).0, tcp_flags::RST);
+            assert_eq!(phase(&cluster, 0), Phase::BlockedByReset);
+        } else {
+            let passed = cluster.server_receives().expect("the rest passes");
+            assert_eq!(flags_and_sequence(&passed).1, 1501);
+            assert_eq!(phase(&cluster, 0), Phase::Allowed);
+        }
+        // The verdict is on the other node, whose cache would not be asked.
+        let decided = phase(&cluster, 0);
+        fail_over(&mut cluster);
+        assert_eq!(phase(&cluster, 1), decided);
+        assert_eq!(server.0.lock().unwrap().view().counters.asked, 1);
+    }
+}
+
+#[test]
+fn a_request_does_not_wait_longer_than_the_timeout() {
+    for (on_failure, expected) in [(OnFailure::Pass, Phase::Allowed), (OnFailure::Block, Phase::BlockedByReset)] {
+        let (mut cluster, _server) = start_with_server(on_failure);
+        cluster.connect(PORT);
+        cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
+        cluster.run(Duration::from_millis(990));
+        assert_eq!(phase(&cluster, 0), Phase::Reading);
+        cluster.run(Duration::from_millis(20));
+        assert_eq!((phase(&cluster, 0), cluster.node(0).pipeline().waiting()), (expected, 0));
+    }
+}
+
+#[test]
+fn a_request_that_waits_when_its_node_dies_is_decided_by_the_other_node() {
+    let (mut cluster, server) = start_with_server(OnFailure::Pass);
+    cluster.connect(PORT);
+    let hello = hello("www.example.org");
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello);
+    fail_over(&mut cluster);
+    // The client repeats what was not acknowledged.
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello);
+    answer(&mut cluster, &server, 1, b"ads host");
+    assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")).0, tcp_flags::RST);
+    assert_eq!(phase(&cluster, 1), Phase::BlockedByReset);
+}
+
+#[test]
+fn a_short_request_that_has_waited_is_answered_by_a_page() {
+    let (mut cluster, server) = start_with_server(OnFailure::Pass);
+    cluster.connect(PORT);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), b"GET /top HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(answer(&mut cluster, &server, 0, b"ads path"), ["a.example/top"]);
+    let page = cluster.client_receives().expect("an answer");
+    assert!(text(&page).starts_with("HTTP/1.1 403 Forbidden") && text(&page).contains("<b>ads</b>"), "{}", text(&page));
+    assert_eq!(phase(&cluster, 0), Phase::BlockedByPage);
 }

@@ -20,6 +20,7 @@ use network_functions::load_balancer::{self, SHARES, Scheduler, Services};
 use rustls::ClientConfig;
 
 use super::build::SharedFunctions;
+use super::categorisation::CategoryServer;
 pub(super) use checking::Checks;
 
 /// The services in force, with how their backends are checked.
@@ -55,6 +56,11 @@ impl Balancing {
     /// What functions of all workers share.
     pub(super) fn shared(&self) -> SharedFunctions {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The server that the URL filter asks for categories, if there is one.
+    pub(super) fn categories(&self) -> Option<Arc<CategoryServer>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).categories.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {

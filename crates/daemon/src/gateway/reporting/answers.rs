@@ -133,7 +133,7 @@ impl ControlHandler for Answers<'_> {
                 Vec::new()
             },
             url_filter: if reporting.place.leads() {
-                url_filter::status(&reporting.balancing.shared().url_filter).map(Box::new)
+                url_filter::status(&reporting.balancing.shared()).map(Box::new)
             } else {
                 None
             },

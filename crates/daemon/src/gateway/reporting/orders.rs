@@ -53,6 +53,10 @@ impl Answers<'_> {
                 self.node.handle_input_change();
                 Ok(true)
             }
+            Order::HandleAnswer => {
+                self.node.handle_answer(now);
+                Ok(true)
+            }
             Order::Sync(_) | Order::SyncReload(_) => Err("this is a gateway, not mainstay sync".to_owned()),
             Order::Note(kind, detail) => {
                 self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);

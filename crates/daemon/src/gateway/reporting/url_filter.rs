@@ -1,10 +1,15 @@
 //! Lists and rules of the URL filter, for operators.
 
-use api::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus};
-use network_functions::url_filter::rules::{RuleView, UrlFilterRules};
+use api::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus, UrlServerStatus};
+use network_functions::url_filter::rules::RuleView;
+use network_functions::url_filter::server::{Counters, View};
+
+use crate::gateway::build::SharedFunctions;
+use crate::gateway::categorisation::CategoryServer;
 
 /// The filter as operators see it; `None` without rules.
-pub(super) fn status(rules: &UrlFilterRules) -> Option<UrlFilterStatus> {
+pub(super) fn status(shared: &SharedFunctions) -> Option<UrlFilterStatus> {
+    let rules = &shared.url_filter;
     let views = rules.views();
     let category =
         |(name, entries): (&str, usize)| UrlCategoryStatus { name: name.to_owned(), entries: entries as u64 };
@@ -14,7 +19,44 @@ pub(super) fn status(rules: &UrlFilterRules) -> Option<UrlFilterStatus> {
         memory_bytes: rules.memory_bytes() as u64,
         categories: rules.categories().map(category).collect(),
         rules: views.into_iter().map(rule).collect(),
+        server: shared.categories.as_deref().map(server),
     })
+}
+
+fn server(server: &CategoryServer) -> UrlServerStatus {
+    let View { counters, entries, entries_max, memory_bytes, questions, is_down } = server.view();
+    let Counters {
+        hits,
+        misses,
+        asked,
+        refreshed,
+        contradicted,
+        unknown_categories,
+        unanswered,
+        no_room,
+        failures,
+        expired,
+        evicted,
+    } = counters;
+    UrlServerStatus {
+        address: server.address().to_string(),
+        available: !is_down,
+        questions: questions as u64,
+        entries: entries as u64,
+        entries_max: entries_max as u64,
+        memory_bytes: memory_bytes as u64,
+        hits,
+        misses,
+        asked,
+        refreshed,
+        contradicted,
+        unknown_categories,
+        unanswered,
+        no_room,
+        failures,
+        expired,
+        evicted,
+    }
 }
 
 fn rule(view: RuleView) -> UrlRuleStatus {

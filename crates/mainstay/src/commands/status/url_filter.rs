@@ -1,4 +1,4 @@
-//! The rules of the URL filter.
+//! The rules of the URL filter, and its server.
 
 use api::Status;
 use console::{Table, count};
@@ -16,6 +16,26 @@ pub(super) fn rule_table(status: &Status) -> Table {
             };
             table.row([rule.name.clone(), category.to_owned(), of("allowed"), of("blocked"), of("logged")]);
         }
+    }
+    table
+}
+
+/// A row for the server that is asked for categories.
+pub(super) fn server_table(status: &Status) -> Table {
+    let mut table = Table::of("CATEGORY SERVER|STATE|>HITS|>MISSES|>ASKED|>WAITING|>FAILURES|>UNANSWERED|>CACHED");
+    for server in status.url_filter.iter().filter_map(|filter| filter.server.as_ref()) {
+        let state = if server.available { "available" } else { "unavailable" };
+        table.row([
+            server.address.clone(),
+            state.to_owned(),
+            count(server.hits),
+            count(server.misses),
+            count(server.asked),
+            count(server.questions),
+            count(server.failures),
+            count(server.unanswered),
+            format!("{} of {}", count(server.entries), count(server.entries_max)),
+        ]);
     }
     table
 }

@@ -1,0 +1,287 @@
+//! The server that the URL filter asks for categories: one thread with one connection, apart from the data path.
+//!
+//! ```text
+//!   worker: look-up of a host that is not cached ─► question ─► thread ─► HTTP ─► server
+//!   worker: packets that wait are handled  ◄─── order ◄─── cache ◄───────────────┘
+//! ```
+//!
+//! Requests leave from the host's own addresses, by the kernel's routes, as the checks of backends do.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant as SystemInstant};
+
+use api::EventKind;
+use config::secret_file::{self, SecretFileError};
+use config::validated::UrlServer;
+use control::ControlSender;
+use control::orders::Order;
+use flow::Instant;
+use network_functions::inspect::HostName;
+use network_functions::url_filter::path::NormalPath;
+use network_functions::url_filter::server::protocol::{self, RESPONSE_BYTES_MAX, ResponseError};
+use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, ShapeError, View};
+use packet_io::clock;
+use zeroize::Zeroizing;
+
+use super::balancing::Balancing;
+use crate::error::ProcessError;
+
+/// The longest pause of the thread: a stop, and a reload, are noticed then at the latest.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Why a categorisation server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CategoryServerError {
+    /// Its token cannot be read.
+    #[error("url_filter.server.token: {0}")]
+    Token(#[from] SecretFileError),
+    /// Its token cannot be sent.
+    #[error("url_filter.server.token: {} holds no token: write one line of printable ASCII without spaces", .0.display())]
+    NoToken(PathBuf),
+    /// Its cache cannot be made.
+    #[error("url_filter.server.cache_entries: {0}")]
+    Cache(#[from] ShapeError),
+}
+
+/// A categorisation server, for the workers and the thread that asks it.
+pub struct CategoryServer {
+    address: SocketAddr,
+    token: Option<Zeroizing<String>>,
+    config: UrlServer,
+    client: Mutex<CategoryClient>,
+    /// There is something to ask.
+    has_questions: Condvar,
+}
+
+impl fmt::Debug for CategoryServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CategoryServer({})", self.address)
+    }
+}
+
+impl CategoryServer {
+    /// The server as configured; `previous` with its cache, if it is the same one. `key` is that of the cache's hash.
+    ///
+    /// # Errors
+    /// The token cannot be read, or the cache cannot be made.
+    pub fn new(
+        config: &UrlServer,
+        key: [u64; 2],
+        previous: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, CategoryServerError> {
+        let token = config.token.as_deref().map(category_token).transpose()?;
+        if let Some(previous) = previous.filter(|previous| previous.config == *config && previous.token == token) {
+            return Ok(Arc::clone(previous));
+        }
+        let client = Mutex::new(CategoryClient::new(config.config.clone(), key)?);
+        let config = config.clone();
+        Ok(Arc::new(Self { address: config.address, token, config, client, has_questions: Condvar::new() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CategoryClient> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it is.
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What is known of it.
+    pub(super) fn view(&self) -> View {
+        self.lock().view()
+    }
+
+    /// The next request, with the number of its targets. `None` after a pause without questions.
+    fn await_request(&self) -> Option<(String, usize)> {
+        let mut client = self.lock();
+        if !client.has_targets() {
+            let waited = self.has_questions.wait_timeout(client, PAUSE_MAX).unwrap_or_else(PoisonError::into_inner);
+            client = waited.0;
+            client.handle_timeout(clock::now());
+        }
+        let targets = client.poll_targets();
+        let token = self.token.as_ref().map(|token| token.as_str());
+        (!targets.is_empty()).then(|| {
+            let request = protocol::request(&self.address.to_string(), token, targets.iter().map(String::as_str));
+            (request, targets.len())
+        })
+    }
+}
+
+impl Categories for CategoryServer {
+    fn look_up(&self, now: Instant, host: &HostName, path: Option<&NormalPath>) -> Lookup {
+        let mut client = self.lock();
+        let lookup = client.look_up(now, host, path);
+        if client.has_targets() {
+            self.has_questions.notify_one();
+        }
+        lookup
+    }
+}
+
+/// The token in a file.
+///
+/// # Errors
+/// The file cannot be read, or holds no token.
+pub fn category_token(path: &Path) -> Result<Zeroizing<String>, CategoryServerError> {
+    let bytes = secret_file::read(path)?;
+    let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CategoryServerError::NoToken(path.to_owned()));
+    }
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// The thread that asks. It ends with this value.
+pub(super) struct Categorisation {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Categorisation {
+    /// Asks the server in force. Answers are reported to the workers by `sender`.
+    pub(super) fn start(balancing: Arc<Balancing>, sender: ControlSender) -> Result<Self, ProcessError> {
+        let (stop, stopped) = channel();
+        let mut asker = Asker { balancing, sender, connection: None };
+        let thread = thread::Builder::new().name("categories".to_owned()).spawn(move || asker.run(&stopped));
+        Ok(Self { stop: Some(stop), thread: Some(thread.map_err(ProcessError::GatewayThread)?) })
+    }
+}
+
+impl Drop for Categorisation {
+    fn drop(&mut self) {
+        self.stop = None;
+        // A panic of the thread has been reported on standard error.
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Asker {
+    balancing: Arc<Balancing>,
+    sender: ControlSender,
+    /// The connection to the server at this address, while it takes further requests.
+    connection: Option<(SocketAddr, TcpStream)>,
+}
+
+impl Asker {
+    fn run(&mut self, stopped: &Receiver<()>) {
+        while matches!(stopped.try_recv(), Err(TryRecvError::Empty)) {
+            let Some(server) = self.balancing.categories() else {
+                self.connection = None;
+                thread::sleep(PAUSE_MAX);
+                continue;
+            };
+            if let Some((request, targets)) = server.await_request() {
+                self.ask(&server, &request, targets);
+            }
+        }
+    }
+
+    /// Sends a request, enters the answers, and has the workers handle what waits for them.
+    fn ask(&mut self, server: &CategoryServer, request: &str, targets: usize) {
+        let result = self.exchange(server, request);
+        let now = clock::now();
+        let entered = result.and_then(|body| Ok(server.lock().handle_response(now, &body)?));
+        match entered {
+            Ok(false) => {}
+            Ok(true) => self.note(EventKind::CategoriesAvailable, server.address.to_string()),
+            Err(failure) => {
+                self.connection = None;
+                tracing::debug!("{} was asked about {targets} hosts: {failure}", server.address);
+                if server.lock().handle_failure(now) {
+                    self.note(EventKind::CategoriesUnavailable, format!("{}: {failure}", server.address));
+                }
+            }
+        }
+        for worker in 0..self.sender.workers() {
+            // A packet that is not handled now is handled when its time is over.
+            let _ = self.sender.order_of(worker, Order::HandleAnswer);
+        }
+    }
+
+    fn note(&self, kind: EventKind, detail: String) {
+        // A data path that does not answer has other troubles.
+        let _ = self.sender.order(Order::Note(kind, detail));
+    }
+
+    /// The body of the response. A server may have closed a connection that was idle: then a new one is tried at once.
+    fn exchange(&mut self, server: &CategoryServer, request: &str) -> Result<Vec<u8>, Failure> {
+        let deadline = SystemInstant::now() + server.config.config.timeout;
+        let idle = self.connection.take().filter(|(address, _)| *address == server.address);
+        if let Some((_, stream)) = idle
+            && let Ok(body) = self.request_over(stream, server.address, request, deadline)
+        {
+            return Ok(body);
+        }
+        let stream = TcpStream::connect_timeout(&server.address, remaining(deadline)?)?;
+        stream.set_nodelay(true)?;
+        self.request_over(stream, server.address, request, deadline)
+    }
+
+    fn request_over(
+        &mut self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        request: &str,
+        deadline: SystemInstant,
+    ) -> Result<Vec<u8>, Failure> {
+        stream.set_write_timeout(Some(remaining(deadline)?))?;
+        stream.write_all(request.as_bytes())?;
+        let mut received = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            stream.set_read_timeout(Some(remaining(deadline)?))?;
+            match stream.read(&mut buffer) {
+                Ok(0) => return Err(Failure::Closed),
+                Ok(bytes) => received.extend_from_slice(&buffer[..bytes]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(response) = protocol::response(&received)? {
+                let body = response.body.to_vec();
+                if response.keeps_open {
+                    self.connection = Some((address, stream));
+                }
+                return Ok(body);
+            }
+            if received.len() > RESPONSE_BYTES_MAX {
+                return Err(ResponseError::TooLong.into());
+            }
+        }
+    }
+}
+
+/// The time that is left, which is more than none.
+fn remaining(deadline: SystemInstant) -> Result<Duration, Failure> {
+    let left = deadline.saturating_duration_since(SystemInstant::now());
+    if left.is_zero() { Err(Failure::TimedOut) } else { Ok(left) }
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("no response within url_filter.server.timeout")]
+    TimedOut,
+    #[error("the server closed the connection without a response")]
+    Closed,
+    #[error(transparent)]
+    Response(#[from] ResponseError),
+    #[error("{0}")]
+    System(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::System(error),
+        }
+    }
+}
