@@ -14,7 +14,7 @@ struct EveryOther;
 impl Table for EveryOther {
     fn hand_over(&mut self, _to: NodeId, key: &Key, state: &mut Vec<u8>) -> bool {
         state.push(key.side as u8);
-        key.tuple.source_port % 2 == 0
+        key.tuple.source_port.is_multiple_of(2)
     }
 }
 
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
         let tuple = Tuple::v4(6, (u32::from(length % 8).into(), 1), (1.into(), 2));
         let side = Side::ALL[usize::from(length % 2)];
         asked += 1;
-        match service.lookup(now, Key { side, tuple }, asked, Held::Nothing, length % 16 == 0) {
+        match service.lookup(now, Key { side, tuple }, asked, Held::Nothing, length.is_multiple_of(16)) {
             Lookup::Waits => {}
             Lookup::Begin(_) | Lookup::Dropped(..) => answered += 1,
             other => panic!("the table has nothing: {other:?}"),

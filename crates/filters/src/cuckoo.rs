@@ -12,7 +12,7 @@
 //! ```
 //!
 //! An insertion that finds both buckets full searches the shortest sequence of moves, so it changes few words for
-//! receivers ([`crate::exchange`]). While the words of a move are under way in two datagrams, a receiver may miss the
+//! receivers ([`crate::exchange`]). While the words of a move are in two datagrams, of which one has not arrived, a receiver may miss the
 //! moved key.
 
 use alloc::vec::Vec;

@@ -11,7 +11,6 @@ pub mod demo;
 pub mod emulator;
 pub mod ns3;
 pub mod simulate;
-mod simulate_many_nodes;
 pub mod synthesize;
 pub mod testbed;
 

@@ -1,5 +1,7 @@
 //! `mainstay simulate`: clusters under faults, each from a seed, or from a scenario file.
 
+pub mod many_nodes;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,7 +15,6 @@ use simulator::shrink::{self, Shrunk};
 use simulator::{Options, run_many, run_scenario};
 
 use crate::args::SimulateArgs;
-use crate::simulate_many_nodes::{self, ConnectionsBroken};
 use console::{Progress, Table, Unit};
 
 /// Seeds played by default.
@@ -42,7 +43,7 @@ pub enum SimulateError {
     Broken(#[from] PromisesBroken),
     /// Connections of a cluster of many nodes broke.
     #[error(transparent)]
-    ManyNodes(#[from] ConnectionsBroken),
+    ManyNodes(#[from] many_nodes::ConnectionsBroken),
     /// A cluster of many nodes cannot be simulated.
     #[error(transparent)]
     ManyNodesOptions(#[from] simulator::many_nodes::ManyNodesError),
@@ -139,7 +140,7 @@ struct Broken {
 pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let first = args.seed.unwrap_or(1);
     if let Some(nodes) = args.many_nodes.nodes {
-        return simulate_many_nodes::run(nodes, first, args);
+        return many_nodes::run(nodes, first, args);
     }
     if let Some(path) = &args.scenario {
         return play(&read(path)?, &format!("mainstay lab simulate --scenario {}", path.display()), args);

@@ -33,55 +33,11 @@
 //!
 //! [`Prediction::landings`]: state_service::prediction::Prediction::landings
 
+mod item;
+mod loads;
 mod placer;
 mod program;
 
-use flow::NodeId;
-use state_service::prediction::{Backups, Landings};
-
+pub use item::Item;
+pub use loads::ExpectedChurn;
 pub use placer::{BATCH_MAX, Placer};
-
-/// A connection to be placed.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// The hash that selects its node.
-    pub hash: u64,
-    /// The node that has it: it holds the original.
-    pub owner: NodeId,
-    /// The size of its state in bytes (s).
-    pub size_bytes: u32,
-    /// Where it may land (b).
-    pub landings: Landings,
-}
-
-impl Item {
-    /// The churn that is expected on the node of a landing if it has no replica, in bytes for each failure event.
-    fn churn(&self, landing: usize) -> f64 {
-        self.landings[landing].1 * f64::from(self.size_bytes)
-    }
-}
-
-/// The expected churn of a placement, in bytes of state that must be pulled: by node, the landings without a replica.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct ExpectedChurn {
-    /// That of the node with the most: φ of equation 1.
-    pub max_bytes: f64,
-    /// The sum over all nodes.
-    pub total_bytes: f64,
-}
-
-impl ExpectedChurn {
-    /// That of these connections with these replicas.
-    ///
-    /// # Panics
-    /// There are not as many placements as connections.
-    #[must_use]
-    pub fn of(items: &[Item], placed: &[Backups]) -> Self {
-        assert_eq!(items.len(), placed.len(), "a placement for each connection");
-        let mut loads = placer::NodeLoads::default();
-        for (item, backups) in items.iter().zip(placed) {
-            loads.add_uncovered(item, backups, 1.0);
-        }
-        Self { max_bytes: loads.max(), total_bytes: loads.total() }
-    }
-}

@@ -7,7 +7,9 @@ use flow::{NODES_MAX, NodeId, NodeSet};
 use state_service::message::Loads;
 use state_service::prediction::{Backups, FAILURES_MAX};
 
-use crate::{Item, program};
+use crate::item::Item;
+use crate::loads::NodeLoads;
+use crate::program;
 
 /// The most connections that are placed together: a larger batch is divided. Beyond this, one solution takes several
 /// milliseconds.
@@ -16,45 +18,6 @@ pub const BATCH_MAX: usize = 64;
 const WHOLE: f64 = 1e-6;
 /// Loads are exchanged in millionths of a byte.
 const LOAD_UNITS_PER_BYTE: f64 = 1e6;
-
-/// Expected churn by node, in bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeLoads([f64; NODES_MAX]);
-
-impl Default for NodeLoads {
-    fn default() -> Self {
-        Self([0.0; NODES_MAX])
-    }
-}
-
-impl NodeLoads {
-    pub(crate) fn of(&self, node: usize) -> f64 {
-        self.0.get(node).copied().unwrap_or_default()
-    }
-
-    fn add(&mut self, node: NodeId, bytes: f64) {
-        if let Some(load) = self.0.get_mut(usize::from(node.0)) {
-            *load = (*load + bytes).max(0.0);
-        }
-    }
-
-    /// Adds the landings of a connection without a replica, or subtracts them with a `sign` of −1.
-    pub(crate) fn add_uncovered(&mut self, item: &Item, backups: &Backups, sign: f64) {
-        for (landing, (node, _)) in item.landings.iter().enumerate() {
-            if !backups.contains(node) {
-                self.add(*node, sign * item.churn(landing));
-            }
-        }
-    }
-
-    pub(crate) fn max(&self) -> f64 {
-        self.0.iter().copied().fold(0.0, f64::max)
-    }
-
-    pub(crate) fn total(&self) -> f64 {
-        self.0.iter().sum()
-    }
-}
 
 /// Places the connections of one node.
 #[derive(Clone, Debug)]

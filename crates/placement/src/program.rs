@@ -2,8 +2,8 @@
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 
-use crate::Item;
-use crate::placer::NodeLoads;
+use crate::item::Item;
+use crate::loads::NodeLoads;
 
 /// The weight of the sum of all loads beside the greatest one. Without it, the loads of all nodes but the greatest would be left to
 /// chance.

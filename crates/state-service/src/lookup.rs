@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A packet of no connection costs a place in the batch, and its share of one query for the whole batch. Queries are limited in
-//! rate, one is under way at a time, and so are pulls, which false positives of the indexes cause. So a flood of such packets
+//! rate, one is open at a time, and so are pulls, which false positives of the indexes cause. So a flood of such packets
 //! causes no more messages than these limits, and displaces no connection.
 
 mod service;

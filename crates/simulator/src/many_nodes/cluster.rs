@@ -118,11 +118,6 @@ impl Cluster {
         node.service.send_loads(loads);
     }
 
-    /// Whether a node has a connection, as owner or replica.
-    pub(super) fn has(&self, node: NodeId, key: &Key) -> bool {
-        self.nodes.get(&node).is_some_and(|node| node.table.0.contains_key(key))
-    }
-
     /// Replicates a connection: exactly these nodes have it from now on.
     pub(super) fn replicate(&mut self, key: &Key, owner: NodeId, backups: &[NodeId]) {
         for (id, node) in &mut self.nodes {

@@ -231,7 +231,7 @@ impl<'a> World<'a> {
         for number in 0..per_ms * millis as u32 {
             let key = Key { side: Side::Incoming, tuple: tuple(mix(u64::from(number) << 32 | self.config.seed)) };
             served.extend(self.cluster.packet(node, &key, number).map(|how| (number, how)));
-            if number % per_ms == 0 {
+            if number.is_multiple_of(per_ms) {
                 self.cluster.pass(1, &mut served);
             }
         }
@@ -271,7 +271,8 @@ fn connection(number: u32, key: &HashKey, distribution: &Distribution, random: &
     let original = tuple(mix(u64::from(number)) | 1);
     let hash = key.hash(&original);
     // Half of them send from inside.
-    let (side, tuple) = if number % 2 == 0 { (Side::Incoming, original) } else { (Side::Outgoing, original.inverse()) };
+    let (side, tuple) =
+        if number.is_multiple_of(2) { (Side::Incoming, original) } else { (Side::Outgoing, original.inverse()) };
     let size_bytes = random.between(SIZE_BYTES.0, SIZE_BYTES.1) as u32;
     let owner = distribution.node(hash);
     Connection { key: Key { side, tuple }, hash, size_bytes, owner, placed: None, is_broken: false }

@@ -27,7 +27,7 @@ struct Waiting<P> {
     packets: Vec<P>,
 }
 
-/// A query that is under way.
+/// A query whose answers are missing.
 struct Query {
     number: u32,
     /// Peers whose answer is missing, for each side.
@@ -269,7 +269,7 @@ impl<P> StateService<P> {
         self.send_batch(now);
     }
 
-    /// Sends the query for a batch that is full or old enough, unless one is under way.
+    /// Sends the query for a batch that is full or old enough, unless one is open.
     fn send_batch(&mut self, now: Instant) {
         let is_due = self.batch.keys.len() >= self.limits.batch_max
             || (!self.batch.keys.is_empty() && now >= self.batch.since + self.limits.batch_delay);
@@ -304,7 +304,7 @@ impl<P> StateService<P> {
         let is_over = |query: &Query| now >= query.deadline || query.pending.iter().all(|pending| pending.is_empty());
         let Some(query) = self.query.take_if(|query| is_over(query)) else { return };
         for key in query.keys {
-            self.look_again(now, &key);
+            self.look_up_queried(now, &key);
             let waits = self.waiting.get(&key).is_some_and(|waiting| matches!(waiting.awaited, Awaited::Increments));
             if waits {
                 self.drop_waiting(&key, LookupDrop::Unknown);
@@ -314,7 +314,7 @@ impl<P> StateService<P> {
     }
 
     /// Looks a connection up in the indexes again, once one has changed.
-    fn look_again(&mut self, now: Instant, key: &Key) {
+    fn look_up_queried(&mut self, now: Instant, key: &Key) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         if !matches!(waiting.awaited, Awaited::Increments) {
             return;
@@ -432,7 +432,7 @@ impl<P> StateService<P> {
             .into_iter()
             .filter(|key| self.peers.get(&from).is_some_and(|index| index.contains(key.side, hash(key))))
             .collect();
-        hits.iter().for_each(|key| self.look_again(now, key));
+        hits.iter().for_each(|key| self.look_up_queried(now, key));
         self.finish_query(now);
         Ok(())
     }

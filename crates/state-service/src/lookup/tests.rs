@@ -192,7 +192,7 @@ fn a_flood_causes_no_more_queries_than_the_rate_permits() {
 }
 
 #[test]
-fn a_holder_that_does_not_answer_is_replaced_by_the_next() {
+fn a_backup_that_does_not_answer_is_replaced_by_the_next() {
     let mut cluster = Cluster::new(3, Limits::default());
     cluster.hold(1, key(1));
     cluster.hold(2, key(1));
@@ -207,7 +207,7 @@ fn a_holder_that_does_not_answer_is_replaced_by_the_next() {
 }
 
 #[test]
-fn a_dead_holder_is_not_asked_and_a_pull_from_it_goes_to_the_next() {
+fn a_dead_backup_is_not_asked_and_a_pull_from_it_goes_to_the_next() {
     let mut cluster = Cluster::new(3, Limits::default());
     cluster.hold(1, key(1));
     cluster.hold(2, key(1));

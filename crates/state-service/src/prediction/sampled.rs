@@ -52,7 +52,7 @@ struct Ranks {
     ranks: [u8; FAILURES_MAX + 1],
 }
 
-/// The answers for many connections. Each hash has one place in the table. A later connection replaces an earlier one there, whose
+/// The answers about many connections. Each hash has one place in the table. A later connection replaces an earlier one there, whose
 /// prediction is then unknown.
 #[derive(Clone)]
 pub struct Sampled {

@@ -5,8 +5,8 @@ use std::time::Instant;
 use console::Table;
 use simulator::many_nodes::{DistributionKind, ManyNodesConfig, ManyNodesReport, run_many_nodes};
 
+use super::SimulateError;
 use crate::args::{DistributionArg, SimulateArgs};
-use crate::simulate::SimulateError;
 
 /// Connections broke although no more nodes failed than they have backups.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
