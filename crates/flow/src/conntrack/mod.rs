@@ -76,7 +76,7 @@ impl Tracker {
     }
 
     /// Only the packets of the original direction of a TCP or UDP connection, which [`Tracker::begin`] has just begun, pass here: the
-    /// server answers the client directly. TCP is then judged by the client's segments, and UDP needs no reply to become a stream.
+    /// server answers the client directly. TCP is then followed by the client's segments, and UDP needs no reply to become a stream.
     pub fn see_one_side(&self, now: Instant, protocol: u8, state: &mut ProtocolState) {
         match protocol {
             ip_protocol::TCP => tcp::see_one_side(state),
