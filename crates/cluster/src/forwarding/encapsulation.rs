@@ -48,13 +48,13 @@ impl Forwarder {
             return Disposition::Drop(DropReason::Malformed);
         }
         let is_whole = !is_oversize && packet.frame.segmentation.kind == SegmentationKind::None;
-        let tunnel = (source, end);
-        if is_whole && self.released.is_empty() {
-            if let Some(mut outer) = packet.encapsulate(source, end) {
-                let mut outer = Packet { frame: &mut *packet.frame, headers: &mut outer };
-                let disposition = self.forward(now, &mut outer);
-                return self.without_error(disposition);
-            }
+        if is_whole
+            && self.released.is_empty()
+            && let Some(mut outer) = packet.encapsulate(source, end)
+        {
+            let mut outer = Packet { frame: &mut *packet.frame, headers: &mut outer };
+            let disposition = self.forward(now, &mut outer);
+            return self.without_error(disposition);
         }
         let pieces = if is_whole {
             packet.frame.bytes().get(..packet.headers.l3_end()).map(|bytes| vec![bytes.to_vec()])
@@ -62,7 +62,7 @@ impl Forwarder {
             pieces(packet, is_oversize, room_bytes)
         };
         let Some(pieces) = pieces else { return Disposition::Drop(DropReason::PacketTooBig) };
-        self.send_each_in_tunnel(now, pieces, tunnel)
+        self.send_each_in_tunnel(now, pieces, (source, end))
     }
 
     fn send_each_in_tunnel(
