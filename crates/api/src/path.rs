@@ -45,6 +45,8 @@ pub enum GatewayReason {
     OneWay,
     /// A function of the chain needs the packets.
     Function,
+    /// The packets go to a backend in a tunnel (direct return).
+    Tunnel,
     /// A peer may have forwarded packets of the connection.
     ForwardedElsewhere,
     /// A living peer has not acknowledged the connection.
@@ -77,6 +79,7 @@ impl GatewayReason {
             Self::Shared => "shared",
             Self::OneWay => "one way",
             Self::Function => "function",
+            Self::Tunnel => "tunnel",
             Self::ForwardedElsewhere => "forwarded elsewhere",
             Self::NotAcknowledged => "not acknowledged",
             Self::Port => "port",

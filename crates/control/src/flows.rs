@@ -116,6 +116,7 @@ const fn gateway_reason(path: pipeline::PacketPath) -> Option<GatewayReason> {
         Reason::Shared => GatewayReason::Shared,
         Reason::OneWay => GatewayReason::OneWay,
         Reason::Function => GatewayReason::Function,
+        Reason::Tunnel => GatewayReason::Tunnel,
         Reason::ForwardedElsewhere => GatewayReason::ForwardedElsewhere,
         Reason::NotAcknowledged => GatewayReason::NotAcknowledged,
         Reason::Port => GatewayReason::Port,

@@ -121,6 +121,13 @@ drop_reasons! {
     NoBackend = "no_backend",
     /// The connection's backend has failed, and its service ends connections then.
     BackendFailed = "backend_failed",
+    /// The packet would begin a connection to a service with direct return, and another function translates it: the backend would answer
+    /// an address that is not the client's.
+    TunnelTranslated = "tunnel_translated",
+    /// The connection's backend is reached in a tunnel, and this node's configuration does not have it.
+    TunnelUnknown = "tunnel_unknown",
+    /// The port that leads to a tunnel's end has no address of its family for the tunnel to begin at, or the packet does not fit the tunnel.
+    TunnelUnusable = "tunnel_unusable",
     /// A SYN that the SYN proxy answers with a cookie. It counts as dropped only if its frame has no room for the answer.
     SynProxied = "syn_proxied",
     /// A segment of no connection, to a rule of the SYN proxy that is active: it acknowledges no cookie of this cluster.

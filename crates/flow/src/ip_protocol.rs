@@ -18,3 +18,7 @@ pub const ICMPV6: u8 = 58;
 pub const DESTINATION_OPTIONS: u8 = 60;
 /// SCTP.
 pub const SCTP: u8 = 132;
+/// IPv4 in IP (RFC 2003, RFC 2473).
+pub const IPIP: u8 = 4;
+/// IPv6 in IP (RFC 2473, RFC 4213).
+pub const IPV6_IN_IP: u8 = 41;

@@ -42,6 +42,8 @@ pub mod peer_flags {
     /// The connection was taken over, and this side may have sent more than was seen here. With `window_max` 0, no
     /// segment of the side has arrived since.
     pub const RELEARNING: u8 = 64;
+    /// The side's segments do not pass here: the server answers the client directly. Of the reply side only.
+    pub const DIRECT: u8 = 128;
 }
 
 pub mod last_flags {

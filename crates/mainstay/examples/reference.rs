@@ -16,6 +16,7 @@ const GATEWAYS: [&str; 12] = [
     include_str!("../../../examples/compact.toml"),
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),
+    include_str!("../../../examples/direct-return.toml"),
     include_str!("../../../examples/multi-primary-a.toml"),
     include_str!("../../../examples/rate-limits.toml"),
     include_str!("../../../examples/syn-proxy.toml"),

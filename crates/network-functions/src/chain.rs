@@ -34,7 +34,7 @@ use core::ops::Range;
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use flow::wire::tlv::{self, TlvError};
-use flow::wire::{Headers, Packet, Transport};
+use flow::wire::{Headers, Packet, Transport, TunnelEnd};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
 use crate::class::Class;
@@ -117,6 +117,7 @@ impl ChainBuilder {
         let renumbers = links.iter().any(|link| link.function.renumbers());
         let counts_connections = links.iter().any(|link| link.function.counts_connections());
         let proxies_handshakes = links.iter().any(|link| link.function.handshake_proxy().is_some());
+        let tunneller = links.iter().position(|link| link.function.uses_tunnels());
         let classifier = links.iter().position(|link| link.function.classifies());
         let decides_by_class = links.iter().any(|link| link.function.decides_by_class());
         let translators = only_translators(&links);
@@ -128,6 +129,7 @@ impl ChainBuilder {
             renumbers,
             counts_connections,
             proxies_handshakes,
+            tunneller,
             classifier,
             decides_by_class,
             translators,
@@ -209,6 +211,8 @@ pub struct Chain {
     counts_connections: bool,
     /// Whether a function answers handshakes for servers.
     proxies_handshakes: bool,
+    /// The index of the function that may send packets into tunnels.
+    tunneller: Option<usize>,
     /// The index of the classifier.
     classifier: Option<usize>,
     /// Whether a function decides by class.
@@ -307,6 +311,7 @@ impl Chain {
             expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
             handshake: runtime.handshake,
             expectations: runtime.expectations,
+            is_tunnelled: false,
             has_expected: false,
         };
         let ChainCounters { values, functions } = &mut *runtime.counters;
@@ -319,6 +324,9 @@ impl Chain {
             counted.connections += 1;
             counted.connections_refused += u64::from(result.is_err());
             result?;
+        }
+        if context.is_tunnelled && context.reply != connection.original.inverse() {
+            return Err(DropReason::TunnelTranslated);
         }
         connection.reply = context.reply;
         connection.functions = states;
@@ -371,6 +379,7 @@ impl Chain {
             expected: None,
             handshake: HandshakeExchange::NONE,
             expectations: runtime.expectations,
+            is_tunnelled: false,
             has_expected: false,
         };
         let states = &mut connection.functions;
@@ -391,6 +400,20 @@ impl Chain {
             return None;
         }
         self.links.iter().find_map(|link| link.function.handshake_proxy())
+    }
+
+    /// The tunnel that the connection's packets in the original direction leave in, once they are processed. It is one-sided then: its
+    /// replies pass elsewhere.
+    ///
+    /// # Errors
+    /// There is one, and it is not known: the packet is to be dropped.
+    #[inline]
+    pub fn tunnel(&self, connection: &Connection) -> Result<Option<TunnelEnd>, DropReason> {
+        let Some(link) = self.tunneller.and_then(|index| self.links.get(index)) else { return Ok(None) };
+        if connection.reply != connection.original.inverse() {
+            return Ok(None);
+        }
+        link.function.tunnel(&connection.functions[link.state.clone()])
     }
 
     /// A function's state of a connection, by its type; `None` if no function of the chain has it.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use flow::table::Table;
 use flow::wire::tlv::TlvError;
-use flow::wire::{Packet, TcpSegment};
+use flow::wire::{Packet, TcpSegment, TunnelEnd};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -221,6 +221,9 @@ pub struct Context<'a> {
     pub(crate) assemblies: &'a mut Assemblies,
     /// The node's expected connections; functions access them by [`Context::expect`].
     pub(crate) expectations: &'a mut Expectations,
+    /// Set in `on_init` by a function that sends the connection's packets into a tunnel ([`NetworkFunction::tunnel`]): no function may
+    /// translate it then, as its replies do not come here.
+    pub is_tunnelled: bool,
     /// The function created an expectation, which must be replicated.
     pub(crate) has_expected: bool,
 }
@@ -297,6 +300,9 @@ pub trait NetworkFunction {
     /// Whether it is the classifier. The first byte of its state is then the [class's number](Class::number).
     const CLASSIFIES: bool = false;
 
+    /// Whether it may send packets into tunnels: [`NetworkFunction::tunnel`] is asked then. At most one function of a chain does.
+    const USES_TUNNELS: bool = false;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
@@ -368,6 +374,16 @@ pub trait NetworkFunction {
     fn may_continue(&self, state: &Self::State) -> Result<(), DropReason> {
         let _ = state;
         Ok(())
+    }
+
+    /// The tunnel that packets of the connection in the original direction leave in, once all functions have processed them. Their
+    /// replies pass elsewhere. A translated connection never has one.
+    ///
+    /// # Errors
+    /// There is one, and it is not known: the packet is dropped.
+    fn tunnel(&self, state: &Self::State) -> Result<Option<TunnelEnd>, DropReason> {
+        let _ = state;
+        Ok(None)
     }
 
     /// A record with this state has entered the table: of a connection that began here, or of a replica, with each update of it. `original`

@@ -7,6 +7,7 @@
 //! ```text
 //!   client ──► service address ──► backend               mode nat: the destination is translated
 //!   client ──► service address ──► source ──► backend    mode full-nat: the source as well
+//!   client ──► service address ══ tunnel ══► backend     mode direct_return: nothing, and the backend answers the client directly
 //! ```
 //!
 //! **Choice.** A [Maglev](maglev) table, equal on all nodes that are configured alike and whose checks agree; or the
@@ -37,7 +38,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use flow::wire::Packet;
+use flow::wire::{Packet, TunnelEnd};
 use flow::{Direction, DropReason, Tuple};
 
 use crate::function::{Context, NetworkFunction, Verdict};
@@ -116,6 +117,7 @@ impl NetworkFunction for LoadBalancer {
     const ONLY_TRANSLATES: bool = true;
     const PACKETS_USE_STATE: bool = false;
     const COUNTS_CONNECTIONS: bool = true;
+    const USES_TUNNELS: bool = true;
 
     fn name(&self) -> &'static str {
         NAME
@@ -136,7 +138,11 @@ impl NetworkFunction for LoadBalancer {
             self.count(context, Counter::NoBackend);
             return Err(DropReason::NoBackend);
         };
-        context.reply = self.translate(&incoming, service, backend, context)?.inverse();
+        if service.encapsulation.is_some() {
+            context.is_tunnelled = true;
+        } else {
+            context.reply = self.translate(&incoming, service, backend, context)?.inverse();
+        }
         context.count(self.services.position(service));
         backend.note_begun();
         Ok(BalancerState { service: service.id, backend: backend.id })
@@ -158,6 +164,13 @@ impl NetworkFunction for LoadBalancer {
             return Err(DropReason::BackendFailed);
         }
         Ok(())
+    }
+
+    fn tunnel(&self, state: &BalancerState) -> Result<Option<TunnelEnd>, DropReason> {
+        if !state.is_balanced() {
+            return Ok(None);
+        }
+        self.services.tunnel(state.service, state.backend).map(Some).ok_or(DropReason::TunnelUnknown)
     }
 
     fn on_enter(&self, state: &BalancerState, _original: &Tuple) {

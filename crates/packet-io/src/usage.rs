@@ -56,6 +56,19 @@ pub fn soft_interrupt_threads_cpu_time() -> Duration {
     Duration::from_nanos(processes.filter_map(time_of).sum())
 }
 
+/// The processor time so far of the machine's soft interrupts, in whichever process's time they ran, sampled in steps of 10 ms; `None`
+/// where `/proc` lacks it. The kernel forwards packets in them.
+#[must_use]
+pub fn soft_interrupts_cpu_time() -> Option<Duration> {
+    let statistics = std::fs::read_to_string("/proc/stat").ok()?;
+    let of_all = statistics.lines().next()?.strip_prefix("cpu ")?;
+    // user, nice, system, idle, waiting for disks, interrupts, soft interrupts (proc(5)).
+    let ticks: u64 = of_all.split_whitespace().nth(6)?.parse().ok()?;
+    // SAFETY: sysconf takes no pointers.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64))
+}
+
 /// The time that all processors of the machine together have been busy so far, in steps of 10 ms; `None` where `/proc`
 /// lacks it.
 #[must_use]
@@ -183,6 +196,12 @@ mod tests {
         // Both uptime and idle time have steps of 10 ms.
         assert!(machine_cpu_time().unwrap() >= machine + Duration::from_millis(50));
         assert!(soft_interrupt_threads_cpu_time() <= machine_cpu_time().unwrap());
+    }
+
+    #[test]
+    fn soft_interrupts_take_no_more_time_than_the_machine_is_busy() {
+        let (Some(soft), Some(busy)) = (soft_interrupts_cpu_time(), machine_cpu_time()) else { return };
+        assert!(soft <= busy, "{soft:?} of {busy:?}");
     }
 
     #[test]

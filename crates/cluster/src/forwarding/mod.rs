@@ -30,6 +30,7 @@ mod config;
 mod conflict;
 mod defence;
 mod duplicate_address;
+mod encapsulation;
 mod error_cause;
 mod error_message;
 mod forwarder;

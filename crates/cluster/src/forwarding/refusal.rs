@@ -53,6 +53,10 @@ impl Forwarder {
         if let Some(as_received) = as_received.filter(|as_received| *as_received != packet.headers.tuple) {
             packet.rewrite(&as_received);
         }
+        if self.holds_address(headers.tuple.source_ip()) {
+            // The node made the packet itself, as the outer one of a tunnel.
+            return;
+        }
         self.send_error(now, ingress, frame.bytes(), &headers, ErrorCause::NeighbourUnreachable);
     }
 }

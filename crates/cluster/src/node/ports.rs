@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use flow::table::Slot;
-use flow::wire::Packet;
+use flow::wire::{Packet, TunnelEnd};
 use flow::{Disposition, Frame, Instant, Tuple};
 
 use super::held::HeldReplies;
@@ -62,6 +62,10 @@ impl Edge for Ports<'_> {
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         let taken = self.tunnel.as_mut().and_then(|tunnel| tunnel.take(now, packet, self.forwarder));
         taken.unwrap_or_else(|| self.forwarder.forward(now, packet))
+    }
+
+    fn forward_in_tunnel(&mut self, now: Instant, packet: &mut Packet<'_, '_>, end: &TunnelEnd) -> Disposition {
+        self.forwarder.forward_in_tunnel(now, packet, end)
     }
 
     fn plan_revision(&self) -> Option<u32> {

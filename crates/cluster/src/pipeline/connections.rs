@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, Change, Tracker};
+use flow::conntrack::{Advance, Change, Tracker, is_one_sided};
 use flow::table::{InsertError, Slot, Table};
-use flow::wire::{Headers, Packet};
+use flow::wire::{Headers, Packet, TunnelEnd};
 use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
@@ -82,6 +82,18 @@ impl Connections {
     /// The connection that has `tuple`, and which way it goes on it.
     pub(super) fn lookup(&self, tuple: &Tuple) -> Option<(Slot, Direction)> {
         self.table.lookup(self.table.hash(tuple), tuple)
+    }
+
+    /// The tunnel that packets of this direction leave in.
+    ///
+    /// # Errors
+    /// There is one, and it is not known here.
+    #[inline(always)]
+    pub(super) fn tunnel(&self, slot: Slot, direction: Direction) -> Result<Option<TunnelEnd>, DropReason> {
+        match direction {
+            Direction::Original => self.functions.chain.tunnel(record(&self.table, slot)),
+            Direction::Reply => Ok(None),
+        }
     }
 
     /// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
@@ -262,6 +274,9 @@ impl Connections {
         if self.observation.looks_at(connection) {
             return Err(GatewayReason::Traced);
         }
+        if self.functions.chain.tunnel(connection) != Ok(None) {
+            return Err(GatewayReason::Tunnel);
+        }
         if self.functions.chain.needs_packets(connection) {
             return Err(GatewayReason::Function);
         }
@@ -433,11 +448,12 @@ impl Connections {
     }
 
     /// A packet was tracked and is about to be translated: its segment may be held as it came in. That of a connection whose packets
-    /// come to several nodes is not: this node may not see what is acknowledged.
+    /// come to several nodes, or in one direction only, is not: this node may not see what is acknowledged.
     pub(super) fn note_segment(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
         let Self { node, table, functions, segments, .. } = self;
         let (Some(segments), Some(connection)) = (segments, table.get(slot)) else { return };
-        if connection.owner == *node && connection.flags & flags::SHARED == 0 {
+        let is_one_sided = is_one_sided(connection.original.protocol, &connection.protocol);
+        if connection.owner == *node && connection.flags & flags::SHARED == 0 && !is_one_sided {
             let is_renumbered = as_sent(&functions.chain, connection, packet, direction).is_some();
             segments.note_packet(now, table, (slot, direction), packet, is_renumbered);
         }

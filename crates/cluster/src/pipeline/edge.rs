@@ -2,7 +2,7 @@
 
 use flow::conntrack::ProtocolState;
 use flow::table::Slot;
-use flow::wire::Packet;
+use flow::wire::{Packet, TunnelEnd};
 use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::Chain;
 
@@ -42,6 +42,13 @@ pub trait Edge {
 
     /// Forwards a packet, already translated.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// As [`Edge::forward`], for a packet that leaves in a tunnel. The frame is the outer packet's afterwards, and `packet.headers` stay
+    /// those of the packet inside.
+    fn forward_in_tunnel(&mut self, now: Instant, packet: &mut Packet<'_, '_>, end: &TunnelEnd) -> Disposition {
+        let _ = (now, packet, end);
+        Disposition::Drop(DropReason::TunnelUnusable)
+    }
 
     /// Changes whenever [`Edge::admit`] or [`Edge::forward`] may do something else with plain packets of a connection than before:
     /// what was planned is void. `None`: nothing is planned.

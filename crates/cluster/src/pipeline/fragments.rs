@@ -94,6 +94,7 @@ impl Pipeline {
     ) -> Result<Disposition, DropReason> {
         self.connections.observe(Step::FollowsFirstFragment);
         let (slot, direction) = self.connections.lookup(&way.incoming).ok_or(DropReason::NoConnection)?;
+        let tunnel = self.connections.tunnel(slot, direction)?;
         let Connections { table, tracker, observation, .. } = &mut self.connections;
         let connection = record_mut(table, slot);
         connection.packets[direction.index()] += 1;
@@ -107,7 +108,7 @@ impl Pipeline {
         if outgoing != packet.headers.tuple {
             packet.rewrite(&outgoing);
         }
-        let sent = Ok(forward(now, packet, observation, edge));
+        let sent = Ok(forward(now, packet, tunnel, observation, edge));
         if !is_transmitted(sent) {
             edge.note_not_sent(now, packet, &as_received);
         }

@@ -480,6 +480,8 @@ impl Pipeline {
         let connection = connections.table.get(slot)?;
         let forwards = if connection.owner != connections.node {
             Err(GatewayReason::NotOwner)
+        } else if connections.functions.chain.tunnel(connection) != Ok(None) {
+            Err(GatewayReason::Tunnel)
         } else {
             let others = || connections.check_for_fast_path(now, connection, || is_backed_up(slot));
             fast_path.forwards(slot, connection, forwarder, others)

@@ -1,10 +1,12 @@
 //! A packet that has been looked up: it goes on by its connection, begins one, or is dropped. Then it leaves the pipeline.
 
+use core::net::SocketAddr;
+
 use flow::connection::flags;
 use flow::conntrack::{Change, Next, state_name};
 use flow::table::Slot;
-use flow::wire::{IcmpError, Packet, Transport};
-use flow::{Connection, Direction, Disposition, DropReason, Instant};
+use flow::wire::{IcmpError, Packet, Transport, TunnelEnd};
+use flow::{Connection, Direction, Disposition, DropReason, Instant, Tuple};
 use network_functions::function::{AcceptedClient, CloseReason, Verdict};
 use network_functions::syn_proxy::first_syn;
 
@@ -49,7 +51,8 @@ impl Pipeline {
                     RecoveryOutcome::Unknown => None,
                     RecoveryOutcome::Dropped(reason) => return Err(reason),
                     RecoveryOutcome::KeepAlive(verdict) => {
-                        return send(arrival.now, packet, verdict, &mut self.connections.observation, edge);
+                        let how = (verdict, None);
+                        return send(arrival.now, packet, how, &mut self.connections.observation, edge);
                     }
                 }
             }
@@ -247,6 +250,7 @@ impl Pipeline {
         let (slot, direction) = found.ok_or(reason)?;
         let connection = self.connections.table.get(slot).ok_or(reason)?;
         let as_sent = *connection.tuple(direction.reverse());
+        let tunnel = self.connections.tunnel(slot, direction)?;
         let outer = packet.headers.tuple;
         // A router on the path keeps its own address, unless it is on the side that the translation hides: the other side would
         // not accept a packet from an address there. Its error then gets, as the end host's does, the address that the end host
@@ -254,7 +258,7 @@ impl Pipeline {
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
-        let sent = Ok(forward(arrival.now, packet, &mut self.connections.observation, edge));
+        let sent = Ok(forward(arrival.now, packet, tunnel, &mut self.connections.observation, edge));
         if !is_transmitted(sent) {
             edge.note_not_sent(arrival.now, packet, &outer);
         }
@@ -299,7 +303,8 @@ fn send_known<E: Edge>(
     if connections.functions.output.refused.is_some() {
         connections.refuse(arrival.now, packet.headers, slot, edge);
     }
-    let sent = send(arrival.now, packet, verdict, &mut connections.observation, edge);
+    let tunnel = connections.tunnel(slot, direction)?;
+    let sent = send(arrival.now, packet, (verdict, tunnel), &mut connections.observation, edge);
     if let Ok(Disposition::Transmit(port)) = sent {
         if verdict == Verdict::Forward {
             record_mut(&mut connections.table, slot).note_egress(direction, port);
@@ -325,7 +330,9 @@ fn begin(
     let mut connection = Connection::new(tuple, connections.node, protocol, now + timeout);
     connection.version = connections.first_version(&tuple);
     connections.init(now, &mut connection, packet, accepted)?;
-    if arrival.is_local && connection.reply.source == tuple.destination {
+    if connections.functions.chain.tunnel(&connection)?.is_some() {
+        connections.tracker.see_one_side(now, tuple.protocol, &mut connection.protocol);
+    } else if arrival.is_local && connection.reply.source == tuple.destination {
         return Err(DropReason::LocalUnhandled);
     }
     count(&mut connection, packet, Direction::Original, &mut connections.functions.output.classes);
@@ -342,7 +349,8 @@ fn send_first<E: Edge>(
 ) -> Result<Disposition, DropReason> {
     let (now, tuple) = (arrival.now, packet.headers.tuple);
     let (verdict, _) = connections.process(now, packet, slot, Direction::Original);
-    let sent = send(now, packet, verdict, &mut connections.observation, edge);
+    let tunnel = connections.tunnel(slot, Direction::Original);
+    let sent = tunnel.and_then(|tunnel| send(now, packet, (verdict, tunnel), &mut connections.observation, edge));
     if !is_transmitted(sent) {
         edge.note_not_sent(now, packet, &tuple);
     }
@@ -365,35 +373,42 @@ fn send_first<E: Edge>(
     }
 }
 
-/// Applies the chain's verdict to a packet.
+/// Applies the chain's verdict to a packet, which leaves in the tunnel if there is one.
 #[inline(always)]
 fn send<E: Edge>(
     now: Instant,
     packet: &mut Packet<'_, '_>,
-    verdict: Verdict,
+    (verdict, tunnel): (Verdict, Option<TunnelEnd>),
     observation: &mut Observation,
     edge: &mut E,
 ) -> Result<Disposition, DropReason> {
     match verdict {
-        Verdict::Forward => Ok(forward(now, packet, observation, edge)),
+        Verdict::Forward => Ok(forward(now, packet, tunnel, observation, edge)),
         Verdict::SendBack => Ok(Disposition::Transmit(packet.frame.ingress)),
         Verdict::Queued => Ok(Disposition::Consumed),
         Verdict::Drop(reason) => Err(reason),
     }
 }
 
-/// Forwards a packet, already translated.
+/// Forwards a packet, already translated, in a tunnel if there is one.
 #[inline]
 pub(super) fn forward<E: Edge>(
     now: Instant,
     packet: &mut Packet<'_, '_>,
+    tunnel: Option<TunnelEnd>,
     observation: &mut Observation,
     edge: &mut E,
 ) -> Disposition {
     if observation.attends() {
-        observation.step(Step::Routed(edge.routed_to(&packet.headers.tuple)));
+        let towards = tunnel.map_or(packet.headers.tuple, |end| {
+            Tuple::new(0, SocketAddr::new(end.address, 0), SocketAddr::new(end.address, 0))
+        });
+        observation.step(Step::Routed(edge.routed_to(&towards)));
     }
-    edge.forward(now, packet)
+    match &tunnel {
+        None => edge.forward(now, packet),
+        Some(end) => edge.forward_in_tunnel(now, packet, end),
+    }
 }
 
 /// The packet leaves with its batch: no error is due.

@@ -30,6 +30,8 @@ pub enum GatewayReason {
     OneWay,
     /// A function of the chain needs the packets.
     Function,
+    /// They leave in a tunnel to a server that answers the client directly.
+    Tunnel,
     /// A peer may have forwarded packets of the connection.
     ForwardedElsewhere,
     /// A living peer has not acknowledged the connection.

@@ -27,13 +27,19 @@ pub struct RawService {
     /// latter needs `scheduler = "maglev"`.
     pub affinity: Option<Text>,
     /// Translation. `"nat"` changes the destination: backends route to clients through the gateway. `"full-nat"` changes the source, too:
-    /// backends see `source` in place of the client.
+    /// backends see `source` in place of the client. `"direct_return"` changes nothing: packets reach the backend in a tunnel, and it
+    /// answers the client directly from the service's address.
     pub mode: Option<Text>,
+    /// Tunnel to the backends with `mode = "direct_return"`. `"ipip"` puts the client's packet behind an IP header, `"gue"` behind an IP
+    /// header and a UDP header, whose source port depends on the connection.
+    pub encapsulation: Option<Text>,
+    /// UDP port of the backends that receives packets with `encapsulation = "gue"`.
+    pub gue_port: Option<Spanned<u16>>,
     /// Shared addresses, 1 to 64, that backends see as the client with `mode = "full-nat"`. Ports are those of `nat.ports`.
     #[serde(default)]
     pub source: Vec<AddressText>,
     /// Treatment of the connections of a backend whose checks fail. `"keep"` keeps them, as only the check may have failed. `"end"` ends
-    /// them: datagrams go to another backend at once, and TCP clients are reset.
+    /// them: datagrams go to another backend at once, and TCP clients are reset. TCP with `mode = "direct_return"` permits `"keep"` only.
     pub on_failure: Option<Text>,
     /// Time in which the share of a backend that returns, or is added by a reload, grows to its weight. It begins with a sixteenth. `"0s"`: it
     /// has its weight at once.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flow::wire::Encapsulation;
 use network_functions::load_balancer::{Affinity, Mode, OnFailure, Scheduler};
 
 use super::super::validated::{CheckKind, Function, Service};
@@ -94,6 +95,66 @@ fn every_key_is_read() {
     assert_eq!(service.config.mode, Mode::FullNat(vec![[10, 0, 0, 1].into()]));
 }
 
+/// The service with direct return.
+fn direct(keys: &str) -> String {
+    WEB.replace("ports = [443]", &format!("ports = [443]\nmode = \"direct_return\"\n{keys}")).replace(":8443", "")
+}
+
+#[test]
+fn direct_return_has_a_tunnel_of_either_kind_and_family() {
+    let mode = |text: &str| services(text)[0].config.mode.clone();
+    assert_eq!(mode(&direct("")), Mode::DirectReturn(Encapsulation::IpIp));
+    assert_eq!(mode(&direct("encapsulation = \"gue\"\n")), Mode::DirectReturn(Encapsulation::Gue { port: 6080 }));
+    let text = direct("encapsulation = \"gue\"\ngue_port = 5555\n").replace("\"10.0.0.6\"", "\"fd00::6\"");
+    assert_eq!(mode(&text), Mode::DirectReturn(Encapsulation::Gue { port: 5555 }));
+    let udp = direct("on_failure = \"end\"\n").replace("\"tcp\"", "\"udp\"");
+    assert_eq!(services(&udp)[0].config.on_failure, OnFailure::End, "datagrams need no reset");
+}
+
+#[test]
+fn what_direct_return_cannot_do_is_refused_with_a_remedy() {
+    for (text, expected) in [
+        (direct("source = [\"10.0.0.1\"]\n"), "write mode = \"full-nat\" or leave out source"),
+        (direct("on_failure = \"end\"\n"), "cannot reset the connections of a failed one: write on_failure = \"keep\""),
+        (direct("").replace("\"tcp\"", "\"sctp\""), "by the packets of one side: write mode = \"nat\""),
+        (
+            direct("").replace("10.0.0.6", "10.0.0.6:443"),
+            "packets keep their port on the way through a tunnel: leave out",
+        ),
+        (direct("").replace("10.0.0.6", "192.0.2.10"), "the tunnel would lead to the service's own address"),
+        (
+            direct("gue_port = 6081\n"),
+            "write mode = \"direct_return\" and encapsulation = \"gue\", or leave out gue_port",
+        ),
+        (direct("encapsulation = \"gue\"\ngue_port = 0\n"), "service.gue_port: 0 is out of range"),
+        (direct("encapsulation = \"vxlan\"\n"), "write \"ipip\" or \"gue\""),
+        (
+            WEB.replace("ports = [443]", "ports = [443]\nencapsulation = \"gue\""),
+            "write mode = \"direct_return\" or leave out encapsulation",
+        ),
+    ] {
+        let text = said(&with_services(&text));
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn functions_that_answer_for_servers_are_refused_beside_direct_return() {
+    let proxy =
+        |rule: &str| format!("{}[syn_proxy]\nkey = \"/k\"\n[[syn_proxy.rule]]\nname = \"all\"\n{rule}", direct(""));
+    let with = |sections: &str, function: &str| {
+        with_services(sections).replace("\"load_balancer\"", &format!("{function}, \"load_balancer\""))
+    };
+    let text = said(&with(&proxy("mode = \"always\"\n"), "\"syn_proxy\""));
+    assert!(text.contains("the SYN proxy's rule \"all\" is for the service, too"), "{text}");
+    for rule in
+        ["mode = \"off\"\n", "mode = \"always\"\nports = [80]\n", "mode = \"always\"\ndestination = [\"10.0.0.0/8\"]\n"]
+    {
+        let checked = check(&with(&proxy(rule), "\"syn_proxy\""));
+        assert!(checked.is_ok(), "{rule}: {}", checked.err().map(|error| error.to_string()).unwrap_or_default());
+    }
+}
+
 #[test]
 fn the_chain_follows_the_sections() {
     let text = with_services(WEB).replace("chain = [\"firewall\", \"load_balancer\", \"nat\"]\n", "");
@@ -182,9 +243,17 @@ fn a_check_needs_a_port_and_an_address_that_nobody_holds_is_warned_of() {
 }
 
 #[test]
-fn the_example_is_right() {
-    let checked =
-        check(include_str!("../../../../examples/load-balancer.toml")).unwrap_or_else(|error| panic!("{error}"));
-    assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
-    assert_eq!(checked.config.services[0].config.backends.len(), 3);
+fn the_examples_are_right() {
+    for (text, mode) in [
+        (include_str!("../../../../examples/load-balancer.toml"), Mode::Nat),
+        (
+            include_str!("../../../../examples/direct-return.toml"),
+            Mode::DirectReturn(Encapsulation::Gue { port: 6080 }),
+        ),
+    ] {
+        let checked = check(text).unwrap_or_else(|error| panic!("{error}"));
+        assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
+        let service = &checked.config.services[0].config;
+        assert_eq!((service.backends.len(), &service.mode), (3, &mode));
+    }
 }

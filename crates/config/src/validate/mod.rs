@@ -8,6 +8,7 @@ mod cluster;
 mod common;
 mod compact;
 mod control;
+mod direct_return;
 pub(super) mod edge;
 mod fast_path;
 mod firewall;
@@ -112,6 +113,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         ports,
     };
     classifier::check_order(raw, &config, diagnostics);
+    direct_return::check_functions(&raw.service, &config, diagnostics);
     compact::check(raw, &config, diagnostics);
     config
 }

@@ -17,6 +17,7 @@ use super::super::raw::{RawCheck, RawService, RawServiceBackend};
 use super::super::validated::{CheckKind, DestinationNat, HealthCheck, Port, Service};
 use super::super::value;
 use super::common::{absolute_path, choice, flag, ranged, within};
+use super::direct_return;
 use super::firewall::port_ranges;
 use super::nat::{server, warn_if_nobody_answers};
 use super::{family_name, named, parsed};
@@ -25,7 +26,18 @@ const SCHEDULERS: [(&str, Scheduler); 2] =
     [("maglev", Scheduler::Maglev), ("least-connections", Scheduler::LeastConnections)];
 const AFFINITIES: [(&str, Affinity); 2] = [("connection", Affinity::Connection), ("source", Affinity::Source)];
 const ON_FAILURE: [(&str, OnFailure); 2] = [("keep", OnFailure::Keep), ("end", OnFailure::End)];
-const MODES: [(&str, bool); 2] = [("nat", false), ("full-nat", true)];
+const MODES: [(&str, Translation); 3] =
+    [("nat", Translation::Destination), ("full-nat", Translation::Both), ("direct_return", Translation::None)];
+
+/// What is translated of packets to a backend.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Translation {
+    #[default]
+    Destination,
+    Both,
+    /// Nothing: a tunnel leads to the backend.
+    None,
+}
 
 const WEIGHT_DEFAULT: u8 = 1;
 const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
@@ -71,6 +83,7 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
     choice("service.scheduler", None, &SCHEDULERS, diagnostics);
     choice("service.affinity", None, &AFFINITIES, diagnostics);
     choice("service.mode", None, &MODES, diagnostics);
+    direct_return::describe(diagnostics);
     choice("service.on_failure", None, &ON_FAILURE, diagnostics);
     slow_start(None, diagnostics);
     within("service.backend.weight", None, WEIGHT_DEFAULT, 0..=WEIGHT_MAX, diagnostics);
@@ -98,9 +111,11 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
     let service_ports = port_ranges("service.ports", &raw.ports, diagnostics);
     let service_ports: Vec<_> =
         service_ports.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect();
+    let mode = mode(raw, address, ports, diagnostics);
+    let family = address.filter(|_| !matches!(mode, Mode::DirectReturn(_)));
     let config = ServiceConfig {
-        mode: mode(raw, address, ports, diagnostics),
-        backends: backends(written, address, &service_ports, diagnostics),
+        backends: backends(written, family, &service_ports, diagnostics),
+        mode,
         ports: service_ports,
         slow_start: slow_start(raw.slow_start.as_ref(), diagnostics),
         on_failure: choice("service.on_failure", raw.on_failure.as_ref(), &ON_FAILURE, diagnostics),
@@ -112,6 +127,9 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
     };
     let service = Service { check: raw.check.as_ref().map(|raw| check(raw, diagnostics)), config };
     check_ends(raw, &service, diagnostics);
+    if let Mode::DirectReturn(_) = service.config.mode {
+        direct_return::check_tunnels(raw, &service.config, diagnostics);
+    }
     Some(service)
 }
 
@@ -139,16 +157,16 @@ fn mode(raw: &RawService, service: Option<IpAddr>, ports: &[Port], diagnostics: 
         warn_if_nobody_answers(SUBJECT, address, text.span(), ports, diagnostics);
         sources.push(address);
     }
-    let is_full = choice("service.mode", raw.mode.as_ref(), &MODES, diagnostics);
-    match (is_full, raw.source.first(), &raw.mode) {
-        (false, Some(first), _) => {
+    let translation = choice("service.mode", raw.mode.as_ref(), &MODES, diagnostics);
+    match (translation, raw.source.first(), &raw.mode) {
+        (Translation::Destination | Translation::None, Some(first), _) => {
             let mistake = Mistake::new(
                 "the source is not translated, so no address is needed for it",
                 "write mode = \"full-nat\" or leave out source",
             );
             diagnostics.error(first.span(), SUBJECT, mistake);
         }
-        (true, None, Some(text)) => {
+        (Translation::Both, None, Some(text)) => {
             let mistake = Mistake::new(
                 "the source is translated, but to no address",
                 "write source = [\"10.0.0.1\"] with a shared address that backends answer to",
@@ -161,7 +179,12 @@ fn mode(raw: &RawService, service: Option<IpAddr>, ports: &[Port], diagnostics: 
         let mistake = Mistake::new(format!("there are more than {SOURCES_MAX} addresses"), "leave some out");
         diagnostics.error(beyond.span(), SUBJECT, mistake);
     }
-    if is_full { Mode::FullNat(sources) } else { Mode::Nat }
+    let encapsulation = direct_return::encapsulation(raw, translation == Translation::None, diagnostics);
+    match translation {
+        Translation::Destination => Mode::Nat,
+        Translation::Both => Mode::FullNat(sources),
+        Translation::None => Mode::DirectReturn(encapsulation),
+    }
 }
 
 fn check_family(
@@ -285,7 +308,9 @@ fn check_ends(raw: &RawService, service: &Service, diagnostics: &mut Diagnostics
         diagnostics.error(check.span(), "service.check.port", mistake);
     }
     if let (Some(source), Some(text)) = (service.check.as_ref().and_then(|it| it.source), &check.get_ref().source) {
-        check_family("service.check.source", text, (Some(service.config.address), source), diagnostics);
+        // The backends of one family are those of the service, but for tunnels.
+        let end = service.config.backends.first().map_or(service.config.address, |backend| backend.address);
+        check_family("service.check.source", text, (Some(end), source), diagnostics);
     }
 }
 

@@ -75,6 +75,16 @@ impl Tracker {
         }
     }
 
+    /// Only the packets of the original direction of a TCP or UDP connection, which [`Tracker::begin`] has just begun, pass here: the
+    /// server answers the client directly. TCP is then followed by the client's segments, and UDP needs no reply to become a stream.
+    pub fn see_one_side(&self, now: Instant, protocol: u8, state: &mut ProtocolState) {
+        match protocol {
+            ip_protocol::TCP => tcp::see_one_side(state),
+            ip_protocol::UDP => udp::see_one_side(now, state),
+            _ => {}
+        }
+    }
+
     /// Advances a known connection by a packet. `flags` are those of the connection's record
     /// ([`crate::connection::flags`]); REPLIED and ASSURED are set here.
     pub fn advance(
@@ -125,7 +135,7 @@ impl Tracker {
         let timeouts = &self.config.timeouts;
         let is_assured = flags & connection::flags::ASSURED != 0;
         match protocol {
-            ip_protocol::TCP => TcpState::from_u8(state.state).map_or(Duration::ZERO, |state| timeouts.tcp(state)),
+            ip_protocol::TCP => tcp::timeout(&self.config, state),
             ip_protocol::UDP if is_assured => timeouts.udp_stream,
             ip_protocol::UDP => timeouts.udp,
             ip_protocol::SCTP => SctpState::from_u8(state.state).map_or(Duration::ZERO, |state| timeouts.sctp(state)),
@@ -165,6 +175,12 @@ pub fn merge(protocol: u8, received: &mut ProtocolState, local: &ProtocolState) 
 pub fn is_in_handshake(protocol: u8, state: &ProtocolState) -> bool {
     let handshake = [TcpState::SynSent, TcpState::SynRecv, TcpState::SynSent2];
     protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(|state| handshake.contains(&state))
+}
+
+/// Whether only the client's segments of a TCP connection pass here; see [`Tracker::see_one_side`].
+#[must_use]
+pub const fn is_one_sided(protocol: u8, state: &ProtocolState) -> bool {
+    protocol == ip_protocol::TCP && tcp::is_one_sided(state)
 }
 
 /// Whether the connection is established: TCP and SCTP in ESTABLISHED, UDP with a reply. Protocols without such a state

@@ -31,7 +31,8 @@ const FLAGS: u8 = peer_flags::WINDOW_SCALE
     | peer_flags::FIN_SENT
     | peer_flags::LIBERAL
     | peer_flags::UNACKNOWLEDGED
-    | peer_flags::ACKNOWLEDGED;
+    | peer_flags::ACKNOWLEDGED
+    | peer_flags::DIRECT;
 
 const NUMBERS_PER_PEER: usize = 4;
 /// Bytes of [`attribute::TCP_WINDOWS`], header included.

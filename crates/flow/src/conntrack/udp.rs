@@ -49,6 +49,11 @@ pub(super) fn begin(timeouts: &Timeouts) -> (ProtocolState, Duration) {
     (ProtocolState { state: UdpState::Unreplied as u8, ..ProtocolState::default() }, timeouts.udp)
 }
 
+/// No reply will be seen: the flow counts as answered from its first packet on.
+pub(super) const fn see_one_side(now: Instant, state: &mut ProtocolState) {
+    (state.state, state.last_sequence) = (UdpState::Replied as u8, milliseconds(now));
+}
+
 pub(super) fn advance(
     timeouts: &Timeouts,
     now: Instant,

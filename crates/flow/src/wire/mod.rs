@@ -9,6 +9,7 @@ pub mod arp;
 pub mod build;
 pub mod checksum;
 mod edit;
+mod encapsulation;
 pub mod ethernet;
 mod fragment;
 mod fragmentation;
@@ -20,6 +21,7 @@ mod parse;
 mod rewrite;
 pub mod sctp;
 mod segment;
+mod segmentation;
 pub mod tcp;
 pub mod tlv;
 mod translation;
@@ -29,12 +31,14 @@ pub mod vlan;
 use crate::Tuple;
 
 pub use crate::ip_protocol;
+pub use encapsulation::{Encapsulation, GUE_PORT_DEFAULT, TunnelEnd};
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
 pub use fragmentation::fragment_ipv4;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 pub use sctp::SctpPacket;
+pub use segmentation::segment_frame;
 pub use translation::Translation;
 
 pub mod tcp_flags {
@@ -51,6 +55,8 @@ pub mod tcp_flags {
     pub const ACK: u8 = 0x10;
     /// The urgent pointer counts.
     pub const URG: u8 = 0x20;
+    /// The congestion window was reduced (RFC 3168).
+    pub const CWR: u8 = 0x80;
 }
 
 /// A TCP segment as connection tracking sees it.

@@ -4,6 +4,7 @@
 //! reported. Both sides of every ratio are reported with it.
 
 pub mod attack_recovery;
+mod balanced_connections;
 pub mod bulk;
 pub mod edge;
 pub mod encryption;

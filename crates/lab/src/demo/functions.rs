@@ -10,7 +10,7 @@ use super::run::{FunctionPlan, Stage};
 use super::table::ms;
 use crate::args::DemoArgs;
 use crate::testbed::cluster::{Function, Shape};
-use crate::testbed::topology::{OUTSIDE, SERVER_PORTS, Topology};
+use crate::testbed::topology::{SERVER_PORTS, Topology};
 use crate::testbed::watch::Watch;
 use console::{Progress, Table, count};
 
@@ -127,6 +127,6 @@ fn servers(function: Function) -> Vec<SocketAddr> {
     if !function.is_balancer() {
         return Topology::server_addresses();
     }
-    let of_port = |port| OUTSIDE.map(|address| SocketAddr::new(address, port));
+    let of_port = |port| function.services().iter().map(move |address| SocketAddr::new(*address, port));
     SERVER_PORTS.into_iter().flat_map(of_port).collect()
 }

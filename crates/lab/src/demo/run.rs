@@ -1,6 +1,6 @@
 //! One run: traffic, a kill in the middle of it, and what became of the connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,15 @@ use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{
     Cluster, ClusterError, ClusterPlan, Function, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning,
 };
+use crate::testbed::direct_return::{DirectReturn, DirectReturnPlan};
 use crate::testbed::distance::Distances;
 use crate::testbed::edges::Edges;
 use crate::testbed::exact_table::ExactTable;
 use crate::testbed::session::{Session, TrafficError};
 use crate::testbed::syn_flood::{Flood, FloodPlan};
-use crate::testbed::topology::{self, BRIDGE, INTERFACES, PREFIX_BITS, SECOND_SERVER, SERVER, SERVER_PORTS, Topology};
+use crate::testbed::topology::{
+    self, BRIDGE, INTERFACES, NETWORKS, PREFIX_BITS, SECOND_SERVER, SERVER, SERVER_PORTS, Topology,
+};
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::client::Plan;
 use crate::testbed::watch::{Waited, Watch, WatchError};
@@ -197,6 +200,7 @@ impl Stage<'_> {
         let link = self.nodes.map(|_| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let flood = self.start_flood(&topology)?;
         let began = Instant::now();
+        let _direct_return = self.start_direct_return(&topology)?;
         let session = self.start_traffic(&topology)?;
         self.warm_up(&session, &show)?;
         distances.reset()?;
@@ -268,6 +272,24 @@ impl Stage<'_> {
         Flood::start(&topology.client, BRIDGE, plan).map(Some)
     }
 
+    /// With direct return, what takes packets out of the tunnels to the servers.
+    fn start_direct_return(&self, topology: &Topology) -> Result<Option<DirectReturn>, IoError> {
+        if self.function.function != Function::BalancerDirectReturn {
+            return Ok(None);
+        }
+        let networks: Vec<Prefix> =
+            NETWORKS[0].into_iter().zip(PREFIX_BITS).map(|(address, bits)| Prefix::new(address, bits)).collect();
+        let ends: Vec<IpAddr> = [SERVER, SECOND_SERVER].into_iter().flatten().collect();
+        let plan = DirectReturnPlan {
+            clients: &topology.client,
+            client_networks: &networks,
+            servers: &topology.server,
+            services: self.function.function.services(),
+            ends: &ends,
+        };
+        DirectReturn::start(&plan).map(Some)
+    }
+
     /// Starts server and client. Behind a load balancer there are two servers on the host.
     fn start_traffic(&self, topology: &Arc<Topology>) -> Result<Session, RunError> {
         if !self.function.function.is_balancer() {
@@ -278,9 +300,12 @@ impl Stage<'_> {
             let mut addresses = SECOND_SERVER.into_iter().zip(PREFIX_BITS);
             addresses.try_for_each(|(address, bits)| netlink.add_address(BRIDGE, Prefix::new(address, bits)))
         })??;
-        let servers = [SERVER, SECOND_SERVER].into_iter().flatten();
+        let servers: Vec<IpAddr> = match self.function.function {
+            Function::BalancerDirectReturn => self.function.function.services().to_vec(),
+            _ => [SERVER, SECOND_SERVER].into_iter().flatten().collect(),
+        };
         let listening: Vec<SocketAddr> =
-            servers.flat_map(|server| SERVER_PORTS.map(|port| SocketAddr::new(server, port))).collect();
+            servers.into_iter().flat_map(|server| SERVER_PORTS.map(|port| SocketAddr::new(server, port))).collect();
         Ok(Session::start_behind(topology, self.traffic_plan(), &listening)?)
     }
 

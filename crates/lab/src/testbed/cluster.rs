@@ -473,7 +473,8 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     if shape == Shape::BothActive {
         text.push_str(&multi_primary::translations());
     }
-    for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
+    let clients = CLIENT.into_iter().zip(OUTSIDE).filter(|_| plan.tuning.function.translates_clients());
+    for (client, shared) in clients {
         let mapping = plan.tuning.mapping();
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n{mapping}\n");
     }

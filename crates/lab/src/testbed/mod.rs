@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod direct_return;
 pub mod distance;
 pub mod edges;
 pub mod exact_table;

@@ -44,6 +44,9 @@ pub const SERVER_PORTS: [u16; 4] = [7000, 7001, 7002, 7003];
 pub const SYNC: [IpAddr; 2] = [v4(10, 99, 0, 1), v4(10, 99, 0, 2)];
 /// Lengths of the prefixes inside and outside, in bits.
 pub const PREFIX_BITS: Both<u8> = [24, 64];
+/// The networks inside and outside, without their lengths.
+pub const NETWORKS: [Both<IpAddr>; 2] =
+    [[v4(10, 1, 0, 0), v6(0xfd00, 1, 0, 0)], [v4(198, 51, 100, 0), v6(0x2001, 0x0db8, 2, 0)]];
 /// Names of a node's interfaces: towards the client, towards the server, towards the other node.
 pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
 

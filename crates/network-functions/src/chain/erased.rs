@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use flow::wire::tlv::TlvError;
-use flow::wire::{Packet, TcpSegment};
+use flow::wire::{Packet, TcpSegment, TunnelEnd};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::FromBytes;
 
@@ -52,6 +52,8 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn decides_by_class(&self) -> bool;
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
+    fn uses_tunnels(&self) -> bool;
+    fn tunnel(&self, state: &[u8]) -> Result<Option<TunnelEnd>, DropReason>;
     fn on_enter(&self, state: &[u8], original: &Tuple);
     fn on_leave(&self, state: &[u8]);
     fn restorable(&self) -> Result<(), Unrestorable>;
@@ -177,6 +179,14 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason> {
         self.0.may_continue(&read(state))
+    }
+
+    fn uses_tunnels(&self) -> bool {
+        F::USES_TUNNELS
+    }
+
+    fn tunnel(&self, state: &[u8]) -> Result<Option<TunnelEnd>, DropReason> {
+        self.0.tunnel(&read(state))
     }
 
     fn on_enter(&self, state: &[u8], original: &Tuple) {

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use flow::wire::Encapsulation;
+
 use crate::port_range::PortRange;
 
 /// The maximum number of services: each that balances by hashing has a table of 128 KiB.
@@ -44,6 +46,8 @@ pub enum Mode {
     Nat,
     /// The source too, to one of these addresses of the cluster: replies then return to it by themselves.
     FullNat(Vec<IpAddr>),
+    /// Nothing: packets reach the backend in a tunnel, and it answers the client directly from the service's address.
+    DirectReturn(Encapsulation),
 }
 
 /// What becomes of the connections of a backend that fails.
@@ -131,6 +135,15 @@ pub enum ServiceError {
     /// Two backends are the same server, or have one identifier.
     #[error("service {0}: two backends are the same server: list it once, with a weight")]
     SameBackend(usize),
+    /// A backend's own port, which only a translation could give to packets.
+    #[error("service {0}: packets keep their port with direct return: leave out the ports of backends")]
+    PortOfTunnel(usize),
+    /// SCTP and direct return: its tags are those of the other side.
+    #[error("service {0}: direct return is for TCP and UDP: choose another mode")]
+    ProtocolOfTunnel(usize),
+    /// The end of a connection in a tunnel cannot be made known to its backend.
+    #[error("service {0}: with direct return TCP connections of a failed backend stay: choose OnFailure::Keep")]
+    ResetsInTunnel(usize),
     /// Full NAT without sources, or with too many.
     #[error("service {0}: full NAT needs 1 to {SOURCES_MAX} source addresses")]
     Sources(usize),

@@ -12,6 +12,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use flow::wire::{Encapsulation, TunnelEnd, ip_protocol};
 use flow::{HashKey, Instant, Tuple};
 
 use super::config::{
@@ -133,6 +134,8 @@ pub struct Service {
     affinity: Affinity,
     /// Source addresses of full NAT; none otherwise.
     pub(super) sources: Vec<[u8; 16]>,
+    /// How packets reach a backend with direct return; `None` otherwise.
+    pub(super) encapsulation: Option<Encapsulation>,
     on_failure: OnFailure,
     slow_start: Option<Duration>,
     /// The Maglev table; empty with another scheduler.
@@ -222,6 +225,8 @@ pub struct Services {
     by_destination: BTreeMap<([u8; 16], u8), Vec<u16>>,
     /// The backends by the identifiers of service and backend: those configured, and those that only have connections left.
     live: BTreeMap<(u32, u32), Arc<Live>>,
+    /// The tunnels to backends, by the same identifiers: also to those that only have connections left.
+    tunnels: BTreeMap<(u32, u32), TunnelEnd>,
 }
 
 impl Services {
@@ -234,6 +239,8 @@ impl Services {
             return Err(ServiceError::TooManyServices(configs.len()));
         }
         let mut built = Self { live: previous.occupied(), ..Self::default() };
+        let still_used = previous.tunnels.iter().filter(|(ids, _)| built.live.contains_key(*ids));
+        built.tunnels = still_used.map(|(ids, end)| (*ids, *end)).collect();
         for (index, config) in configs.iter().enumerate() {
             check(index, config)?;
             check_others(index, config, configs)?;
@@ -255,6 +262,10 @@ impl Services {
     fn service(&mut self, config: &ServiceConfig, index: usize, previous: &Self) -> Result<Service, ServiceError> {
         let id = service_id(&config.name);
         let before = previous.services.iter().find(|service| service.id == id);
+        let encapsulation = match config.mode {
+            Mode::DirectReturn(encapsulation) => Some(encapsulation),
+            Mode::Nat | Mode::FullNat(_) => None,
+        };
         let mut backends: Vec<Backend> = Vec::with_capacity(config.backends.len());
         for backend in &config.backends {
             let address = tuple_bytes(backend.address);
@@ -270,12 +281,15 @@ impl Services {
                 known.slow_start.begin();
             }
             self.live.insert((id, backend_id), Arc::clone(&known));
+            if let Some(encapsulation) = encapsulation {
+                self.tunnels.insert((id, backend_id), TunnelEnd { address: backend.address, encapsulation });
+            }
             let end = SocketAddr::new(backend.address, port);
             let weight = backend.weight;
             backends.push(Backend { id: backend_id, address, port: backend.port, weight, end, live: known });
         }
         let sources = match &config.mode {
-            Mode::Nat => Vec::new(),
+            Mode::Nat | Mode::DirectReturn(_) => Vec::new(),
             Mode::FullNat(sources) => sources.iter().copied().map(tuple_bytes).collect(),
         };
         let entries = if config.scheduler == Scheduler::Maglev { maglev::ENTRIES } else { 0 };
@@ -286,6 +300,7 @@ impl Services {
             scheduler: config.scheduler,
             affinity: config.affinity,
             sources,
+            encapsulation,
             on_failure: config.on_failure,
             slow_start: config.slow_start,
             table: (0..entries).map(|_| AtomicU16::new(maglev::NONE)).collect(),
@@ -352,6 +367,11 @@ impl Services {
         self.services.iter().for_each(Service::refresh);
     }
 
+    /// The tunnel to a backend of a service with direct return. `None`: it is not known here.
+    pub(super) fn tunnel(&self, service: u32, backend: u32) -> Option<TunnelEnd> {
+        self.tunnels.get(&(service, backend)).copied()
+    }
+
     /// Whether the backend has failed, and its service ends connections then.
     pub(super) fn has_ended(&self, service: u32, backend: u32) -> bool {
         let Some(service) = self.services.iter().find(|known| known.id == service) else { return false };
@@ -396,14 +416,19 @@ fn check(index: usize, config: &ServiceConfig) -> Result<(), ServiceError> {
     if !has_ports(config.protocol) {
         return Err(ServiceError::Protocol(index));
     }
+    if let Mode::DirectReturn(_) = config.mode {
+        check_tunnels(index, config)?;
+    }
     let sources = match &config.mode {
-        Mode::Nat => &[][..],
+        Mode::Nat | Mode::DirectReturn(_) => &[][..],
         Mode::FullNat(sources) if sources.is_empty() || sources.len() > SOURCES_MAX => {
             return Err(ServiceError::Sources(index));
         }
         Mode::FullNat(sources) => sources,
     };
-    let of_family = |address: &core::net::IpAddr| family(*address) == family(config.address);
+    // A tunnel may be of another family than the packets in it.
+    let is_direct = matches!(config.mode, Mode::DirectReturn(_));
+    let of_family = |address: &core::net::IpAddr| is_direct || family(*address) == family(config.address);
     if !config.backends.iter().map(|backend| &backend.address).chain(sources).all(of_family) {
         return Err(ServiceError::MixedFamilies(index));
     }
@@ -416,6 +441,20 @@ fn check(index: usize, config: &ServiceConfig) -> Result<(), ServiceError> {
     }
     if config.affinity == Affinity::Source && config.scheduler != Scheduler::Maglev {
         return Err(ServiceError::Affinity(index));
+    }
+    Ok(())
+}
+
+/// What a tunnel cannot do.
+fn check_tunnels(index: usize, config: &ServiceConfig) -> Result<(), ServiceError> {
+    if config.backends.iter().any(|backend| backend.port.is_some()) {
+        return Err(ServiceError::PortOfTunnel(index));
+    }
+    if config.protocol == ip_protocol::SCTP {
+        return Err(ServiceError::ProtocolOfTunnel(index));
+    }
+    if config.protocol == ip_protocol::TCP && config.on_failure == OnFailure::End {
+        return Err(ServiceError::ResetsInTunnel(index));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Scenarios and properties of the load balancer.
 
+mod direct_return;
+
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;

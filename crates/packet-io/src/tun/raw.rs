@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use flow::SegmentationKind;
+use flow::{Checksum, Segmentation, SegmentationKind};
 
 use super::device::{self, Device, DeviceKind};
 use super::{HEADER_BYTES, PACKET_BYTES_MAX};
@@ -46,8 +46,19 @@ impl RawTunnel {
         let header = header.try_into().ok().and_then(|header| virtio::parse(header, 0));
         let (checksum, segmentation) = header.ok_or(TransmitFailure::Invalid)?;
         // Rewritten: the kernel shall copy only headers into the linear part of its buffer.
-        let header = virtio::emit(checksum, segmentation, packet);
-        self.device.write(&header, packet).map_err(|error: io::Error| {
+        self.write(&virtio::emit(checksum, segmentation, packet), packet)
+    }
+
+    /// As [`RawTunnel::send`], for a packet without a virtio-net header, whose checksums are complete.
+    ///
+    /// # Errors
+    /// As [`RawTunnel::send`].
+    pub fn send_packet(&self, packet: &[u8]) -> Result<(), TransmitFailure> {
+        self.write(&virtio::emit(Checksum::Valid, Segmentation::default(), packet), packet)
+    }
+
+    fn write(&self, header: &[u8; HEADER_BYTES], packet: &[u8]) -> Result<(), TransmitFailure> {
+        self.device.write(header, packet).map_err(|error: io::Error| {
             if device::is_down_error(&error) {
                 return TransmitFailure::Down;
             }
@@ -80,8 +91,6 @@ pub fn wire_length_bytes(message: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use flow::{Checksum, Segmentation};
-
     use super::*;
 
     fn message(segmentation: Segmentation, packet: &[u8]) -> Vec<u8> {

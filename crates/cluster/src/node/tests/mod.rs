@@ -9,6 +9,7 @@ mod compact;
 mod compact_failovers;
 mod control_first;
 mod deferral;
+mod direct_return;
 mod failed_backends;
 mod fast_path;
 mod ftp;

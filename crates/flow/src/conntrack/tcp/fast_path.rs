@@ -70,7 +70,7 @@ pub(in crate::conntrack) fn pass_plain(
 #[inline(always)]
 const fn is_known(sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     const WANTED: u8 = peer_flags::ACKNOWLEDGED;
-    (sender.flags | receiver.flags) & peer_flags::RELEARNING == 0
+    (sender.flags | receiver.flags) & (peer_flags::RELEARNING | peer_flags::DIRECT) == 0
         && sender.flags & receiver.flags & WANTED == WANTED
         && sender.window_max != 0
         && receiver.window_max != 0

@@ -1,11 +1,13 @@
 //! TCP tracking. The [`automaton`] computes the next state, the [`window`] decides whether a segment can belong to the
 //! connection, and [`reset`] decides which RSTs are valid. [`out_of_sync`] resynchronises with restarted end points,
-//! [`take_over`](mod@take_over) continues from an old replica, and [`shared`] works with a part of the segments.
+//! [`take_over`](mod@take_over) continues from an old replica, [`shared`] works with a part of the segments, and [`one_sided`] with the
+//! client's alone.
 
 mod arrival;
 mod automaton;
 mod fast_path;
 mod fragmented;
+mod one_sided;
 mod out_of_sync;
 mod reset;
 mod shared;
@@ -30,6 +32,7 @@ pub use self::state::{TCP_RETRANSMISSIONS_MAX, TcpState};
 
 pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
+pub(super) use self::one_sided::{is_one_sided, see_one_side};
 pub(super) use self::shared::merge;
 pub(crate) use self::take_over::note_acknowledgement;
 pub(super) use self::take_over::take_over;
@@ -74,6 +77,9 @@ pub(super) fn advance(
 ) -> Advance {
     // The fast path for nearly all segments: the state stays, and no replicated field changes.
     let plain = pass_plain(config, state, *flags, direction, segment);
+    if plain.is_none() && is_one_sided(state) {
+        return one_sided::advance(config, state, flags, direction, segment);
+    }
     match plain.or_else(|| shared::pass_plain(config, state, *flags, direction, segment)) {
         Some(timeout) => Advance::pass(Change::None, Some(timeout)),
         None => general(config, state, flags, direction, segment),
@@ -291,9 +297,18 @@ fn timeout_of(timeouts: &Timeouts, state: &ProtocolState, next: TcpState, is_res
     }
 }
 
+/// See [`super::Tracker::timeout`].
+pub(super) fn timeout(config: &TrackerConfig, state: &ProtocolState) -> Duration {
+    let Some(next) = TcpState::from_u8(state.state) else { return Duration::ZERO };
+    if is_one_sided(state) { one_sided::timeout(config, next) } else { config.timeouts.tcp(next) }
+}
+
 /// See [`super::Tracker::timeout_after_last`].
 pub(super) fn timeout_after_last(config: &TrackerConfig, state: &ProtocolState, flags: u8) -> Duration {
     let Some(next) = TcpState::from_u8(state.state) else { return Duration::ZERO };
+    if is_one_sided(state) {
+        return one_sided::timeout(config, next);
+    }
     let timeout = timeout_of(&config.timeouts, state, next, state.last_kind == Kind::Rst as u8);
     let is_begun_midway = flags & REPLIED == 0 && next == TcpState::Established;
     if is_begun_midway { timeout.min(config.timeouts.tcp_unacknowledged) } else { timeout }

@@ -24,7 +24,11 @@ const REORDERING_BYTES_MAX: u32 = 1 << 29;
 
 /// See [`crate::conntrack::Tracker::take_over`].
 pub(in crate::conntrack) fn take_over(state: &mut ProtocolState) {
-    let kept = peer_flags::WINDOW_SCALE | peer_flags::SACK_PERMITTED | peer_flags::FIN_SENT | peer_flags::LIBERAL;
+    let kept = peer_flags::WINDOW_SCALE
+        | peer_flags::SACK_PERMITTED
+        | peer_flags::FIN_SENT
+        | peer_flags::LIBERAL
+        | peer_flags::DIRECT;
     let unlearnt = |peer: TcpPeer| TcpPeer {
         window_scale: peer.window_scale,
         flags: peer.flags & kept | peer_flags::RELEARNING,

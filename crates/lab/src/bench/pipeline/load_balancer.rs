@@ -3,6 +3,8 @@
 //! The pipeline of [`bench pipeline`](super) with two chains, measured in turns: firewall and source NAT; firewall and load balancer. Both
 //! have the same connections, firewall rules and frames. The services have a hundred backends each.
 //!
+//! Connections a second are those of a [network](crate::bench::balanced_connections) beside the kernel's load balancers.
+//!
 //! The table is examined by itself: the largest share of a backend over the mean, and the entries that change beyond a backend's own when
 //! it leaves.
 
@@ -20,7 +22,10 @@ use super::stage::nanos_each;
 use super::traffic::{Ring, Traffic};
 use crate::args::BenchLoadBalancerArgs;
 use crate::bench::BenchError;
+use crate::bench::balanced_connections::{ConnectionRates, compare};
 use crate::bench::rounds::{self, Rounds, median_table, rounded};
+use crate::testbed;
+use crate::testbed::watch::Watch;
 use console::Progress;
 
 /// What is reported.
@@ -43,6 +48,8 @@ struct Report {
     moved_share: f64,
     /// Milliseconds to compute the table.
     table_ms: f64,
+    /// Connections a second in a network.
+    connections_per_s: ConnectionRates,
 }
 
 impl Report {
@@ -54,7 +61,7 @@ impl Report {
         format!(
             "One core, {} connections, {} rounds\n\n{}\nA packet of a balanced connection takes {} times what one with NAT takes.\n\n\
              Of {} backends the largest share is {} times the mean. When one leaves, {} % of the entries change beyond its own.\n\
-             The table is computed in {} ms.\n",
+             The table is computed in {} ms.\n\n{}",
             console::count(self.connections.into()),
             self.rounds,
             median_table("NANOSECONDS A PACKET", 1, rows),
@@ -63,17 +70,39 @@ impl Report {
             self.imbalance,
             rounded(self.moved_share * 100.0, 2),
             self.table_ms,
+            self.describe_rates(),
         )
+    }
+
+    fn describe_rates(&self) -> String {
+        let mut table = console::Table::of("|>CONNECTIONS A SECOND|REASON");
+        for (name, rate, reason) in self.connections_per_s.rows() {
+            let rate = rate.map_or_else(|| "–".to_owned(), |rate| console::count(rate as u64));
+            table.row([name.to_owned(), rate, reason.unwrap_or_default().to_owned()]);
+        }
+        table.render()
     }
 }
 
-/// Measures and prints.
+/// Measures and prints. To be called while the process has but one thread.
 ///
 /// # Errors
-/// Packets got lost, which is a defect, or the result cannot be printed.
+/// Packets got lost, which is a defect, connections fail, or the result cannot be printed.
 pub(crate) fn run(args: &BenchLoadBalancerArgs) -> Result<(), BenchError> {
-    let report = measure(args)?;
+    let rates = connection_rates(args)?;
+    let report = Report { connections_per_s: rates, ..measure(args)? };
     Ok(console::print_as(args.json, &report, || report.describe())?)
+}
+
+/// Nothing is measured where the system permits no networks.
+fn connection_rates(args: &BenchLoadBalancerArgs) -> Result<ConnectionRates, BenchError> {
+    if args.network_rounds == 0 {
+        return Ok(ConnectionRates::unmeasured("no rounds in a network were asked for"));
+    }
+    match testbed::gain_namespaces() {
+        Ok(()) => compare(args, &Watch::new()?, &Progress::new()),
+        Err(error) => Ok(ConnectionRates::unmeasured(&error.to_string())),
+    }
 }
 
 fn measure(args: &BenchLoadBalancerArgs) -> Result<Report, BenchError> {
@@ -108,6 +137,7 @@ fn measure(args: &BenchLoadBalancerArgs) -> Result<Report, BenchError> {
         imbalance: rounded(table.imbalance, 4),
         moved_share: rounded(table.moved_share, 4),
         table_ms: rounded(table.spent.as_secs_f64() * 1e3, 2),
+        connections_per_s: ConnectionRates::default(),
     })
 }
 
@@ -152,7 +182,15 @@ mod tests {
 
     #[test]
     fn balanced_packets_pass_and_the_table_is_even() {
-        let args = BenchLoadBalancerArgs { connections: 2000, packets: 5000, rounds: 2, json: true };
+        let args = BenchLoadBalancerArgs {
+            connections: 2000,
+            packets: 5000,
+            rounds: 2,
+            network_rounds: 0,
+            seconds: 1.0,
+            in_flight: 1,
+            json: true,
+        };
         let report = measure(&args).expect("no packet is lost");
         assert!(report.ns_per_packet > 0.0 && report.ratio > 0.0);
         assert!(report.imbalance <= 1.05 && report.moved_share <= 0.02, "{} {}", report.imbalance, report.moved_share);

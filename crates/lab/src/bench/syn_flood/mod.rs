@@ -3,8 +3,9 @@
 //! Two networks of the same shape are built. In the one a node alone stands between client and server, with its SYN proxy; in the other
 //! the kernel does, with nftables' `synproxy`. Where the kernel lacks it, the result states so.
 //!
-//! Processor time is that of the whole machine, less that of the same flood to a link address of nobody: what the kernel does with a
-//! frame is not that of any process. So the machine should do nothing else.
+//! The node's processor time is that of its process. The kernel works in soft interrupts: its processor time is that of the machine's soft
+//! interrupts, less that of the same flood to a link address of nobody. For the node, too, soft interrupts carry the frames to its process and
+//! back. They are reported beside it. So the machine should do nothing else.
 
 mod in_memory;
 mod report;
@@ -22,6 +23,7 @@ use packet_io::{IoError, sysctl, usage};
 use self::report::{Report, Side, Sides};
 use super::BenchError;
 use super::bulk::{forward_only, load_rules};
+use super::rounds::rounded;
 use crate::args::BenchSynFloodArgs;
 use crate::testbed;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Function, Tuning};
@@ -71,7 +73,8 @@ fn measure(args: &BenchSynFloodArgs) -> Result<Report, BenchError> {
 
     progress.show("flooding the node");
     let mut sizes_bytes = Vec::new();
-    let mainstay = side(&by_mainstay, args, &watch, || sizes_bytes.push(cluster.resident_bytes()))?;
+    let of_process = || cluster.cpu_times().first().copied();
+    let mainstay = side(&by_mainstay, args, &watch, of_process, || sizes_bytes.push(cluster.resident_bytes()))?;
     let memory_bytes = match sizes_bytes[..] {
         [before, after] => after.saturating_sub(before),
         _ => 0,
@@ -80,7 +83,7 @@ fn measure(args: &BenchSynFloodArgs) -> Result<Report, BenchError> {
 
     progress.show("flooding the kernel");
     let kernel = match kernel_proxy(&by_kernel)? {
-        Ok(()) => Ok(side(&by_kernel, args, &watch, || ())?),
+        Ok(()) => Ok(side(&by_kernel, args, &watch, || None, || ())?),
         Err(reason) => Err(reason),
     };
     Ok(Report::new(args, Sides { mainstay, kernel }, [memory_bytes, table], answer_ns))
@@ -121,11 +124,13 @@ fn kernel_proxy(topology: &Topology) -> Result<Result<(), String>, BenchError> {
     Ok(load_rules(node, &rules))
 }
 
-/// Floods a network, and opens real connections beside the flood. `note` is called before and after.
+/// Floods a network, and opens real connections beside the flood. `of_process` is the processor time so far of the process that answers;
+/// `None`: the kernel does. `note` is called before and after.
 fn side(
     topology: &Topology,
     args: &BenchSynFloodArgs,
     watch: &Watch,
+    of_process: impl Fn() -> Option<Duration>,
     mut note: impl FnMut(),
 ) -> Result<Side, BenchError> {
     let server = SocketAddrV4::new(server_address(), 9000);
@@ -143,17 +148,18 @@ fn side(
     };
     // Connections learn their neighbours before.
     let _ = connects(topology, server);
-    let (nothing, _) = cost(topology, plan(NOBODY)?, args, watch)?;
+    let nothing = cost(topology, plan(NOBODY)?, (args, watch), &of_process)?;
     note();
-    let (all, syns_per_s) = cost(topology, plan(next_hop)?, args, watch)?;
+    let all = cost(topology, plan(next_hop)?, (args, watch), &of_process)?;
     let flood = Flood::start(&topology.client, BRIDGE, plan(next_hop)?)?;
     watch.pass_until(Instant::now() + WARM_UP)?;
     let (accepted, median_ms) = open(topology, server, args.connections);
     drop(flood);
     note();
     Ok(Side {
-        cpu_share: (all - nothing).max(0.0),
-        syns_per_s,
+        cpu_share: all.of_process.map_or_else(|| all.softirq_beyond(&nothing), |share| Some(rounded(share, 4))),
+        softirq_share: all.softirq_beyond(&nothing),
+        syns_per_s: all.syns_per_s,
         accepted_share: f64::from(accepted) / f64::from(args.connections),
         connect_ms: median_ms,
     })
@@ -166,20 +172,37 @@ const fn server_address() -> Ipv4Addr {
     }
 }
 
-/// The machine's processor time during a flood, as a share of one processor, and the SYNs that were sent a second.
+/// What a flood costs, as shares of one processor.
+struct Cost {
+    /// Of the process that answers, if there is one.
+    of_process: Option<f64>,
+    /// Of the machine's soft interrupts; `None` where `/proc` lacks them.
+    softirq: Option<f64>,
+    /// SYNs that were sent a second.
+    syns_per_s: f64,
+}
+
+impl Cost {
+    /// The share of soft interrupts beyond that of another flood.
+    fn softirq_beyond(&self, other: &Self) -> Option<f64> {
+        Some(rounded((self.softirq? - other.softirq?).max(0.0), 4))
+    }
+}
+
 fn cost(
     topology: &Topology,
     plan: FloodPlan,
-    args: &BenchSynFloodArgs,
-    watch: &Watch,
-) -> Result<(f64, f64), BenchError> {
+    (args, watch): (&BenchSynFloodArgs, &Watch),
+    of_process: &impl Fn() -> Option<Duration>,
+) -> Result<Cost, BenchError> {
     let flood = Flood::start(&topology.client, BRIDGE, plan)?;
     watch.pass_until(Instant::now() + WARM_UP)?;
-    let busy = || usage::machine_cpu_time().unwrap_or_default();
-    let (begin, busy_before, sent_before) = (Instant::now(), busy(), flood.sent());
+    let read = || [of_process(), usage::soft_interrupts_cpu_time()];
+    let (begin, before, sent_before) = (Instant::now(), read(), flood.sent());
     watch.pass_until(begin + Duration::from_secs_f64(args.seconds))?;
-    let (took, busy, sent) = (begin.elapsed().as_secs_f64(), busy().saturating_sub(busy_before), flood.sent());
-    Ok((busy.as_secs_f64() / took, (sent - sent_before) as f64 / took))
+    let (took, after, sent) = (begin.elapsed().as_secs_f64(), read(), flood.sent());
+    let share = |which: usize| Some(after[which]?.saturating_sub(before[which]?).as_secs_f64() / took);
+    Ok(Cost { of_process: share(0), softirq: share(1), syns_per_s: (sent - sent_before) as f64 / took })
 }
 
 /// Opens connections that are of use; returns how many, and the median of the time that one took, in milliseconds.

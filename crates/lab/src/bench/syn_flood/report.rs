@@ -9,8 +9,10 @@ use console::{Table, count};
 /// The figures of one network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
-    /// Processor time of the flood, as a share of one processor.
-    pub(super) cpu_share: f64,
+    /// Processor time of what answers, as a share of one processor: of the process, or of the kernel's soft interrupts.
+    pub(super) cpu_share: Option<f64>,
+    /// Processor time of the machine's soft interrupts beyond that of a flood to nobody.
+    pub(super) softirq_share: Option<f64>,
     /// SYNs that were sent a second.
     pub(super) syns_per_s: f64,
     /// Real connections that were opened, of those that were tried.
@@ -45,8 +47,10 @@ pub(super) struct Report {
     pub(super) accepted_share: f64,
     /// The same through the kernel.
     pub(super) kernel_accepted_share: Option<f64>,
-    /// Processor time of the flood, as a share of one processor.
-    pub(super) cpu_share: Both<f64>,
+    /// Processor time of what answers, as a share of one processor: of the gateway's process, or of the kernel's soft interrupts.
+    pub(super) cpu_share: Both<Option<f64>>,
+    /// Processor time of the machine's soft interrupts beyond that of the same flood to nobody, as a share of one processor.
+    pub(super) softirq_share: Both<Option<f64>>,
     /// Median of the time of a real connection with its first exchange.
     pub(super) connect_ms: Both<Option<f64>>,
     /// By how much the node grew from before the flood to its end.
@@ -69,6 +73,10 @@ impl Report {
             mainstay: rounded(figure(&mainstay), places),
             kernel: kernel.as_ref().map(|side| rounded(figure(side), places)),
         };
+        let shares = |figure: fn(&Side) -> Option<f64>| Both {
+            mainstay: figure(&mainstay),
+            kernel: kernel.as_ref().map(figure),
+        };
         let connect_ms = |side: &Side| side.connect_ms.map(|time| rounded(time, 2));
         Self {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -77,7 +85,8 @@ impl Report {
             connections: args.connections,
             accepted_share: mainstay.accepted_share,
             kernel_accepted_share: kernel.as_ref().map(|side| side.accepted_share),
-            cpu_share: both(|side| side.cpu_share, 3),
+            cpu_share: shares(|side| side.cpu_share),
+            softirq_share: shares(|side| side.softirq_share),
             connect_ms: Both { mainstay: connect_ms(&mainstay), kernel: kernel.as_ref().map(connect_ms) },
             memory_bytes,
             table_connections: table,
@@ -93,7 +102,8 @@ impl Report {
             table.row([name.to_owned(), number(mainstay), number(kernel)]);
         };
         row("SYNs a second", Some(self.syns_per_s.mainstay), self.syns_per_s.kernel);
-        row("share of a processor", Some(self.cpu_share.mainstay), self.cpu_share.kernel);
+        row("share of a processor", self.cpu_share.mainstay, self.cpu_share.kernel.flatten());
+        row("soft interrupts, share of a processor", self.softirq_share.mainstay, self.softirq_share.kernel.flatten());
         row("accepted share of real connections", Some(self.accepted_share), self.kernel_accepted_share);
         row("a real connection, ms", self.connect_ms.mainstay, self.connect_ms.kernel.flatten());
         let unmeasured = self.kernel_reason.as_ref().map_or_else(String::new, |reason| format!("kernel: {reason}\n"));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::super::topology::{OUTSIDE, SECOND_SERVER, SERVER, SERVER_PORTS};
+use super::super::topology::{INSIDE, OUTSIDE, SECOND_SERVER, SERVER, SERVER_PORTS};
 use api::Status;
 
 /// A name that no connection of the demo asks for.
@@ -28,13 +28,16 @@ pub enum Function {
     BalancerFullNat,
     /// As the first, to the server with the fewest connections.
     BalancerLeastConnections,
+    /// Connections to the shared inside addresses reach two servers in tunnels, and they answer directly.
+    BalancerDirectReturn,
 }
 
 impl Function {
     /// Those that there are.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::BalancerNat,
         Self::BalancerFullNat,
+        Self::BalancerDirectReturn,
         Self::BalancerLeastConnections,
         Self::SynProxy,
         Self::Classifier,
@@ -51,14 +54,30 @@ impl Function {
             Self::UrlFilter => "URL filter",
             Self::BalancerNat => "load balancer, NAT",
             Self::BalancerFullNat => "load balancer, full NAT",
+            Self::BalancerDirectReturn => "load balancer, direct return",
             Self::BalancerLeastConnections => "load balancer, least connections",
         }
     }
 
-    /// Whether clients connect to the shared outside addresses.
+    /// Whether clients connect to shared addresses.
     #[must_use]
     pub const fn is_balancer(self) -> bool {
-        matches!(self, Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections)
+        !self.services().is_empty()
+    }
+
+    /// The shared addresses that clients connect to; none, if they connect to the servers'.
+    #[must_use]
+    pub const fn services(self) -> &'static [IpAddr] {
+        match self {
+            Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections => &OUTSIDE,
+            Self::BalancerDirectReturn => &INSIDE,
+            Self::None | Self::SynProxy | Self::Classifier | Self::UrlFilter => &[],
+        }
+    }
+
+    /// Whether source NAT translates clients beside it.
+    pub(super) const fn translates_clients(self) -> bool {
+        !matches!(self, Self::BalancerDirectReturn)
     }
 
     /// What it did on this node: handshakes, connections or decisions.
@@ -72,7 +91,7 @@ impl Function {
                 let rules = status.url_filter.iter().flat_map(|filter| &filter.rules);
                 rules.flat_map(|rule| &rule.decisions).map(|decisions| decisions.count).sum()
             }
-            Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections => {
+            Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections | Self::BalancerDirectReturn => {
                 let backends = status.services.iter().flat_map(|service| &service.backends);
                 backends.map(|backend| backend.begun).sum()
             }
@@ -89,6 +108,7 @@ impl Function {
             Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections => {
                 "chain = [\"firewall\", \"load_balancer\", \"nat\"]\n\n"
             }
+            Self::BalancerDirectReturn => "chain = [\"firewall\", \"load_balancer\"]\n\n",
         }
     }
 
@@ -107,9 +127,10 @@ impl Function {
                  [[url_filter.rule]]\nname = \"all\"\nblock = [\"blocked\"]\n\n",
                 list(folder)
             ),
-            Self::BalancerNat => services(""),
-            Self::BalancerFullNat => services("mode = \"full-nat\"\n"),
-            Self::BalancerLeastConnections => services("scheduler = \"least-connections\"\n"),
+            Self::BalancerNat => services(&OUTSIDE, ""),
+            Self::BalancerFullNat => services(&OUTSIDE, "mode = \"full-nat\"\n"),
+            Self::BalancerLeastConnections => services(&OUTSIDE, "scheduler = \"least-connections\"\n"),
+            Self::BalancerDirectReturn => services(&INSIDE, "mode = \"direct_return\"\nencapsulation = \"gue\"\n"),
         }
     }
 
@@ -124,10 +145,10 @@ fn list(folder: &Path) -> std::path::PathBuf {
 }
 
 /// A service of each family and protocol with two servers.
-fn services(how: &str) -> String {
+fn services(addresses: &[IpAddr], how: &str) -> String {
     let mut text = String::new();
     let (first, last) = (SERVER_PORTS[0], SERVER_PORTS[SERVER_PORTS.len() - 1]);
-    for (family, address) in OUTSIDE.into_iter().enumerate() {
+    for (family, address) in addresses.iter().enumerate() {
         let source = if how.contains("full-nat") { format!("source = [\"{address}\"]\n") } else { String::new() };
         for protocol in ["tcp", "udp"] {
             // Writing to a string cannot fail.

@@ -5,6 +5,7 @@
 //! < SYN/ACK                      : pass SYN_RECV replied
 //! x> ACK len=100                              (a segment through another node, invisible here)
 //! take over                                   (this node continues from a replica)
+//! one side                                    (only the client's segments pass here)
 //! share                                       (from here on another live node sees segments too)
 //! < RST seq=9                    : invalid_reset ESTABLISHED
 //! ```
@@ -16,6 +17,7 @@
 mod automaton;
 mod exchange;
 mod handshake;
+mod one_sided;
 mod resets;
 mod shared;
 mod take_over;
@@ -91,6 +93,10 @@ impl Stage {
         if line == "take over" {
             let state = self.connection.as_mut().expect("there is a connection to take over");
             return self.tracker.take_over(ip_protocol::TCP, state);
+        }
+        if line == "one side" {
+            let state = self.connection.as_mut().expect("it has begun");
+            return self.tracker.see_one_side(Instant::ZERO, ip_protocol::TCP, state);
         }
         if line == "share" {
             self.flags |= crate::connection::flags::SHARED;
