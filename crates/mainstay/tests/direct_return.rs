@@ -123,7 +123,7 @@ fn connect(topology: &Topology, scenario: Scenario) -> TcpStream {
 
 /// Sends some bytes, which come back.
 fn exchange(stream: &mut TcpStream, bytes: usize) {
-    let sent: Vec<u8> = (0..bytes).map(|at| (at * 31 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..bytes).map(|at| ((at * 31) >> 3) as u8).collect();
     let mut writer = stream.try_clone().expect("descriptors are left");
     let copy = sent.clone();
     let writing = thread::spawn(move || writer.write_all(&copy));
