@@ -10,7 +10,7 @@ use mainstay::exit::Exit;
 use serde_json::{Value, json};
 
 /// Files of a gateway that have every section between them.
-const GATEWAYS: [&str; 12] = [
+const GATEWAYS: &[&str] = &[
     include_str!("../../../examples/active.toml"),
     include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
@@ -28,14 +28,14 @@ const GATEWAYS: [&str; 12] = [
      representation = \"multi-level\"\nfilter = { update = \"threshold\" }\nsegments = {}\n",
 ];
 /// The same of `mainstay sync`.
-const SYNCS: [&str; 2] = [
+const SYNCS: &[&str] = &[
     include_str!("../../../examples/sync-left.toml"),
     "[conntrackd]\nlocal = \"127.0.0.1:3780\"\npeer = \"127.0.0.2:3780\"\npeer_id = 1\n[control]\nlisten = \"127.0.0.1:1\"\n\
      [[control.client]]\nname = \"client\"\nrole = \"read\"\n",
 ];
 
 /// The same of `mainstay edge`.
-const EDGES: [&str; 2] = [
+const EDGES: &[&str] = &[
     include_str!("../../../examples/edge-inside.toml"),
     "[control]\nlisten = \"127.0.0.1:1\"\n[[control.client]]\nname = \"client\"\nrole = \"read\"\n[rate_control]\n\
      capacity_bits_per_s = 8000\n",
@@ -48,9 +48,9 @@ fn main() {
     program.build();
     add_commands(&program, "", &mut commands);
     let reference = json!({
-        "gateway": settings(&GATEWAYS, config::reference::gateway),
-        "edge": settings(&EDGES, config::reference::edge),
-        "sync": settings(&SYNCS, config::reference::sync),
+        "gateway": settings(GATEWAYS, config::reference::gateway),
+        "edge": settings(EDGES, config::reference::edge),
+        "sync": settings(SYNCS, config::reference::sync),
         "metrics": Metric::ALL.iter().map(|metric| described(*metric)).collect::<Vec<_>>(),
         "commands": commands,
         "exits": Exit::ALL.map(|exit| json!({ "code": exit.code(), "meaning": exit.describe() })),

@@ -10,7 +10,7 @@ use super::source::{Shape, doc, has_serde_option};
 use super::{NOTICE, cell, source};
 
 /// The files with the types.
-const FILES: [&str; 19] = [
+const FILES: &[&str] = &[
     "lib.rs",
     "channel_status.rs",
     "class_status.rs",
@@ -32,7 +32,7 @@ const FILES: [&str; 19] = [
     "sync.rs",
 ];
 /// The lines of an answer that are described: the value of `line`, and the type.
-const LINES: [(&str, &str); 5] = [
+const LINES: &[(&str, &str)] = &[
     ("status", "Status"),
     ("flow", "Flow"),
     ("event", "Event"),

@@ -7,7 +7,7 @@ use super::schema::{Key, Schema, Section};
 use super::{NOTICE, Setting, cell, source};
 
 /// The files with the types that a gateway's file is read into.
-const GATEWAY: [&str; 15] = [
+const GATEWAY: &[&str] = &[
     "value.rs",
     "raw.rs",
     "raw/classifier.rs",
@@ -31,14 +31,14 @@ const EDGE: &str = "raw/edge.rs";
 
 /// The page of a gateway's keys, with ranges and defaults as its checks note them.
 pub(super) fn gateway(root: &Path, settings: &[Setting]) -> Result<String, String> {
-    let sections = schema(root, &GATEWAY)?.sections("RawConfig")?;
+    let sections = schema(root, GATEWAY)?.sections("RawConfig")?;
     let title = "Configuration keys of a gateway";
     Ok(page(title, "[Configuration](../configuration.md) has examples and advice.", &sections, settings))
 }
 
 /// The page of the keys of `mainstay sync`.
 pub(super) fn sync(root: &Path, settings: &[Setting]) -> Result<String, String> {
-    let files: Vec<&str> = GATEWAY.into_iter().chain([SYNC]).collect();
+    let files: Vec<&str> = GATEWAY.iter().copied().chain([SYNC]).collect();
     let sections = schema(root, &files)?.sections("RawSync")?;
     let title = "Configuration keys of mainstay sync";
     Ok(page(title, "[mainstay sync](../sync.md) has examples and advice.", &sections, settings))
@@ -46,7 +46,7 @@ pub(super) fn sync(root: &Path, settings: &[Setting]) -> Result<String, String> 
 
 /// The page of the keys of `mainstay edge`.
 pub(super) fn edge(root: &Path, settings: &[Setting]) -> Result<String, String> {
-    let files: Vec<&str> = GATEWAY.into_iter().chain([EDGE]).collect();
+    let files: Vec<&str> = GATEWAY.iter().copied().chain([EDGE]).collect();
     let sections = schema(root, &files)?.sections("RawEdgeFile")?;
     let title = "Configuration keys of mainstay edge";
     Ok(page(title, "[Edges](../edge.md) has examples and advice.", &sections, settings))
