@@ -20,8 +20,13 @@ impl Table for EveryOther {
 
 /// Messages, each led by a byte with its length, a millisecond apart, with lookups between them.
 pub fn run(data: &[u8]) {
-    let limits =
-        Limits { packets_max: 16, batch_max: 2, queries: RateLimit::new(100, 4), transmits_max: 64, ..Limits::default() };
+    let limits = Limits {
+        packets_max: 16,
+        batch_max: 2,
+        queries: RateLimit::new(100, 4),
+        transmits_max: 64,
+        ..Limits::default()
+    };
     let mut service = StateService::new(IndexSecret::new([1, 2]), 100, 1, limits).expect("few connections");
     (1..4).for_each(|node| service.set_alive(Instant::ZERO, NodeId(node), true));
     let (mut millis, mut rest) = (1, data);
