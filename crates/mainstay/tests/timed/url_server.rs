@@ -94,7 +94,7 @@ fn ask_through_a_failover(family: usize) {
     // A server that is back is asked again after the pause.
     let _categories = start_server(&topology);
     wait_until("new hosts are known again", || {
-        let answer = Talk::begin(&topology, address, WEB).try_exchange(&get("again.example"));
+        let answer = Talk::begin(&topology, address, WEB).try_exchange(&get("later.example"));
         if answer { Ok(()) } else { Err(format!("{:?}", server(&b))) }
     });
     assert!(server(&b).available && has_event(&b, EventKind::CategoriesAvailable), "{:?}", server(&b));

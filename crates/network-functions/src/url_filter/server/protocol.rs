@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_cannot_be_used_say_why() {
+    fn unusable_responses_have_an_error_of_their_own() {
         for (bytes, expected) in [
             (&b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"[..], ResponseError::Status(503)),
             (b"HTTP/1.1 200 OK\r\n\r\n", ResponseError::NotHttp),

@@ -56,7 +56,7 @@ fn a_host_is_asked_about_once_and_then_known() {
 }
 
 #[test]
-fn paths_of_a_host_have_categories_of_their_own_where_the_server_says_so() {
+fn paths_of_a_host_have_categories_of_their_own_by_the_scope_of_the_answer() {
     let mut client = client();
     let big = host("big.example");
     assert!(matches!(client.look_up(at(0), &big, Some(&path("/ads/x"))), Lookup::Wait(_)));
@@ -86,7 +86,7 @@ fn a_connection_waits_for_the_timeout_at_most() {
 }
 
 #[test]
-fn a_server_that_fails_is_asked_again_after_growing_pauses() {
+fn a_server_that_fails_is_retried_after_growing_pauses() {
     let mut client = client();
     client.look_up(at(0), &host("a.example"), None);
     client.poll_targets();
@@ -142,7 +142,7 @@ fn questions_are_bounded_and_asked_in_parts() {
 }
 
 #[test]
-fn an_old_answer_is_used_and_asked_for_again() {
+fn an_old_answer_is_used_and_refreshed() {
     let mut client = client();
     let answered = |client: &mut CategoryClient, now, body: &[u8]| {
         let targets: Vec<String> = client.poll_targets().to_vec();
