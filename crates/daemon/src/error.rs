@@ -59,7 +59,7 @@ pub enum ProcessError {
     UrlFilter(#[from] crate::url_lists::UrlListsError),
     /// The categorisation server cannot be used.
     #[error(transparent)]
-    Categories(#[from] crate::gateway::CategoryServerError),
+    Categories(#[from] crate::category_server::CategoryServerError),
     /// The rules of the rate limits cannot be used.
     #[error("[rate_limit]: {0}")]
     RateLimit(#[from] network_functions::rate_limit::RulesError),

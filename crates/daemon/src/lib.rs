@@ -4,6 +4,7 @@
 //! Each owns its node, its sockets and its threads, and answers operators over the control API. What a node decides is in
 //! `cluster` and `edge`; what a configuration means is in `config`.
 
+pub mod category_server;
 mod check_tls;
 mod complaints;
 pub mod credentials;

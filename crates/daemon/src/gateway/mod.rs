@@ -39,7 +39,6 @@ use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
 use reload::Operator;
 use workers::Workers;
 
-pub use categorisation::{CategoryServerError, category_token};
 pub use fast_path::fast_path_obstacle;
 
 /// Runs the gateway that the file describes, until a signal ends it.

@@ -14,7 +14,7 @@ use packet_io::clock;
 use rustls::ClientConfig;
 
 use super::build::Secrets;
-use super::categorisation::CategoryServer;
+use crate::category_server::CategoryServer;
 use crate::check_tls;
 use crate::credentials;
 use crate::error::ProcessError;

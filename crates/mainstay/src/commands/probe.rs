@@ -118,7 +118,7 @@ impl<'a> Secrets<'a> {
     pub(super) fn category_token(&mut self, path: Option<&PathBuf>) {
         let Some(path) = path else { return };
         if self.files("url_filter.server.token", [path])
-            && let Err(error) = daemon::gateway::category_token(path)
+            && let Err(error) = daemon::category_server::category_token(path)
         {
             self.problems.push(Problem::error("url_filter.server.token", &error.to_string()));
         }

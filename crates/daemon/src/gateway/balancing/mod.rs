@@ -20,7 +20,7 @@ use network_functions::load_balancer::{self, SHARES, Scheduler, Services};
 use rustls::ClientConfig;
 
 use super::build::SharedFunctions;
-use super::categorisation::CategoryServer;
+use crate::category_server::CategoryServer;
 pub(super) use checking::Checks;
 
 /// The services in force, with how their backends are checked.

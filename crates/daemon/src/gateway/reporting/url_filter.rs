@@ -4,8 +4,8 @@ use api::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleS
 use network_functions::url_filter::rules::RuleView;
 use network_functions::url_filter::server::{Counters, View};
 
+use crate::category_server::CategoryServer;
 use crate::gateway::build::SharedFunctions;
-use crate::gateway::categorisation::CategoryServer;
 
 /// The filter as operators see it; `None` without rules.
 pub(super) fn status(shared: &SharedFunctions) -> Option<UrlFilterStatus> {
@@ -39,7 +39,7 @@ fn server(server: &CategoryServer) -> UrlServerStatus {
         evicted,
     } = counters;
     UrlServerStatus {
-        address: server.address().to_string(),
+        address: server.address.to_string(),
         available: !is_down,
         questions: questions as u64,
         entries: entries as u64,
