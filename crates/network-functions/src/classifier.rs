@@ -259,8 +259,16 @@ impl NetworkFunction for Classifier {
         state.has(flags::BY_PORT) && !state.has(flags::DENIED)
     }
 
+    /// Also those, once they are settled.
+    fn is_restorable_by_class(&self, state: &ClassState) -> bool {
+        state.is_settled() && !state.has(flags::DENIED)
+    }
+
     fn restore(&self, restoring: &mut Restoring) -> Option<ClassState> {
-        let state = self.state_by_port(&restoring.original);
+        let mut state = self.state_by_port(&restoring.original);
+        if let Some(class) = restoring.known_class {
+            state.set_class(class, class == state.class());
+        }
         restoring.class = state.class();
         Some(state)
     }

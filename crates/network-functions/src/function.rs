@@ -420,6 +420,11 @@ pub trait NetworkFunction {
         true
     }
 
+    /// As [`NetworkFunction::is_restorable`], where `restore` is given the connection's class ([`Restoring::known_class`]).
+    fn is_restorable_by_class(&self, state: &Self::State) -> bool {
+        self.is_restorable(state)
+    }
+
     /// Its state of a connection as `on_init` would compute it from the tuple; a function that translates changes
     /// [`Restoring::reply`]. `None` when it would deny the connection, or cannot decide. Nothing is counted.
     fn restore(&self, restoring: &mut Restoring) -> Option<Self::State> {

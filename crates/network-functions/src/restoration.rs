@@ -52,15 +52,17 @@ pub struct Restoring {
     pub reply: Tuple,
     /// The ingress of packets in the original direction, if one has arrived.
     pub ingress: Option<PortId>,
-    /// Its class by its port. The classifier writes it, functions behind it read it.
+    /// Its class, by its port if it is not known otherwise. The classifier writes it, functions behind it read it.
     pub class: Class,
+    /// Its class, where the representation holds it.
+    pub known_class: Option<Class>,
 }
 
 impl Restoring {
     /// A connection before translation.
     #[must_use]
     pub const fn new(original: Tuple, ingress: Option<PortId>) -> Self {
-        Self { original, reply: original.inverse(), ingress, class: Class::Unknown }
+        Self { original, reply: original.inverse(), ingress, class: Class::Unknown, known_class: None }
     }
 
     /// Its tuple as its packets in the original direction leave the functions called so far.

@@ -5,6 +5,7 @@ use flow::table::Slot;
 use flow::wire::{Packet, TunnelEnd};
 use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::Chain;
+use network_functions::class::Class;
 
 use crate::forwarding::{Admission, PlannedLink};
 use crate::observation::RoutedTo;
@@ -101,6 +102,8 @@ pub struct FilterMatch {
     pub owner: NodeId,
     /// Where its automaton stands, with the record's [`flow::connection::flags`]; `None`: the filter has no states.
     pub state: Option<(ProtocolState, u8)>,
+    /// Its class, if that is not the one of its port; `None`: the entry holds no class.
+    pub class: Option<Class>,
     /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
     pub is_of_hosts: bool,
 }

@@ -58,6 +58,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn on_leave(&self, state: &[u8]);
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
+    fn is_restorable_by_class(&self, state: &[u8]) -> bool;
     fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()>;
     fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>);
     fn on_close(&self, state: &[u8], reason: CloseReason);
@@ -203,6 +204,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn is_restorable(&self, state: &[u8]) -> bool {
         self.0.is_restorable(&read(state))
+    }
+
+    fn is_restorable_by_class(&self, state: &[u8]) -> bool {
+        self.0.is_restorable_by_class(&read(state))
     }
 
     fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()> {

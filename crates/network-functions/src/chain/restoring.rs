@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use flow::{Connection, PortId, Tuple};
 
-use super::Chain;
+use super::{Chain, ChainEntry};
+use crate::class::Class;
 use crate::restoration::{CANDIDATES_MAX, ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
 
 impl Chain {
@@ -30,7 +31,13 @@ impl Chain {
     /// Nothing is counted or logged; the caller checks whether the reply tuple is in use.
     #[must_use]
     pub fn restore(&self, original: &Tuple, ingress: Option<PortId>) -> Option<Restored> {
-        let mut restoring = Restoring::new(*original, ingress);
+        self.restore_as(original, ingress, None)
+    }
+
+    /// As [`Chain::restore`], of a connection with this class, if it is known.
+    #[must_use]
+    pub fn restore_as(&self, original: &Tuple, ingress: Option<PortId>, class: Option<Class>) -> Option<Restored> {
+        let mut restoring = Restoring { known_class: class, ..Restoring::new(*original, ingress) };
         let mut functions = self.default_states;
         for link in &self.links {
             link.function.restore(&mut functions[link.state.clone()], &mut restoring)?;
@@ -45,6 +52,19 @@ impl Chain {
         let stays =
             self.links.iter().all(|link| link.function.is_restorable(&connection.functions[link.state.clone()]));
         stays && self.restore(&connection.original, None).is_some_and(|restored| restored.reply == connection.reply)
+    }
+
+    /// The class of a connection that [`Chain::restore_as`] reproduces with it, while [`Chain::restore`] does not: it is not that of the port. `None` for all
+    /// other connections.
+    #[must_use]
+    pub fn class_to_restore(&self, connection: &Connection) -> Option<Class> {
+        self.classifier?;
+        let state = |link: &ChainEntry| &connection.functions[link.state.clone()];
+        let needs_class = self.links.iter().any(|link| !link.function.is_restorable(state(link)));
+        let class = self.class(connection);
+        let is_enough = needs_class && self.links.iter().all(|link| link.function.is_restorable_by_class(state(link)));
+        let restored = || self.restore_as(&connection.original, None, Some(class));
+        (is_enough && restored().is_some_and(|restored| restored.reply == connection.reply)).then_some(class)
     }
 
     /// Appends to `originals` the distinct original tuples for which [`Chain::restore`] yields the reply tuple `reply`.

@@ -523,3 +523,23 @@ proptest! {
 fn the_attribute_is_the_sixth() {
     assert_eq!((ClassState::ATTRIBUTE, state_attribute::CLASSIFIER), (6, 6));
 }
+
+#[test]
+fn a_connection_is_restored_with_its_class_where_that_is_known() {
+    let mut talk = Talk::new(tcp("10.0.0.2:4000", "198.51.100.1:443"));
+    let chain = |talk: &Talk| talk.gateway.chain.class_to_restore(&talk.connection);
+    assert_eq!(chain(&talk), None, "the class of the port follows from the tuple");
+    talk.client(&tls::in_records(
+        &tls::client_hello_bytes(&[(0, &tls::server_name_bytes("www.youtube.com"))]),
+        1 << 14,
+    ));
+    assert_eq!((talk.settled(), chain(&talk)), ((Class::Video, true), Some(Class::Video)));
+    assert!(!talk.gateway.chain.is_restorable(&talk.connection));
+    let restored =
+        talk.gateway.chain.restore_as(&talk.connection.original, None, Some(Class::Video)).expect("it is allowed");
+    talk.connection.functions = restored.functions;
+    assert_eq!(talk.settled(), (Class::Video, true));
+    let by_port = talk.gateway.chain.restore(&talk.connection.original, None).expect("it is allowed");
+    talk.connection.functions = by_port.functions;
+    assert_eq!(talk.settled(), (Class::Web, true));
+}

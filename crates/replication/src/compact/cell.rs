@@ -14,13 +14,21 @@ pub const STATE_BITS: u8 = 8;
 const AUTOMATON: u8 = 0x0f;
 const REPLIED: u8 = 0x10;
 const ASSURED: u8 = 0x20;
+/// The upper four bits of states with a class begin with this number.
+const CLASS_FIRST: u8 = 4;
+/// Classes that a cell can hold: numbers below this.
+pub const CLASSES_MAX: u8 = 12;
 
 /// A connection's state in a cell: what of it fits eight bits.
 ///
 /// ```text
-/// 7 6    5         4         3 … 0
-/// 0 0    assured   replied   TCP's state, by its number ([`TcpState`]); else 0
+/// 7 … 4                                                   3 … 0
+/// 0 … 3   bit 4: replied, bit 5: assured                  TCP's state, by its number ([`TcpState`]); else 0
+/// 4 … 15  replied and assured; the class, by its number plus 4
 /// ```
+///
+/// A class that the port does not show is known from the payload, so such a connection is replied to. Releases without classes read
+/// the lower bits alike.
 ///
 /// Windows, window scales and a function's state do not fit. Other users of cells (a category of a URL, for example) assign
 /// numbers of their own.
@@ -36,6 +44,22 @@ impl CellState {
         let replied = if connection.flags & flags::REPLIED != 0 { REPLIED } else { 0 };
         let assured = if connection.flags & flags::ASSURED != 0 { ASSURED } else { 0 };
         Self(automaton | replied | assured)
+    }
+
+    /// The same with the class of the connection, by its number below [`CLASSES_MAX`]. The same without it if the connection is not replied to, or the
+    /// number is higher.
+    #[must_use]
+    pub const fn with_class(self, class: u8) -> Self {
+        if !self.is_replied() || class >= CLASSES_MAX {
+            return self;
+        }
+        Self(self.0 & AUTOMATON | (CLASS_FIRST + class) << 4)
+    }
+
+    /// The number of the class, if the cell holds one.
+    #[must_use]
+    pub const fn class(self) -> Option<u8> {
+        (self.0 >> 4).checked_sub(CLASS_FIRST)
     }
 
     /// The one with this number.
@@ -73,7 +97,7 @@ impl CellState {
     #[must_use]
     pub const fn connection_flags(self) -> u8 {
         let replied = if self.is_replied() { flags::REPLIED } else { 0 };
-        let assured = if self.0 & ASSURED != 0 { flags::ASSURED } else { 0 };
+        let assured = if self.0 & ASSURED != 0 || self.class().is_some() { flags::ASSURED } else { 0 };
         replied | assured
     }
 
@@ -96,7 +120,7 @@ impl CellState {
     }
 
     const fn is_replied(self) -> bool {
-        self.0 & REPLIED != 0
+        self.0 & REPLIED != 0 || self.class().is_some()
     }
 }
 
@@ -141,6 +165,24 @@ mod tests {
         assert!(established(ip_protocol::UDP, UdpState::Replied as u8, flags::REPLIED));
         assert!(!established(ip_protocol::UDP, UdpState::Unreplied as u8, 0));
         assert!(established(47, 0, flags::REPLIED), "protocols without states by their answer");
+    }
+
+    #[test]
+    fn a_class_takes_the_place_of_the_flags_that_it_implies() {
+        for state in [TcpState::Established, TcpState::FinWait, TcpState::CloseWait, TcpState::TimeWait] {
+            let cell = CellState::of(&connection(ip_protocol::TCP, state as u8, flags::REPLIED | flags::ASSURED));
+            assert_eq!(cell.class(), None);
+            for class in 0..CLASSES_MAX {
+                let with_class = cell.with_class(class);
+                assert_eq!(with_class.class(), Some(class));
+                assert_eq!(with_class.connection_flags(), flags::REPLIED | flags::ASSURED);
+                assert_eq!(with_class.protocol_state(ip_protocol::TCP), cell.protocol_state(ip_protocol::TCP));
+                assert_eq!(with_class.is_established(ip_protocol::TCP), cell.is_established(ip_protocol::TCP));
+            }
+            assert_eq!(cell.with_class(CLASSES_MAX), cell);
+        }
+        let unreplied = CellState::of(&connection(ip_protocol::UDP, 0, 0));
+        assert_eq!(unreplied.with_class(3), unreplied, "its flags would be lost");
     }
 
     #[test]

@@ -59,7 +59,7 @@ mod status;
 mod tests;
 mod wire;
 
-pub use cell::{CellState, STATE_BITS};
+pub use cell::{CLASSES_MAX, CellState, STATE_BITS};
 pub use config::{
     ACK_DELAY, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INHERITED_FILTERS_MAX,
     Representation, UpdateRule,

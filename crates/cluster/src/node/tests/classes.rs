@@ -156,6 +156,21 @@ fn a_connection_that_a_rule_denies_by_class_stays_denied_on_the_other_node() {
 }
 
 #[test]
+fn with_states_in_the_filter_it_holds_the_class() {
+    for representation in Representation::ALL.into_iter().filter(|representation| representation.has_states()) {
+        let compact = Some(Compactly::of(representation));
+        let mut cluster = start(Options { compact, ..Options::default() });
+        let seen_port = connected(&mut cluster, FILMS);
+        cluster.run(Duration::from_millis(200));
+        assert_eq!(cluster.connections(1), 0, "no record");
+        fail_over(&mut cluster);
+        cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"answer");
+        cluster.client_receives().expect("it passes");
+        assert_eq!(class(&cluster, 1), Some(Class::Video), "{representation:?}");
+    }
+}
+
+#[test]
 fn with_compact_replication_a_class_that_the_port_does_not_show_is_replicated_precisely() {
     for (server, is_by_port) in [("a.example", true), (FILMS, false)] {
         let compact = Some(Compactly::of(Representation::FlowDigest));

@@ -42,7 +42,7 @@ impl Context<'_> {
         wanted: &Tuple,
     ) -> Option<RecoveryOutcome> {
         let Self { connections, counters, now } = self;
-        let Some(restored) = connections.functions.chain.restore(&original, ingress) else {
+        let Some(restored) = connections.functions.chain.restore_as(&original, ingress, filter_match.class) else {
             counters.denied += 1;
             return None;
         };

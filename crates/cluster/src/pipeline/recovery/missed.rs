@@ -65,7 +65,8 @@ impl Current {
         let Some((original, ingress, _)) = found.filter(|(original, ..)| context.lies_here(original)) else {
             return RecoveryOutcome::Unknown;
         };
-        let filter_match = FilterMatch { owner: context.connections.node, state: None, is_of_hosts: false };
+        let filter_match =
+            FilterMatch { owner: context.connections.node, state: None, class: None, is_of_hosts: false };
         context.restore((original, ingress, filter_match), tuple).unwrap_or(RecoveryOutcome::Unknown)
     }
 

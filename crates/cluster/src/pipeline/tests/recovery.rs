@@ -53,10 +53,15 @@ fn answers(bench: &Bench, port: u16) -> Tuple {
 
 fn state(state: TcpState) -> FilterMatch {
     let state = ProtocolState { state: state as u8, ..ProtocolState::default() };
-    FilterMatch { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)), is_of_hosts: false }
+    FilterMatch {
+        owner: NodeId(1),
+        state: Some((state, flags::REPLIED | flags::ASSURED)),
+        class: None,
+        is_of_hosts: false,
+    }
 }
 
-const MEMBER: FilterMatch = FilterMatch { owner: NodeId(1), state: None, is_of_hosts: false };
+const MEMBER: FilterMatch = FilterMatch { owner: NodeId(1), state: None, class: None, is_of_hosts: false };
 
 fn tcp(tuple: &Tuple, flags: u8, sequence: u32, acknowledgement: u32, payload: &[u8]) -> Vec<u8> {
     build::tcp(tuple, build::Tcp { flags, sequence, acknowledgement, ..build::Tcp::default() }, payload)

@@ -116,7 +116,7 @@ impl Edge for Around {
     fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
         let known = self.filter.lookup(original)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
-        Some(FilterMatch { owner: NODES[1], state, is_of_hosts: false })
+        Some(FilterMatch { owner: NODES[1], state, class: None, is_of_hosts: false })
     }
 
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {

@@ -3,6 +3,7 @@
 use flow::connection::flags;
 use flow::table::Slot;
 use flow::{Connection, Instant, Tuple};
+use network_functions::class::Class;
 use replication::compact::CellState;
 use replication::representation::precise;
 use replication::{Handle, Session};
@@ -42,6 +43,24 @@ fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
 }
 
 impl Compact {
+    /// The class that an entry of the filter holds of the connection: one that its port does not show, where cells have states.
+    fn class(&self, pipeline: &Pipeline, connection: &Connection) -> Option<Class> {
+        let is_held = self.has_states && connection.flags & flags::REPLIED != 0;
+        if is_held { pipeline.chain().class_to_restore(connection) } else { None }
+    }
+
+    /// What an entry of the filter holds of the connection.
+    fn cell(&self, pipeline: &Pipeline, connection: &Connection) -> CellState {
+        let state = CellState::of(connection);
+        self.class(pipeline, connection).map_or(state, |class| state.with_class(class.number()))
+    }
+
+    /// Whether an entry of the filter is enough to restore the connection.
+    fn is_restorable(&self, pipeline: &Pipeline, connection: &Connection) -> bool {
+        let has_no_relations = connection.flags & (flags::EXPECTS | flags::RELATED) == 0;
+        has_no_relations && self.class(pipeline, connection).is_some() || is_restorable(pipeline, connection)
+    }
+
     /// Whether an entry of the filter can represent the connection. An entry of a pair of hosts does not name a translation (MLCBF,
     /// section 2.2.1 C aggregates for firewalls, which translate nothing).
     fn can_hold(&self, connection: &Connection) -> bool {
@@ -50,7 +69,7 @@ impl Compact {
 
     /// Inserts the slot's connection, which this node owns, or updates its state.
     fn enter(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection) {
-        let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
+        let (name, state) = (name(pipeline, &connection.original), self.cell(pipeline, connection));
         match self.cells.filtered(slot, name) {
             Some(before) => self.sender.modify(&connection.original, before, state),
             None => self.sender.insert(&connection.original, state),
@@ -61,7 +80,7 @@ impl Compact {
     /// The connection's state has changed. `is_worth`: the selection replicates the change. An establishment is sent in any case:
     /// the connection's first entry may still wait.
     fn change(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection, is_worth: bool) {
-        let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
+        let (name, state) = (name(pipeline, &connection.original), self.cell(pipeline, connection));
         let is_sent = |before: &CellState| {
             *before != state && (is_worth || self.sender.is_establishment(&connection.original, *before, state))
         };
@@ -97,7 +116,7 @@ impl Compact {
             self.inherited.take(&connection.original);
         }
         let has_no_room = self.mixture.is_mixed() && self.sender.refused() != refused_before;
-        if !can_hold || has_no_room || !is_restorable(pipeline, connection) {
+        if !can_hold || has_no_room || !self.is_restorable(pipeline, connection) {
             self.mixture.note_urgent(now, slot, name);
         } else {
             let cells = &self.cells;
@@ -126,15 +145,18 @@ impl Compact {
         !is_precise
     }
 
-    /// As [`Compact::replicate`], for a change of a function's state, which the filter cannot represent.
+    /// As [`Compact::replicate`], for a change of a function's state. The filter can represent the class only.
     pub(in crate::node) fn replicate_functions(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
         let Some(connection) = self.own(pipeline, slot) else { return true };
         let name = name(pipeline, &connection.original);
         if self.cells.is_precise_as(slot, name) {
             return false;
         }
-        if !is_restorable(pipeline, connection) {
+        if !self.is_restorable(pipeline, connection) {
             self.mixture.note_urgent(now, slot, name);
+        } else if self.has_states {
+            // The class may have changed.
+            self.change(pipeline, slot, connection, true);
         }
         true
     }

@@ -72,6 +72,8 @@ pub(in crate::node) struct Compact {
     pub(in crate::node) cells: Cells,
     /// The filter's entries are pairs of hosts.
     is_of_hosts: bool,
+    /// The filter's entries have states.
+    has_states: bool,
     mixture: Mixture,
     inherited: InheritedFilters,
     recovery: RecoveryConfig,
@@ -98,6 +100,7 @@ impl Compact {
             sender,
             cells: Cells::new(connections_max),
             is_of_hosts: config.config.representation == Representation::HostAggregate,
+            has_states: config.config.representation.has_states(),
             mixture: Mixture::new(config.precise, connections_max),
             inherited: InheritedFilters::default(),
             recovery: config.recovery.clone(),

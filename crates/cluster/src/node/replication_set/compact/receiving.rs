@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::{Instant, NodeId, Tuple};
+use network_functions::class::Class;
 use replication::Session;
-use replication::compact::{self, Addressee, Representation};
+use replication::compact::{self, Addressee, CellState, Representation};
 
 use super::{Compact, Readvertised};
 use crate::node::error::NodeError;
@@ -26,7 +27,8 @@ pub(in crate::node) fn recovery_lookup(peers: &[Peer], original: &Tuple) -> Opti
         let (known, representation) = own.or_else(readvertised)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
         let is_of_hosts = representation == Some(Representation::HostAggregate);
-        Some(FilterMatch { owner: peer.id, state, is_of_hosts })
+        let class = known.state.and_then(CellState::class).map(Class::from_number);
+        Some(FilterMatch { owner: peer.id, state, class, is_of_hosts })
     })
 }
 
