@@ -1,4 +1,4 @@
-//! What nodes send each other for the state service. The messages of table I of [TRIPOD] and of its algorithms 1 and 2.
+//! What nodes send each other for the state service. The messages of table I of \[TRIPOD\] and of its algorithms 1 and 2.
 //!
 //! A message is a header of four bytes and fields in network order:
 //!

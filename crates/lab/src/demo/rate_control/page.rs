@@ -1,4 +1,4 @@
-//! The page of `mainstay bench rate-control`: the course of goodput, fairness and queue, as in [HALR] figures 20 to 26.
+//! The page of `mainstay bench rate-control`: the course of goodput, fairness and queue, as in \[HALR\] figures 20 to 26.
 
 use analysis::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Section, Series, Tile};
 

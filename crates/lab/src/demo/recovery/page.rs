@@ -1,4 +1,4 @@
-//! The page of `mainstay bench recovery`: stalls and completions over the outage, as in [HALR] figures 12 to 19.
+//! The page of `mainstay bench recovery`: stalls and completions over the outage, as in \[HALR\] figures 12 to 19.
 
 use std::collections::BTreeMap;
 
