@@ -159,6 +159,11 @@ impl Cluster {
         served
     }
 
+    /// The time of the simulation.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Lets milliseconds pass.
     pub(super) fn pass(&mut self, millis: u64, served: &mut Vec<(Number, Served)>) {
         for _ in 0..millis {

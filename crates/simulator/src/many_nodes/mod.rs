@@ -117,6 +117,8 @@ pub struct PhaseReport {
 pub struct FloodReport {
     /// Packets, all at one node within 200 ms.
     pub packets: u64,
+    /// Milliseconds until each of them was decided.
+    pub millis: u64,
     /// Of those, dropped.
     pub dropped: u64,
     /// Queries that they caused.

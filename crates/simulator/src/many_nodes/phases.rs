@@ -225,7 +225,7 @@ impl<'a> World<'a> {
     /// Packets of no connection arrive at one node.
     pub(super) fn flood(&mut self) {
         let node = self.distribution.alive().iter().next().expect("a node is alive");
-        let before = self.cluster.counters(node);
+        let (before, began) = (self.cluster.counters(node), self.cluster.now());
         let (per_ms, millis) = FLOOD;
         let mut served = Vec::new();
         for number in 0..per_ms * millis as u32 {
@@ -239,6 +239,7 @@ impl<'a> World<'a> {
         let after = self.cluster.counters(node);
         self.flood = FloodReport {
             packets: u64::from(per_ms) * millis,
+            millis: self.cluster.now().saturating_since(began).as_millis() as u64,
             dropped: served.iter().filter(|(_, how)| *how == Served::Dropped).count() as u64,
             queries: after.queries - before.queries,
             pulls: after.pulls - before.pulls,
