@@ -10,7 +10,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as SystemInstant};
 
@@ -57,12 +57,14 @@ struct Asker {
 
 impl Asker {
     fn run(&mut self, stopped: &Receiver<()>) {
-        while matches!(stopped.try_recv(), Err(TryRecvError::Empty)) {
+        let mut pause = Duration::ZERO;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let Some(server) = self.balancing.categories() else {
                 self.connection = None;
-                thread::sleep(PAUSE_MAX);
+                pause = PAUSE_MAX;
                 continue;
             };
+            pause = Duration::ZERO;
             if let Some((request, targets)) = server.await_request() {
                 self.ask(&server, &request, targets);
             }
