@@ -51,12 +51,12 @@ fn what_is_not_written_has_a_default() {
     assert_eq!(config.node.control_socket.to_str(), Some(CONTROL_SOCKET_DEFAULT));
     assert_eq!((config.mode, config.role), (Mode::PrimaryBackup, StartRole::Backup));
     assert_eq!(config.kernel.injection, Injection::Direct);
-    assert_eq!(config.kernel.event_interval, Duration::from_millis(1));
+    assert_eq!(config.kernel.event_interval, Duration::from_millis(2));
     assert_eq!((config.kernel.receive_buffer_bytes, config.kernel.receive_buffer_bytes_max), (2 << 20, 64 << 20));
     assert!(config.kernel.expectations && config.conntrackd.is_none());
     assert_eq!(config.filter, Filter::default());
     let native = config.replication.expect("a peer is named");
-    assert_eq!(native.batch_delay, Duration::from_millis(1));
+    assert_eq!(native.batch_delay, Duration::ZERO);
 }
 
 #[test]

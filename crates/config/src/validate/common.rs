@@ -16,8 +16,8 @@ use super::super::value::{self, SizeText};
 const NAME_BYTES_MAX: usize = 32;
 /// A datagram has to hold a connection's state, and must not exceed UDP's.
 pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
-/// A change waits so long by default, so that others share its datagram.
-pub(super) const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
+/// A change does not wait by default: reads of events have an interval, so that many changes come at once.
+pub(super) const BATCH_DELAY_DEFAULT: Duration = Duration::ZERO;
 /// The longest that a change may wait for others.
 pub(super) const BATCH_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
 

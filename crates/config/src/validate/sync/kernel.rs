@@ -15,7 +15,7 @@ const RECEIVE_BUFFER_BYTES_DEFAULT: usize = 2 << 20;
 const RECEIVE_BUFFER_BYTES_MAX_DEFAULT: usize = 64 << 20;
 /// The kernel makes no socket buffer smaller than a few kilobytes, and none larger than 2 GiB.
 const RECEIVE_BUFFER_BYTES: RangeInclusive<usize> = 4096..=1 << 30;
-const EVENT_INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
+const EVENT_INTERVAL_DEFAULT: Duration = Duration::from_millis(2);
 const EVENT_INTERVAL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
 
 pub(super) fn kernel(raw: &RawKernel, diagnostics: &mut Diagnostics<'_>) -> Kernel {
