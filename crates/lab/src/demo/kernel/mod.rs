@@ -176,7 +176,12 @@ impl Demonstration<'_> {
                 [ACTIVE, STANDBY].map(|number| Watcher::of_keepalived(&topology, number))
             }
         };
-        self.wait(routers, "the routers do not receive from each other", |_| watchers[STANDBY].is_watching())?;
+        let met = |_: &mut Routers| watchers[STANDBY].is_watching();
+        if let Err(error) = self.wait(routers, "the routers do not receive from each other", met) {
+            // A watcher that has ended knows why.
+            let reason = watchers.into_iter().filter(Watcher::has_ended).find_map(|watcher| watcher.finish().err());
+            return Err(reason.map_or(error, RunError::from));
+        }
         Ok(watchers)
     }
 
