@@ -16,6 +16,7 @@ use super::error::ConfigError;
 use super::paths::Paths;
 use super::peer::{LastKnown, Peer};
 use super::peers::Peers;
+use super::replication_set::BackupsConfig;
 use super::replication_set::compact::{Compact, CompactNodeConfig, Readvertised};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
@@ -54,6 +55,8 @@ pub struct NodeConfig {
     pub sharing: Option<SharingConfig>,
     /// Compact replication of connections; `None`: precise replication of all.
     pub compact: Option<CompactNodeConfig>,
+    /// The peers that each connection is replicated to; `None`: all.
+    pub backups: Option<BackupsConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
     /// What the channels with them are secured by; `None`: they are not.

@@ -17,7 +17,7 @@ use super::super::raw::edge::{
 };
 use super::super::validated::Backend;
 use super::super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
-use super::common::{absolute_path, choice, flag, one_of, ranged, sized, within};
+use super::common::{absolute_path, choice, flag, ranged, sized, within};
 use super::fast_path::{CONNECTIONS_LIMIT, CONNECTIONS_MAX_DEFAULT};
 use super::ports::interface;
 use super::{control, lone_node};
@@ -66,7 +66,7 @@ pub(crate) fn validate(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> 
     let edge = section.get_ref();
     let network = interface("edge.network", &edge.network, diagnostics);
     let nodes = nodes(section, &network, diagnostics);
-    let affinity = affinity(edge, diagnostics);
+    let affinity = affinity("edge.affinity", edge.affinity.as_ref(), diagnostics);
     let settings = EdgeSettings {
         backend: choice("edge.backend", edge.backend.as_ref(), &BACKENDS, diagnostics),
         hash_key: hash_key(section, affinity, diagnostics),
@@ -142,11 +142,9 @@ fn nodes(section: &Spanned<RawEdge>, network: &str, diagnostics: &mut Diagnostic
     nodes
 }
 
-fn affinity(edge: &RawEdge, diagnostics: &mut Diagnostics<'_>) -> Affinity {
-    let (default, names) = (AFFINITIES[0], AFFINITIES.map(|(name, _)| format!("\"{name}\"")).join(" or "));
-    diagnostics.describe("edge.affinity", Some(format!("\"{}\"", default.0)), names);
-    let written = edge.affinity.as_ref();
-    written.and_then(|text| one_of("edge.affinity", text, &AFFINITIES, diagnostics)).unwrap_or(default.1)
+/// The affinity that a key names.
+pub(super) fn affinity(key: &str, written: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> Affinity {
+    choice(key, written, &AFFINITIES, diagnostics)
 }
 
 fn hash_key(section: &Spanned<RawEdge>, affinity: Affinity, diagnostics: &mut Diagnostics<'_>) -> Option<PathBuf> {

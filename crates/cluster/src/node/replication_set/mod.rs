@@ -7,6 +7,7 @@
 //!                                    └─ precise: marked in every session ═══════► peers' tables
 //! ```
 
+mod backups;
 pub(super) mod compact;
 mod deferral;
 
@@ -32,6 +33,7 @@ use super::segment_sender::SegmentSender;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
+pub use backups::{BACKUPS_MAX, BackupsConfig};
 use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
