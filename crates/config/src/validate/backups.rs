@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use cluster::node::BACKUPS_MAX;
 use flow::{NODES_MAX, NodeId, NodeSet};
-use toml::Spanned;
 
 use super::super::backups::RawBackups;
 use super::super::diagnostic::{Diagnostics, Mistake};
