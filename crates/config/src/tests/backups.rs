@@ -6,7 +6,7 @@ use flow::{AddressOf, Affinity, NodeId};
 
 use super::super::backups::entries;
 use super::super::validated::Backups;
-use super::{GOOD, check, said};
+use super::{GOOD, check, example, said};
 
 const LEAST: &str = "edge_hash_key = \"/etc/mainstay/edge.key\"";
 
@@ -37,6 +37,13 @@ fn every_peer_has_every_connection_unless_configured() {
     assert_eq!((least.count, least.edge_affinity), (1, Affinity::Learned));
     assert!(least.edge_nodes.iter().eq([0, 1, 2].map(NodeId)), "all nodes of the file");
     assert_eq!(least.edge_hash_key, Path::new("/etc/mainstay/edge.key"));
+}
+
+#[test]
+fn the_example_has_four_nodes() {
+    let config = example("many-nodes.toml");
+    let backups = config.cluster.expect("it has peers").replication.backups.expect("it is configured");
+    assert_eq!((config.node.nodes, config.groups.len(), backups.count, backups.edge_nodes.len()), (4, 4, 1, 4));
 }
 
 #[test]
