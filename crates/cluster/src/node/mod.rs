@@ -139,7 +139,7 @@ impl Node {
     /// The configuration of a part is unsound: which, and why.
     pub fn new(config: NodeConfig, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
-        let (compact, backups) = (config.build_compact()?, config.build_backups()?);
+        let (backups, compact) = (config.build_backups()?, config.build_compact()?);
         let peers = config.build_peers(now)?;
         let (peer_ids, incarnation) = (config.peer_ids(), (config.seed >> 24) as u32);
         let role = role::Config { node: config.node, peers: peer_ids, incarnation, ..config.role };

@@ -69,7 +69,7 @@ fn each_mistake_is_named_with_its_remedy() {
         ("edge_hash_key = \"edge.key\"".to_owned(), "begin it with /"),
     ] {
         let found = said(&with(&section));
-        assert!(found.contains("replication") && found.contains(expected), "{section}: {found}");
+        assert!(found.contains(expected), "{section}: {found}");
     }
 }
 

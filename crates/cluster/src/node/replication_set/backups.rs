@@ -311,3 +311,77 @@ fn have_acknowledged(peers: &Peers, nodes: NodeSet, handle: Handle) -> bool {
         session.is_some_and(|session| session.is_open() && session.is_acknowledged(handle))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use flow::conntrack::ProtocolState;
+    use flow::{AddressOf, Tuple};
+
+    const OWNER: NodeId = NodeId(0);
+
+    fn nodes(numbers: &[u8]) -> NodeSet {
+        numbers.iter().copied().map(NodeId).collect()
+    }
+
+    /// Five nodes, all of which forward.
+    fn backups(count: usize, edge_affinity: Affinity) -> Backups {
+        let edge_nodes = nodes(&[0, 1, 2, 3, 4]);
+        let config = BackupsConfig { count, edge_nodes, edge_hash_key: HashKey([3, 4]), edge_affinity };
+        let mut backups = Backups::new(&config, 4);
+        for tables in [&mut backups.up, &mut backups.forwarding] {
+            set_alive(tables, edge_nodes, edge_nodes);
+        }
+        backups
+    }
+
+    fn connections() -> impl Iterator<Item = Connection> {
+        let original = |port| Tuple::v4(6, (Ipv4Addr::new(10, 0, 0, 2), port), (Ipv4Addr::new(192, 0, 2, 1), 443));
+        (1..200).map(move |port| Connection::new(original(port), OWNER, ProtocolState::default(), Instant::ZERO))
+    }
+
+    #[test]
+    fn a_set_has_the_landings_of_both_directions_if_their_hashes_differ() {
+        let backups = backups(1, Affinity::Learned);
+        let mut sizes = [0; 3];
+        for plain in connections() {
+            let outside = Tuple { source_port: plain.original.source_port + 1000, ..plain.original };
+            let mut translated = plain;
+            translated.reply = outside.inverse();
+            let landing = |tuple: &Tuple| backups.up.predict(HashKey([3, 4]).hash(tuple), nodes(&[0]));
+            let both = [landing(&plain.original), landing(&outside)].into_iter().flatten().collect();
+            assert_eq!(backups.predict(OWNER, &plain).len(), 1);
+            assert_eq!(backups.predict(OWNER, &translated), both);
+            sizes[both.len() as usize] += 1;
+        }
+        assert!(sizes[1] > 0 && sizes[2] > 0, "both cases were there: {sizes:?}");
+    }
+
+    #[test]
+    fn address_affinity_has_one_hash_though_the_tuples_differ() {
+        let backups = backups(1, Affinity::Address(AddressOf::NearHost));
+        let sets: Vec<_> = connections().map(|connection| backups.predict(OWNER, &connection)).collect();
+        assert!(sets.iter().all(|set| *set == sets[0] && set.len() == 1), "all are of one host: {sets:?}");
+    }
+
+    #[test]
+    fn until_a_node_forwards_a_set_has_the_landings_without_it_and_with_it() {
+        let mut backups = backups(2, Affinity::Tuple);
+        let with: Vec<_> = connections().map(|connection| backups.predict(OWNER, &connection)).collect();
+        backups.forwarding.set_alive(NodeId(3), false);
+        let between: Vec<_> = connections().map(|connection| backups.predict(OWNER, &connection)).collect();
+        backups.up.set_alive(NodeId(3), false);
+        let without: Vec<_> = connections().map(|connection| backups.predict(OWNER, &connection)).collect();
+        for ((with, between), without) in with.iter().zip(&between).zip(&without) {
+            assert_eq!(*between, with.union(*without));
+            assert!(!without.contains(NodeId(3)) && without.len() == 2);
+        }
+        assert_ne!(with, between, "node 3 is a backup of some");
+        for (connection, with) in connections().zip(&with) {
+            let node = NodeId(3);
+            let is_meant = backups.predict_with(OWNER, &connection, node).contains(node);
+            assert_eq!(is_meant, with.contains(node), "a full synchronisation counts its peer as up");
+        }
+    }
+}
