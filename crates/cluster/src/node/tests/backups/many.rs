@@ -37,6 +37,8 @@ pub(super) struct Setup {
     pub(super) hold_first_reply: Duration,
     /// The edges' hash key comes from it.
     pub(super) seed: u64,
+    /// The nodes' hash key of the edges comes from it.
+    pub(super) seed_of_nodes: u64,
 }
 
 impl Setup {
@@ -48,11 +50,12 @@ impl Setup {
             affinity: Affinity::Learned,
             hold_first_reply: Duration::ZERO,
             seed: 1,
+            seed_of_nodes: 1,
         }
     }
 
-    fn hash_key(&self) -> HashKey {
-        HashKey([self.seed, 77])
+    fn hash_key(seed: u64) -> HashKey {
+        HashKey([seed, 77])
     }
 
     pub(super) fn numbers(&self) -> NodeSet {
@@ -78,7 +81,7 @@ impl Side {
     pub(super) fn select(&self, entering: &Tuple) -> u8 {
         let learned = self.learned.get(&(entering.source_port, entering.destination_port)).copied();
         let learned = learned.filter(|node| self.ecmp.alive().contains(*node));
-        let hash = self.setup.affinity.hash(&self.setup.hash_key(), entering);
+        let hash = self.setup.affinity.hash(&Setup::hash_key(self.setup.seed), entering);
         learned.or_else(|| self.ecmp.select(hash)).expect("a node is alive").0
     }
 
@@ -168,7 +171,7 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         backups: setup.count.map(|count| BackupsConfig {
             count,
             edge_nodes: setup.numbers(),
-            edge_hash_key: setup.hash_key(),
+            edge_hash_key: Setup::hash_key(setup.seed_of_nodes),
             edge_affinity: setup.affinity,
         }),
         peers: peers.collect(),

@@ -87,6 +87,22 @@ fn whichever_nodes_of_the_chain_fail_the_state_is_where_the_edges_send_packets()
 }
 
 #[test]
+fn connections_are_lost_with_more_failures_than_backups_or_with_another_hash_key_than_the_edges() {
+    let lost = |setup: Setup, failures: u8| {
+        let (mut many, flows) = connected(setup, CONNECTIONS);
+        (0..failures).for_each(|id| many.kill(id));
+        many.run(Duration::from_millis(300));
+        flows.iter().filter(|flow| !many.exchange(flow, true)).count()
+    };
+    let good = Setup::new(5, 1);
+    assert_eq!(lost(good, 1), 0);
+    let beyond = lost(good, 2);
+    assert!((1..usize::from(CONNECTIONS) / 3).contains(&beyond), "those on both nodes: {beyond}");
+    let elsewhere = lost(Setup { seed_of_nodes: 2, ..good }, 1);
+    assert!((1..usize::from(CONNECTIONS) / 3).contains(&elsewhere), "most of one node's: {elsewhere}");
+}
+
+#[test]
 fn after_a_failure_connections_have_as_many_backups_as_before_with_packets_and_without() {
     let (mut many, flows) = connected(Setup::new(5, 2), CONNECTIONS);
     many.kill(3);
@@ -220,7 +236,7 @@ proptest! {
     ) {
         // Hashed affinities are for connections that are not translated.
         let affinity = if is_learned || is_translated { Affinity::Learned } else { Affinity::Tuple };
-        let (mut many, flows) = connected(Setup { seed, is_translated, affinity, ..Setup::new(nodes, count) }, 30);
+        let (mut many, flows) = connected(Setup { seed, seed_of_nodes: seed, is_translated, affinity, ..Setup::new(nodes, count) }, 30);
         for (failed, chance) in failures {
             let failed: Vec<u8> = failed.iter().take(count).map(|index| index.index(nodes.into()) as u8).collect();
             for id in &failed {
