@@ -19,7 +19,8 @@
 //! ([`crate::pipeline::Replicas::refuse_end`]), and becomes its owner. Shared connections keep their backups.
 //!
 //! Connections of a dead owner that have no packets would keep one replica less than configured. So the node where their packets would land
-//! claims them [`SETTLES_WITHIN`] after the failure.
+//! claims them [`SETTLES_WITHIN`] after the failure. Edges still have the dead node for such a connection, and send its packets there once the
+//! node is back. So it is in the set until a packet arrives here.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -90,6 +91,9 @@ pub(in crate::node) struct Backups {
     up: Ecmp,
     /// By slot; of slots without a connection of this node's: empty.
     sets: Vec<NodeSet>,
+    /// By slot: the former owner of a connection that was claimed and has had no packet since. Edges send its packets there again once
+    /// that node is back.
+    claimed_from: Vec<NodeSet>,
     walk: Option<Walk>,
     /// When the final walk begins.
     settles_at: Option<Instant>,
@@ -109,6 +113,7 @@ impl Backups {
             forwarding: tables.clone(),
             up: tables,
             sets: vec![NodeSet::EMPTY; connections_max as usize],
+            claimed_from: vec![NodeSet::EMPTY; connections_max as usize],
             walk: None,
             settles_at: None,
         }
@@ -135,6 +140,9 @@ impl Backups {
 
     /// As [`Backups::clear`]. Returns the backups that it had.
     pub(super) fn take(&mut self, slot: Slot) -> NodeSet {
+        if let Some(at) = self.claimed_from.get_mut(slot.0 as usize) {
+            *at = NodeSet::EMPTY;
+        }
         self.sets.get_mut(slot.0 as usize).map(core::mem::take).unwrap_or_default()
     }
 
@@ -156,13 +164,16 @@ impl Backups {
 
     /// This node has become the owner of a connection. To be called while the sessions still hold it as a replica.
     pub(super) fn take_over(&mut self, node: NodeId, pipeline: &Pipeline, peers: &[Peer], slot: Slot) {
-        let holds_copy = |peer: &&Peer| {
-            peer.is_up() && peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)))
-        };
+        let holds_copy = |peer: &&Peer| peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)));
         let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).collect();
         let beside = former.union(self.of(slot));
         self.begin(node, pipeline, slot);
         beside.iter().for_each(|node| self.add(slot, node));
+        if let Some(at) = self.claimed_from.get_mut(slot.0 as usize)
+            && !former.is_empty()
+        {
+            *at = former;
+        }
     }
 
     /// Whether the peer must have the connection of `node`, which is this node. A peer whose session is open may not count as up yet.
@@ -263,11 +274,14 @@ impl Backups {
     /// Computes the set of a connection of this node's anew. False if nodes have yet to leave it.
     fn update(&mut self, node: NodeId, connection: &Connection, slot: Slot, is_final: bool, peers: &mut Peers) -> bool {
         let handle = Handle(slot.0);
-        let wanted = self.predict(node, connection);
+        let is_claimed = connection.flags & flags::REPLICA != 0;
+        let claimed_from = self.claimed_from.get(slot.0 as usize).copied().filter(|_| is_claimed).unwrap_or_default();
+        let wanted = self.predict(node, connection).union(claimed_from);
         let gone = self.edge_nodes.without(self.up.alive());
         let surplus = self.of(slot).without(gone).without(wanted);
         let is_shared = connection.flags & flags::SHARED != 0;
-        let may_leave = is_final && !is_shared && (surplus.is_empty() || have_acknowledged(peers, wanted, handle));
+        let may_leave =
+            is_final && !is_shared && (surplus.is_empty() || have_acknowledged(peers, wanted.without(gone), handle));
         let set = if may_leave { wanted } else { wanted.union(surplus) };
         if let Some(at) = self.sets.get_mut(slot.0 as usize) {
             *at = set;
@@ -301,7 +315,11 @@ impl Backups {
 
 /// Sets which of the nodes of `tables` are alive. Whether that changed.
 fn set_alive(tables: &mut Ecmp, nodes: NodeSet, alive: NodeSet) -> bool {
-    nodes.iter().fold(false, |has_changed, node| tables.set_alive(node, alive.contains(node)) || has_changed)
+    let mut has_changed = false;
+    for node in nodes.iter() {
+        has_changed |= tables.set_alive(node, alive.contains(node));
+    }
+    has_changed
 }
 
 /// Whether all these nodes receive what this one sends, and have acknowledged the connection.

@@ -228,7 +228,8 @@ fn what_cannot_be_had_with_backups_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Up to `count` nodes fail at once, several times; packets come from either side first, or not at all.
+    /// Up to `count` nodes fail at once, several times; packets come from either side first. Some connections have none, if the nodes
+    /// return before others fail.
     #[test]
     fn no_connection_is_lost_while_no_more_nodes_fail_than_it_has_backups(
         seed: u64, nodes in 3..=5_u8, count in 1..=2_usize, is_translated: bool, is_learned: bool,
@@ -246,7 +247,7 @@ proptest! {
             }
             many.run(Duration::from_millis(300));
             for (flow, nth) in flows.iter().zip(0_u8..) {
-                if (nth ^ chance) % 3 > 0 {
+                if (nth ^ chance) % 3 > 0 || chance % 2 > 0 {
                     prop_assert!(many.exchange(flow, nth % 2 == 0), "{flow:?} goes on after {failed:?} failed");
                 }
             }
