@@ -9,8 +9,7 @@ use super::super::backups::RawBackups;
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawReplication};
 use super::super::validated::{Backups, Config, Function, Node, Peer, Replication, Representation};
-use super::common::{absolute_path, within};
-use super::edge::affinity;
+use super::common::{absolute_path, affinity, within};
 
 const SUBJECT: &str = "[replication.backups]";
 

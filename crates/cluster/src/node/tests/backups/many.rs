@@ -111,7 +111,7 @@ pub(super) struct Many {
     pub(super) inside: Side,
     pub(super) outside: Side,
     /// Nodes between which, in this direction, replication datagrams are lost.
-    pub(super) cut: Vec<(u8, u8)>,
+    pub(super) lossy: Vec<(u8, u8)>,
     received: VecDeque<(PortId, Received)>,
 }
 
@@ -190,7 +190,7 @@ impl Many {
             nodes: (0..setup.nodes).map(|id| Some(Node::new(config(id, setup), now).unwrap())).collect(),
             inside: Side::new(setup),
             outside: Side::new(setup),
-            cut: Vec::new(),
+            lossy: Vec::new(),
             received: VecDeque::new(),
         };
         many.run_until_ready();
@@ -206,7 +206,7 @@ impl Many {
             self.inside.ecmp.set_alive(NodeId(id), true);
             self.outside.ecmp.set_alive(NodeId(id), true);
         }
-        // Sets settle within two walks.
+        // Sets settle within two sweeps.
         self.run(Duration::from_secs(3));
     }
 
@@ -279,7 +279,7 @@ impl Many {
                 let peer = self.nodes[usize::from(to.0)].as_mut();
                 peer.into_iter().for_each(|peer| drop(peer.handle_detection(now, NodeId(from), bytes, 255)));
             }
-            Transmit::Replication(to) if self.cut.contains(&(from, to.0)) && !role::is_heartbeat(bytes) => {}
+            Transmit::Replication(to) if self.lossy.contains(&(from, to.0)) && !role::is_heartbeat(bytes) => {}
             Transmit::Replication(to) => {
                 let Some(peer) = &mut self.nodes[usize::from(to.0)] else { return };
                 // As above.
@@ -383,7 +383,7 @@ impl Many {
 /// Where connections are.
 impl Many {
     /// The nodes that have the connection.
-    pub(super) fn holders(&self, flow: &Flow) -> NodeSet {
+    pub(super) fn nodes_with(&self, flow: &Flow) -> NodeSet {
         let has_it = |id: &u8| self.node(*id).pipeline().lookup(&flow.original).is_some();
         self.living().filter(has_it).map(NodeId).collect()
     }
