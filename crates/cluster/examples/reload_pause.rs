@@ -99,6 +99,7 @@ fn main() {
         hold_first_reply: Duration::ZERO,
         sharing: None,
         compact: None,
+        backups: None,
         peers: vec![],
         security: None,
     };

@@ -3,6 +3,7 @@
 //! All mistakes of a file are reported at once, each with its place and its remedy. `docs/reference/configuration.md` lists
 //! every key.
 
+pub mod backups;
 pub mod compact;
 pub mod compression;
 pub mod diagnostic;

@@ -422,6 +422,8 @@ pub struct RawReplication {
     pub filter: Option<Spanned<RawFilter>>,
     /// `[replication.recovery]`.
     pub recovery: Option<Spanned<RawRecovery>>,
+    /// `[replication.backups]`.
+    pub backups: Option<Spanned<super::backups::RawBackups>>,
     /// `[replication.lazy]`.
     pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.segments]`.

@@ -50,7 +50,9 @@ pub enum SecretError {
     #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
     MappingKey(SecretFileError),
     /// The file of the secret that flows are hashed under.
-    #[error("{0}: `mainstay key` makes keys; the path is hash_key in [edge]")]
+    #[error(
+        "{0}: `mainstay key` makes keys; the path is hash_key in [edge], or edge_hash_key in [replication.backups]"
+    )]
     HashKey(SecretFileError),
     /// The file of the secret of SYN cookies.
     #[error("{0}: `mainstay key` makes keys; the path is key in [syn_proxy]")]
@@ -88,7 +90,7 @@ pub fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
 }
 
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.
-pub(crate) fn hash_key(path: &Path) -> Result<HashKey, SecretError> {
+pub(crate) fn edge_hash_key(path: &Path) -> Result<HashKey, SecretError> {
     Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))
 }
 

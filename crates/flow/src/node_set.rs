@@ -43,6 +43,12 @@ impl NodeSet {
         Self(self.0 & !other.0)
     }
 
+    /// The nodes of either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// The number of nodes.
     #[must_use]
     pub const fn len(self) -> u32 {
@@ -85,6 +91,7 @@ mod tests {
         assert!(set.iter().eq([NodeId(0), NodeId(7), NodeId(63)]) && set.len() == 3);
         assert!(!set.insert(NodeId(7)) && set.remove(NodeId(7)) && !set.remove(NodeId(7)));
         assert_eq!(set.without([NodeId(63)].into_iter().collect()), [NodeId(0)].into_iter().collect());
+        assert_eq!(set.union([NodeId(1)].into_iter().collect()), [0, 1, 63].map(NodeId).into_iter().collect());
         assert!(NodeSet::EMPTY.is_empty() && !set.is_empty());
     }
 

@@ -17,6 +17,7 @@ const GATEWAYS: &[&str] = &[
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),
     include_str!("../../../examples/direct-return.toml"),
+    include_str!("../../../examples/many-nodes.toml"),
     include_str!("../../../examples/multi-primary-a.toml"),
     include_str!("../../../examples/rate-limits.toml"),
     include_str!("../../../examples/syn-proxy.toml"),

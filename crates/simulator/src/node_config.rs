@@ -68,6 +68,7 @@ pub(crate) fn node_config(
         hold_first_reply: scenario.hold_first_reply,
         sharing: None,
         compact: scenario.representation.map(|representation| compact(representation, secret)),
+        backups: None,
         peers: vec![PeerConfig { id: peer, detector: failure_detector::Config::default(), session }],
         security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
     }

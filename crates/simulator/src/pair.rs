@@ -260,6 +260,7 @@ fn config(number: u8, chain: Chain) -> NodeConfig {
         hold_first_reply: Duration::ZERO,
         sharing: None,
         compact: None,
+        backups: None,
         peers: vec![PeerConfig {
             id: NodeId(1 - number),
             detector: failure_detector::Config::default(),

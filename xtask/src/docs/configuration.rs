@@ -18,6 +18,7 @@ const GATEWAY: &[&str] = &[
     "raw/service.rs",
     "raw/syn_proxy.rs",
     "raw/url_filter.rs",
+    "backups.rs",
     "compact.rs",
     "lazy.rs",
     "security.rs",

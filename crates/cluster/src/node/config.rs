@@ -17,6 +17,7 @@ use super::paths::Paths;
 use super::peer::{LastKnown, Peer};
 use super::peers::Peers;
 use super::replication_set::compact::{Compact, CompactNodeConfig, Readvertised};
+use super::replication_set::{Backups, BackupsConfig};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
 use crate::group::GROUPS_MAX;
@@ -54,6 +55,8 @@ pub struct NodeConfig {
     pub sharing: Option<SharingConfig>,
     /// Compact replication of connections; `None`: precise replication of all.
     pub compact: Option<CompactNodeConfig>,
+    /// The peers that each connection is replicated to; `None`: all.
+    pub backups: Option<BackupsConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
     /// What the channels with them are secured by; `None`: they are not.
@@ -124,6 +127,21 @@ impl NodeConfig {
         Ok(Some(Box::new(Compact::new(&config, self.node, &self.peer_ids(), self.connections_max)?)))
     }
 
+    /// The backups of connections, if they are configured. Refuses what cannot be had together with them.
+    pub(super) fn build_backups(&self) -> Result<Option<Box<Backups>>, ConfigError> {
+        let Some(config) = &self.backups else { return Ok(None) };
+        if self.compact.is_some() {
+            return Err(ConfigError::NotWithBackups("a filter, which all peers receive"));
+        }
+        if self.sharing.is_none() {
+            return Err(ConfigError::NotWithBackups("one node that forwards at a time"));
+        }
+        if self.peers.iter().any(|peer| peer.session.is_none()) {
+            return Err(ConfigError::NotWithBackups("peers to which nothing is replicated"));
+        }
+        Ok(Some(Box::new(Backups::new(config, self.connections_max))))
+    }
+
     fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
         let channel = self.security.as_ref().map(|security| security.channel(self.node, peer.id, now)).transpose()?;
@@ -147,6 +165,7 @@ impl NodeConfig {
             orphaned_at: None,
             is_watched: true,
             is_up_by_lead: false,
+            is_forwarding: false,
             refused: None,
             heartbeats: None,
             paths: Paths::default(),

@@ -25,7 +25,7 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
         self.advance_departure(now);
-        let claims_all = self.roles.claims_all();
+        let claims_all = self.claims_all();
         self.replication.peers.handle_timeout(now, &mut self.pipeline, claims_all);
         self.handle_path_events(now);
         self.handle_session_events(now);
@@ -61,6 +61,9 @@ impl Node {
         self.serve_tunnel(now);
         self.resend_segments(now);
         let forwards = self.roles.forwards_any();
+        if self.replication.backups.is_some() && self.place().leads() {
+            self.replication.peers.note_forwarding(now, &self.roles);
+        }
         let event = self.replication.handle_timeout(now, &mut self.pipeline, forwards);
         self.events.extend(now, event);
         self.edges.handle_timeout(now);

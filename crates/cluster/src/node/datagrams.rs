@@ -123,7 +123,7 @@ impl Node {
             let tunnel = self.tunnel.as_mut().ok_or(NodeError::NoTunnel(from))?;
             return tunnel.handle_mirror(now, from, datagram);
         }
-        let claims_all = self.roles.claims_all();
+        let claims_all = self.claims_all();
         let result = self.replication.handle_datagram(now, &mut self.pipeline, claims_all, from, datagram);
         self.handle_session_events(now);
         self.reinject_replies(now);
@@ -217,7 +217,7 @@ impl Node {
         if !hands_over && let Some(id) = self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer) {
             return Some(Transmit::Replication(id));
         }
-        let claims_all = self.roles.claims_all();
+        let claims_all = self.claims_all();
         let id = self
             .replication
             .poll_transmit(now, &mut self.pipeline, claims_all, buffer)

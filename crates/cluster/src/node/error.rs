@@ -108,6 +108,11 @@ pub enum ConfigError {
         "connections that are replicated by a filter cannot be had with {0}: use a precise representation, or do without"
     )]
     NotWithCompact(&'static str),
+    /// What cannot be had where each connection has some of the peers as backups.
+    #[error(
+        "connections cannot have some of the peers as backups with {0}: replicate all connections to all peers, or do without"
+    )]
+    NotWithBackups(&'static str),
     /// A function's state cannot be had from tuples.
     #[error("connections cannot be replicated by a filter: {0}")]
     Unrestorable(#[from] ChainUnrestorable),

@@ -72,6 +72,7 @@ pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, Reloaded};
 pub use replication_set::compact::{
     CompactNodeConfig, CompactStatus, InheritedStatus, PrecisionCounters, WhichPrecise,
 };
+pub use replication_set::{BACKUPS_MAX, BackupsConfig, BackupsStatus};
 pub use split_brain::SplitBrain;
 pub use stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
@@ -138,7 +139,7 @@ impl Node {
     /// The configuration of a part is unsound: which, and why.
     pub fn new(config: NodeConfig, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
-        let compact = config.build_compact()?;
+        let (backups, compact) = (config.build_backups()?, config.build_compact()?);
         let peers = config.build_peers(now)?;
         let (peer_ids, incarnation) = (config.peer_ids(), (config.seed >> 24) as u32);
         let role = role::Config { node: config.node, peers: peer_ids, incarnation, ..config.role };
@@ -162,6 +163,7 @@ impl Node {
                 next_session: 0,
                 deferral: None,
                 compact,
+                backups,
                 segments: SegmentSender::default(),
                 attributes: Vec::new(),
             },
@@ -287,6 +289,7 @@ impl Node {
             passive: self.passive.status(now, roles),
             forwarding: self.forwarder.counters(),
             compact: self.compact_status(),
+            backups: self.replication.backups.as_ref().map(|backups| backups.status()),
             peers: self.replication.peers.iter().map(|peer| peer.status(now, roles, leads)).collect(),
             ports: self.tracking.ports().to_vec(),
             next_hops: self.tracking.next_hops().to_vec(),
@@ -301,6 +304,12 @@ impl Node {
     #[must_use]
     pub fn compact_status(&self) -> Option<CompactStatus> {
         self.replication.compact.as_ref().map(|compact| compact.status(&self.pipeline))
+    }
+
+    /// Whether this node claims all connections of which no other live node is the owner. Where each connection has backups, no
+    /// node has all connections, and the sets decide.
+    fn claims_all(&self) -> bool {
+        self.roles.claims_all() && self.replication.backups.is_none()
     }
 
     /// Whether this node has a replica of every connection that it is to back up.

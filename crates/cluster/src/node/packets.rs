@@ -9,7 +9,7 @@ use flow::{BATCH_FRAMES_MAX, Instant, OwnedFrame, PacketBatch, Tuple};
 use super::Node;
 use super::event::NodeEvent;
 use super::outbox::Transmit;
-use super::peer::{self, Peer};
+use super::peer::Peer;
 use super::ports::Ports;
 use crate::pipeline::{FastPathProgram, HandedFrame, Origin, PacketPath, Released};
 use crate::role::Division;
@@ -69,7 +69,7 @@ impl Node {
     fn run_pipeline(&mut self, now: Instant, batch: &mut PacketBatch<'_>, origin: Origin, holds: bool) {
         let mut ports = Ports {
             forwarder: &mut self.forwarder,
-            peers: &self.replication.peers,
+            replication: &self.replication,
             held: holds.then_some(&mut self.held),
             hold_max: self.replication.hold_first_reply,
             tunnel: self.tunnel.as_deref_mut(),
@@ -115,8 +115,8 @@ impl Node {
     /// Reinjects first replies whose connection the backups have acknowledged, or whose time is over.
     pub(super) fn reinject_replies(&mut self, now: Instant) {
         if !self.held.is_empty() {
-            let peers = &self.replication.peers;
-            let replies = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
+            let replication = &self.replication;
+            let replies = self.held.release(now, |slot| replication.is_backed_up(slot));
             self.reinject(now, replies, Origin::STEERED);
         }
     }

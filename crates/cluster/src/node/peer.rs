@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::Slot;
-use flow::{Instant, NodeId, PortId};
+use flow::{Instant, NodeId, NodeSet, PortId};
 use replication::compact::CompactReceiver;
 use replication::secure::{Channel, ChannelEvent, Content};
 use replication::{Handle, Resync, Session, SessionEvent};
@@ -64,6 +64,8 @@ pub(super) struct Peer {
     pub(super) is_watched: bool,
     /// Whether it is up according to the lead worker, where it is not watched here.
     pub(super) is_up_by_lead: bool,
+    /// It forwards packets of a group, as its heartbeats were last.
+    pub(super) is_forwarding: bool,
     /// How it divides its packets, if that is not how this node does: then nothing is replicated.
     pub(super) refused: Option<Division>,
     /// What was last known of its role.
@@ -238,6 +240,11 @@ impl Peer {
         self.is_reachable() && self.refused.is_none()
     }
 
+    /// Connections can have the peer as a backup.
+    pub(super) fn can_back_up(&self) -> bool {
+        self.is_up() && self.takes_updates() && self.session.is_some()
+    }
+
     /// The peer decides its connections: it lives, its session with this node is open, and this node has
     /// received all that it has.
     pub(super) fn is_live_owner(&self) -> bool {
@@ -342,8 +349,16 @@ pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session>
     peers.iter_mut().filter_map(|peer| peer.session.as_mut())
 }
 
-/// Whether every peer that is alive has acknowledged the connection. The session with one that has just died is still open.
-pub(super) fn is_backed_up(peers: &[Peer], slot: Slot) -> bool {
-    let sessions = peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.session.as_ref());
-    sessions.into_iter().all(|session| session.is_acknowledged(Handle(slot.0)))
+/// The sessions with these of the peers; `None`: with all.
+pub(super) fn sessions_with(peers: &mut [Peer], nodes: Option<NodeSet>) -> impl Iterator<Item = &mut Session> {
+    let is_meant = move |peer: &&mut Peer| nodes.is_none_or(|nodes| nodes.contains(peer.id));
+    peers.iter_mut().filter(is_meant).filter_map(|peer| peer.session.as_mut())
+}
+
+/// Whether every peer among `nodes` that is alive has acknowledged the connection; `None`: among all. The session with one that has
+/// just died is still open.
+pub(super) fn is_backed_up(peers: &[Peer], nodes: Option<NodeSet>, slot: Slot) -> bool {
+    let is_meant = |peer: &&Peer| peer.is_up() && nodes.is_none_or(|nodes| nodes.contains(peer.id));
+    let mut sessions = peers.iter().filter(is_meant).filter_map(|peer| peer.session.as_ref());
+    sessions.all(|session| session.is_acknowledged(Handle(slot.0)))
 }

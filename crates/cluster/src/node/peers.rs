@@ -133,6 +133,16 @@ impl Peers {
         }
     }
 
+    /// Notes which peers forward. One whose heartbeats are late does as it did.
+    pub(super) fn note_forwarding(&mut self, now: Instant, roles: &Roles) {
+        for peer in &mut self.list {
+            let mut heartbeats = roles.groups().filter_map(|group| roles.peer(now, peer.id, group)).peekable();
+            if heartbeats.peek().is_some() || !peer.is_up() {
+                peer.is_forwarding = peer.is_up() && heartbeats.any(|heartbeat| heartbeat.state.forwards());
+            }
+        }
+    }
+
     /// Reports peers that are up on service paths alone, and a split brain that is over because this node has yielded.
     pub(super) fn report(&mut self, now: Instant, roles: &Roles, events: &mut Events) {
         for peer in &mut self.list {

@@ -7,8 +7,7 @@ use flow::wire::{Packet, TunnelEnd};
 use flow::{Disposition, Frame, Instant, Tuple};
 
 use super::held::HeldReplies;
-use super::peer::{self, Peer};
-use super::replication_set::compact;
+use super::replication_set::{ReplicationSet, compact};
 use super::tunnel_endpoint::TunnelEndpoint;
 use crate::forwarding::{Admission, Forwarder, PlannedLink};
 use crate::observation::RoutedTo;
@@ -18,7 +17,7 @@ use crate::pipeline::{Edge, FilterMatch};
 /// connections.
 pub(super) struct Ports<'a> {
     pub(super) forwarder: &'a mut Forwarder,
-    pub(super) peers: &'a [Peer],
+    pub(super) replication: &'a ReplicationSet,
     /// Where first replies are kept back; `None` for those that were kept back before.
     pub(super) held: Option<&'a mut HeldReplies>,
     /// How long at most; zero keeps none back.
@@ -52,11 +51,11 @@ impl Edge for Ports<'_> {
 
     fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
         let Some(held) = &mut self.held else { return false };
-        !self.hold_max.is_zero() && !peer::is_backed_up(self.peers, slot) && held.hold(now, self.hold_max, slot, packet)
+        !self.hold_max.is_zero() && !self.replication.is_backed_up(slot) && held.hold(now, self.hold_max, slot, packet)
     }
 
     fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {
-        compact::recovery_lookup(self.peers, original)
+        compact::recovery_lookup(&self.replication.peers, original)
     }
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {

@@ -11,6 +11,7 @@ use core::time::Duration;
 use flow::NodeId;
 use replication::Link;
 
+use super::replication_set::BackupsStatus;
 use super::status::{GroupStatus, NodeStatus, PeerStatus};
 use crate::failure_detector;
 use crate::role::{Heartbeat, State};
@@ -83,6 +84,17 @@ pub struct NodeObstacle {
     pub node: NodeId,
     /// What stands in its way.
     pub obstacle: Obstacle,
+}
+
+/// What stands in the way of the backups: each of them has a share of the connections that no other node may have. Nodes that
+/// are down have been replaced by others.
+fn add_obstacles_of_backups(status: &NodeStatus, backups: &BackupsStatus, node: NodeId, readiness: &mut Readiness) {
+    let is_backup = |peer: &&PeerStatus| {
+        let is_up = peer.down_since.is_none() && peer.detector.state == failure_detector::State::Up;
+        is_up && backups.edge_nodes.contains(peer.id)
+    };
+    status.peers.iter().filter(is_backup).for_each(|peer| readiness.add(peer.id, obstacles_of_replication(peer)));
+    readiness.add(node, backups.is_marking.then_some(Obstacle::Synchronising));
 }
 
 /// Whether a take-over of every group would keep every connection.
@@ -190,6 +202,9 @@ fn own_obstacles(status: &NodeStatus, group: &GroupStatus, active: &PeerStatus) 
 /// Whether a take-over of every group would keep every connection.
 pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
     let mut readiness = Readiness::default();
+    if let Some(backups) = &status.backups {
+        add_obstacles_of_backups(status, backups, node, &mut readiness);
+    }
     if status.peers.is_empty() {
         readiness.add(node, [Obstacle::NoPeer]);
     }

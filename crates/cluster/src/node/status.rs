@@ -10,6 +10,7 @@ use replication::compact::CompactReceiverStatus;
 use super::event::{PassiveReason, Path};
 use super::paths::PathStatus;
 use super::readiness::Readiness;
+use super::replication_set::BackupsStatus;
 use super::replication_set::compact::CompactStatus;
 use super::split_brain::SplitBrain;
 use super::store::ReplicaCounters;
@@ -53,6 +54,8 @@ pub struct NodeStatus {
     pub forwarding: forwarding::Counters,
     /// Compact replication; `None`: there is none.
     pub compact: Option<CompactStatus>,
+    /// The backups of connections; `None`: every peer has every connection.
+    pub backups: Option<BackupsStatus>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// The ports whose links are known, in their order.

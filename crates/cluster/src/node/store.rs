@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use flow::connection::flags;
 use flow::table::Slot;
-use flow::{Direction, Instant, NodeId};
+use flow::{Direction, Instant, NodeId, Tuple};
 use replication::message::SegmentMessage;
 use replication::representation::precise::{self, EndCause, Ended};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
-use super::replication_set::Deferral;
 use super::replication_set::compact::Cells;
+use super::replication_set::{Backups, Deferral};
 use crate::pipeline::{Applied, ChainStates, Pipeline};
 
 /// Counters of what peers replicated.
@@ -33,6 +33,7 @@ pub struct ReplicaCounters {
 /// The table, seen by the session with one peer.
 pub(super) struct ReplicaStore<'a> {
     pub(super) node: NodeId,
+    pub(super) peer: NodeId,
     pub(super) pipeline: &'a mut Pipeline,
     pub(super) resync: &'a mut Resync,
     pub(super) counters: &'a mut ReplicaCounters,
@@ -40,6 +41,8 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) claims_all: bool,
     /// With compact replication: which connections are replicated precisely. The session knows nothing of the others.
     pub(super) cells: Option<&'a mut Cells>,
+    /// The backups of each connection; `None`: all peers.
+    pub(super) backups: Option<&'a mut Backups>,
     /// Which connections are not replicated yet.
     pub(super) deferral: Option<&'a Deferral>,
 }
@@ -48,6 +51,23 @@ impl ReplicaStore<'_> {
     /// The connection in the slot is replicated precisely.
     fn is_carried(&self, slot: Slot) -> bool {
         self.cells.as_ref().is_none_or(|cells| cells.is_precise(slot))
+    }
+
+    /// The connection in the slot is replicated precisely, and to this peer.
+    fn is_carried_to_peer(&self, slot: Slot) -> bool {
+        let connection = || self.pipeline.connection(slot);
+        let is_meant =
+            |backups: &Backups| connection().is_some_and(|it| backups.is_meant(self.node, self.peer, slot, it));
+        self.is_carried(slot) && self.backups.as_deref().is_none_or(is_meant)
+    }
+
+    /// The peer has another state of a connection that this node owns: it must learn of this node's, backup or not.
+    fn note_contradicted(&mut self, original: &Tuple) {
+        let Some(backups) = self.backups.as_deref_mut() else { return };
+        let Some((slot, Direction::Original)) = self.pipeline.lookup(original) else { return };
+        if self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node) {
+            backups.add(slot, self.peer);
+        }
     }
 
     /// No live node owns the connection.
@@ -89,6 +109,7 @@ impl Store for ReplicaStore<'_> {
             self.pipeline.replicas().end_conflicting(&copy);
             applied = self.pipeline.replicas().apply(now, from, copy);
         }
+        self.note_contradicted(&copy.original);
         match applied {
             Applied::Taken => {
                 self.counters.taken += 1;
@@ -121,7 +142,7 @@ impl Store for ReplicaStore<'_> {
         let ended = precise::decode_ended(attributes).ok()?;
         let (slot, direction) = self.pipeline.lookup(&ended.original)?;
         let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-        let is_own = is_ours && direction == Direction::Original && self.is_carried(slot);
+        let is_own = is_ours && direction == Direction::Original && self.is_carried_to_peer(slot);
         is_own.then_some(Handle(slot.0))
     }
 
@@ -131,7 +152,10 @@ impl Store for ReplicaStore<'_> {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
             let is_own = is_ours || (self.claims_all && self.may_claim(slot));
-            if is_own && self.is_carried(slot) && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot)) {
+            if is_own
+                && self.is_carried_to_peer(slot)
+                && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot))
+            {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);
@@ -178,6 +202,7 @@ impl Store for ReplicaStore<'_> {
         let owner = self.pipeline.connection(slot)?.owner;
         if direction == Direction::Original && owner == peer {
             self.pipeline.claim(now, slot);
+            self.note_contradicted(&original);
         }
         self.find(attributes)
     }

@@ -75,6 +75,7 @@ pub struct LeadView {
 struct PeerView {
     id: NodeId,
     is_up: bool,
+    is_forwarding: bool,
     down_since: Option<Instant>,
     refused: Option<Division>,
 }
@@ -92,7 +93,13 @@ pub struct WorkerReport {
 
 impl PeerView {
     fn of(peer: &Peer) -> Self {
-        Self { id: peer.id, is_up: peer.is_up(), down_since: peer.orphaned_at, refused: peer.refused }
+        Self {
+            id: peer.id,
+            is_up: peer.is_up(),
+            is_forwarding: peer.is_forwarding,
+            down_since: peer.orphaned_at,
+            refused: peer.refused,
+        }
     }
 }
 
@@ -104,6 +111,7 @@ impl LeadView {
             let Some(peer) = peers.get_mut(view.id) else { continue };
             is_any_lost |= view.down_since.is_some() && peer.orphaned_at != view.down_since;
             (peer.is_up_by_lead, peer.orphaned_at, peer.refused) = (view.is_up, view.down_since, view.refused);
+            peer.is_forwarding = view.is_forwarding;
         }
         is_any_lost
     }

@@ -195,6 +195,12 @@ impl Replicas<'_> {
         true
     }
 
+    /// This node becomes the owner of a replica without having seen a packet of it, and replicates it to its backups.
+    pub fn claim(&mut self, now: Instant, slot: Slot) {
+        self.connections.claim(now, slot);
+        self.connections.changes.push(TableChange::TakenOver { slot });
+    }
+
     /// Applies `stale` to replicas of `from` that it has not sent again: those whose [`flags::RESYNCED`] is not `epoch`. Looks
     /// at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
     pub fn sweep(
@@ -216,10 +222,7 @@ impl Replicas<'_> {
             match stale {
                 _ if !is_stale => {}
                 StaleReplicas::Remove => drop(self.connections.remove(slot)),
-                StaleReplicas::Claim => {
-                    self.connections.claim(now, slot);
-                    self.connections.changes.push(TableChange::TakenOver { slot });
-                }
+                StaleReplicas::Claim => self.claim(now, slot),
             }
             next = Slot(slot.0 + 1);
         }

@@ -61,6 +61,7 @@ pub(super) fn cluster(
     let replication = Replication { security, compact, ..replication };
     super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
     super::segments::check(raw, section.get_ref(), &replication, diagnostics);
+    super::backups::check(raw, section.get_ref(), (&replication, failure_detection.edges_max), diagnostics);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -132,6 +133,7 @@ pub(super) fn replication(
     }
     let names = quoted(&Representation::ALL);
     diagnostics.describe("replication.representation", Some(format!("{:?}", Representation::default().name())), names);
+    let peers = peers(&raw.peer, local, node, diagnostics);
     let representation = raw.representation.as_ref();
     let representation =
         representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, diagnostics));
@@ -149,7 +151,8 @@ pub(super) fn replication(
         peer_timeout,
         lazy: super::lazy::lazy(raw, diagnostics),
         segments: super::segments::segments(raw, diagnostics),
-        peers: peers(&raw.peer, local, node, diagnostics),
+        backups: super::backups::backups(raw, node, &peers, diagnostics),
+        peers,
         security: None,
     }
 }

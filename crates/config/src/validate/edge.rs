@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::cluster::failure_detector;
-use ::edge::{AddressOf, Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
+use ::edge::{Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
 use flow::fast_path::Hook;
 use flow::{HashKey, NodeId, PortId};
 use toml::Spanned;
@@ -17,7 +17,7 @@ use super::super::raw::edge::{
 };
 use super::super::validated::Backend;
 use super::super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
-use super::common::{absolute_path, choice, flag, one_of, ranged, sized, within};
+use super::common::{absolute_path, affinity, choice, flag, ranged, sized, within};
 use super::fast_path::{CONNECTIONS_LIMIT, CONNECTIONS_MAX_DEFAULT};
 use super::ports::interface;
 use super::{control, lone_node};
@@ -25,12 +25,6 @@ use super::{control, lone_node};
 /// Where the control API of `mainstay edge` listens by default: beside a gateway's.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/edge.sock";
 
-const AFFINITIES: [(&str, Affinity); 4] = [
-    ("learned", Affinity::Learned),
-    ("tuple", Affinity::Tuple),
-    ("near-host", Affinity::Address(AddressOf::NearHost)),
-    ("far-host", Affinity::Address(AddressOf::FarHost)),
-];
 /// Those for Ethernet.
 const BACKENDS: [(&str, Backend); 2] = [("af_packet", Backend::AfPacket), ("af_xdp", Backend::AfXdp)];
 const CONNECTIONS_DEFAULT: u32 = 1 << 20;
@@ -66,7 +60,7 @@ pub(crate) fn validate(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> 
     let edge = section.get_ref();
     let network = interface("edge.network", &edge.network, diagnostics);
     let nodes = nodes(section, &network, diagnostics);
-    let affinity = affinity(edge, diagnostics);
+    let affinity = affinity("edge.affinity", edge.affinity.as_ref(), diagnostics);
     let settings = EdgeSettings {
         backend: choice("edge.backend", edge.backend.as_ref(), &BACKENDS, diagnostics),
         hash_key: hash_key(section, affinity, diagnostics),
@@ -140,13 +134,6 @@ fn nodes(section: &Spanned<RawEdge>, network: &str, diagnostics: &mut Diagnostic
         nodes.push(EdgeNode { id, interface: name });
     }
     nodes
-}
-
-fn affinity(edge: &RawEdge, diagnostics: &mut Diagnostics<'_>) -> Affinity {
-    let (default, names) = (AFFINITIES[0], AFFINITIES.map(|(name, _)| format!("\"{name}\"")).join(" or "));
-    diagnostics.describe("edge.affinity", Some(format!("\"{}\"", default.0)), names);
-    let written = edge.affinity.as_ref();
-    written.and_then(|text| one_of("edge.affinity", text, &AFFINITIES, diagnostics)).unwrap_or(default.1)
 }
 
 fn hash_key(section: &Spanned<RawEdge>, affinity: Affinity, diagnostics: &mut Diagnostics<'_>) -> Option<PathBuf> {

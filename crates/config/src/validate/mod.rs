@@ -3,6 +3,7 @@
 //! A value that cannot be used is reported and replaced by a stand-in, so that the rest of the file is checked too;
 //! a configuration with stand-ins in it never leaves [`super::parse`].
 
+mod backups;
 mod classifier;
 mod cluster;
 mod common;
@@ -115,6 +116,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     classifier::check_order(raw, &config, diagnostics);
     direct_return::check_functions(&raw.service, &config, diagnostics);
     compact::check(raw, &config, diagnostics);
+    backups::check_functions(raw, &config, diagnostics);
     config
 }
 

@@ -1,10 +1,11 @@
 //! The other nodes: what is replicated to them, and how their failures are detected.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use filters::Insertion;
-use flow::NodeId;
+use flow::{Affinity, NodeId, NodeSet};
 use replication::compact;
 
 use super::{Compact, Security};
@@ -93,10 +94,25 @@ pub struct Replication {
     pub lazy: Option<replication::deferral::Config>,
     /// The replication of unacknowledged segments; `None`: there is none.
     pub segments: Option<cluster::pipeline::SegmentsConfig>,
+    /// The backups of each connection; `None`: every peer has every connection.
+    pub backups: Option<Backups>,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.
     pub security: Option<Security>,
+}
+
+/// The backups of each connection: the nodes that its packets land on after failures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backups {
+    /// Replicas of a connection, below the number of `edge_nodes`.
+    pub count: u8,
+    /// The nodes that the edges distribute packets to.
+    pub edge_nodes: NodeSet,
+    /// The file of the secret under which the edges hash flows.
+    pub edge_hash_key: PathBuf,
+    /// What the edges keep the packets of a connection on one node by.
+    pub edge_affinity: Affinity,
 }
 
 /// Another node.

@@ -88,7 +88,7 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
 
 fn edge_config(settings: &EdgeSettings) -> Result<EdgeConfig, ProcessError> {
     let hash_key = match &settings.hash_key {
-        Some(path) => credentials::hash_key(path)?,
+        Some(path) => credentials::edge_hash_key(path)?,
         None => HashKey([random::number(), random::number()]),
     };
     let nodes = settings.nodes.iter().zip((NETWORK.0 + 1..=u8::MAX).map(PortId));

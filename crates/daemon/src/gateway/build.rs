@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::forwarding::PathId;
 use cluster::node::{
-    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
+    BackupsConfig, CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
 use cluster::pipeline::{RecoveryConfig, SegmentsConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
@@ -119,6 +119,7 @@ pub fn node_config_with(
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
         compact: compact(config),
+        backups: backups(cluster)?,
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })
@@ -190,6 +191,17 @@ fn compact(config: &Config) -> Option<CompactNodeConfig> {
     Some(CompactNodeConfig { config: stream, precise, recovery })
 }
 
+/// The peers that each connection is replicated to; the edges' secret is read from its file.
+fn backups(cluster: Option<&Cluster>) -> Result<Option<BackupsConfig>, ProcessError> {
+    let Some(backups) = cluster.and_then(|cluster| cluster.replication.backups.as_ref()) else { return Ok(None) };
+    Ok(Some(BackupsConfig {
+        count: backups.count.into(),
+        edge_nodes: backups.edge_nodes,
+        edge_hash_key: credentials::edge_hash_key(&backups.edge_hash_key)?,
+        edge_affinity: backups.edge_affinity,
+    }))
+}
+
 /// How a worker replicates unacknowledged segments: its share of what the node may use.
 pub(super) fn segments(config: &Config) -> Option<SegmentsConfig> {
     let segments = config.cluster.as_ref()?.replication.segments?;
@@ -214,7 +226,11 @@ fn sharing(config: &Config) -> Option<SharingConfig> {
 pub(super) fn fingerprint(config: &Config) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
     let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
-    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    let replication = config.cluster.as_ref().map(|cluster| &cluster.replication);
+    let representation = replication.map(|replication| replication.representation);
+    // Files of secrets may lie elsewhere on each node.
+    let backups = replication.and_then(|replication| replication.backups.as_ref());
+    let backups = backups.map(|backups| (backups.count, backups.edge_nodes, backups.edge_affinity));
     // Each node checks from an address of its own.
     let services: Vec<_> = config.services.iter().map(|service| &service.config).collect();
     // Files may lie elsewhere on each node.
@@ -224,7 +240,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     fnv(&format!(
         "{:?}",
         (
-            (config.workers.count, groups, &config.reachability),
+            (config.workers.count, groups, &config.reachability, backups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),

@@ -251,6 +251,7 @@ impl Changes {
             peer_timeout,
             lazy,
             segments,
+            backups,
             peers,
             security,
         } = old;
@@ -284,6 +285,10 @@ impl Changes {
         let segments = [segments.as_ref(), new.segments.as_ref()].map(config::segments::entries);
         for ((key, before), (_, after)) in segments[0].iter().zip(&segments[1]) {
             self.apply(&format!("replication.segments.{key}"), before, after);
+        }
+        let backups = [backups.as_ref(), new.backups.as_ref()].map(config::backups::entries);
+        for ((key, before), (_, after)) in backups[0].iter().zip(&backups[1]) {
+            self.restart(&format!("replication.backups.{key}"), before, after);
         }
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);

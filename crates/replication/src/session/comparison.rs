@@ -26,6 +26,12 @@ impl Session {
         }
     }
 
+    /// Whether a slot holds a replica of the peer's, as far as [`Session::note_copy`] was called.
+    #[must_use]
+    pub fn holds_copy(&self, handle: Handle) -> bool {
+        !self.sender.changes().held(handle).is_none()
+    }
+
     /// Replicates the end of a connection that is not in this node's table and that the peer has sent. `attributes` are as in
     /// [`Session::mark_deleted`].
     pub fn replicate_end(&mut self, attributes: &[u8]) {

@@ -7,8 +7,10 @@
 //!                                    └─ precise: marked in every session ═══════► peers' tables
 //! ```
 
+mod backups;
 pub(super) mod compact;
 mod deferral;
+mod members;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,12 +28,14 @@ use replication::{Handle, Link, Session, SessionStatus};
 
 use super::error::NodeError;
 use super::event::{Events, NodeEvent};
-use super::peer::{self, Peer, sessions};
+use super::peer::{self, Peer, sessions, sessions_with};
 use super::peers::Peers;
 use super::segment_sender::SegmentSender;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
+pub(super) use backups::Backups;
+pub use backups::{BACKUPS_MAX, BackupsConfig, BackupsStatus};
 use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
@@ -49,6 +53,8 @@ pub(super) struct ReplicationSet {
     pub(super) deferral: Option<Box<Deferral>>,
     /// What connections are replicated compactly by, if they are.
     pub(super) compact: Option<Box<Compact>>,
+    /// The peers that each connection is replicated to, if they are not all.
+    pub(super) backups: Option<Box<Backups>>,
     /// Unacknowledged segments, if they are replicated.
     pub(super) segments: SegmentSender,
     pub(super) attributes: Vec<u8>,
@@ -96,10 +102,15 @@ impl ReplicationSet {
         match change {
             TableChange::Began { slot } => self.on_begun(now, pipeline, *slot),
             TableChange::Copied { slot } => {
+                let is_own = pipeline.connection(*slot).is_some_and(|connection| connection.owner == self.id);
+                self.backups.iter_mut().filter(|_| !is_own).for_each(|backups| backups.clear(*slot));
                 self.compact.iter_mut().for_each(|compact| compact.note_replica(pipeline, *slot));
                 self.note_copied(pipeline, *slot);
             }
             TableChange::TakenOver { slot } => {
+                if let Some(backups) = &mut self.backups {
+                    backups.take_over(self.id, pipeline, &self.peers, *slot);
+                }
                 self.note_copied(pipeline, *slot);
                 if !self.is_in_filter(|compact| compact.replicate(now, pipeline, *slot)) {
                     self.on_taken_over(pipeline, *slot);
@@ -108,7 +119,7 @@ impl ReplicationSet {
             TableChange::FunctionsChanged { slot } => {
                 self.note_copied(pipeline, *slot);
                 if !self.is_in_filter(|compact| compact.replicate_functions(now, pipeline, *slot)) {
-                    sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                    self.mark_changed(*slot, false);
                 }
             }
             TableChange::Changed { slot, change, previous_state } => {
@@ -119,7 +130,7 @@ impl ReplicationSet {
                 if !self.is_in_filter(|compact| compact.replicate_change(now, pipeline, *slot, is_worth, peers))
                     && (is_worth || is_needed_by_peers(connection, *change))
                 {
-                    sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                    self.mark_changed(*slot, false);
                 }
             }
             TableChange::Ended { slot, ended } => {
@@ -129,6 +140,7 @@ impl ReplicationSet {
                 }
             }
             TableChange::Displaced { slot, original } => {
+                self.backups.iter_mut().for_each(|backups| backups.clear(*slot));
                 if let Some(compact) = &mut self.compact {
                     let _ = compact.remove(pipeline, *slot, original);
                 }
@@ -224,20 +236,22 @@ impl ReplicationSet {
         claims_all: bool,
         place: usize,
     ) -> Option<(&'a mut Session, ReplicaStore<'a>)> {
-        let Peer { session, resync, replica, .. } = &mut self.peers[place];
+        let Peer { id, session, resync, replica, .. } = &mut self.peers[place];
         let store = ReplicaStore {
             node: self.id,
+            peer: *id,
             pipeline,
             resync,
             counters: replica,
             claims_all,
             cells: self.compact.as_mut().map(|compact| &mut compact.cells),
+            backups: self.backups.as_deref_mut(),
             deferral: self.deferral.as_deref(),
         };
         Some((session.as_mut()?, store))
     }
 
-    /// Does what is due of what is deferred and of what is replicated compactly. Returns what happened to a recovery.
+    /// Does what is due of what is deferred, of the backups, and of what is replicated compactly. Returns what happened to a recovery.
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -248,17 +262,23 @@ impl ReplicationSet {
             deferral.insertion.handle_timeout(now);
             self.look_at_deferred(now, pipeline, LOOKS_PER_TIMEOUT_MAX);
         }
+        if let Some(backups) = &mut self.backups {
+            backups.follow(now, self.id, &self.peers, forwards);
+            backups.handle_timeout(now, self.id, pipeline, &mut self.peers);
+            self.replicate_changes(now, pipeline);
+        }
         let compact = self.compact.as_deref_mut();
         let event = compact.and_then(|compact| compact.handle_timeout(now, pipeline, &mut self.peers, forwards));
         self.remember_unsent_ends(now, pipeline);
         event
     }
 
-    /// When deferral or compact replication has something to do next. Sessions have their own timers.
+    /// When deferral, the backups or compact replication have something to do next. Sessions have their own timers.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let deferral = self.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout());
         let compact = self.compact.as_ref().and_then(|compact| compact.poll_timeout());
-        deferral.into_iter().chain(compact).min()
+        let backups = self.backups.as_ref().and_then(|backups| backups.poll_timeout());
+        [deferral, compact, backups].into_iter().flatten().min()
     }
 }
 
@@ -327,9 +347,11 @@ impl ReplicationSet {
         sessions(&mut self.peers).for_each(Session::ask_for_acknowledgement);
     }
 
-    /// Whether every peer that is alive has acknowledged the connection. A filter's entries are not acknowledged one by one.
+    /// Whether every backup that is alive has acknowledged the connection. A filter's entries are not acknowledged one by one.
     pub(super) fn is_backed_up(&self, slot: Slot) -> bool {
-        self.compact.is_some() || peer::is_backed_up(&self.peers, slot)
+        // A connection that began a moment ago has none yet.
+        let nodes = self.backups.as_ref().map(|backups| backups.of(slot)).filter(|nodes| !nodes.is_empty());
+        self.compact.is_some() || peer::is_backed_up(&self.peers, nodes, slot)
     }
 
     /// Whether a peer whose session is open has not acknowledged all that this node has to send it.
@@ -347,6 +369,7 @@ impl ReplicationSet {
             status.link == Link::Open && status.sent_all && status.queued == 0 && status.in_flight == 0
         };
         self.deferral.as_ref().is_none_or(|deferral| deferral.deferred() == 0)
+            && self.backups.as_ref().is_none_or(|backups| !backups.is_marking())
             && statuses.map(Session::status).all(has_all)
             && !self.has_unacknowledged_filter()
     }
@@ -402,6 +425,9 @@ impl ReplicationSet {
         if self.is_in_filter(|compact| compact.replicate(now, pipeline, slot)) {
             return;
         }
+        if let Some(backups) = &mut self.backups {
+            backups.begin(self.id, pipeline, slot);
+        }
         self.mark_changed(slot, !self.hold_first_reply.is_zero());
     }
 
@@ -411,8 +437,10 @@ impl ReplicationSet {
         self.mark_changed(slot, pipeline.is_sharing() && !self.hold_first_reply.is_zero());
     }
 
+    /// The backups must receive the connection in the slot. `is_awaited`: a first reply waits for their acknowledgement.
     fn mark_changed(&mut self, slot: Slot, is_awaited: bool) {
-        for session in sessions(&mut self.peers) {
+        let nodes = self.backups.as_ref().map(|backups| backups.of(slot));
+        for session in sessions_with(&mut self.peers, nodes) {
             session.mark_changed(Handle(slot.0));
             if is_awaited {
                 session.ask_for_acknowledgement();
@@ -437,8 +465,12 @@ impl ReplicationSet {
         let had_another_owner = ended.owner == self.id && ended.version >> 16 != 0;
         self.attributes.clear();
         precise::encode_ended(ended, &mut self.attributes);
-        for session in sessions(&mut self.peers) {
-            if had_another_owner {
+        let nodes = self.backups.as_mut().map(|backups| backups.take(slot));
+        for peer in &mut self.peers {
+            let is_backup = nodes.is_none_or(|nodes| nodes.contains(peer.id));
+            let Some(session) = &mut peer.session else { continue };
+            // Nodes that are away may have it, too.
+            if had_another_owner && (is_backup || !session.is_open()) {
                 session.mark_deleted_unconditionally(Handle(slot.0), &self.attributes);
             } else {
                 session.mark_deleted(Handle(slot.0), &self.attributes);
@@ -460,13 +492,21 @@ impl ReplicationSet {
         for peer in &mut self.peers {
             let Some(session) = &mut peer.session else { continue };
             while session.poll_unsent_end(&mut self.attributes) {
-                // They were encoded here.
-                if let Ok(ended) = precise::decode_ended(&self.attributes) {
-                    pipeline.remember_ended(now, &ended);
+                // They were encoded here. A node that has left the backups of a connection is sent the end of one that goes on.
+                if let Ok(ended) = precise::decode_ended(&self.attributes).as_ref()
+                    && !(self.backups.is_some() && is_alive(self.id, pipeline, ended))
+                {
+                    pipeline.remember_ended(now, ended);
                 }
             }
         }
     }
+}
+
+/// Whether this node owns the connection still, and has done so since before the end.
+fn is_alive(node: NodeId, pipeline: &Pipeline, ended: &Ended) -> bool {
+    let connection = pipeline.lookup(&ended.original).and_then(|(slot, _)| pipeline.connection(slot));
+    connection.is_some_and(|connection| connection.owner == node && connection.version >> 16 == ended.version >> 16)
 }
 
 /// Whether a change of a shared connection is replicated whatever the selection: the other node's automaton sees a part of the

@@ -333,6 +333,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         hold_first_reply: options.hold_first_reply,
         sharing: options.has_groups.then(SharingConfig::default),
         compact: options.compact.map(|compact| compact.config(id, 0)),
+        backups: None,
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod anti_entropy;
+mod backups;
 mod below;
 mod classes;
 mod cluster;

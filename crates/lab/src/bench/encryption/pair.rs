@@ -263,6 +263,7 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
         }],
         sharing: None,
         compact: None,
+        backups: None,
         security: is_encrypted.then(security),
     }
 }

@@ -1,0 +1,121 @@
+//! `[replication.backups]`.
+
+use std::path::PathBuf;
+
+use cluster::node::BACKUPS_MAX;
+use flow::{NODES_MAX, NodeId, NodeSet};
+
+use super::super::backups::RawBackups;
+use super::super::diagnostic::{Diagnostics, Mistake};
+use super::super::raw::{RawConfig, RawReplication};
+use super::super::validated::{Backups, Config, Function, Node, Peer, Replication, Representation};
+use super::common::{absolute_path, affinity, within};
+
+const SUBJECT: &str = "[replication.backups]";
+
+/// The backups of each connection; `None`: every peer has every connection.
+pub(super) fn backups(
+    raw: &RawReplication,
+    node: &Node,
+    peers: &[Peer],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Backups> {
+    let section = raw.backups.as_ref()?.get_ref();
+    let count = within("replication.backups.count", section.count.as_ref(), 1, 1..=BACKUPS_MAX as u8, diagnostics);
+    let edge_nodes = edge_nodes(section, node, peers, diagnostics);
+    let path = absolute_path("replication.backups.edge_hash_key", &section.edge_hash_key, diagnostics);
+    let edge_affinity = affinity("replication.backups.edge_affinity", section.edge_affinity.as_ref(), diagnostics);
+    if let Some(written) = section.count.as_ref().filter(|_| u32::from(count) >= edge_nodes.len()) {
+        let mistake = Mistake::new(
+            format!("the edges distribute to {} nodes, the owner included", edge_nodes.len()),
+            format!("choose a number below {}, or name all nodes in edge_nodes", edge_nodes.len()),
+        );
+        diagnostics.error(written.span(), "replication.backups.count", mistake);
+    }
+    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_else(PathBuf::new), edge_affinity })
+}
+
+/// The nodes of the edges: this one and peers, each once.
+fn edge_nodes(section: &RawBackups, node: &Node, peers: &[Peer], diagnostics: &mut Diagnostics<'_>) -> NodeSet {
+    const KEY: &str = "replication.backups.edge_nodes";
+    let known: Vec<NodeId> = [node.id].into_iter().chain(peers.iter().map(|peer| peer.id)).collect();
+    diagnostics.describe(KEY, None, format!("ids from 0 to {}", NODES_MAX - 1));
+    let Some(written) = &section.edge_nodes else { return known.into_iter().collect() };
+    let mut nodes = NodeSet::EMPTY;
+    for written in written {
+        let id = NodeId(*written.get_ref());
+        let mistake = if !known.contains(&id) {
+            Mistake::new(
+                format!("node {} is neither this node nor a peer", id.0),
+                "name this node and peers, or add a [[replication.peer]]",
+            )
+        } else if usize::from(id.0) >= NODES_MAX {
+            let remedy = format!("leave it out, or give the node an id below {NODES_MAX}");
+            Mistake::new(format!("edges have no node {}", id.0), remedy)
+        } else if !nodes.insert(id) {
+            Mistake::new(format!("node {} is named twice", id.0), "name each node once")
+        } else {
+            continue;
+        };
+        diagnostics.error(written.span(), KEY, mistake);
+    }
+    nodes
+}
+
+/// Finds settings with which packets land elsewhere than the edges' hash predicts, or every peer needs every connection.
+pub(super) fn check(
+    raw: &RawConfig,
+    section: &RawReplication,
+    (replication, edges_max): (&Replication, u8),
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    let (Some(written), Some(backups)) = (&section.backups, &replication.backups) else { return };
+    let contradictions = [
+        (replication.peers.len() < 2, "the only peer has every connection anyway", "remove it"),
+        (
+            backups.edge_nodes.len() < 2,
+            "the edges distribute to less than two nodes, so that there is no backup",
+            "name all nodes of the edges in edge_nodes; their ids are below 64",
+        ),
+        (
+            edges_max == 0,
+            "there are no edges, and without them all connections of a failed node move together with its addresses",
+            "remove it, or set failure_detection.edges_max and place edges in front of the nodes",
+        ),
+        (
+            raw.group.len() <= 1,
+            "with one group of addresses one node forwards, and the node that takes over needs all connections",
+            "remove it, or add a [[group]] for each node",
+        ),
+        (
+            replication.representation.is_compact(),
+            "all peers receive the same filter of all connections",
+            "remove it, or choose a precise replication.representation",
+        ),
+        (
+            replication.representation == Representation::None,
+            "nothing is replicated that could have backups",
+            "remove it, or choose another replication.representation",
+        ),
+        (
+            replication.segments.is_some(),
+            "edges resend segments, and nodes would send them to peers without the connection",
+            "remove [replication.segments]",
+        ),
+    ];
+    for (_, problem, remedy) in contradictions.iter().filter(|(is_so, ..)| *is_so) {
+        diagnostics.error(written.span(), SUBJECT, Mistake::new(*problem, *remedy));
+    }
+}
+
+/// Finds functions whose connections need each other on a node.
+pub(super) fn check_functions(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnostics<'_>) {
+    let section = raw.replication.as_ref().and_then(|section| section.get_ref().backups.as_ref());
+    if let Some(written) = section.filter(|_| config.chain.contains(&Function::Ftp)) {
+        let mistake = Mistake::new(
+            "the FTP helper needs the announcement of a data connection on every node where that connection may begin",
+            "remove it, or leave \"ftp\" out of the chain",
+        );
+        diagnostics.error(written.span(), SUBJECT, mistake);
+    }
+}
