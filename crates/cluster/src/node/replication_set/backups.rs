@@ -10,9 +10,10 @@
 //! | | the set of a connection |
 //! |---|---|
 //! | the connection begins | is computed |
-//! | this node takes it over | is computed; its former owner, and a node that contradicted, are added |
+//! | this node takes it over, or pulls it | is computed; its former owner, and a node that contradicted, are added |
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
+//! | a live node has no state service, and this one has | has all live nodes |
 //! | [`SETTLES_WITHIN`] later | nodes that are too many leave once all others have acknowledged the connection |
 //!
 //! A node that leaves a set is sent an end, as if the connection's time were over: it refuses that if it forwards packets of the connection
@@ -88,6 +89,8 @@ pub(in crate::node) struct Backups {
     forwarding: Ecmp,
     /// The edges' tables, with all nodes that are up.
     up: Ecmp,
+    /// All live nodes back up every connection: one of them cannot look connections up.
+    is_complete: bool,
     /// By slot; of slots without a connection of this node's: empty.
     sets: Vec<NodeSet>,
     walk: Option<Walk>,
@@ -108,6 +111,7 @@ impl Backups {
             edge_affinity,
             forwarding: tables.clone(),
             up: tables,
+            is_complete: false,
             sets: vec![NodeSet::EMPTY; connections_max as usize],
             walk: None,
             settles_at: None,
@@ -173,6 +177,9 @@ impl Backups {
 
     /// The nodes that are to back up a connection of `owner`.
     fn predict(&self, owner: NodeId, connection: &Connection) -> NodeSet {
+        if self.is_complete {
+            return self.up.alive().without([owner].into_iter().collect());
+        }
         let of_up = self.landings(&self.up, owner, connection);
         if self.forwarding.alive() == self.up.alive() {
             return of_up;
@@ -225,9 +232,21 @@ impl Backups {
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
         let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
         if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
-            self.walk = Some(Walk { next: Slot(0), is_final: false, is_incomplete: false });
-            self.settles_at = Some(now + SETTLES_WITHIN);
+            self.begin_recomputation(now);
         }
+    }
+
+    /// Whether all live nodes back up every connection from now on, because one of them cannot look connections up.
+    pub(super) fn set_complete(&mut self, now: Instant, is_complete: bool) {
+        if self.is_complete != is_complete {
+            self.is_complete = is_complete;
+            self.begin_recomputation(now);
+        }
+    }
+
+    fn begin_recomputation(&mut self, now: Instant) {
+        self.walk = Some(Walk { next: Slot(0), is_final: false, is_incomplete: false });
+        self.settles_at = Some(now + SETTLES_WITHIN);
     }
 
     /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.
