@@ -116,7 +116,8 @@ impl<P> WaitingConnections<P> {
 
     /// The next connection whose state has not arrived in time.
     pub(super) fn poll_late(&mut self, now: Instant) -> Option<Key> {
-        while let Some((deadline, key)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
+        while let Some((deadline, key)) = self.deadlines.front().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.deadlines.pop_front();
             // It may have arrived, and another one may have been requested since.
             let of_pull = self.get(&key).map(|waiting| waiting.awaited);
             if matches!(of_pull, Some(Awaited::State { deadline: awaited, .. }) if awaited == deadline) {
