@@ -24,6 +24,7 @@ pub mod redundancy;
 mod role;
 mod segments;
 mod service_status;
+mod state_service_status;
 mod status;
 mod syn_proxy_status;
 pub mod sync;
@@ -47,6 +48,7 @@ pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use segments::SegmentsStatus;
 pub use service_status::{BackendStatus, ServiceStatus};
+pub use state_service_status::StateServiceStatus;
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RateLimitStatus,
-    RedundancyStatus, SegmentsStatus, ServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    RedundancyStatus, SegmentsStatus, ServiceStatus, StateServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 
 /// The status of a node.
@@ -66,6 +66,9 @@ pub struct Status {
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
+    /// Connections that are looked up at peers, with `[replication.backups]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_service: Option<Box<StateServiceStatus>>,
     /// This node's peer filter, with compact replication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Box<FilterStatus>>,

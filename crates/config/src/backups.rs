@@ -19,6 +19,13 @@ pub struct RawBackups {
     pub edge_nodes: Option<Vec<Spanned<u8>>>,
     /// File with the edges' `edge.hash_key`. Both edges need that key, also with `affinity = "learned"`. Its mode is 0600.
     pub edge_hash_key: PathText,
+    /// Nodes advertise which connections they have, so that a node that receives a packet of another one's connection requests its state from one peer.
+    /// Without that, it requests the state from all peers, and a flood of packets of no connection causes as many messages.
+    pub broadcast: Option<bool>,
+    /// Queries a second for connections that no advertisement has, each for up to 64 connections. This limits the messages of a flood.
+    pub queries_per_s: Option<Spanned<u32>>,
+    /// Requests a second for states of connections that peers have.
+    pub pulls_per_s: Option<Spanned<u32>>,
     /// The edges' `edge.affinity`. If it differs between the edges, it is that of the edge on the side where connections begin.
     pub edge_affinity: Option<Text>,
 }
@@ -31,6 +38,9 @@ pub fn entries(backups: Option<&Backups>) -> Vec<(&'static str, String)> {
         ("count", written(|backups| backups.count.to_string())),
         ("edge_nodes", written(|backups| backups.edge_nodes.iter().map(|node| format!("{} ", node.0)).collect())),
         ("edge_hash_key", written(|backups| backups.edge_hash_key.display().to_string())),
+        ("broadcast", written(|backups| backups.lookup.broadcast.to_string())),
+        ("queries_per_s", written(|backups| backups.lookup.queries_per_s.to_string())),
+        ("pulls_per_s", written(|backups| backups.lookup.pulls_per_s.to_string())),
         ("edge_affinity", written(|backups| format!("{:?}", backups.edge_affinity))),
     ]
 }

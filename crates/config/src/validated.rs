@@ -22,7 +22,7 @@ use flow::{NodeId, PortId};
 use network_functions::classifier::ClassifierConfig;
 use network_functions::rate_limit::RuleConfig as RateLimitRule;
 
-pub use self::cluster::{Backups, Cluster, FailureDetection, Peer, Replication, Representation};
+pub use self::cluster::{BackupLookup, Backups, Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::fast_path::FastPath;
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
 pub use self::limits::Limits;

@@ -51,6 +51,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
         class.packets += others.packets;
         class.bytes += others.bytes;
     }
+    if let (Some(service), Some(others)) = (&mut whole.state_service, &other.state_service) {
+        service.add(others);
+    }
     if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
         filter.add(others);
     }

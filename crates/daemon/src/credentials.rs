@@ -94,6 +94,11 @@ pub(crate) fn edge_hash_key(path: &Path) -> Result<HashKey, SecretError> {
     Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))
 }
 
+/// The secret under which the nodes behind an edge hash connections for their indexes, from the same file.
+pub(crate) fn index_key(path: &Path) -> Result<[u64; 2], SecretError> {
+    derived(path, b"connection indexes", SecretError::HashKey)
+}
+
 /// The secret of SYN cookies, from a file as `mainstay key` writes it.
 pub fn syn_proxy_key(path: &Path) -> Result<CookieKey, SecretError> {
     Ok(CookieKey(derived(path, SYN_COOKIES, SecretError::SynProxyKey)?))

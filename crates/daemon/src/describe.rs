@@ -5,8 +5,9 @@ use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
 use api::{
     AntiEntropy, ClassStatus, FastPathStatus, LazyStatus, OutcomeCount, PeerStatus, RedundancyStatus, SegmentsStatus,
+    StateServiceStatus,
 };
-use cluster::pipeline::{self, ClassTraffic};
+use cluster::pipeline::{self, ClassTraffic, LookupDrop};
 use cluster::role::State;
 use flow::Instant;
 use network_functions::class::Class;
@@ -82,6 +83,35 @@ pub(crate) fn segments(status: &pipeline::SegmentStatus) -> SegmentsStatus {
         refused: counters.refused,
         resent_syns: counters.syns_resent,
         resent_segments: counters.segments_resent,
+    }
+}
+
+/// The state service. Reasons without dropped packets are left out.
+pub(crate) fn state_service(status: &pipeline::StateServiceStatus) -> StateServiceStatus {
+    let lookup = &status.lookup;
+    let dropped = LookupDrop::ALL.map(LookupDrop::label).into_iter().zip(lookup.dropped);
+    StateServiceStatus {
+        peers: status.peers.into(),
+        indexes: status.indexes.into(),
+        unindexed: status.unindexed as u64,
+        waiting: status.waiting as u64,
+        pulls: lookup.pulls,
+        pulled: lookup.pulled,
+        pulls_failed: lookup.pulls_failed,
+        false_positives: lookup.not_held,
+        handed_over: lookup.handed_over,
+        queries: lookup.queries,
+        index_requests: lookup.index_requests,
+        gaps: lookup.gaps,
+        sent_messages: status.sent,
+        sent_bytes: status.sent_bytes,
+        received_messages: status.received,
+        received_bytes: status.received_bytes,
+        refused_messages: lookup.transmits_refused,
+        dropped: dropped
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(name, packets)| (name.to_owned(), packets))
+            .collect(),
     }
 }
 

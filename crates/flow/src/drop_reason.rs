@@ -68,6 +68,10 @@ drop_reasons! {
     InvalidTcpFlags = "invalid_tcp_flags",
     /// A TCP segment that begins no connection and belongs to none.
     NoConnection = "no_connection",
+    /// A packet that begins no connection, and whose connection no node has, as far as the state service could find.
+    UnknownConnection = "unknown_connection",
+    /// A packet of a connection that other nodes may have: too many such packets wait, or the rate of pulls or queries is reached.
+    LookupLimit = "lookup_limit",
     /// A TCP segment that the connection's state does not allow.
     InvalidTcpState = "invalid_tcp_state",
     /// A TCP segment outside the window.

@@ -16,13 +16,14 @@
 mod own;
 mod peer;
 
+pub use filters::ShapeError;
 use filters::{KeyHash, Secret};
-use flow::HashKey;
+use flow::{HashKey, Tuple};
 
 pub use own::{Increment, OwnIndex};
 pub use peer::{Applied, PeerIndex};
 
-use crate::message::Key;
+use crate::message::{Key, Side};
 
 /// The most changed words in a part of an update, so that it fits a message: of at most six bytes each, and a seventh in
 /// filters beyond two million cells.
@@ -36,6 +37,7 @@ pub const ITEMS_MAX: u64 = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct IndexSecret {
     key: HashKey,
+    side: HashKey,
     secret: Secret,
 }
 
@@ -43,7 +45,17 @@ impl IndexSecret {
     /// The secret with this key.
     #[must_use]
     pub fn new(key: [u64; 2]) -> Self {
-        Self { key: HashKey(key), secret: Secret::new([!key[0], key[1]]) }
+        Self { key: HashKey(key), side: HashKey([key[0], !key[1]]), secret: Secret::new([!key[0], key[1]]) }
+    }
+
+    /// The key of the connection that packets with this tuple belong to, for nodes that do not know from which side packets come: a tuple
+    /// and its inverse have different sides, and half of all tuples have each. So a translated connection, whose two tuples
+    /// are independent, fills both indexes alike.
+    #[must_use]
+    pub fn key(&self, tuple: Tuple) -> Key {
+        let begins_low = (tuple.source, tuple.source_port) <= (tuple.destination, tuple.destination_port);
+        let is_odd = self.side.hash(&tuple) & 1 != 0;
+        Key { side: if begins_low == is_odd { Side::Incoming } else { Side::Outgoing }, tuple }
     }
 
     /// The hash of a connection.

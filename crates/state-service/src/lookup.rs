@@ -17,8 +17,17 @@
 //! A packet of no connection costs a place in the batch, and its share of one query for the whole batch. Queries are limited in
 //! rate, one is open at a time, and so are pulls, which false positives of the indexes cause. So a flood of such packets
 //! causes no more messages than these limits, and displaces no connection.
+//!
+//! The index of a peer that becomes alive is requested whole. An update that was lost is requested again. A packet that may begin a connection
+//! does so at once only if the index of every live peer is known; else it waits for the missing ones, within limits.
+//!
+//! Without the broadcast of indexes ([`Limits::broadcast`]), the state of each connection that is not in the table is requested from all live
+//! peers. This is the variant that \[TRIPOD\] compares with.
 
+mod peers;
 mod service;
+mod transmits;
+mod waiting;
 
 use core::time::Duration;
 
@@ -32,7 +41,9 @@ pub use service::StateService;
 /// The limits of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Packets that wait for an answer. When it is reached, further ones are dropped.
+    /// Indexes are advertised and looked into. Without that, states are requested from all live peers.
+    pub broadcast: bool,
+    /// Packets that wait for an answer. When it is reached, further ones are dropped. Of connections that no index has, half as many wait.
     pub packets_max: usize,
     /// Packets of one connection that wait.
     pub packets_per_connection_max: usize,
@@ -48,6 +59,12 @@ pub struct Limits {
     pub pulls: RateLimit,
     /// Queries for increments.
     pub queries: RateLimit,
+    /// Parts of indexes. They wait for their turn: a peer could not receive a whole index at once.
+    pub index_parts: RateLimit,
+    /// So long after the last part of a requested index it is requested again.
+    pub index_timeout: Duration,
+    /// So long connections that begin wait for the missing index of a new peer, each at most [`Limits::answer_timeout`].
+    pub index_patience: Duration,
     /// Messages and increments that wait to be sent. When it is reached, further ones are not sent: time-outs repair that.
     pub transmits_max: usize,
 }
@@ -55,6 +72,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            broadcast: true,
             packets_max: 4096,
             packets_per_connection_max: 8,
             batch_max: 64,
@@ -63,6 +81,9 @@ impl Default for Limits {
             advertise_interval: Duration::from_millis(50),
             pulls: RateLimit::new(100_000, 10_000),
             queries: RateLimit::new(200, 20),
+            index_parts: RateLimit::new(20_000, 128),
+            index_timeout: Duration::from_millis(250),
+            index_patience: Duration::from_secs(1),
             transmits_max: 16_384,
         }
     }
@@ -137,6 +158,13 @@ pub enum Outcome<P> {
         /// The packets, in their order.
         packets: Vec<P>,
     },
+    /// No other node has the connection, and its first packet may begin one.
+    Begin {
+        /// The connection.
+        key: Key,
+        /// The packets, in their order.
+        packets: Vec<P>,
+    },
     /// Packets are dropped.
     Dropped {
         /// Their connection.
@@ -196,8 +224,14 @@ pub struct LookupCounters {
     pub pulls: u64,
     /// States that were received for one.
     pub pulled: u64,
-    /// Requests without a state: a false positive, an old index, or a lost message.
+    /// Connections whose state a requested peer did not have, or did not send in time.
     pub pulls_failed: u64,
+    /// Answers of peers that do not have a requested state: their index is old, or had a false positive.
+    pub not_held: u64,
+    /// States that were sent to peers that requested them.
+    pub handed_over: u64,
+    /// Requests for the whole index of a peer, or for what was lost of it.
+    pub index_requests: u64,
     /// Queries for increments.
     pub queries: u64,
     /// Updates of indexes that came after a lost one.

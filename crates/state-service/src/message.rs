@@ -26,8 +26,12 @@ use flow::{NODES_MAX, NodeId, Tuple};
 
 use crate::prediction::FAILURES_MAX;
 
-/// The version of this encoding.
-pub const VERSION: u8 = 1;
+/// The first byte of a message: a magic number in the high half, by which a receiver distinguishes it from other datagrams of a peer, and
+/// the version of this encoding in the low half.
+pub const VERSION: u8 = MAGIC | 1;
+/// The magic number, and the bits that have it.
+const MAGIC: u8 = 0xb0;
+const MAGIC_MASK: u8 = 0xf0;
 /// The most bytes of a message: with the headers of a datagram and of the channel it fits an Ethernet frame.
 pub const MESSAGE_BYTES_MAX: usize = 1280;
 /// The most bytes of a connection's state in a message.
@@ -94,6 +98,12 @@ pub struct IndexPart<'a> {
     pub update: &'a [u8],
 }
 
+/// Whether a datagram on the replication channel is a message of the state service, of whatever version.
+#[must_use]
+pub fn is_state_service(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| first & MAGIC_MASK == MAGIC)
+}
+
 /// Expected loads by node: the S of equation 6. A received one has each node at most once.
 pub type Loads = Vec<(NodeId, u64)>;
 
@@ -144,7 +154,7 @@ pub enum Message<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
     /// Another version.
-    #[error("the peer's state service has version {0}, this node's has {VERSION}: run the same release on both")]
+    #[error("the peer's state service has version {}, this node's has {}: run the same release on both", .0 & !MAGIC_MASK, VERSION & !MAGIC_MASK)]
     Version(u8),
     /// A type that this version does not have.
     #[error("a message of the unknown type {0}")]

@@ -58,6 +58,7 @@ pub(super) fn node_config() -> NodeConfig {
         hold_first_reply: Duration::from_millis(20),
         sharing: Some(SharingConfig::default()),
         compact: None,
+        backups: None,
         peers: vec![PeerConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),

@@ -25,6 +25,7 @@ const FILES: &[&str] = &[
     "redundancy.rs",
     "segments.rs",
     "service_status.rs",
+    "state_service_status.rs",
     "status.rs",
     "syn_proxy_status.rs",
     "url_filter_status.rs",

@@ -167,6 +167,7 @@ impl NodeConfig {
             is_up_by_lead: false,
             is_forwarding: false,
             refused: None,
+            has_state_service: false,
             heartbeats: None,
             paths: Paths::default(),
             split: SplitWatch::default(),

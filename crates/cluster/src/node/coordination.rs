@@ -48,6 +48,8 @@ impl Node {
 
         self.forwarder.handle_timeout(now);
         self.reinject_replies(now);
+        self.follow_state_peers(now);
+        self.pipeline.serve_state_service(now);
         self.pipeline.set_live_owners(self.replication.peers.live_owners());
         self.reinject_waiting(now);
         let (peers, roles) = (&self.replication.peers, &self.roles);
@@ -87,6 +89,7 @@ impl Node {
             self.pipeline.resends_at(),
             self.pipeline.segment_messages_at(),
             self.replication.poll_timeout(),
+            self.pipeline.state_service_at(),
             self.workers.poll_timeout(),
             self.tracking.poll_timeout(),
             self.passive.poll_timeout(),
@@ -106,6 +109,7 @@ impl Node {
         if self.replication.peers.handle_path_events(now, &mut self.roles, &mut self.events) {
             self.passive.note_lost_peer(now);
             self.begin_recovery(now, false);
+            self.follow_state_peers(now);
         }
         self.handle_role_events(now);
     }
@@ -363,6 +367,7 @@ impl Node {
         self.departure.follow(now, view.is_leaving, &mut self.replication, &self.pipeline);
         self.announcing.note_forwarded_elsewhere(now, view.is_forwarded_elsewhere, &mut self.pipeline);
         let is_any_lost = view.apply_to_peers(&mut self.replication.peers);
+        self.follow_state_peers(now);
         let (before, active_before) = (self.roles.forwarded(), self.roles.active());
         self.workers.follow_roles(now, view, &mut self.roles);
         if !self.roles.active().without(active_before).is_empty() {

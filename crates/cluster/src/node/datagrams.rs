@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use flow::{Instant, NodeId};
 use replication::compact::is_compact;
 use replication::secure::{ChannelError, Content, is_channel};
+use state_service::message::{self, is_state_service};
 use tunnel::mirror::is_mirror;
 
 use super::Node;
@@ -16,7 +17,7 @@ use super::event::Path;
 use super::outbox::Transmit;
 use crate::failure_detector::{CONTROL_PACKET_BYTES, TIME_TO_LIVE};
 use crate::forwarding::{PathFrame, PathFrameKind};
-use crate::role::{Division, Heartbeats, State, is_heartbeat};
+use crate::role::{Capabilities, Division, Heartbeats, State, is_heartbeat};
 
 /// Datagrams in.
 impl Node {
@@ -123,6 +124,16 @@ impl Node {
             let tunnel = self.tunnel.as_mut().ok_or(NodeError::NoTunnel(from))?;
             return tunnel.handle_mirror(now, from, datagram);
         }
+        if is_state_service(datagram) {
+            self.replication.peers.place(from)?;
+            if !self.pipeline.has_state_service() {
+                return Err(NodeError::NoStateService(from));
+            }
+            let result = self.pipeline.handle_state_message(now, from, datagram);
+            self.reinject_waiting(now);
+            self.replication.replicate_changes(now, &mut self.pipeline);
+            return Ok(result?);
+        }
         let claims_all = self.claims_all();
         let result = self.replication.handle_datagram(now, &mut self.pipeline, claims_all, from, datagram);
         self.handle_session_events(now);
@@ -130,6 +141,20 @@ impl Node {
         self.reinject_waiting(now);
         self.replication.replicate_changes(now, &mut self.pipeline);
         result
+    }
+
+    /// What this node announces to its peers.
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let state_service = self.pipeline.has_state_service().then_some(message::VERSION);
+        Capabilities { division: Division::of(self.place().steering), state_service }
+    }
+
+    /// Connections are looked up at the peers that are alive and have announced a state service.
+    pub(super) fn follow_state_peers(&mut self, now: Instant) {
+        if self.pipeline.has_state_service() {
+            let peers = self.replication.peers.iter().filter(|peer| peer.looks_up()).map(|peer| peer.id).collect();
+            self.pipeline.set_state_peers(now, peers);
+        }
     }
 
     fn handle_heartbeats(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
@@ -146,10 +171,11 @@ impl Node {
         let active_before = self.roles.active();
         self.note_replicated(now);
         self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
-        let (ours, theirs) = (Division::of(self.place().steering), Division::decode(datagram));
+        let (ours, theirs) = (self.capabilities(), Capabilities::decode(datagram));
         let (peers, events) = (&mut self.replication.peers, &mut self.events);
         peers.handle_heartbeats(now, active_before, &self.roles, &heartbeats, events);
-        peers.note_division(now, from, ours, theirs, events);
+        peers.note_capabilities(now, from, ours, theirs, events);
+        self.follow_state_peers(now);
         self.handle_role_events(now);
         self.update_announcing(now);
         Ok(())
@@ -211,16 +237,17 @@ impl Node {
         if let Some(id) = self.replication.peers.poll_detection(now, buffer) {
             return Some(Transmit::Detection(id));
         }
-        let ours = Division::of(self.place().steering);
+        let ours = self.capabilities();
         // A peer that takes the addresses of a leaving node must have its latest updates first.
         let hands_over = self.roles.states().any(|state| state == State::Leaving);
         if !hands_over && let Some(id) = self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer) {
             return Some(Transmit::Replication(id));
         }
         let claims_all = self.claims_all();
-        let id = self
-            .replication
-            .poll_transmit(now, &mut self.pipeline, claims_all, buffer)
+        // A packet waits for these.
+        let state_message = self.pipeline.poll_state_message(now, buffer);
+        let id = state_message
+            .or_else(|| self.replication.poll_transmit(now, &mut self.pipeline, claims_all, buffer))
             .or_else(|| self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer))
             .or_else(|| self.tunnel.as_mut()?.poll_mirror(now, &self.replication.peers, buffer));
         id.map(Transmit::Replication)

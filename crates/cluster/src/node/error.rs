@@ -5,6 +5,8 @@ use network_functions::restoration::ChainUnrestorable;
 use replication::PeerError;
 use replication::compact::{CompactConfigError, CompactError};
 use replication::secure::{ChannelError, UnnamedPeer};
+use state_service::index::ShapeError;
+use state_service::message::MessageError;
 use tunnel::mirror::MirrorError;
 
 use crate::failure_detector::{self, BfdError};
@@ -59,6 +61,12 @@ pub enum NodeError {
     /// A datagram about the tunnel's caches was refused.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// The peer looks connections up, and this node does not.
+    #[error("node {} looks connections up at this node, which has no state service: give both the same [replication.backups]", .0.0)]
+    NoStateService(NodeId),
+    /// A message of the state service was refused.
+    #[error(transparent)]
+    StateService(#[from] MessageError),
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -108,6 +116,9 @@ pub enum ConfigError {
         "connections that are replicated by a filter cannot be had with {0}: use a precise representation, or do without"
     )]
     NotWithCompact(&'static str),
+    /// The index of connections.
+    #[error("the index of connections: {0}: lower limits.connections_max, or give the node more workers")]
+    StateService(#[from] ShapeError),
     /// What cannot be had where each connection has some of the peers as backups.
     #[error(
         "connections cannot have some of the peers as backups with {0}: replicate all connections to all peers, or do without"

@@ -56,7 +56,7 @@ use replication::deferral;
 use crate::edge_link::EdgeSessions;
 use crate::failure_detector;
 use crate::forwarding::{Forwarder, Sharing};
-use crate::pipeline::{FilterMatch, Pipeline, Place};
+use crate::pipeline::{FilterMatch, Pipeline, Place, StateServiceConfig};
 use crate::role::{self, Roles};
 
 pub use config::{NodeConfig, PeerConfig};
@@ -212,6 +212,15 @@ impl Node {
         Ok(node)
     }
 
+    /// The same node, which looks connections that it does not have up at its peers. `incarnation` differs from start to start.
+    ///
+    /// # Errors
+    /// The node has more connections than an index may have.
+    pub fn with_state_service(mut self, config: StateServiceConfig, incarnation: u32) -> Result<Self, ConfigError> {
+        self.pipeline.set_state_service(config, incarnation)?;
+        Ok(self)
+    }
+
     /// The same node, which is the end of a tunnel to another site while it holds the tunnel's address. The seed is at random,
     /// and a secret.
     #[must_use]
@@ -289,6 +298,7 @@ impl Node {
             passive: self.passive.status(now, roles),
             forwarding: self.forwarder.counters(),
             compact: self.compact_status(),
+            state_service: self.pipeline.state_service_status(),
             backups: self.replication.backups.as_ref().map(|backups| backups.status()),
             peers: self.replication.peers.iter().map(|peer| peer.status(now, roles, leads)).collect(),
             ports: self.tracking.ports().to_vec(),

@@ -12,7 +12,6 @@ use super::outbox::Transmit;
 use super::peer::Peer;
 use super::ports::Ports;
 use crate::pipeline::{FastPathProgram, HandedFrame, Origin, PacketPath, Released};
-use crate::role::Division;
 
 impl Node {
     /// Handles a batch of packets to completion: each frame's disposition is decided when this returns. Poll the
@@ -43,7 +42,7 @@ impl Node {
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let ours = Division::of(self.place().steering);
+        let ours = self.capabilities();
         let path_frame = self.replication.peers.poll_path_frame(now, ours, &mut self.forwarder, buffer);
         let own_frame = path_frame.or_else(|| self.poll_edge_frame(now, buffer));
         match own_frame.or_else(|| self.forwarder.poll_transmit(now, buffer)) {

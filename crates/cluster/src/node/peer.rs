@@ -18,7 +18,7 @@ use super::store::ReplicaCounters;
 use crate::failure_detector::{self, Diagnostic, Event};
 use crate::forwarding::PathFrameKind;
 use crate::pipeline::{Pipeline, StaleReplicas};
-use crate::role::{Division, Heartbeats, Roles};
+use crate::role::{Capabilities, Division, Heartbeats, Roles};
 
 /// A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its heartbeats and
 /// messages as before: one that is younger than so many tenths of the detection time shows that it lives. Those of a dead peer
@@ -68,6 +68,8 @@ pub(super) struct Peer {
     pub(super) is_forwarding: bool,
     /// How it divides its packets, if that is not how this node does: then nothing is replicated.
     pub(super) refused: Option<Division>,
+    /// It has announced a state service with messages of the same version.
+    pub(super) has_state_service: bool,
     /// What was last known of its role.
     pub(super) last_known: LastKnown,
     /// Encrypts what is sent to it, and decrypts what it sends.
@@ -206,7 +208,7 @@ impl Peer {
     pub(super) fn poll_path_datagram(
         &mut self,
         now: Instant,
-        ours: Division,
+        ours: Capabilities,
     ) -> Option<(PortId, PathFrameKind, Vec<u8>)> {
         if let Some((port, datagram)) = self.paths.poll_handshake() {
             return Some((port, PathFrameKind::Replication, datagram));
@@ -238,6 +240,11 @@ impl Peer {
     /// The peer receives what this node replicates, and can use it.
     pub(super) fn takes_updates(&self) -> bool {
         self.is_reachable() && self.refused.is_none()
+    }
+
+    /// Connections can be looked up at the peer.
+    pub(super) fn looks_up(&self) -> bool {
+        self.has_state_service && self.is_up() && self.takes_updates()
     }
 
     /// Connections can have the peer as a backup.
@@ -337,8 +344,8 @@ impl Peer {
     }
 }
 
-/// Writes heartbeats as they are sent, with how this node divides its packets, over `datagram`.
-pub(super) fn encode_heartbeats(heartbeats: &Heartbeats, ours: Division, datagram: &mut Vec<u8>) {
+/// Writes heartbeats as they are sent, with what this node announces of itself, over `datagram`.
+pub(super) fn encode_heartbeats(heartbeats: &Heartbeats, ours: Capabilities, datagram: &mut Vec<u8>) {
     datagram.clear();
     heartbeats.encode(datagram);
     ours.encode(datagram);

@@ -15,7 +15,7 @@ use super::peer::{Peer, encode_heartbeats};
 use crate::forwarding::{Forwarder, OutFrame};
 use crate::group::GroupSet;
 use crate::pipeline::{Pipeline, ReplicaExpiry};
-use crate::role::{Division, Heartbeats, Roles};
+use crate::role::{Capabilities, Heartbeats, Roles};
 
 /// A replica whose own timer runs out while its owner lives is looked at again after this time.
 const REPLICA_RECHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -113,16 +113,18 @@ impl Peers {
     }
 
     /// A heartbeat carries its sender's division of packets. Nodes with another one would look for replicas where there are
-    /// none: replication with them is refused until they divide alike.
-    pub(super) fn note_division(
+    /// none: replication with them is refused until they divide alike. It announces the sender's state service, too.
+    pub(super) fn note_capabilities(
         &mut self,
         now: Instant,
         from: NodeId,
-        ours: Division,
-        theirs: Division,
+        ours: Capabilities,
+        theirs: Capabilities,
         events: &mut Events,
     ) {
         let Some(peer) = self.get_mut(from) else { return };
+        peer.has_state_service = theirs.state_service.is_some() && theirs.state_service == ours.state_service;
+        let (ours, theirs) = (ours.division, theirs.division);
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
         if peer.refused != refused {
             peer.refused = refused;
@@ -206,7 +208,7 @@ impl Peers {
         &mut self,
         now: Instant,
         roles: &mut Roles,
-        ours: Division,
+        ours: Capabilities,
         buffer: &mut Vec<u8>,
     ) -> Option<NodeId> {
         if let Some(heartbeats) = roles.poll_heartbeats(now) {
@@ -226,7 +228,7 @@ impl Peers {
     pub(super) fn poll_path_frame(
         &mut self,
         now: Instant,
-        ours: Division,
+        ours: Capabilities,
         forwarder: &mut Forwarder,
         buffer: &mut Vec<u8>,
     ) -> Option<OutFrame> {

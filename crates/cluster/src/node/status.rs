@@ -16,7 +16,7 @@ use super::split_brain::SplitBrain;
 use super::store::ReplicaCounters;
 use super::tracking::{NextHopTrack, PortTrack};
 use crate::group::GroupId;
-use crate::pipeline::TombstoneCounters;
+use crate::pipeline::{StateServiceStatus, TombstoneCounters};
 use crate::{failure_detector, forwarding, role};
 
 /// How a node stands.
@@ -54,6 +54,8 @@ pub struct NodeStatus {
     pub forwarding: forwarding::Counters,
     /// Compact replication; `None`: there is none.
     pub compact: Option<CompactStatus>,
+    /// What is looked up at peers; `None`: nothing.
+    pub state_service: Option<StateServiceStatus>,
     /// The backups of connections; `None`: every peer has every connection.
     pub backups: Option<BackupsStatus>,
     /// The peers.

@@ -78,6 +78,7 @@ struct PeerView {
     is_forwarding: bool,
     down_since: Option<Instant>,
     refused: Option<Division>,
+    has_state_service: bool,
 }
 
 /// How a worker stands.
@@ -99,6 +100,7 @@ impl PeerView {
             is_forwarding: peer.is_forwarding,
             down_since: peer.orphaned_at,
             refused: peer.refused,
+            has_state_service: peer.has_state_service,
         }
     }
 }
@@ -112,6 +114,7 @@ impl LeadView {
             is_any_lost |= view.down_since.is_some() && peer.orphaned_at != view.down_since;
             (peer.is_up_by_lead, peer.orphaned_at, peer.refused) = (view.is_up, view.down_since, view.refused);
             peer.is_forwarding = view.is_forwarding;
+            peer.has_state_service = view.has_state_service;
         }
         is_any_lost
     }

@@ -10,13 +10,15 @@ pub(crate) struct Origin {
     pub(crate) is_steering: bool,
     /// They have waited for a peer's update, and may wait until then.
     pub(crate) waits_until: Option<Instant>,
+    /// Their connections have been looked up at other nodes.
+    pub(crate) is_looked_up: bool,
 }
 
 impl Origin {
     /// They come in on a port.
-    pub(crate) const PORT: Self = Self { is_steering: true, waits_until: None };
+    pub(crate) const PORT: Self = Self { is_steering: true, waits_until: None, is_looked_up: false };
     /// They were steered already: handed over by another worker, or held here.
-    pub(crate) const STEERED: Self = Self { is_steering: false, waits_until: None };
+    pub(crate) const STEERED: Self = Self { is_steering: false, waits_until: None, is_looked_up: false };
 }
 
 /// See the [module](self).

@@ -19,6 +19,15 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
+    /// A peer has sent the connection at this node's request, which makes this node the owner. The former owner must learn of it, backup or not.
+    Pulled {
+        /// Where it lies.
+        slot: Slot,
+        /// The peer.
+        from: NodeId,
+        /// The former owner, as the peer knew it.
+        former: NodeId,
+    },
     /// A function changed its state, or what is expected on its behalf changed: its backups must learn of it whatever
     /// state it is in.
     FunctionsChanged {

@@ -22,6 +22,7 @@ use super::elsewhere::ForwardedElsewhere;
 use super::fast_path::FastPath;
 use super::functions::Functions;
 use super::limits::Sources;
+use super::lookup::StateLookup;
 use super::packet_path::GatewayReason;
 use super::plan::Plans;
 use super::relations::Relations;
@@ -49,6 +50,8 @@ pub(super) struct Connections {
     pub(super) forwarded_elsewhere: ForwardedElsewhere,
     /// Something below forwards packets of established connections.
     pub(super) fast_path: Option<Box<FastPath>>,
+    /// Connections that are not here are looked up at other nodes.
+    pub(super) state_lookup: Option<Box<StateLookup>>,
     /// Unacknowledged segments are replicated.
     pub(super) segments: Option<Box<Segments>>,
     pub(super) observation: Observation,
@@ -72,6 +75,7 @@ impl Connections {
             sharing: None,
             forwarded_elsewhere: ForwardedElsewhere::Never,
             fast_path: None,
+            state_lookup: None,
             segments: None,
             observation: Observation::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
@@ -112,6 +116,11 @@ impl Connections {
         self.sharing.as_ref().is_some_and(|sharing| !sharing.live_owners.is_empty())
     }
 
+    /// Connections that are not in the table are looked up at other nodes.
+    pub(super) fn looks_up(&self) -> bool {
+        self.state_lookup.as_ref().is_some_and(|state_lookup| state_lookup.has_peers())
+    }
+
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     pub(super) fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
         let refusal = match self.insert(connection, hash, now) {
@@ -140,6 +149,9 @@ impl Connections {
         self.sources.add(&connection.original);
         self.functions.note_entered(&connection);
         self.shard.note_entered(&connection);
+        if let Some(state_lookup) = &mut self.state_lookup {
+            state_lookup.note_entered(&connection);
+        }
         if let Some(sharing) = &mut self.sharing {
             sharing.note_entered(now, slot);
         }
@@ -156,6 +168,9 @@ impl Connections {
         self.sources.subtract(&removed.original);
         self.functions.note_left(&removed);
         self.shard.note_removed(&removed);
+        if let Some(state_lookup) = &mut self.state_lookup {
+            state_lookup.note_left(&removed);
+        }
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);
         }

@@ -9,7 +9,7 @@
 //! Fragments go the way of their first one, which alone has the ports: see [`flow::fragments`].
 //!
 //! In files, a packet visits `batch`, `fragments` if it is one, and `packet`. From there it goes on to `recovery` if no
-//! connection has it and filters of other nodes may name one, to `peer_owned` and `waiting` where other nodes forward as well, and
+//! connection has it and filters of other nodes may name one, to `lookup` if other nodes may have it, to `peer_owned` and `waiting` where other nodes forward as well, and
 //! to the tracker and the chain in `connections`. None of these calls one before it. Where a fast path forwards packets of
 //! established connections, `fast_path` brings what it saw into the record before, and the other way afterwards.
 //!
@@ -30,11 +30,13 @@ mod fragments;
 mod functions;
 mod handshakes;
 mod limits;
+mod lookup;
 mod packet;
 mod packet_path;
 mod peer_owned;
 mod plan;
 mod planned;
+mod pulls;
 mod recovery;
 mod reevaluation;
 mod refusal;
@@ -62,7 +64,9 @@ use flow::fast_path::Hook;
 use flow::fragments::FragmentTable;
 use flow::table::Slot;
 use flow::wire::tlv::TlvError;
-use flow::{BATCH_FRAMES_MAX, Connection, Direction, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId};
+use flow::{
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
+};
 use network_functions::chain::Chain;
 use network_functions::function::CloseReason;
 use replication::representation::precise::{self, Ended, Relations};
@@ -91,6 +95,7 @@ pub use fast_path::{
 };
 pub use functions::ChainStates;
 pub use limits::{Limits, SourceLimit};
+pub use lookup::{LookupDrop, LookupLimits, StateServiceConfig, StateServiceStatus, state_service_connections_max};
 pub use packet_path::{GatewayReason, PacketPath};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
@@ -303,7 +308,9 @@ impl Pipeline {
     /// The packets whose connections peers have replicated, and those that have waited long enough, oldest first. Each is to be
     /// handled once more, alone, with its origin.
     pub(crate) fn take_released(&mut self, now: Instant) -> Vec<Released> {
-        self.waiting.take_released(now)
+        let released = self.waiting.take_released(now);
+        self.connections.counters.drops[DropReason::UnknownConnection as usize] += self.waiting.take_overdue();
+        released
     }
 
     /// The next frame for another worker. To be polled after every batch, until there is none.

@@ -58,6 +58,12 @@ impl Pipeline {
             }
             found => found,
         };
+        if found.is_none()
+            && self.connections.state_lookup.is_some()
+            && let Some(elsewhere) = self.look_up_elsewhere(arrival, packet)
+        {
+            return elsewhere;
+        }
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
@@ -196,6 +202,7 @@ impl Pipeline {
         let connections = &mut self.connections;
         if !matches!(checked, Some(Ok(_)))
             && connections.has_living_peer()
+            && !connections.looks_up()
             && self.waiting.may_be_answer(connections, arrival, packet)
             && self.waiting.hold(connections, arrival, packet, DropReason::NoConnection)
         {

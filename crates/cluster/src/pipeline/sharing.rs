@@ -144,6 +144,12 @@ impl Sharing {
         *self.mark_mut(slot) = Mark { update_ms: milliseconds(now), ..Mark::default() };
     }
 
+    /// Another node becomes the owner of a connection that this node has owned.
+    pub(super) fn note_lost(&mut self, now: Instant, slot: Slot) {
+        let mark = self.mark_mut(slot);
+        (mark.update_ms, mark.lost_ms) = (milliseconds(now), milliseconds(now));
+    }
+
     /// The connection was updated by another node, or this one replicates it as its new owner.
     pub(super) fn note_update(&mut self, now: Instant, slot: Slot) {
         self.mark_mut(slot).update_ms = milliseconds(now);

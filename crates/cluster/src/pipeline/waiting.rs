@@ -6,6 +6,8 @@
 //! before it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips,
 //! sooner than a question could be answered whose own way is as lossy.
 //!
+//! A packet of a connection that other nodes may have waits here until the state service has a result for it: see [`super::lookup`].
+//!
 //! A packet that a function cannot decide before an answer has come from elsewhere (the category of a host, see
 //! [`network_functions::url_filter::server`]) waits here as well, until there is an answer, to any of them.
 //!
@@ -37,6 +39,10 @@ pub const WAITING_BYTES_MAX: usize = 1 << 20;
 /// connections at once.
 pub const WAITING_FRAMES_PER_SOURCE_MAX: u32 = 64;
 
+/// A packet whose connection is looked up at other nodes waits so long at most. The state service has a result sooner, unless it asks several
+/// peers that do not answer. Later, the end point has sent the packet again.
+const LOOKUP_WAIT_MAX: Duration = Duration::from_millis(200);
+
 /// Room that a packet has to become an answer to its sender: a page of the URL filter.
 const ANSWER_ROOM_BYTES: usize = 640;
 
@@ -46,9 +52,19 @@ struct WaitingFrame {
     tuple: Tuple,
     deadline: Instant,
     is_steering: bool,
-    /// It waits for an answer, not for a peer.
-    is_for_answer: bool,
+    awaited: Awaited,
     frame: OwnedFrame,
+}
+
+/// What a packet waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// An update of a peer.
+    Update,
+    /// The answer to a function's question.
+    Answer,
+    /// The result of the state service for this tuple.
+    State(Tuple),
 }
 
 /// A packet whose waiting is over.
@@ -71,6 +87,10 @@ pub(super) struct Waiting {
     known: BTreeSet<u64>,
     /// An answer has come since the last release.
     is_answered: bool,
+    /// Packets for which the state service has a result.
+    looked_up: Vec<Released>,
+    /// Packets for which it had none in time, since this was taken last.
+    overdue: u64,
     sources: SourceCounts,
     /// What functions count and log while they are only asked whether a packet may begin a connection.
     rehearsal: Output,
@@ -86,6 +106,8 @@ impl Waiting {
             awaited: BTreeMap::new(),
             known: BTreeSet::new(),
             is_answered: false,
+            looked_up: Vec::new(),
+            overdue: 0,
             sources: SourceCounts::new(key, SourcePrefixes::default(), WAITING_FRAMES_MAX),
             rehearsal: rehearsal(chain),
         }
@@ -129,7 +151,7 @@ impl Waiting {
             tuple: packet.headers.tuple,
             deadline,
             is_steering: origin.is_steering,
-            is_for_answer: false,
+            awaited: Awaited::Update,
             frame: OwnedFrame::copy_of(packet.frame),
         });
         connections.observe(Step::WaitsForPeer);
@@ -153,11 +175,57 @@ impl Waiting {
             tuple: packet.headers.tuple,
             deadline,
             is_steering: arrival.origin.is_steering,
-            is_for_answer: true,
+            awaited: Awaited::Answer,
             frame: OwnedFrame::copy_of(packet.frame),
         });
         connections.observe(Step::WaitsForAnswer);
         true
+    }
+
+    /// Keeps a packet whose connection the state service looks up under the tuple `wanted`. False if there is no room.
+    pub(super) fn hold_for_state(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &Packet<'_, '_>,
+        wanted: Tuple,
+    ) -> bool {
+        if packet.headers.is_fragment || !self.has_room(packet) {
+            return false;
+        }
+        self.push(WaitingFrame {
+            hash: arrival.hash,
+            tuple: packet.headers.tuple,
+            deadline: arrival.now + LOOKUP_WAIT_MAX,
+            is_steering: arrival.origin.is_steering,
+            awaited: Awaited::State(wanted),
+            frame: OwnedFrame::copy_of(packet.frame),
+        });
+        connections.observe(Step::WaitsForPeer);
+        true
+    }
+
+    /// The state service has a result for the connection with this tuple. Its packets are handled once more, if they may be. Returns how many
+    /// there are.
+    pub(super) fn note_looked_up(&mut self, wanted: &Tuple, goes_on: bool) -> u64 {
+        let (mut at, mut packets) = (0, 0);
+        while let Some(waiting) = self.queue.get(at) {
+            if waiting.awaited != Awaited::State(*wanted) {
+                at += 1;
+            } else if let Some(WaitingFrame { is_steering, frame, .. }) = self.take(at) {
+                packets += 1;
+                if goes_on {
+                    let origin = Origin { is_steering, waits_until: None, is_looked_up: true };
+                    self.looked_up.push(Released { origin, frame });
+                }
+            }
+        }
+        packets
+    }
+
+    /// Packets for which the state service had no result in time.
+    pub(super) const fn take_overdue(&mut self) -> u64 {
+        core::mem::replace(&mut self.overdue, 0)
     }
 
     /// An answer has come that functions wait for.
@@ -242,24 +310,32 @@ impl Waiting {
 
     /// The packets whose connections are known now, and those whose time is over, oldest first.
     pub(super) fn take_released(&mut self, now: Instant) -> Vec<Released> {
-        if !self.is_answered && self.known.is_empty() && self.deadline().is_none_or(|deadline| now < deadline) {
+        let is_any_known = self.is_answered || !self.known.is_empty() || !self.looked_up.is_empty();
+        if !is_any_known && self.deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
         let is_answered = core::mem::take(&mut self.is_answered);
         let known = core::mem::take(&mut self.known);
-        let mut released = Vec::new();
+        let mut released = core::mem::take(&mut self.looked_up);
         let mut at = 0;
         while let Some(waiting) = self.queue.get(at) {
-            let is_due = if waiting.is_for_answer { is_answered } else { known.contains(&waiting.hash) };
+            let awaited = waiting.awaited;
+            let is_due = if awaited == Awaited::Answer { is_answered } else { known.contains(&waiting.hash) };
             if waiting.deadline > now && !is_due {
                 at += 1;
-            } else if let Some(WaitingFrame { deadline, is_steering, is_for_answer, mut frame, .. }) = self.take(at) {
-                if is_for_answer {
-                    frame.make_room(ANSWER_ROOM_BYTES);
-                }
-                let waits_until = (!is_for_answer).then_some(deadline);
-                released.push(Released { origin: Origin { is_steering, waits_until }, frame });
+                continue;
             }
+            let Some(WaitingFrame { deadline, is_steering, mut frame, .. }) = self.take(at) else { break };
+            if matches!(awaited, Awaited::State(_)) && !is_due {
+                self.overdue += 1;
+                continue;
+            }
+            if awaited == Awaited::Answer {
+                frame.make_room(ANSWER_ROOM_BYTES);
+            }
+            let waits_until = (awaited == Awaited::Update).then_some(deadline);
+            let is_looked_up = matches!(awaited, Awaited::State(_));
+            released.push(Released { origin: Origin { is_steering, waits_until, is_looked_up }, frame });
         }
         released
     }

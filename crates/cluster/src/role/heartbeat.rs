@@ -27,6 +27,8 @@ pub(super) mod attribute {
     pub(in super::super) const ORDER: u16 = 12;
     /// The [`super::super::Order`] of the latest heartbeat that was received of the addressee.
     pub(in super::super) const ANSWERS: u16 = 13;
+    /// Of [`super::super::Capabilities`].
+    pub(in super::super) const STATE_SERVICE: u16 = 14;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is

@@ -30,6 +30,7 @@
 //! from each other both become active: no rule can distinguish a dead peer from a failed link.
 
 mod automaton;
+mod capabilities;
 mod following;
 mod groups;
 mod heartbeat;
@@ -41,6 +42,7 @@ mod tests;
 mod workers;
 
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
+pub use capabilities::Capabilities;
 pub use groups::{GroupConfig, GroupHeartbeat, Heartbeats};
 pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};
 pub use order::Order;

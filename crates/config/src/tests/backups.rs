@@ -5,7 +5,7 @@ use std::path::Path;
 use flow::{AddressOf, Affinity, NodeId};
 
 use super::super::backups::entries;
-use super::super::validated::Backups;
+use super::super::validated::{BackupLookup, Backups};
 use super::{GOOD, check, example, said};
 
 const LEAST: &str = "edge_hash_key = \"/etc/mainstay/edge.key\"";
@@ -36,6 +36,7 @@ fn every_peer_has_every_connection_unless_configured() {
     let least = backups(LEAST);
     assert_eq!((least.count, least.edge_affinity), (1, Affinity::Learned));
     assert!(least.edge_nodes.iter().eq([0, 1, 2].map(NodeId)), "all nodes of the file");
+    assert_eq!(least.lookup, BackupLookup { broadcast: true, queries_per_s: 200, pulls_per_s: 100_000 });
     assert_eq!(least.edge_hash_key, Path::new("/etc/mainstay/edge.key"));
 }
 
@@ -54,6 +55,27 @@ fn nodes_and_affinity_of_the_edges_can_be_chosen() {
     let changed: Vec<_> =
         entries(Some(&written)).into_iter().zip(entries(Some(&backups(LEAST)))).filter(|(a, b)| a != b).collect();
     assert!(changed.iter().map(|((key, _), _)| *key).eq(["edge_nodes", "edge_affinity"]), "{changed:?}");
+}
+
+#[test]
+fn the_lookup_of_connections_can_be_limited() {
+    let written = backups(&format!("{LEAST}\nbroadcast = false\nqueries_per_s = 50\npulls_per_s = 2000"));
+    assert_eq!(written.lookup, BackupLookup { broadcast: false, queries_per_s: 50, pulls_per_s: 2000 });
+    let found = said(&with(&format!("{LEAST}\nqueries_per_s = 0")));
+    assert!(found.contains("replication.backups.queries_per_s") && found.contains("1 to 100000"), "{found}");
+}
+
+#[test]
+fn connections_that_peers_could_not_find_are_refused() {
+    let many = with(LEAST).replace("[node]", "[limits]\nconnections_max = 9000000\n[node]");
+    let found = said(&many);
+    assert!(found.contains("a worker advertises at most") && found.contains("raise workers.count"), "{found}");
+    let workers = with(LEAST).replace("[node]", "[workers]\ncount = 2\n[node]");
+    let (before, after) = workers.split_once("[[nat.destination]]").expect("it translates destinations");
+    let (_, after) = after.split_once("[replication]").expect("replication is next");
+    assert_eq!(said(&format!("{before}[replication]{after}")), "");
+    let found = said(&workers);
+    assert!(found.contains("[replication.backups]") && found.contains("set workers.count to 1"), "{found}");
 }
 
 #[test]

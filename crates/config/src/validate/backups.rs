@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 
 use cluster::node::BACKUPS_MAX;
+use cluster::pipeline::state_service_connections_max;
 use flow::{NODES_MAX, NodeId, NodeSet};
+use network_functions::load_balancer::Mode;
+use toml::Spanned;
 
 use super::super::backups::RawBackups;
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawReplication};
-use super::super::validated::{Backups, Config, Function, Node, Peer, Replication, Representation};
-use super::common::{absolute_path, affinity, within};
+use super::super::validated::{
+    BackupLookup, Backups, Config, Function, Node, Peer, Replication, Representation, Service,
+};
+use super::common::{absolute_path, affinity, flag, within};
 
 const SUBJECT: &str = "[replication.backups]";
 
@@ -32,7 +37,18 @@ pub(super) fn backups(
         );
         diagnostics.error(written.span(), "replication.backups.count", mistake);
     }
-    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_else(PathBuf::new), edge_affinity })
+    let lookup = lookup(section, diagnostics);
+    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_else(PathBuf::new), edge_affinity, lookup })
+}
+
+fn lookup(section: &RawBackups, diagnostics: &mut Diagnostics<'_>) -> BackupLookup {
+    let mut rate = |key: &str, written: Option<&Spanned<u32>>, default: u32, most: u32| {
+        within(&format!("replication.backups.{key}"), written, default, 1..=most, diagnostics)
+    };
+    let queries_per_s = rate("queries_per_s", section.queries_per_s.as_ref(), 200, 100_000);
+    let pulls_per_s = rate("pulls_per_s", section.pulls_per_s.as_ref(), 100_000, 10_000_000);
+    let broadcast = flag("replication.backups.broadcast", section.broadcast, true, diagnostics);
+    BackupLookup { broadcast, queries_per_s, pulls_per_s }
 }
 
 /// The nodes of the edges: this one and peers, each once.
@@ -108,9 +124,26 @@ pub(super) fn check(
     }
 }
 
-/// Finds functions whose connections need each other on a node.
+/// Finds functions whose connections need each other on a node, and connections that peers could not find.
 pub(super) fn check_functions(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnostics<'_>) {
     let section = raw.replication.as_ref().and_then(|section| section.get_ref().backups.as_ref());
+    let (workers, connections_max) = (u32::from(config.workers.count.max(1)), state_service_connections_max());
+    if let Some(written) = section.filter(|_| u64::from(config.connections_max.div_ceil(workers)) > connections_max) {
+        let mistake = Mistake::new(
+            format!("a worker advertises at most {connections_max} connections"),
+            format!("lower limits.connections_max to {}, or raise workers.count", connections_max * u64::from(workers)),
+        );
+        diagnostics.error(written.span(), SUBJECT, mistake);
+    }
+    let is_nat = |service: &Service| service.config.mode == Mode::Nat;
+    let has_destinations = !config.destination_nat.is_empty() || config.services.iter().any(is_nat);
+    if let Some(written) = section.filter(|_| workers > 1 && has_destinations) {
+        let mistake = Mistake::new(
+            "replies of a connection whose destination is translated come to another worker, which cannot find it at peers",
+            "set workers.count to 1, or remove [[nat.destination]] and each [[service]] that translates",
+        );
+        diagnostics.error(written.span(), SUBJECT, mistake);
+    }
     if let Some(written) = section.filter(|_| config.chain.contains(&Function::Ftp)) {
         let mistake = Mistake::new(
             "the FTP helper needs the announcement of a data connection on every node where that connection may begin",

@@ -113,6 +113,19 @@ pub struct Backups {
     pub edge_hash_key: PathBuf,
     /// What the edges keep the packets of a connection on one node by.
     pub edge_affinity: Affinity,
+    /// How connections are found that a node does not have.
+    pub lookup: BackupLookup,
+}
+
+/// How connections are found that a node does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackupLookup {
+    /// Nodes advertise which connections they have.
+    pub broadcast: bool,
+    /// Queries a second for connections that no advertisement has.
+    pub queries_per_s: u32,
+    /// Requests a second for states.
+    pub pulls_per_s: u32,
 }
 
 /// Another node.

@@ -4,7 +4,7 @@ use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
     AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RateLimitStatus, RedundancyStatus, ServiceStatus,
-    Status, SynProxyStatus, SyncStatus, UrlFilterStatus, UrlServerStatus,
+    StateServiceStatus, Status, SynProxyStatus, SyncStatus, UrlFilterStatus, UrlServerStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -119,6 +119,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     }
     if let Some(url_filter) = &status.url_filter {
         add_url_filter(samples, url_filter);
+    }
+    if let Some(service) = &status.state_service {
+        add_state_service(samples, service);
     }
     if let Some(filter) = &status.filter {
         add_filter(samples, filter);
@@ -235,6 +238,35 @@ fn add_edge(samples: &mut Samples, edge: &EdgeStatus) {
     ];
     for (metric, labels, count) in counts {
         samples.add_count(metric, labels, count);
+    }
+}
+
+/// Adds the figures of the state service.
+fn add_state_service(samples: &mut Samples, service: &StateServiceStatus) {
+    let counts: [(Metric, &[&str], u64); 17] = [
+        (Metric::StateServicePeers, &["alive"], service.peers),
+        (Metric::StateServicePeers, &["indexed"], service.indexes),
+        (Metric::StateServiceUnindexed, &[], service.unindexed),
+        (Metric::StateServiceWaiting, &[], service.waiting),
+        (Metric::StateServicePulls, &["sent"], service.pulls),
+        (Metric::StateServicePulls, &["received"], service.pulled),
+        (Metric::StateServicePulls, &["failed"], service.pulls_failed),
+        (Metric::StateServiceFalsePositives, &[], service.false_positives),
+        (Metric::StateServiceHandedOver, &[], service.handed_over),
+        (Metric::StateServiceQueries, &["increments"], service.queries),
+        (Metric::StateServiceQueries, &["indexes"], service.index_requests),
+        (Metric::StateServiceGaps, &[], service.gaps),
+        (Metric::StateServiceMessages, &["sent"], service.sent_messages),
+        (Metric::StateServiceMessages, &["received"], service.received_messages),
+        (Metric::StateServiceMessages, &["refused"], service.refused_messages),
+        (Metric::StateServiceBytes, &["sent"], service.sent_bytes),
+        (Metric::StateServiceBytes, &["received"], service.received_bytes),
+    ];
+    for (metric, labels, count) in counts {
+        samples.add_count(metric, labels, count);
+    }
+    for (reason, packets) in &service.dropped {
+        samples.add_count(Metric::StateServiceDropped, &[reason], *packets);
     }
 }
 

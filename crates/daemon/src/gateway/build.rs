@@ -10,7 +10,9 @@ use cluster::node::{
     BackupsConfig, CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
-use cluster::pipeline::{RecoveryConfig, SegmentsConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
+use cluster::pipeline::{
+    LookupLimits, RecoveryConfig, SegmentsConfig, SharingConfig, StateServiceConfig, WAIT_FOR_PEER_DEFAULT,
+};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -39,7 +41,7 @@ use crate::credentials;
 use crate::error::ProcessError;
 use config::timeouts::Timeouts;
 use config::validated::{
-    self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Replication, Representation,
+    self, Action, Backend, BackupLookup, Cluster, Config, Function, NatMapping, Related, Replication, Representation,
 };
 use config::value;
 
@@ -132,6 +134,26 @@ pub(super) fn with_tunnel(node: Node, config: &Config) -> Result<Node, ProcessEr
     let is_lower = redundancy.local < redundancy.peer;
     let sealing = redundancy.security.as_ref().map(|security| credentials::sealing(security, is_lower)).transpose()?;
     Ok(node.with_tunnel(TunnelEndpointConfig { sealing, ..redundancy.site() }, random::number(), key))
+}
+
+/// The node, which looks connections up at its peers where each has only a share of them.
+pub(super) fn with_state_service(node: Node, config: &Config) -> Result<Node, ProcessError> {
+    /// A tenth of a second's pulls or queries may come at once.
+    const fn limit(per_s: u32) -> flow::RateLimit {
+        flow::RateLimit::new(per_s, per_s.div_ceil(10))
+    }
+    let cluster = config.cluster.as_ref();
+    let Some(backups) = cluster.and_then(|cluster| cluster.replication.backups.as_ref()) else { return Ok(node) };
+    let BackupLookup { broadcast, queries_per_s, pulls_per_s } = backups.lookup;
+    let workers = u32::from(config.workers.count);
+    let limits = LookupLimits {
+        broadcast,
+        queries: limit(queries_per_s.div_ceil(workers)),
+        pulls: limit(pulls_per_s.div_ceil(workers)),
+        ..LookupLimits::default()
+    };
+    let key = credentials::index_key(&backups.edge_hash_key)?;
+    Ok(node.with_state_service(StateServiceConfig { key, limits }, random::number() as u32)?)
 }
 
 /// What the chain of a running node is replaced by.
@@ -230,7 +252,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     let representation = replication.map(|replication| replication.representation);
     // Files of secrets may lie elsewhere on each node.
     let backups = replication.and_then(|replication| replication.backups.as_ref());
-    let backups = backups.map(|backups| (backups.count, backups.edge_nodes, backups.edge_affinity));
+    let backups = backups.map(|backups| (backups.count, backups.edge_nodes, backups.edge_affinity, backups.lookup));
     // Each node checks from an address of its own.
     let services: Vec<_> = config.services.iter().map(|service| &service.config).collect();
     // Files may lie elsewhere on each node.

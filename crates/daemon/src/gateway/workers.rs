@@ -147,7 +147,8 @@ fn open(
     let ports = ports::open(&config.ports, sharing, number, receiving)?;
     let node_config = build::node_config(config, &balancing.shared(), &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
-    let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
+    let node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
+    let mut node = build::with_state_service(node, config)?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     node.set_lazy(clock::now(), config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy))?;
     node.set_segments(build::segments(config));

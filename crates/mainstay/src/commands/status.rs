@@ -100,7 +100,7 @@ pub fn describe(status: &Status) -> String {
         "{}Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}{}{}{}",
+         {}{}{}{}{}",
         node.passive.as_ref().map_or_else(String::new, |reason| format!("Passive      {reason}\n")),
         count(connections.count),
         count(connections.max),
@@ -110,6 +110,7 @@ pub fn describe(status: &Status) -> String {
         fast_path(status),
         lazy(status),
         segments(status),
+        state_service(status),
         configuration(status),
     );
     text.push_str(&paths(status));
@@ -217,6 +218,21 @@ fn segments(status: &Status) -> String {
         count(segments.sent_messages),
         scaled(segments.sent_bytes as f64, "B"),
         count(segments.resent_syns + segments.resent_segments),
+    )
+}
+
+/// Connections that are looked up at peers, where there is a state service.
+fn state_service(status: &Status) -> String {
+    let Some(service) = &status.state_service else { return String::new() };
+    format!(
+        "Lookup       {} of {} indexes · {} pulled, {} handed over · {} queries · {} false positives · {} dropped\n",
+        service.indexes,
+        service.peers,
+        count(service.pulled),
+        count(service.handed_over),
+        count(service.queries),
+        count(service.false_positives),
+        count(service.dropped_packets()),
     )
 }
 

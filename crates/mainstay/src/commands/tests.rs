@@ -5,8 +5,8 @@ use api::metrics::{Metric, Samples};
 use api::{
     AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FastPathStatus,
     FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PacketPath,
-    PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, Status,
-    TakeoverStatus,
+    PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, StateServiceStatus,
+    Status, TakeoverStatus,
 };
 
 fn node_status() -> Status {
@@ -93,6 +93,15 @@ fn node_status() -> Status {
         syn_proxy: Vec::new(),
         url_filter: None,
         redundancy: None,
+        state_service: Some(Box::new(StateServiceStatus {
+            peers: 3,
+            indexes: 2,
+            pulled: 1200,
+            handed_over: 7,
+            queries: 3,
+            false_positives: 1,
+            ..StateServiceStatus::default()
+        })),
         filter: None,
         sync: None,
         edge: None,
@@ -109,6 +118,7 @@ Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
 Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no place
              not at XDP: the driver of eth0, e1000, has no XDP
+Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 false positives · 0 dropped
 Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED

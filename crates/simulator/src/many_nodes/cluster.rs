@@ -169,7 +169,7 @@ impl Cluster {
         for _ in 0..millis {
             self.now = self.now + Duration::from_millis(1);
             for node in self.nodes.values_mut() {
-                if node.service.poll_timeout() <= self.now {
+                if node.service.poll_timeout().is_some_and(|at| at <= self.now) {
                     node.service.handle_timeout(self.now);
                 }
             }
@@ -186,7 +186,9 @@ impl Cluster {
         while has_sent {
             has_sent = false;
             for from in &ids {
-                while let Some(to) = self.nodes.get_mut(from).and_then(|node| node.service.poll_transmit(&mut bytes)) {
+                while let Some(to) =
+                    self.nodes.get_mut(from).and_then(|node| node.service.poll_transmit(self.now, &mut bytes))
+                {
                     has_sent = true;
                     for receiver in ids.iter().filter(|node| *node != from) {
                         if to == Receiver::All || to == Receiver::Node(*receiver) {
@@ -242,7 +244,8 @@ impl Node {
                     self.enter(&key, true);
                     served.extend(packets.into_iter().map(|number| (number, Served::Pulled)));
                 }
-                Outcome::Dropped { packets, .. } => {
+                // No packet of the simulation begins a connection.
+                Outcome::Dropped { packets, .. } | Outcome::Begin { packets, .. } => {
                     served.extend(packets.into_iter().map(|number| (number, Served::Dropped)));
                 }
                 Outcome::Loads { from, loads } => self.placer.handle_loads(from, &loads),

@@ -34,6 +34,22 @@ pub struct Increment {
     next_part: usize,
 }
 
+impl Increment {
+    fn parts(&self) -> usize {
+        self.indices.len().div_ceil(PART_WORDS_MAX).max(1)
+    }
+
+    /// All words are in it.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.since == 0
+    }
+
+    /// All of its parts have been encoded.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.next_part >= self.parts()
+    }
+}
+
 impl OwnIndex {
     /// An empty one for `items_max` connections. `incarnation` differs from that of former runs of the process, and is not 0.
     ///
@@ -125,9 +141,9 @@ impl OwnIndex {
 
     /// Appends the next message of an increment to `bytes`. Returns false if there is none left.
     pub fn encode_next(&self, increment: &mut Increment, bytes: &mut Vec<u8>) -> bool {
-        let parts = increment.indices.len().div_ceil(PART_WORDS_MAX).max(1);
+        let parts = increment.parts();
         debug_assert!(parts <= PARTS_MAX, "as many connections as ITEMS_MAX");
-        if increment.next_part >= parts {
+        if increment.is_sent() {
             return false;
         }
         let words = self.sides[increment.side as usize].filter.memory();

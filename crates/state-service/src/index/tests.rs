@@ -160,3 +160,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tuple_and_its_inverse_are_on_different_sides_and_both_sides_have_as_many() {
+    let mut incoming = 0;
+    for number in 0..2000_u32 {
+        let tuple = Tuple::v4(6, ((0x0a00_0000 + number).into(), 4000), (0xc633_640a.into(), 80));
+        let key = secret().key(tuple);
+        assert_ne!(key.side, secret().key(tuple.inverse()).side);
+        incoming += usize::from(key.side == Side::Incoming);
+    }
+    assert!((900..=1100).contains(&incoming), "{incoming}");
+}

@@ -1,31 +1,17 @@
 //! The automaton of the lookup, with the indexes that it looks into.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use filters::{Full, ShapeError};
 use flow::{Instant, NodeId, NodeSet, TokenBucket};
 
+use super::peers::Peers;
+use super::transmits::Transmits;
+use super::waiting::{Awaited, WaitingConnections};
 use super::{Held, Limits, Lookup, LookupCounters, LookupDrop, Outcome, Receiver, Table};
-use crate::index::{Applied, Increment, IndexSecret, OwnIndex, PeerIndex};
-use crate::message::{IndexPart, Key, Message, MessageError, Side};
-
-/// What the packets of a connection wait for.
-#[derive(Clone, Copy)]
-enum Awaited {
-    /// The state, from `asked`; then from each of `candidates`.
-    State { asked: NodeId, candidates: NodeSet, deadline: Instant },
-    /// A query of increments.
-    Increments,
-}
-
-/// A connection whose packets wait.
-struct Waiting<P> {
-    awaited: Awaited,
-    /// A query has found nothing before: there is no second one.
-    is_queried: bool,
-    packets: Vec<P>,
-}
+use crate::index::{Applied, Increment, IndexSecret, OwnIndex};
+use crate::message::{IndexPart, Key, Message, MessageError};
 
 /// A query whose answers are missing.
 struct Query {
@@ -44,28 +30,20 @@ struct Batch {
     since: Instant,
 }
 
-/// What waits to be sent.
-enum Transmit {
-    Message(Receiver, Vec<u8>),
-    Increment(Receiver, Increment),
-}
-
 /// The state service of one node. `P` is a packet, which the service only holds.
 pub struct StateService<P> {
     limits: Limits,
     secret: IndexSecret,
     own: OwnIndex,
-    alive: NodeSet,
-    peers: BTreeMap<NodeId, PeerIndex>,
-    waiting: BTreeMap<Key, Waiting<P>>,
-    packets: usize,
+    peers: Peers,
+    waiting: WaitingConnections<P>,
     batch: Batch,
     query: Option<Query>,
     queries: u32,
     pull_bucket: TokenBucket,
     query_bucket: TokenBucket,
     advertised_at: Instant,
-    transmits: VecDeque<Transmit>,
+    transmits: Transmits,
     outcomes: VecDeque<Outcome<P>>,
     counters: LookupCounters,
 }
@@ -85,17 +63,15 @@ impl<P> StateService<P> {
             limits,
             secret,
             own: OwnIndex::new(connections_max, incarnation)?,
-            alive: NodeSet::EMPTY,
-            peers: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            packets: 0,
+            peers: Peers::default(),
+            waiting: WaitingConnections::default(),
             batch: Batch::default(),
             query: None,
             queries: 0,
             pull_bucket: TokenBucket::default(),
             query_bucket: TokenBucket::default(),
             advertised_at: Instant::ZERO,
-            transmits: VecDeque::new(),
+            transmits: Transmits::default(),
             outcomes: VecDeque::new(),
             counters: LookupCounters::default(),
         })
@@ -104,13 +80,13 @@ impl<P> StateService<P> {
     /// What it has done.
     #[must_use]
     pub const fn counters(&self) -> LookupCounters {
-        self.counters
+        LookupCounters { transmits_refused: self.transmits.refused, ..self.counters }
     }
 
     /// Packets that wait.
     #[must_use]
     pub const fn waiting(&self) -> usize {
-        self.packets
+        self.waiting.packets()
     }
 
     /// A connection has entered the table, as own or as replica. Each enters and leaves once.
@@ -118,28 +94,24 @@ impl<P> StateService<P> {
     /// # Errors
     /// The index is full: peers cannot find the connection here.
     pub fn note_entered(&mut self, key: &Key) -> Result<(), Full> {
-        self.own.insert(key.side, self.secret.hash(key))
+        if self.limits.broadcast { self.own.insert(key.side, self.secret.hash(key)) } else { Ok(()) }
     }
 
     /// A connection has left the table.
     pub fn note_left(&mut self, key: &Key) {
-        self.own.remove(key.side, self.secret.hash(key));
+        if self.limits.broadcast {
+            self.own.remove(key.side, self.secret.hash(key));
+        }
     }
 
-    /// A peer is alive, or dead. The index of a dead peer is forgotten, and what was expected from it is requested elsewhere.
+    /// A peer is alive, or dead. The index of a new peer is requested by the next [`StateService::handle_timeout`], which is due at once.
+    /// That of a dead peer is forgotten, and what was expected from it is requested elsewhere.
     pub fn set_alive(&mut self, now: Instant, node: NodeId, is_alive: bool) {
-        let has_changed = if is_alive { self.alive.insert(node) } else { self.alive.remove(node) };
-        if !has_changed {
+        if !self.peers.set_alive(now, node, is_alive) || is_alive {
             return;
         }
-        if is_alive {
-            self.peers.insert(node, PeerIndex::default());
-            return;
-        }
-        self.peers.remove(&node);
-        let asked = |waiting: &Waiting<P>| matches!(waiting.awaited, Awaited::State { asked, .. } if asked == node);
-        let keys: Vec<Key> = self.waiting.iter().filter(|(_, waiting)| asked(waiting)).map(|(key, _)| *key).collect();
-        keys.iter().for_each(|key| self.pull_failed(now, key));
+        let keys = self.waiting.keys();
+        keys.iter().for_each(|key| self.note_not_answered(now, key, node));
         if let Some(query) = &mut self.query {
             for pending in &mut query.pending {
                 pending.remove(node);
@@ -156,43 +128,43 @@ impl<P> StateService<P> {
             Held::Replica => return Lookup::TakeOver(packet),
             Held::Nothing => {}
         }
+        if self.waiting.get(&key).is_some() {
+            if let Some(reason) = self.waiting.refusal(&self.limits, &key, true) {
+                return self.dropped(packet, reason);
+            }
+            self.waiting.hold(&key, packet);
+            return Lookup::Waits;
+        }
         let candidates = self.candidates(&key);
-        let is_waiting = self.waiting.contains_key(&key);
-        if !is_waiting && candidates.is_empty() && may_begin {
+        let is_found = !candidates.is_empty();
+        if !is_found && may_begin && self.are_indexes_known(now) {
             return Lookup::Begin(packet);
         }
-        if let Some(reason) = self.refusal(&key) {
-            return self.dropped(packet, reason);
+        let refusal = self.waiting.refusal(&self.limits, &key, is_found).or_else(|| {
+            let is_refused = is_found && !self.pull_bucket.take(now, &self.limits.pulls);
+            is_refused.then_some(LookupDrop::PullBudget)
+        });
+        match refusal {
+            Some(_) if !is_found && may_begin => return Lookup::Begin(packet),
+            Some(reason) => return self.dropped(packet, reason),
+            None => {}
         }
-        if is_waiting {
-            self.hold(key, packet);
-            return Lookup::Waits;
-        }
-        if candidates.is_empty() {
-            self.enter(key, Awaited::Increments, packet);
+        let awaited = if is_found { self.pull(now, &key, candidates) } else { Awaited::Increments };
+        self.waiting.enter(key, awaited, may_begin, packet);
+        if !is_found {
             self.enter_batch(now, key);
-            return Lookup::Waits;
         }
-        if !self.pull_bucket.take(now, &self.limits.pulls) {
-            return self.dropped(packet, LookupDrop::PullBudget);
-        }
-        let awaited = self.pull(now, &key, candidates);
-        self.enter(key, awaited, packet);
         Lookup::Waits
     }
 
-    /// Live peers whose index has the connection.
+    /// Nodes that may have the connection: those whose index has it, or all without indexes.
     fn candidates(&self, key: &Key) -> NodeSet {
-        let hash = self.secret.hash(key);
-        self.peers.iter().filter(|(_, index)| index.contains(key.side, hash)).map(|(node, _)| *node).collect()
+        if self.limits.broadcast { self.peers.having(key.side, self.secret.hash(key)) } else { self.peers.alive() }
     }
 
-    /// Why a further packet of this connection cannot wait.
-    fn refusal(&self, key: &Key) -> Option<LookupDrop> {
-        let of_connection = self.waiting.get(key).map_or(0, |waiting| waiting.packets.len());
-        let is_full =
-            self.packets >= self.limits.packets_max || of_connection >= self.limits.packets_per_connection_max;
-        is_full.then_some(LookupDrop::WaitingFull)
+    /// A connection that no index has is on no live node.
+    fn are_indexes_known(&self, now: Instant) -> bool {
+        !self.limits.broadcast || self.peers.are_known(now, self.limits.index_patience)
     }
 
     fn dropped(&mut self, packet: P, reason: LookupDrop) -> Lookup<P> {
@@ -200,64 +172,60 @@ impl<P> StateService<P> {
         Lookup::Dropped(packet, reason)
     }
 
-    fn enter(&mut self, key: Key, awaited: Awaited, packet: P) {
-        self.waiting.insert(key, Waiting { awaited, is_queried: false, packets: Vec::new() });
-        self.hold(key, packet);
-    }
-
-    fn hold(&mut self, key: Key, packet: P) {
-        if let Some(waiting) = self.waiting.get_mut(&key) {
-            waiting.packets.push(packet);
-            self.packets += 1;
-        }
-    }
-
-    /// The packets of a connection wait no longer.
-    fn release(&mut self, key: &Key) -> Option<Vec<P>> {
-        let packets = self.waiting.remove(key)?.packets;
-        self.packets -= packets.len();
-        Some(packets)
-    }
-
-    fn drop_waiting(&mut self, key: &Key, reason: LookupDrop) {
-        if let Some(packets) = self.release(key) {
+    /// No peer has sent the state: the packets begin the connection if the first one may, or are dropped.
+    fn give_up(&mut self, key: &Key, reason: LookupDrop) {
+        let may_begin = self.waiting.get(key).is_some_and(|waiting| waiting.may_begin);
+        let Some(packets) = self.waiting.release(key) else { return };
+        self.outcomes.push_back(if may_begin {
+            Outcome::Begin { key: *key, packets }
+        } else {
             self.counters.dropped[reason as usize] += packets.len() as u64;
-            self.outcomes.push_back(Outcome::Dropped { key: *key, packets, reason });
+            Outcome::Dropped { key: *key, packets, reason }
+        });
+    }
+
+    /// Requests the state from one of the candidates, of which there is at least one; without indexes from all. Connections differ in
+    /// their first one, so that a flood of pulls is spread.
+    fn pull(&mut self, now: Instant, key: &Key, candidates: NodeSet) -> Awaited {
+        let first = self.secret.hash(key).whole() as usize % (candidates.len().max(1) as usize);
+        let asked = if self.limits.broadcast { candidates.iter().nth(first).into_iter().collect() } else { candidates };
+        for node in asked.iter() {
+            self.counters.pulls += 1;
+            self.send(Receiver::Node(node), &Message::Pull(*key));
+        }
+        let deadline = now + self.limits.answer_timeout;
+        self.waiting.note_requested(deadline, *key);
+        Awaited::State { asked, candidates: candidates.without(asked), deadline }
+    }
+
+    /// The peer has no state, or is dead: the others that were asked may still send it.
+    fn note_not_answered(&mut self, now: Instant, key: &Key, node: NodeId) {
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        if let Awaited::State { asked, .. } = &mut waiting.awaited
+            && asked.remove(node)
+            && asked.is_empty()
+        {
+            self.pull_failed(now, key);
         }
     }
 
-    /// Requests the state from one of the candidates, of which there is at least one. Connections differ in their first one, so
-    /// that a flood of pulls is spread.
-    fn pull(&mut self, now: Instant, key: &Key, mut candidates: NodeSet) -> Awaited {
-        let first = self.secret.hash(key).whole() as usize % (candidates.len().max(1) as usize);
-        let asked = candidates.iter().nth(first).unwrap_or_default();
-        candidates.remove(asked);
-        self.counters.pulls += 1;
-        self.send(Receiver::Node(asked), &Message::Pull(*key));
-        Awaited::State { asked, candidates, deadline: now + self.limits.answer_timeout }
-    }
-
-    /// The asked peer has no state, or does not answer: the next candidate, then one query, then nothing.
+    /// The asked peers have no state, or do not answer: the next candidate, then one query, then nothing.
     fn pull_failed(&mut self, now: Instant, key: &Key) {
-        let Some(waiting) = self.waiting.get(key) else { return };
-        let (awaited, is_queried) = (waiting.awaited, waiting.is_queried);
-        let Awaited::State { candidates, .. } = awaited else { return };
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        waiting.has_failed = true;
+        let is_queried = waiting.is_queried || !self.limits.broadcast;
+        let Awaited::State { candidates, .. } = waiting.awaited else { return };
         self.counters.pulls_failed += 1;
-        let alive: NodeSet = candidates.iter().filter(|node| self.alive.contains(*node)).collect();
+        let alive = self.peers.alive();
+        let alive: NodeSet = candidates.iter().filter(|node| alive.contains(*node)).collect();
         if !alive.is_empty() && self.pull_bucket.take(now, &self.limits.pulls) {
             let awaited = self.pull(now, key, alive);
-            self.set_awaited(key, awaited);
+            self.waiting.set_awaited(key, awaited);
         } else if alive.is_empty() && !is_queried {
-            self.set_awaited(key, Awaited::Increments);
+            self.waiting.set_awaited(key, Awaited::Increments);
             self.enter_batch(now, *key);
         } else {
-            self.drop_waiting(key, if alive.is_empty() { LookupDrop::Unknown } else { LookupDrop::PullBudget });
-        }
-    }
-
-    fn set_awaited(&mut self, key: &Key, awaited: Awaited) {
-        if let Some(waiting) = self.waiting.get_mut(key) {
-            waiting.awaited = awaited;
+            self.give_up(key, if alive.is_empty() { LookupDrop::Unknown } else { LookupDrop::PullBudget });
         }
     }
 
@@ -279,24 +247,35 @@ impl<P> StateService<P> {
         let last = self.batch.keys.len().min(self.limits.batch_max);
         let keys: Vec<Key> = self.batch.keys.drain(..last).collect();
         self.batch.since = now;
-        let refusal = if self.peers.is_empty() {
-            Some(LookupDrop::Unknown)
-        } else {
-            (!self.query_bucket.take(now, &self.limits.queries)).then_some(LookupDrop::QueryBudget)
+        // An index may have arrived since.
+        let keys: Vec<Key> = keys.into_iter().filter(|key| !self.pulls_late(now, key)).collect();
+        let alive = self.peers.alive();
+        let refusal = match () {
+            () if keys.is_empty() => return,
+            () if alive.is_empty() => Some(LookupDrop::Unknown),
+            () => (!self.query_bucket.take(now, &self.limits.queries)).then_some(LookupDrop::QueryBudget),
         };
         if let Some(reason) = refusal {
-            keys.iter().for_each(|key| self.drop_waiting(key, reason));
+            keys.iter().for_each(|key| self.give_up(key, reason));
             return;
         }
         self.counters.queries += 1;
-        self.queries = self.queries.wrapping_add(1).max(1);
-        let number = self.queries;
-        let queries: Vec<_> = self.peers.iter().map(|(node, index)| (*node, index.known())).collect();
+        let number = self.next_query();
+        // The whole index of a peer is requested by itself: its answer is awaited, too.
+        let queries: Vec<_> = self.peers.known().collect();
         for (node, known) in queries {
             self.send(Receiver::Node(node), &Message::Query { number, known });
         }
         let deadline = now + self.limits.answer_timeout;
-        self.query = Some(Query { number, pending: [self.alive; 2], deadline, keys });
+        self.query = Some(Query { number, pending: [alive; 2], deadline, keys });
+    }
+
+    const fn next_query(&mut self) -> u32 {
+        self.queries = self.queries.wrapping_add(1);
+        if self.queries == 0 {
+            self.queries = 1;
+        }
+        self.queries
     }
 
     /// Ends the query if all have answered or its time is over. Its connections without a hit are dropped.
@@ -304,45 +283,51 @@ impl<P> StateService<P> {
         let is_over = |query: &Query| now >= query.deadline || query.pending.iter().all(|pending| pending.is_empty());
         let Some(query) = self.query.take_if(|query| is_over(query)) else { return };
         for key in query.keys {
-            self.look_up_queried(now, &key);
-            let waits = self.waiting.get(&key).is_some_and(|waiting| matches!(waiting.awaited, Awaited::Increments));
-            if waits {
-                self.drop_waiting(&key, LookupDrop::Unknown);
+            if !self.pulls_queried(now, &key) && self.waiting.awaits_increments(&key) {
+                self.give_up(&key, LookupDrop::Unknown);
             }
         }
         self.send_batch(now);
     }
 
-    /// Looks a connection up in the indexes again, once one has changed.
-    fn look_up_queried(&mut self, now: Instant, key: &Key) {
-        let Some(waiting) = self.waiting.get_mut(key) else { return };
-        if !matches!(waiting.awaited, Awaited::Increments) {
-            return;
+    /// As [`Self::pulls_from_index`], for a connection that no index had when its packet came.
+    fn pulls_late(&mut self, now: Instant, key: &Key) -> bool {
+        let has_failed = self.waiting.get(key).is_some_and(|waiting| waiting.has_failed);
+        !has_failed && self.pulls_from_index(now, key)
+    }
+
+    /// As [`Self::pulls_from_index`], for a connection of the open query: there is no second one for it.
+    fn pulls_queried(&mut self, now: Instant, key: &Key) -> bool {
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            waiting.is_queried = true;
         }
-        waiting.is_queried = true;
+        self.pulls_from_index(now, key)
+    }
+
+    /// Looks a connection up in the indexes again, once one has changed. True if the packets wait no longer for increments.
+    fn pulls_from_index(&mut self, now: Instant, key: &Key) -> bool {
         let candidates = self.candidates(key);
-        if candidates.is_empty() {
-            return;
+        if !self.waiting.awaits_increments(key) || candidates.is_empty() {
+            return false;
         }
         if self.pull_bucket.take(now, &self.limits.pulls) {
             let awaited = self.pull(now, key, candidates);
-            self.set_awaited(key, awaited);
+            self.waiting.set_awaited(key, awaited);
         } else {
-            self.drop_waiting(key, LookupDrop::PullBudget);
+            self.give_up(key, LookupDrop::PullBudget);
         }
+        true
     }
 
     fn send(&mut self, to: Receiver, message: &Message<'_>) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        self.transmit(Transmit::Message(to, bytes));
+        self.transmits.push_message(self.limits.transmits_max, to, bytes);
     }
 
-    fn transmit(&mut self, transmit: Transmit) {
-        if self.transmits.len() >= self.limits.transmits_max {
-            self.counters.transmits_refused += 1;
-        } else {
-            self.transmits.push_back(transmit);
+    fn send_increments(&mut self, to: Receiver, increments: impl IntoIterator<Item = Increment>) {
+        for increment in increments {
+            self.transmits.push_increment(self.limits.transmits_max, to, increment);
         }
     }
 
@@ -374,20 +359,24 @@ impl<P> StateService<P> {
             Message::Pull(key) => {
                 let mut state = Vec::new();
                 let is_held = table.hand_over(from, &key, &mut state);
+                self.counters.handed_over += u64::from(is_held);
                 let answer = if is_held { Message::State { key, state: &state } } else { Message::NotHeld(key) };
                 self.send(Receiver::Node(from), &answer);
             }
             Message::State { key, state } => self.handle_state(&key, from, state),
             Message::NotHeld(key) => {
-                if self.is_asked(&key, from) {
-                    self.pull_failed(now, &key);
-                }
+                self.counters.not_held += 1;
+                self.note_not_answered(now, &key, from);
             }
             Message::Query { number, known } => {
-                let mut advertised = Vec::new();
-                let answer = self.own.answer(number, known, &mut advertised);
-                advertised.into_iter().for_each(|one| self.transmit(Transmit::Increment(Receiver::All, one)));
-                answer.into_iter().for_each(|one| self.transmit(Transmit::Increment(Receiver::Node(from), one)));
+                let is_whole = known.iter().any(|known| known.incarnation != self.own.known().incarnation);
+                // One is being sent to the peer.
+                if !(is_whole && self.transmits.has_whole(from)) {
+                    let mut advertised = Vec::new();
+                    let answer = self.own.answer(number, known, &mut advertised);
+                    self.send_increments(Receiver::All, advertised);
+                    self.send_increments(Receiver::Node(from), answer);
+                }
             }
             Message::Index(part) => self.handle_index(now, from, &part)?,
         }
@@ -401,89 +390,82 @@ impl<P> StateService<P> {
         }
     }
 
-    fn is_asked(&self, key: &Key, node: NodeId) -> bool {
-        let is_asked = |waiting: &Waiting<P>| matches!(waiting.awaited, Awaited::State { asked, .. } if asked == node);
-        self.waiting.get(key).is_some_and(is_asked)
-    }
-
     /// A state that nobody waits for is ignored: nobody may put connections into the table of a node that has not asked.
     fn handle_state(&mut self, key: &Key, from: NodeId, state: &[u8]) {
-        if !self.is_asked(key, from) {
+        if !self.waiting.is_asked(key, from) {
             return;
         }
-        if let Some(packets) = self.release(key) {
+        if let Some(packets) = self.waiting.release(key) {
             self.counters.pulled += 1;
             self.outcomes.push_back(Outcome::Pulled { key: *key, from, state: state.into(), packets });
         }
     }
 
     fn handle_index(&mut self, now: Instant, from: NodeId, part: &IndexPart<'_>) -> Result<(), MessageError> {
-        let Some(index) = self.peers.get_mut(&from) else { return Ok(()) };
-        match index.apply(part)? {
-            Applied::Part => return Ok(()),
-            Applied::Gap => self.counters.gaps += 1,
-            Applied::Complete => {}
+        let was_known = self.peers.is_known(from);
+        match self.peers.apply(now, from, part)? {
+            Some(Applied::Complete) => {}
+            Some(Applied::Gap) => self.counters.gaps += 1,
+            Some(Applied::Part) | None => return Ok(()),
         }
-        let Some(query) = self.query.as_mut().filter(|query| query.number == part.query) else { return Ok(()) };
+        let is_awaited = |query: &&mut Query| query.number == part.query || !was_known;
+        let Some(query) = self.query.as_mut().filter(is_awaited) else { return Ok(()) };
         query.pending[part.side as usize].remove(from);
-        let keys: Vec<Key> = query.keys.iter().filter(|key| key.side == part.side).copied().collect();
-        let hash = |key: &Key| self.secret.hash(key);
-        let hits: Vec<Key> = keys
-            .into_iter()
-            .filter(|key| self.peers.get(&from).is_some_and(|index| index.contains(key.side, hash(key))))
-            .collect();
-        hits.iter().for_each(|key| self.look_up_queried(now, key));
+        let (secret, peers) = (&self.secret, &self.peers);
+        let is_hit = |key: &&Key| key.side == part.side && peers.has(from, key.side, secret.hash(key));
+        let hits: Vec<Key> = query.keys.iter().filter(is_hit).copied().collect();
+        for key in &hits {
+            let _ = self.pulls_queried(now, key);
+        }
         self.finish_query(now);
         Ok(())
     }
 
+    /// Requests indexes that are not known, and what was lost of others.
+    fn request_indexes(&mut self, now: Instant) {
+        while let Some((node, known)) = self.peers.poll_request(now, self.limits.index_timeout) {
+            self.counters.index_requests += 1;
+            let number = self.next_query();
+            self.send(Receiver::Node(node), &Message::Query { number, known });
+        }
+    }
+
     /// Does what is due: advertises the index, sends a batch, and ends pulls and queries without an answer.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if now >= self.advertised_at + self.limits.advertise_interval {
-            self.advertised_at = now;
-            let increments = self.own.advertise();
-            increments.into_iter().for_each(|one| self.transmit(Transmit::Increment(Receiver::All, one)));
+        if self.limits.broadcast {
+            if now >= self.advertised_at + self.limits.advertise_interval {
+                self.advertised_at = now;
+                let increments = self.own.advertise();
+                self.send_increments(Receiver::All, increments);
+            }
+            self.request_indexes(now);
+            self.transmits.end_pause(now);
         }
-        let is_late =
-            |waiting: &Waiting<P>| matches!(waiting.awaited, Awaited::State { deadline, .. } if now >= deadline);
-        let late: Vec<Key> = self.waiting.iter().filter(|(_, waiting)| is_late(waiting)).map(|(key, _)| *key).collect();
-        late.iter().for_each(|key| self.pull_failed(now, key));
+        while let Some(key) = self.waiting.poll_late(now) {
+            self.pull_failed(now, &key);
+        }
         self.finish_query(now);
         self.send_batch(now);
     }
 
-    /// When [`StateService::handle_timeout`] is due.
+    /// When [`StateService::handle_timeout`] is due. `None`: nothing waits, and no index is advertised.
     #[must_use]
-    pub fn poll_timeout(&self) -> Instant {
-        let pulls = self.waiting.values().filter_map(|waiting| match waiting.awaited {
-            Awaited::State { deadline, .. } => Some(deadline),
-            Awaited::Increments => None,
-        });
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let pull = self.waiting.poll_timeout();
         let batch = self.batch.since + self.limits.batch_delay;
         let batch = (!self.batch.keys.is_empty() && self.query.is_none()).then_some(batch);
         let query = self.query.as_ref().map(|query| query.deadline);
-        let advertise = self.advertised_at + self.limits.advertise_interval;
-        pulls.chain(batch).chain(query).fold(advertise, Instant::min)
+        let of_indexes = self.limits.broadcast.then(|| {
+            let advertise = self.advertised_at + self.limits.advertise_interval;
+            let others = [self.peers.poll_timeout(self.limits.index_timeout), self.transmits.poll_timeout()];
+            others.into_iter().flatten().fold(advertise, Instant::min)
+        });
+        [pull, batch, query, of_indexes].into_iter().flatten().min()
     }
 
     /// Appends the next message to `bytes`, and returns who receives it.
-    pub fn poll_transmit(&mut self, bytes: &mut Vec<u8>) -> Option<Receiver> {
-        loop {
-            match self.transmits.front_mut()? {
-                Transmit::Message(to, message) => {
-                    let to = *to;
-                    bytes.append(message);
-                    self.transmits.pop_front();
-                    return Some(to);
-                }
-                Transmit::Increment(to, increment) => {
-                    if self.own.encode_next(increment, bytes) {
-                        return Some(*to);
-                    }
-                    self.transmits.pop_front();
-                }
-            }
-        }
+    pub fn poll_transmit(&mut self, now: Instant, bytes: &mut Vec<u8>) -> Option<Receiver> {
+        self.transmits.poll(now, &self.own, &self.limits.index_parts, bytes)
     }
 
     /// The next result.
@@ -491,16 +473,9 @@ impl<P> StateService<P> {
         self.outcomes.pop_front()
     }
 
-    /// Whether the peer's index has a connection, or a false positive, for reports.
-    #[must_use]
-    pub fn peer_has(&self, node: NodeId, key: &Key) -> bool {
-        self.peers.get(&node).is_some_and(|index| index.contains(key.side, self.secret.hash(key)))
-    }
-
     /// Whether an index of both sides of this peer is known.
     #[must_use]
     pub fn has_index(&self, node: NodeId) -> bool {
-        let known = self.peers.get(&node).map(PeerIndex::known).unwrap_or_default();
-        Side::ALL.into_iter().all(|side| known[side as usize].incarnation != 0)
+        self.peers.is_known(node)
     }
 }

@@ -33,6 +33,7 @@ impl Table for TestTable {
 /// Nodes joined by a network without delay.
 struct Cluster {
     nodes: Vec<Node>,
+    limits: Limits,
     now: Instant,
     /// Messages from this node are lost.
     muted: Option<usize>,
@@ -49,7 +50,30 @@ impl Cluster {
             });
             Node { service, table: TestTable::default() }
         };
-        Self { nodes: (0..count).map(node).collect(), now: Instant::from_millis(1), muted: None, messages: 0 }
+        let nodes = (0..count).map(node).collect();
+        Self { nodes, limits, now: Instant::from_millis(1), muted: None, messages: 0 }
+    }
+
+    /// As [`Cluster::new`], and all indexes are known.
+    fn started(count: u8, limits: Limits) -> Self {
+        let mut cluster = Self::new(count, limits);
+        cluster.pass(60);
+        cluster
+    }
+
+    /// A node loses everything, and the others find it alive again.
+    fn restart(&mut self, number: usize) {
+        let now = self.now;
+        let incarnation = 1000 + now.as_nanos() as u32;
+        let secret = IndexSecret::new([1, 2]);
+        let mut service = StateService::new(secret, 1000, incarnation, self.limits).expect("in range");
+        for peer in (0..self.nodes.len()).filter(|peer| *peer != number) {
+            service.set_alive(now, NodeId(peer as u8), true);
+            for is_alive in [false, true] {
+                self.nodes[peer].service.set_alive(now, NodeId(number as u8), is_alive);
+            }
+        }
+        self.nodes[number] = Node { service, table: TestTable::default() };
     }
 
     fn hold(&mut self, node: usize, key: Key) {
@@ -65,7 +89,7 @@ impl Cluster {
             has_sent = false;
             for from in 0..self.nodes.len() {
                 let mut bytes = Vec::new();
-                while let Some(to) = self.nodes[from].service.poll_transmit(&mut bytes) {
+                while let Some(to) = self.nodes[from].service.poll_transmit(self.now, &mut bytes) {
                     let bytes = core::mem::take(&mut bytes);
                     has_sent = true;
                     for receiver in (0..self.nodes.len()).filter(|node| *node != from) {
@@ -89,20 +113,29 @@ impl Cluster {
         for _ in 0..millis {
             self.now = self.now + Duration::from_millis(1);
             for node in &mut self.nodes {
-                if node.service.poll_timeout() <= self.now {
+                if node.service.poll_timeout().is_some_and(|at| at <= self.now) {
                     node.service.handle_timeout(self.now);
                 }
-                assert!(node.service.poll_timeout() > self.now, "all that was due is done");
+                assert!(node.service.poll_timeout().is_none_or(|at| at > self.now), "all that was due is done");
             }
             self.deliver();
         }
     }
 
+    /// A packet that cannot begin a connection.
     fn lookup(&mut self, node: usize, key: Key, packet: u32) -> Lookup<u32> {
+        self.lookup_of(node, key, packet, false)
+    }
+
+    fn lookup_of(&mut self, node: usize, key: Key, packet: u32, may_begin: bool) -> Lookup<u32> {
         let held = if self.nodes[node].table.states.contains_key(&key) { Held::Owned } else { Held::Nothing };
         let now = self.now;
-        self.nodes[node].service.lookup(now, key, packet, held, false)
+        self.nodes[node].service.lookup(now, key, packet, held, may_begin)
     }
+}
+
+fn without_broadcast() -> Limits {
+    Limits { broadcast: false, ..Limits::default() }
 }
 
 fn key(number: u32) -> Key {
@@ -128,13 +161,13 @@ fn a_connection_in_a_peers_index_is_pulled_with_one_request() {
 
 #[test]
 fn what_the_table_has_needs_no_message() {
-    let mut cluster = Cluster::new(2, Limits::default());
+    let mut cluster = Cluster::started(2, Limits::default());
     let now = cluster.now;
     let service = &mut cluster.nodes[0].service;
     assert_eq!(service.lookup(now, key(1), 1, Held::Owned, false), Lookup::Process(1));
     assert_eq!(service.lookup(now, key(1), 2, Held::Replica, false), Lookup::TakeOver(2));
     assert_eq!(service.lookup(now, key(1), 3, Held::Nothing, true), Lookup::Begin(3));
-    assert_eq!(service.poll_transmit(&mut Vec::new()), None);
+    assert_eq!(service.poll_transmit(now, &mut Vec::new()), None);
 }
 
 #[test]
@@ -255,8 +288,8 @@ fn packets_beyond_the_limits_are_dropped() {
     let waits = (0..5).filter(|packet| cluster.lookup(0, key(1), *packet) == Lookup::Waits).count();
     assert_eq!(waits, 3);
     let waits = (0..20).filter(|number| cluster.lookup(0, key(100 + number), 1) == Lookup::Waits).count();
-    assert_eq!(waits, 7);
-    assert_eq!(cluster.nodes[0].service.counters().dropped[LookupDrop::WaitingFull as usize], 2 + 13);
+    assert_eq!(waits, 2, "with the others half of the places");
+    assert_eq!(cluster.nodes[0].service.counters().dropped[LookupDrop::WaitingFull as usize], 2 + 18);
 }
 
 #[test]
@@ -273,6 +306,149 @@ fn forged_packets_are_confirmed_and_loads_are_passed_on() {
     let service = &mut cluster.nodes[0].service;
     assert_eq!(service.poll_outcome(), Some(Outcome::Answer { hash: 5, failures: 2, rank: 1 }));
     assert!(matches!(service.poll_outcome(), Some(Outcome::Loads { from: NodeId(1), .. })));
+}
+
+#[test]
+fn a_syn_that_a_false_positive_delays_begins_its_connection_afterwards() {
+    let mut cluster = Cluster::started(3, Limits::default());
+    cluster.hold(1, key(1));
+    cluster.pass(60);
+    // Advertised, and gone.
+    cluster.nodes[1].table.states.clear();
+    assert_eq!(cluster.lookup_of(0, key(1), 10, true), Lookup::Waits);
+    cluster.pass(30);
+    assert_eq!(cluster.nodes[0].service.poll_outcome(), Some(Outcome::Begin { key: key(1), packets: vec![10] }));
+    let counters = cluster.nodes[0].service.counters();
+    assert_eq!((counters.not_held, counters.dropped), (2, [0; 4]));
+}
+
+#[test]
+fn a_node_that_returns_requests_all_indexes_before_connections_begin_there() {
+    let mut cluster = Cluster::started(3, Limits::default());
+    cluster.hold(1, key(1));
+    cluster.pass(60);
+    cluster.restart(0);
+    assert_eq!(cluster.lookup_of(0, key(1), 10, true), Lookup::Waits, "no index is known yet");
+    assert_eq!(cluster.lookup_of(0, key(2), 20, true), Lookup::Waits);
+    cluster.pass(5);
+    let outcomes: Vec<_> = core::iter::from_fn(|| cluster.nodes[0].service.poll_outcome()).collect();
+    assert!(matches!(outcomes[..], [Outcome::Begin { .. }, Outcome::Pulled { from: NodeId(1), .. }]), "{outcomes:?}");
+    assert!(cluster.nodes[0].service.has_index(NodeId(1)) && cluster.nodes[0].service.has_index(NodeId(2)));
+    assert_eq!(cluster.lookup_of(0, key(3), 30, true), Lookup::Begin(30));
+}
+
+#[test]
+fn a_lost_update_is_requested_without_a_packet() {
+    let mut cluster = Cluster::started(2, Limits::default());
+    cluster.muted = Some(1);
+    cluster.hold(1, key(1));
+    cluster.pass(60);
+    cluster.muted = None;
+    cluster.hold(1, key(2));
+    cluster.pass(60);
+    assert_eq!(cluster.nodes[0].service.counters().gaps, 2, "of both sides");
+    cluster.pass(300);
+    let before = cluster.nodes[0].service.counters().queries;
+    assert_eq!(cluster.lookup_of(0, key(1), 10, true), Lookup::Waits, "the index has it");
+    assert_eq!(cluster.nodes[0].service.counters().queries, before);
+}
+
+#[test]
+fn an_index_that_was_lost_is_requested_until_it_arrives() {
+    let mut cluster = Cluster::new(2, Limits::default());
+    cluster.hold(1, key(1));
+    cluster.muted = Some(1);
+    cluster.pass(2000);
+    let requests = cluster.nodes[0].service.counters().index_requests;
+    assert!((7..=9).contains(&requests), "every 250 ms: {requests}");
+    assert!(!cluster.nodes[0].service.has_index(NodeId(1)));
+    assert_eq!(cluster.lookup_of(0, key(2), 20, true), Lookup::Begin(20), "it does not delay connections for ever");
+    cluster.muted = None;
+    cluster.pass(260);
+    assert!(cluster.nodes[0].service.has_index(NodeId(1)));
+    assert_eq!(cluster.lookup(0, key(1), 10), Lookup::Waits);
+    cluster.deliver();
+    assert!(matches!(cluster.nodes[0].service.poll_outcome(), Some(Outcome::Pulled { .. })));
+}
+
+#[test]
+fn parts_of_a_whole_index_are_sent_at_a_limited_rate() {
+    let limits = Limits { index_parts: flow::RateLimit::new(1000, 2), ..Limits::default() };
+    let mut service = StateService::<u32>::new(IndexSecret::new([1, 2]), 100_000, 1, limits).expect("in range");
+    (0..20_000).for_each(|number| service.note_entered(&key(number)).expect("room"));
+    service.set_alive(Instant::ZERO, NodeId(1), true);
+    let mut query = Vec::new();
+    let known = [crate::message::Known::default(); 2];
+    Message::Query { number: 5, known }.encode(&mut query);
+    let mut table = TestTable::default();
+    for _ in 0..3 {
+        service.handle_peer(Instant::ZERO, NodeId(1), &query, &mut table).expect("a query");
+    }
+    let sent_until = |service: &mut StateService<u32>, now: Instant| {
+        service.handle_timeout(now);
+        core::iter::from_fn(|| service.poll_transmit(now, &mut Vec::new())).count()
+    };
+    assert_eq!(sent_until(&mut service, Instant::from_millis(1)), 1 + 2, "a request, and two parts");
+    let parts: usize = (2..200).map(|millis| sent_until(&mut service, Instant::from_millis(millis))).sum();
+    // 20 000 fingerprints of two to a word, and an advertisement and an answer of both sides.
+    assert!((110..=195).contains(&parts), "{parts}");
+    assert_eq!(sent_until(&mut service, Instant::from_millis(220)), 0, "the second and third query change nothing");
+}
+
+#[test]
+fn packets_of_no_connection_leave_room_for_those_of_others() {
+    let limits = Limits { packets_max: 10, ..Limits::default() };
+    let mut cluster = Cluster::started(2, limits);
+    cluster.hold(1, key(1));
+    cluster.pass(60);
+    let waits = (0..20).filter(|number| cluster.lookup(0, key(100 + number), 1) == Lookup::Waits).count();
+    assert_eq!(waits, 5);
+    assert_eq!(cluster.lookup(0, key(1), 1), Lookup::Waits);
+}
+
+#[test]
+fn without_indexes_the_state_is_requested_from_all_peers() {
+    let mut cluster = Cluster::started(4, without_broadcast());
+    cluster.hold(2, key(1));
+    assert_eq!(cluster.messages, 0, "nothing is advertised");
+    for may_begin in [false, true] {
+        let before = cluster.messages;
+        assert_eq!(cluster.lookup_of(0, key(1), 10, may_begin), Lookup::Waits);
+        cluster.pass(2);
+        assert!(matches!(cluster.nodes[0].service.poll_outcome(), Some(Outcome::Pulled { from: NodeId(2), .. })));
+        assert_eq!(cluster.messages - before, 3 + 3);
+    }
+    assert_eq!(cluster.lookup_of(0, key(2), 20, true), Lookup::Waits);
+    cluster.pass(2);
+    assert_eq!(cluster.nodes[0].service.poll_outcome(), Some(Outcome::Begin { key: key(2), packets: vec![20] }));
+    assert_eq!(cluster.lookup(0, key(3), 30), Lookup::Waits);
+    cluster.pass(2);
+    assert!(matches!(
+        cluster.nodes[0].service.poll_outcome(),
+        Some(Outcome::Dropped { reason: LookupDrop::Unknown, .. })
+    ));
+    assert_eq!(cluster.nodes[0].service.counters().queries, 0);
+}
+
+/// The messages that a flood of packets of no connection causes in a second.
+fn messages_of_flood(limits: Limits, packets_per_ms: u32) -> usize {
+    let mut cluster = Cluster::started(4, limits);
+    let before = cluster.messages;
+    for millis in 0..1000 {
+        (0..packets_per_ms).for_each(|number| drop(cluster.lookup(0, key(1000 + millis * 1000 + number), 1)));
+        cluster.pass(1);
+        while cluster.nodes[0].service.poll_outcome().is_some() {}
+    }
+    cluster.messages - before
+}
+
+#[test]
+fn indexes_bound_the_messages_of_a_flood_whatever_its_rate() {
+    let [slow, fast] = [5, 50].map(|rate| messages_of_flood(Limits::default(), rate));
+    // At most 220 queries of three peers, each with answers of both sides.
+    assert!(slow <= 2000 && fast <= 2000, "{slow} and {fast}");
+    let [slow, fast] = [5, 50].map(|rate| messages_of_flood(without_broadcast(), rate));
+    assert!(slow > 20_000 && fast > 9 * slow, "as many as the packets demand: {slow} and {fast}");
 }
 
 proptest! {

@@ -92,8 +92,8 @@ fn contradictions_are_rejected_with_their_reason() {
         let error = Message::parse(&encoded(&message)).map_err(|error| std::format!("{error}")).expect_err("refused");
         assert!(error.contains(reason), "{error}");
     }
-    assert_eq!(Message::parse(&[2, 1, 0, 0]), Err(MessageError::Version(2)));
-    assert_eq!(Message::parse(&[1, 99, 0, 0]), Err(MessageError::Type(99)));
+    assert_eq!(Message::parse(&[0xb2, 1, 0, 0]), Err(MessageError::Version(0xb2)));
+    assert_eq!(Message::parse(&[VERSION, 99, 0, 0]), Err(MessageError::Type(99)));
     assert!(Message::parse(&[]).is_err());
 }
 

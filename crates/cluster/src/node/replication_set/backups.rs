@@ -10,9 +10,10 @@
 //! | | the set of a connection |
 //! |---|---|
 //! | the connection begins | is computed |
-//! | this node takes it over | is computed; its former owner, and a node that contradicted, are added |
+//! | this node takes it over, or pulls it | is computed; its former owner, and a node that contradicted, are added |
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
+//! | a live node has no state service, and this one has | has all live nodes |
 //! | [`SETTLES_WITHIN`](super::members::SETTLES_WITHIN) later | nodes that are too many leave once all others have acknowledged the connection |
 //!
 //! A node that leaves a set is sent an end, as if the connection's time were over: it refuses that if it forwards packets of the connection
@@ -79,6 +80,8 @@ pub(in crate::node) struct Backups {
     pub(super) forwarding: Ecmp,
     /// The edges' tables, with all nodes that are up.
     pub(super) up: Ecmp,
+    /// All live nodes back up every connection: one of them cannot look connections up.
+    pub(super) is_complete: bool,
     /// By slot; of slots without a connection of this node's: empty.
     sets: Vec<NodeSet>,
     /// By slot: the former owner of a connection that was claimed and has had no packet since. Edges send its packets there again once
@@ -102,6 +105,7 @@ impl Backups {
             edge_affinity,
             forwarding: tables.clone(),
             up: tables,
+            is_complete: false,
             sets: vec![NodeSet::EMPTY; connections_max as usize],
             claimed_from: vec![NodeSet::EMPTY; connections_max as usize],
             sweep: None,
@@ -163,6 +167,9 @@ impl Backups {
 
     /// The nodes that are to back up a connection of `owner`.
     pub(super) fn predict(&self, owner: NodeId, connection: &Connection) -> NodeSet {
+        if self.is_complete {
+            return self.up.alive().without([owner].into_iter().collect());
+        }
         let of_up = self.landings(&self.up, owner, connection);
         if self.forwarding.alive() == self.up.alive() {
             return of_up;

@@ -43,9 +43,21 @@ impl Backups {
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
         let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
         if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
-            self.sweep = Some(Sweep { next: Slot(0), is_final: false, is_incomplete: false });
-            self.settles_at = Some(now + SETTLES_WITHIN);
+            self.begin_recomputation(now);
         }
+    }
+
+    /// Whether all live nodes back up every connection from now on, because one of them cannot look connections up.
+    pub(super) fn set_complete(&mut self, now: Instant, is_complete: bool) {
+        if self.is_complete != is_complete {
+            self.is_complete = is_complete;
+            self.begin_recomputation(now);
+        }
+    }
+
+    fn begin_recomputation(&mut self, now: Instant) {
+        self.sweep = Some(Sweep { next: Slot(0), is_final: false, is_incomplete: false });
+        self.settles_at = Some(now + SETTLES_WITHIN);
     }
 
     /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.

@@ -80,7 +80,12 @@ impl ReplicationSet {
             .map_or(Verdict::Replicate, |deferral| deferral.on_change(now, pipeline, change, self.id, is_awaited));
         match (verdict, change) {
             (Verdict::Replicate, _) => self.replicate(now, pipeline, change),
-            (Verdict::BeginAndReplicate, TableChange::FunctionsChanged { slot } | TableChange::TakenOver { slot }) => {
+            (
+                Verdict::BeginAndReplicate,
+                TableChange::FunctionsChanged { slot }
+                | TableChange::TakenOver { slot }
+                | TableChange::Pulled { slot, .. },
+            ) => {
                 self.on_begun(now, pipeline, *slot);
                 self.replicate(now, pipeline, change);
             }
@@ -107,9 +112,14 @@ impl ReplicationSet {
                 self.compact.iter_mut().for_each(|compact| compact.note_replica(pipeline, *slot));
                 self.note_copied(pipeline, *slot);
             }
-            TableChange::TakenOver { slot } => {
+            TableChange::TakenOver { slot } | TableChange::Pulled { slot, .. } => {
                 if let Some(backups) = &mut self.backups {
                     backups.take_over(self.id, pipeline, &self.peers, *slot);
+                    if let TableChange::Pulled { from, former, .. } = change {
+                        for node in [*from, *former].into_iter().filter(|node| *node != self.id) {
+                            backups.add(*slot, node);
+                        }
+                    }
                 }
                 self.note_copied(pipeline, *slot);
                 if !self.is_in_filter(|compact| compact.replicate(now, pipeline, *slot)) {
@@ -263,6 +273,10 @@ impl ReplicationSet {
             self.look_at_deferred(now, pipeline, LOOKS_PER_TIMEOUT_MAX);
         }
         if let Some(backups) = &mut self.backups {
+            // A peer without state service would drop packets of connections that it does not have.
+            let has_service = pipeline.has_state_service();
+            let needs_all = |peer: &Peer| has_service && peer.can_back_up() && !peer.has_state_service;
+            backups.set_complete(now, self.peers.iter().any(needs_all));
             backups.follow(now, self.id, &self.peers, forwards);
             backups.handle_timeout(now, self.id, pipeline, &mut self.peers);
             self.replicate_changes(now, pipeline);

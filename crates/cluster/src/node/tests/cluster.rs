@@ -62,6 +62,8 @@ pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
+    /// Nodes that share the ports of translations.
+    pub(super) nodes: u8,
     pub(super) connections_max: u32,
     /// As `connections_max`, of the second node.
     pub(super) standby_connections_max: Option<u32>,
@@ -137,6 +139,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             hold_first_reply: Duration::ZERO,
+            nodes: 2,
             connections_max: 64,
             standby_connections_max: None,
             replicates: true,
@@ -178,11 +181,11 @@ pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
 
 /// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
 pub(super) fn nat(id: u8, translates: bool) -> Nat {
-    nat_to(id, translates, Vec::new(), false)
+    nat_to(id, 2, translates, Vec::new(), false)
 }
 
 /// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
-fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
+fn nat_to(id: u8, nodes: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
     let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
     // The ingress port of a connection is unknown if its answer comes first: NAT's rules name addresses.
     let from_inside = Conditions { sources, ..Conditions::default() };
@@ -195,7 +198,7 @@ fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, com
         source_rules: rule.into_iter().collect(),
         ports: PortRange::new(1024, 65_535).unwrap(),
         node: NodeId(id),
-        nodes: 2.try_into().unwrap(),
+        nodes: nodes.try_into().unwrap(),
         key: HashKey([7, id.into()]),
     })
     .unwrap()
@@ -218,7 +221,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let target = DestinationRule { conditions: to_shared, address: CLIENT.into(), port: Some(2121) };
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
-    let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());
+    let nat = nat_to(id, options.nodes, options.is_translated, destinations, options.compact.is_some());
     let classifier = Classifier::new(&ClassifierConfig::default()).unwrap();
     let builder = ChainBuilder::new();
     let builder = if options.is_classified { builder.push(classifier) } else { builder };
@@ -235,7 +238,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let builder = builder.push(nat);
     // The states of all of them do not fit a record.
     let has_room = !options.filters_urls || options.syn_proxy == Mode::Off;
-    if has_room { builder.push(ftp(id)) } else { builder }.build().unwrap()
+    if has_room { builder.push(ftp(id, options.nodes)) } else { builder }.build().unwrap()
 }
 
 /// A URL filter for all connections, with pages where they can be, and a server whose category `ads` it blocks.
@@ -274,7 +277,7 @@ fn syn_proxy(mode: Mode) -> SynProxy {
     SynProxy::new(Arc::new(rules))
 }
 
-pub(super) fn ftp(id: u8) -> Ftp {
+pub(super) fn ftp(id: u8, nodes: u8) -> Ftp {
     Ftp::new(FtpConfig {
         control_ports: std::vec![PortRange::single(21)],
         loose: false,
@@ -282,7 +285,7 @@ pub(super) fn ftp(id: u8) -> Ftp {
         timeout: Duration::from_secs(300),
         ports: PortRange::new(1024, 65_535).unwrap(),
         node: NodeId(id),
-        nodes: 2.try_into().unwrap(),
+        nodes: nodes.try_into().unwrap(),
         key: HashKey([9, id.into()]),
     })
     .unwrap()
@@ -335,7 +338,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         compact: options.compact.map(|compact| compact.config(id, 0)),
         backups: None,
         peers: std::vec![PeerConfig {
-            id: NodeId(1 - id),
+            id: NodeId(id ^ 1),
             detector: failure_detector::Config::default(),
             session: options.replicates.then_some(session),
         }],

@@ -298,7 +298,7 @@ fn a_reload_keeps_what_is_expected_and_ends_no_connection_that_was_announced() {
     let target = active_mode(&mut cluster, &mut control);
     let renewed = |cluster: &Cluster| {
         let layout = cluster.node(0).pipeline().chain().layout();
-        let functions = ChainBuilder::new().push(firewall(rules(None))).push(nat(0, true)).push(ftp(0));
+        let functions = ChainBuilder::new().push(firewall(rules(None))).push(nat(0, true)).push(ftp(0, 2));
         let chain = functions.build_within(layout).unwrap();
         Reconfiguration { chain, reevaluation: Reevaluation::Reevaluate, ..with_rules(cluster, 0, rules(None)) }
     };

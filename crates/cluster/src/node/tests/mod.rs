@@ -17,6 +17,7 @@ mod ftp;
 mod ftp_workers;
 mod groups;
 mod large_packets;
+mod lookup;
 mod mirroring;
 mod observing;
 mod operations;

@@ -138,6 +138,7 @@ impl ControlHandler for Answers<'_> {
                 None
             },
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
+            state_service: status.state_service.as_ref().map(|service| Box::new(describe::state_service(service))),
             filter: reporting.filter.status(&status, now),
             sync: None,
             edge: None,
