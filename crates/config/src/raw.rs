@@ -6,6 +6,7 @@
 mod classifier;
 pub mod edge;
 mod limits;
+mod membership;
 mod rate_limit;
 mod reachability;
 mod redundancy;
@@ -19,6 +20,7 @@ use toml::Spanned;
 
 pub use self::classifier::{RawClassMark, RawClassRule, RawClassifier};
 pub use self::limits::RawLimits;
+pub use self::membership::RawMembership;
 pub use self::rate_limit::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule};
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
@@ -89,6 +91,8 @@ pub struct RawConfig {
     pub ftp: Option<Spanned<RawFtp>>,
     /// `[replication]`.
     pub replication: Option<Spanned<RawReplication>>,
+    /// `[membership]`.
+    pub membership: Option<Spanned<RawMembership>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
     /// `[redundancy]`.

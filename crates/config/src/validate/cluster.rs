@@ -41,7 +41,7 @@ pub(super) fn cluster(
         }
         return None;
     };
-    if section.get_ref().peer.is_empty() {
+    if section.get_ref().peer.is_empty() && !super::membership::is_dynamic(raw) {
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
         diagnostics.error(section.span(), "[replication]", mistake);
     }

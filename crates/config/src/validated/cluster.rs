@@ -93,7 +93,7 @@ pub struct Replication {
     pub lazy: Option<replication::deferral::Config>,
     /// The replication of unacknowledged segments; `None`: there is none.
     pub segments: Option<cluster::pipeline::SegmentsConfig>,
-    /// The other nodes, never empty.
+    /// The other nodes; never empty, unless they come from the source of [`super::Membership`].
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.
     pub security: Option<Security>,

@@ -3,6 +3,7 @@
 mod class;
 mod edge;
 mod filter;
+mod membership;
 mod rate_limit;
 mod reach;
 mod service;
@@ -112,6 +113,7 @@ pub fn describe(status: &Status) -> String {
         segments(status),
         configuration(status),
     );
+    text.push_str(&membership::describe(status));
     text.push_str(&paths(status));
     if let Some(filter) = &status.filter {
         text.push_str(&filter::describe(filter));
@@ -127,6 +129,7 @@ pub fn describe(status: &Status) -> String {
         url_filter::server_table(status),
         rate_limit::limit_table(status),
         syn_proxy::rule_table(status),
+        membership::member_table(status),
         peer_table(status),
         anti_entropy_table(status),
         filter::peer_table(status),
