@@ -29,7 +29,7 @@ const DATAGRAMS_WAITING_MAX: usize = 256;
 const TIMERS_MAX: usize = 16 * MEMBERS_MAX;
 /// Events that wait to be polled; when there are more, the oldest is dropped.
 const EVENTS_WAITING_MAX: usize = 4 * MEMBERS_MAX;
-/// Seeds are greeted so often while no member answers ...
+/// This node announces itself to seeds so often while no member answers ...
 const SEEDS_INTERVAL_ALONE: Duration = Duration::from_secs(1);
 /// ... and so often otherwise, as far as they are no members: two clusters that came into being during a partition find each other.
 const SEEDS_INTERVAL: Duration = Duration::from_secs(10);
@@ -148,7 +148,7 @@ pub struct Gossip {
     foca: Foca<Identity, RecordCodec, Generator, NoCustomBroadcast>,
     outputs: Outputs,
     seeds: Vec<SocketAddr>,
-    /// When the seeds are greeted next.
+    /// When this node announces itself to the seeds next.
     seeds_at: Instant,
     events: VecDeque<GossipEvent>,
 }
@@ -179,7 +179,7 @@ impl Gossip {
         if *self.foca.identity() != identity {
             // It fails if the record does not fit a datagram, which its limits exclude.
             let _ = self.foca.change_identity(identity, &mut self.outputs);
-            self.greet_members();
+            self.announce_to_members();
         }
     }
 
@@ -216,7 +216,7 @@ impl Gossip {
             let _ = self.foca.handle_timer(timer, &mut self.outputs);
         }
         if self.seeds_at <= now {
-            self.greet_seeds();
+            self.announce_to_seeds();
             let is_alone = self.members() == 0;
             self.seeds_at = now + if is_alone { SEEDS_INTERVAL_ALONE } else { SEEDS_INTERVAL };
         }
@@ -245,7 +245,7 @@ impl Gossip {
         self.foca.iter_members().count()
     }
 
-    fn greet_seeds(&mut self) {
+    fn announce_to_seeds(&mut self) {
         let known: Vec<SocketAddr> = self.foca.iter_members().map(|member| member.id().address).collect();
         let seeds: Vec<SocketAddr> = self.seeds.iter().filter(|seed| !known.contains(seed)).copied().collect();
         for address in seeds {
@@ -254,7 +254,7 @@ impl Gossip {
     }
 
     /// Has all members know a new record at once: there are few of them.
-    fn greet_members(&mut self) {
+    fn announce_to_members(&mut self) {
         let known: Vec<Identity> = self.foca.iter_members().map(|member| member.id().clone()).collect();
         for member in known {
             let _ = self.foca.announce(member, &mut self.outputs);

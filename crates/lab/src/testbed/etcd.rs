@@ -187,7 +187,7 @@ fn exchange(address: SocketAddr, path: &str, body: &str) -> Result<Value, String
         Ok(answer)
     };
     let answer = exchanged().map_err(|error| format!("{address}: {error}"))?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address} does not speak HTTP"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address} does not answer by HTTP"))?;
     let status = head.lines().next().unwrap_or_default();
     if !status.contains(" 200 ") {
         return Err(format!("{address}: {status}: {body}"));
