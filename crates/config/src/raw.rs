@@ -497,7 +497,7 @@ pub struct RawFailureDetection {
     /// Interval of control packets while a peer is down.
     pub interval_while_down: Option<DurationText>,
     /// Time that a starting node listens before it becomes active without a peer's heartbeat. It probes for its shared addresses
-    /// meanwhile. Default: three detection times.
+    /// meanwhile. Default: three detection times, and at least 3 s where `membership.source` is not `"static"`.
     pub startup_hold: Option<DurationText>,
     /// Whether a node of higher priority takes over from a healthy active node. `[[group]]` may decide otherwise for a group. With
     /// `redundancy.mirror`, the node first waits for the tunnel's caches, a minute at most. Default: `true` where there are several

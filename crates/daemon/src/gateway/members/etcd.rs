@@ -31,6 +31,8 @@ use config::validated::Etcd;
 const REQUEST_MAX: Duration = Duration::from_secs(2);
 /// How long a watch lasts at most: so often the list is asked for even if nothing has changed, and changes of the own record are written.
 const WATCH_MAX: Duration = Duration::from_secs(1);
+/// etcd counts as unreachable when its members have failed for this time: the choice of a new leader takes less.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(5);
 /// A pause after all members of etcd have failed.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest answer: as many records as there are members, in base64, and what etcd adds to each.
@@ -119,16 +121,18 @@ struct Etcds {
 
 impl Etcds {
     fn run(&mut self) {
-        let mut failed = 0;
+        let (mut failed, mut succeeded_at) = (0, Instant::now());
         while !self.members.is_stopping() {
             match self.turn() {
-                Ok(()) => failed = 0,
+                Ok(()) => (failed, succeeded_at) = (0, Instant::now()),
                 Err(error) => {
                     tracing::debug!("{error}");
                     self.client.use_next();
                     failed += 1;
                     if failed >= self.config.endpoints.len() {
-                        self.members.note_unreachable(&error.to_string());
+                        if succeeded_at.elapsed() >= UNREACHABLE_AFTER {
+                            self.members.note_unreachable(&error.to_string());
+                        }
                         thread::sleep(PAUSE);
                     }
                 }
