@@ -17,7 +17,7 @@ pub fn run(data: &[u8]) {
     let mut now = Instant::ZERO;
     let mut gossip = Gossip::new(address, own, Settings::default(), vec![address], 1, now);
     for line in data.split(|byte| *byte == b'\n') {
-        now += Duration::from_millis(100);
+        now = now + Duration::from_millis(100);
         let Some((number, rest)) = line.split_first() else { continue };
         if let Ok(member) = Member::parse_bytes(NodeId(*number), rest) {
             let written = member.to_string();

@@ -47,7 +47,7 @@ impl Network {
     fn run(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         while self.now < until {
-            self.now += Duration::from_millis(10);
+            self.now = self.now + Duration::from_millis(10);
             let mut datagrams = Vec::new();
             for (id, node) in &mut self.nodes {
                 if node.poll_timeout() <= self.now {
