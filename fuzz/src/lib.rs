@@ -16,6 +16,7 @@ pub mod filters;
 pub mod frame;
 pub mod heartbeat;
 pub mod inspect;
+pub mod membership;
 pub mod node;
 pub mod redundancy;
 pub mod session;

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
-const LAYERS: [(&str, bool); 22] = [
+const LAYERS: [(&str, bool); 23] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -31,6 +31,7 @@ const LAYERS: [(&str, bool); 22] = [
     ("replication", true),
     ("tunnel", true),
     ("state-service", true),
+    ("membership", true),
     ("cluster", true),
     ("edge", true),
     ("conntrack-sync", true),

@@ -108,6 +108,16 @@ pub enum EventKind {
     CategoriesAvailable,
     /// The categorisation server does not answer: hosts that are not cached are treated as `on_failure` states.
     CategoriesUnavailable,
+    /// A node is a member of the cluster: it is a peer from now on.
+    MemberJoined,
+    /// A node is no member of the cluster any more.
+    MemberLeft,
+    /// The settings of the cluster changed, or a member is drained.
+    SettingsChanged,
+    /// The source of members is not reachable. The last known list stays in force.
+    MembershipLost,
+    /// The source of members is reachable again.
+    MembershipRestored,
     /// A rule of the SYN proxy answers in place of servers: a threshold was reached.
     SynProxyActive,
     /// A rule of the SYN proxy no longer answers in place of servers.
@@ -162,6 +172,11 @@ impl EventKind {
             Self::BackendDown => "backend down",
             Self::CategoriesAvailable => "categories available",
             Self::CategoriesUnavailable => "categories unavailable",
+            Self::MemberJoined => "member joined",
+            Self::MemberLeft => "member left",
+            Self::SettingsChanged => "settings changed",
+            Self::MembershipLost => "membership source unreachable",
+            Self::MembershipRestored => "membership source reachable",
             Self::SynProxyActive => "SYN proxy active",
             Self::SynProxyInactive => "SYN proxy inactive",
             Self::RoleChanged => "role changed",

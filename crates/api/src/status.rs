@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, PeerFilterStatus, RateLimitStatus,
-    RedundancyStatus, SegmentsStatus, ServiceStatus, StateServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, MembershipStatus, PeerFilterStatus,
+    RateLimitStatus, RedundancyStatus, SegmentsStatus, ServiceStatus, StateServiceStatus, SynProxyStatus, SyncStatus,
+    UrlFilterStatus,
 };
 
 /// The status of a node.
@@ -63,6 +64,9 @@ pub struct Status {
     /// Lists and rules of the URL filter, with `[url_filter]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_filter: Option<Box<UrlFilterStatus>>,
+    /// Members of the cluster, where `membership.source` is not `"static"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub membership: Option<Box<MembershipStatus>>,
     /// The tunnel to another site, with `[redundancy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,

@@ -134,6 +134,7 @@ fn main() {
             wait_for_peer: Duration::ZERO,
             peers: vec![],
             security: None,
+            seed: 0,
         };
         let begun = Clock::now();
         node.reload(now, new).expect("it can be taken");

@@ -6,6 +6,7 @@
 mod classifier;
 pub mod edge;
 mod limits;
+mod membership;
 mod rate_limit;
 mod reachability;
 mod redundancy;
@@ -19,6 +20,7 @@ use toml::Spanned;
 
 pub use self::classifier::{RawClassMark, RawClassRule, RawClassifier};
 pub use self::limits::RawLimits;
+pub use self::membership::RawMembership;
 pub use self::rate_limit::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule};
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
@@ -89,6 +91,8 @@ pub struct RawConfig {
     pub ftp: Option<Spanned<RawFtp>>,
     /// `[replication]`.
     pub replication: Option<Spanned<RawReplication>>,
+    /// `[membership]`.
+    pub membership: Option<Spanned<RawMembership>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
     /// `[redundancy]`.
@@ -495,7 +499,7 @@ pub struct RawFailureDetection {
     /// Interval of control packets while a peer is down.
     pub interval_while_down: Option<DurationText>,
     /// Time that a starting node listens before it becomes active without a peer's heartbeat. It probes for its shared addresses
-    /// meanwhile. Default: three detection times.
+    /// meanwhile. Default: three detection times, and at least 3 s where `membership.source` is not `"static"`.
     pub startup_hold: Option<DurationText>,
     /// Whether a node of higher priority takes over from a healthy active node. `[[group]]` may decide otherwise for a group. With
     /// `redundancy.mirror`, the node first waits for the tunnel's caches, a minute at most. Default: `true` where there are several

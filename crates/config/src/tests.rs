@@ -8,6 +8,7 @@ mod fast_path;
 mod ftp;
 mod groups;
 mod lazy;
+mod membership;
 mod rate_limit;
 mod reachability;
 mod security;

@@ -5,6 +5,7 @@ pub mod edge;
 mod fast_path;
 mod functions;
 mod limits;
+mod membership;
 mod port;
 mod reachability;
 mod redundancy;
@@ -26,6 +27,7 @@ pub use self::cluster::{BackupLookup, Backups, Cluster, FailureDetection, Peer, 
 pub use self::fast_path::FastPath;
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
 pub use self::limits::Limits;
+pub use self::membership::{Etcd, Gossip, Membership, MembershipSource};
 pub use self::port::{Backend, Port, SharedAddress};
 pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
@@ -97,6 +99,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// Where the list of the other nodes comes from.
+    pub membership: Membership,
     /// The tunnel to another site, if there is one.
     pub redundancy: Option<Redundancy>,
     /// The control API from afar, if it is offered.

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cluster::failure_detector;
+use cluster::forwarding::PathId;
 use cluster::node::Reconfiguration;
+use flow::PortId;
 use replication::secure::SecurityReconfiguration;
 
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
 use config::sync::SyncConfig;
+use config::validated::Peer;
 
 /// Inquiries that wait for the data path. Further ones are answered that the data path is busy.
 pub const INQUIRIES_WAITING_MAX: usize = 64;
@@ -74,10 +78,24 @@ pub struct ReloadOrder {
     pub tracking: cluster::node::TrackingConfig,
     /// How often the addresses that the node holds are announced again; zero: never.
     pub announce_refresh: Duration,
+    /// Over which links failures are detected as well, by the lead worker: new peers have these paths, too.
+    pub service_paths: Option<ServicePaths>,
+    /// The peers' numbers and addresses.
+    pub peers: Vec<Peer>,
     /// The node's name for people.
     pub node_name: String,
     /// What changes, for the event.
     pub summary: String,
+}
+
+/// Links over which failures are detected.
+pub struct ServicePaths {
+    /// The ports, and the names of their links.
+    pub ports: Vec<(PortId, PathId)>,
+    /// How peers are watched there.
+    pub detector: failure_detector::Config,
+    /// Numbers of the sessions come from it.
+    pub seed: u64,
 }
 
 /// What came of an order: whether connections are being held against new rules, or why it was not obeyed.

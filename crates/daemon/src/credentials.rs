@@ -26,6 +26,8 @@ use config::validated::{CertificateFiles, Cluster, Security};
 
 /// The purpose of the secret of SYN cookies, by which it differs from all others of the same key.
 const SYN_COOKIES: &[u8] = b"syn cookies";
+/// The purpose of the secret that gossip is authenticated by.
+const GOSSIP: &[u8] = b"gossip of members";
 /// The largest file that can hold certificates.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -111,6 +113,14 @@ pub(super) fn cluster_cookie_keys(cluster: Option<&Cluster>) -> Result<Vec<Cooki
     paths.map(|path| Ok(CookieKey(derived(path, SYN_COOKIES, SecretError::Secret)?))).collect()
 }
 
+/// The keys that gossip is authenticated by, which follow from the keys of the cluster, in their order.
+pub(crate) fn gossip_keys(cluster: Option<&Cluster>) -> Result<Vec<[u8; 16]>, SecretError> {
+    let security = cluster.and_then(|cluster| cluster.replication.security.as_ref());
+    let paths = security.iter().flat_map(|security| &security.pre_shared_keys);
+    let key = |[high, low]: [u64; 2]| (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    paths.map(|path| Ok(key(derived(path, GOSSIP, SecretError::Secret)?))).collect()
+}
+
 /// Two words that are derived from a key for one purpose.
 fn derived(
     path: &Path,
@@ -126,7 +136,7 @@ fn derived(
     Ok([half(&key[..8]), half(&key[8..])])
 }
 
-/// What secures the channels of one worker that starts now, if anything does.
+/// What secures the channels of one worker, if anything does.
 pub(super) fn security(cluster: Option<&Cluster>) -> Result<Option<secure::Security>, SecretError> {
     begin(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
 }
@@ -142,13 +152,6 @@ pub(crate) fn begin(security: Option<&Security>) -> Result<Option<secure::Securi
         seed: Seed::new(*seed),
         unix_time: unix_time(),
     }))
-}
-
-/// As [`security`], of a worker that runs.
-pub(super) fn reconfiguration(
-    cluster: Option<&Cluster>,
-) -> Result<Option<secure::SecurityReconfiguration>, SecretError> {
-    renew(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
 }
 
 /// As [`begin`], of a node that runs.

@@ -83,6 +83,9 @@ pub enum ProcessError {
     /// The control API cannot be offered from afar.
     #[error(transparent)]
     Remote(#[from] RemoteError),
+    /// The source of members cannot be used as configured.
+    #[error(transparent)]
+    Membership(#[from] crate::gateway::MembershipError),
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),

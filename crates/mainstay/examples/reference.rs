@@ -14,6 +14,8 @@ const GATEWAYS: &[&str] = &[
     include_str!("../../../examples/active.toml"),
     include_str!("../../../examples/classifier.toml"),
     include_str!("../../../examples/compact.toml"),
+    include_str!("../../../examples/etcd.toml"),
+    include_str!("../../../examples/gossip.toml"),
     include_str!("../../../examples/lazy.toml"),
     include_str!("../../../examples/load-balancer.toml"),
     include_str!("../../../examples/direct-return.toml"),

@@ -12,6 +12,7 @@ const GATEWAY: &[&str] = &[
     "raw.rs",
     "raw/classifier.rs",
     "raw/limits.rs",
+    "raw/membership.rs",
     "raw/rate_limit.rs",
     "raw/reachability.rs",
     "raw/redundancy.rs",

@@ -101,7 +101,9 @@ impl NodeConfig {
     /// The peers, of which nothing is known yet.
     pub(super) fn build_peers(&self, now: Instant) -> Result<Peers, ConfigError> {
         let seeds = (1..).map(|nth| self.seed.rotate_left(16).wrapping_add(nth));
-        let peers = self.peers.iter().zip(seeds).map(|(peer, seed)| self.build_peer(peer, seed, now));
+        let Self { node, connections_max, ref security, ref compact, .. } = *self;
+        let builder = PeerBuilder { node, connections_max, security: security.as_ref(), compact: compact.as_ref() };
+        let peers = self.peers.iter().zip(seeds).map(|(peer, seed)| builder.build(peer, seed, now));
         let mut peers = peers.collect::<Result<Vec<_>, _>>()?;
         peers.iter_mut().for_each(Peer::note_sent_all);
         Ok(Peers::new(peers))
@@ -141,10 +143,21 @@ impl NodeConfig {
         }
         Ok(Some(Box::new(Backups::new(config, self.connections_max))))
     }
+}
 
-    fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
+/// What the peers of a node have in common.
+pub(super) struct PeerBuilder<'a> {
+    pub(super) node: NodeId,
+    pub(super) connections_max: u32,
+    pub(super) security: Option<&'a Security>,
+    pub(super) compact: Option<&'a CompactNodeConfig>,
+}
+
+impl PeerBuilder<'_> {
+    /// A peer of which nothing is known. `seed`: differs from peer to peer and from time to time.
+    pub(super) fn build(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
-        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer.id, now)).transpose()?;
+        let channel = self.security.map(|security| security.channel(self.node, peer.id, now)).transpose()?;
         let session = match peer.session {
             None => None,
             Some(config) => {
@@ -175,14 +188,10 @@ impl NodeConfig {
             has_sent_all: false,
             last_known: LastKnown::default(),
             channel,
-            compact: self
-                .compact
-                .as_ref()
-                .map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
+            compact: self.compact.map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
             compact_received_at: None,
             readvertised: self
                 .compact
-                .as_ref()
                 .map(|compact| Readvertised::new(compact.receiver_limits(), seed ^ READVERTISED_SEED)),
         })
     }

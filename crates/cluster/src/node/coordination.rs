@@ -251,8 +251,10 @@ impl Node {
     /// # Errors
     /// It cannot be taken; nothing has changed.
     pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
-        new.check(&self.pipeline, &self.roles, &self.forwarder, &self.replication.peers)?;
-        new.apply_to_peers(now, &mut self.replication.peers)?;
+        let is_compact = self.replication.compact.is_some();
+        new.check(self.id, &self.pipeline, &self.roles, &self.forwarder, &self.replication.peers, is_compact)?;
+        new.apply_to_peers(now, self.id, &self.pipeline, &mut self.replication.peers)?;
+        self.roles.set_peers(now, &new.peer_ids());
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
         self.pipeline.invalidate_fast_path();

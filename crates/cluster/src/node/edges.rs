@@ -44,8 +44,10 @@ impl Node {
         let serves_live = roles.claims_all() || self.pipeline.is_sharing();
         let is_served = |peer: &&Peer| serves_live || !peer.is_up();
         let served = self.replication.peers.iter().filter(is_served);
-        let bit = |peer: &Peer| 1_u64.checked_shl(peer.id.0.into()).unwrap_or(0);
-        NodeState { forwards, serves: served.fold(0, |nodes, peer| nodes | bit(peer)) & self.edges.stopped() }
+        // A node that is no peer any more is dead, as far as its connections are concerned.
+        let served = served.map(|peer| peer.id).chain(self.replication.peers.removed());
+        let bit = |id: NodeId| 1_u64.checked_shl(id.0.into()).unwrap_or(0);
+        NodeState { forwards, serves: served.fold(0, |nodes, id| nodes | bit(id)) & self.edges.stopped() }
     }
 
     /// The next frame for an edge. One leaves at once when it has changed what this node serves.

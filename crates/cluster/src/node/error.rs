@@ -153,7 +153,10 @@ pub enum ReloadError {
     /// Addresses are of a group that there is not, or a peer's certificate cannot be distinguished from others.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The peers are others.
-    #[error("the peers are not those that the node began with: restart the node")]
+    /// The list of peers is not one of a cluster.
+    #[error("the peers include this node, or one of them twice: correct the list")]
     PeersDiffer,
+    /// Streams to the peers are divided when the filter is made.
+    #[error("peers cannot be added or removed under compact replication: restart the node")]
+    PeersOfFilter,
 }

@@ -68,7 +68,7 @@ pub use outbox::Transmit;
 pub use paths::PathStatus;
 pub use peer::HEARTBEAT_AGE_MAX;
 pub use readiness::{LAG_MAX, NodeObstacle, Obstacle, Readiness};
-pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, Reloaded};
+pub use reload::{Reconfiguration, Reevaluation, Reloaded};
 pub use replication_set::compact::{
     CompactNodeConfig, CompactStatus, InheritedStatus, PrecisionCounters, WhichPrecise,
 };

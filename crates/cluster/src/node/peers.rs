@@ -6,7 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use flow::{Instant, NodeId};
-use replication::secure::{Content, SecurityReconfiguration, UnnamedPeer};
+use replication::secure::{Content, Security, UnnamedPeer};
 
 use super::error::{ConfigError, NodeError, ReloadError};
 use super::event::{Events, NodeEvent};
@@ -22,13 +22,16 @@ const REPLICA_RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands in the table of places for a node that is no peer. There are fewer peers than this: [`crate::role::PEERS_MAX`].
 const NO_PLACE: u8 = u8::MAX;
 
-/// The peers, in the order of the configuration. They stay as long as the node lives.
+/// The peers, in the order in which they were configured.
 pub(super) struct Peers {
     list: Vec<Peer>,
     /// The place of each node in the list, by its number.
     places: [u8; 1 << u8::BITS],
     /// Room for a datagram before it is encrypted.
     plain: Vec<u8>,
+    /// Nodes that were peers and are none any more, and since when: replicas of their connections end as those of a dead owner.
+    /// At most one for each number.
+    removed: Vec<(NodeId, Instant)>,
 }
 
 /// Looking a peer up.
@@ -37,11 +40,45 @@ impl Peers {
     /// With more than [`crate::role::PEERS_MAX`].
     pub(super) fn new(list: Vec<Peer>) -> Self {
         assert!(list.len() <= crate::role::PEERS_MAX);
-        let mut places = [NO_PLACE; 1 << u8::BITS];
-        for (place, peer) in (0..).zip(&list) {
-            places[usize::from(peer.id.0)] = place;
+        let mut peers = Self { list, places: [NO_PLACE; 1 << u8::BITS], plain: Vec::new(), removed: Vec::new() };
+        peers.note_places();
+        peers
+    }
+
+    fn note_places(&mut self) {
+        self.places = [NO_PLACE; 1 << u8::BITS];
+        for (place, peer) in (0..).zip(&self.list) {
+            self.places[usize::from(peer.id.0)] = place;
         }
-        Self { list, places, plain: Vec::new() }
+    }
+
+    /// Removes all peers but those in `stay`. Sessions with the others go on.
+    pub(super) fn retain(&mut self, now: Instant, stay: &[NodeId]) {
+        let gone: Vec<_> = self.ids().filter(|id| !stay.contains(id)).collect();
+        self.list.retain(|peer| stay.contains(&peer.id));
+        self.removed.extend(gone.into_iter().map(|id| (id, now)));
+        self.note_places();
+    }
+
+    /// Adds a peer that is not one yet. It counts as away until it is up. A node that had everything that its peers had still has:
+    /// a node that was alone has only what it is sent.
+    pub(super) fn add(&mut self, now: Instant, mut peer: Peer) {
+        debug_assert!(self.place(peer.id).is_err() && self.list.len() < crate::role::PEERS_MAX);
+        peer.orphaned_at = Some(now);
+        peer.has_sent_all |= !self.list.is_empty() && self.have_sent_all();
+        self.removed.retain(|(id, _)| *id != peer.id);
+        self.list.push(peer);
+        self.note_places();
+    }
+
+    /// Nodes that were peers, and are none any more.
+    pub(super) fn removed(&self) -> impl Iterator<Item = NodeId> {
+        self.removed.iter().map(|(id, _)| *id)
+    }
+
+    /// The numbers of the peers.
+    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
+        self.list.iter().map(|peer| peer.id)
     }
 
     /// Where the peer lies.
@@ -180,6 +217,7 @@ impl Peers {
     /// The expiry of the owner's replicas whose own timer runs out.
     pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> ReplicaExpiry {
         let lost = self.list.iter().filter_map(|peer| Some((peer.id, peer.orphaned_at?)));
+        let lost = lost.chain(self.removed.iter().copied());
         copy_expiry(lost, owner, roles.holds_any(), roles.claims_all())
     }
 }
@@ -260,17 +298,17 @@ impl Peers {
 
 /// Reconfiguration.
 impl Peers {
-    /// Whether the channels can take another configuration.
-    pub(super) fn check_security(&self, new: Option<&SecurityReconfiguration>) -> Result<(), ReloadError> {
+    /// Whether the channels can take another configuration, for these peers.
+    pub(super) fn check_security(&self, new: Option<&Security>, ids: &[NodeId]) -> Result<(), ReloadError> {
         if self.list.iter().any(|peer| peer.channel.is_some() != new.is_some()) {
             return Err(ReloadError::SecurityDiffers);
         }
         let credentials = new.map(|new| &new.credentials);
-        let unnamed = self.list.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
-        unnamed.map_or(Ok(()), |peer| Err(ConfigError::from(UnnamedPeer(peer.id)).into()))
+        let unnamed = ids.iter().find(|id| credentials.is_some_and(|known| !known.knows(**id)));
+        unnamed.map_or(Ok(()), |id| Err(ConfigError::from(UnnamedPeer(*id)).into()))
     }
 
-    pub(super) fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {
+    pub(super) fn renew_security(&mut self, now: Instant, new: &Security) {
         for channel in self.list.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_rotation(new.rotation);
             channel.set_credentials(now, Arc::clone(&new.credentials));

@@ -10,14 +10,14 @@ use flow::conntrack::TrackerConfig;
 use flow::{Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
-use replication::secure::SecurityReconfiguration;
+use replication::secure::Security;
 
-use super::config::check_groups;
+use super::config::{PeerBuilder, PeerConfig, check_groups};
 use super::error::ReloadError;
+use super::peer::Peer;
 use super::peers::Peers;
-use crate::failure_detector;
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Place};
 use crate::role::{self, Roles};
 
 /// What can change while a node works.
@@ -39,10 +39,13 @@ pub struct Reconfiguration {
     pub hold_first_reply: Duration,
     /// Where other nodes forward beside this one: how long at most a packet that cannot be decided waits for their updates.
     pub wait_for_peer: Duration,
-    /// The peers, who are the same.
-    pub peers: Vec<PeerReconfiguration>,
+    /// The peers from now on. Of one that stays, the failure detector and `batch_delay` of the session change: the peer is asked to
+    /// agree before the pace slackens (RFC 5880 section 6.8.3). A session with one that is new sends it all connections.
+    pub peers: Vec<PeerConfig>,
     /// What the channels with them are secured by, where they are.
-    pub security: Option<SecurityReconfiguration>,
+    pub security: Option<Security>,
+    /// Numbers of the sessions with new peers come from it; differs from reload to reload and from worker to worker.
+    pub seed: u64,
 }
 
 /// What of the connections that began under earlier rules.
@@ -54,17 +57,6 @@ pub enum Reevaluation {
     Keep,
     /// They are re-evaluated by the new rules, and end where these do not allow them.
     Reevaluate,
-}
-
-/// What can change of how a node deals with a peer.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerReconfiguration {
-    /// The peer.
-    pub id: NodeId,
-    /// How it is watched. The peer is asked to agree before the pace slackens (RFC 5880 section 6.8.3).
-    pub detector: failure_detector::Config,
-    /// How long changes may wait for others to share their datagram with.
-    pub batch_delay: Duration,
 }
 
 /// What a reload set going.
@@ -83,10 +75,12 @@ impl Reconfiguration {
     /// Why the configuration cannot be taken.
     pub(super) fn check(
         &self,
+        node: NodeId,
         pipeline: &Pipeline,
         roles: &Roles,
         forwarder: &Forwarder,
         peers: &Peers,
+        is_compact: bool,
     ) -> Result<(), ReloadError> {
         if !self.chain.continues(pipeline.chain()) {
             return Err(ReloadError::ChainLayout);
@@ -96,34 +90,64 @@ impl Reconfiguration {
         }
         check_groups(&self.role, &self.forwarding)?;
         forwarder.check_reconfiguration(&self.forwarding)?;
-        let mut ids: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
-        let mut known: Vec<NodeId> = peers.iter().map(|peer| peer.id).collect();
-        ids.sort_unstable();
-        known.sort_unstable();
-        if ids != known {
+        let ids = self.peer_ids();
+        let is_twice = |index: usize| ids[..index].contains(&ids[index]);
+        if ids.contains(&node) || (0..ids.len()).any(is_twice) || ids.len() > role::PEERS_MAX {
             return Err(ReloadError::PeersDiffer);
         }
-        peers.check_security(self.security.as_ref())?;
+        let are_same = ids.len() == peers.len() && ids.iter().all(|id| peers.get(*id).is_some());
+        if !are_same && is_compact {
+            return Err(ReloadError::PeersOfFilter);
+        }
+        peers.check_security(self.security.as_ref(), &ids)?;
         for peer in &self.peers {
             peer.detector.check()?;
             let session = peers.get(peer.id).and_then(|known| known.session.as_ref());
-            session.map_or(Ok(()), |session| session.check_batch_delay(peer.batch_delay))?;
+            let batch_delay = peer.session.map_or(Duration::ZERO, |session| session.batch_delay);
+            session.map_or(Ok(()), |session| session.check_batch_delay(batch_delay))?;
         }
         Ok(())
     }
 
-    /// Reconfigures detectors, sessions and channels.
+    /// The numbers of the peers.
+    pub(super) fn peer_ids(&self) -> Vec<NodeId> {
+        self.peers.iter().map(|peer| peer.id).collect()
+    }
+
+    /// Removes peers, reconfigures detectors, sessions and channels of those that stay, and adds peers.
     ///
     /// # Errors
-    /// None after [`Reconfiguration::check`].
-    pub(super) fn apply_to_peers(&self, now: Instant, peers: &mut Peers) -> Result<(), ReloadError> {
+    /// A new peer's session cannot be had; nothing has changed. None else after [`Reconfiguration::check`].
+    pub(super) fn apply_to_peers(
+        &self,
+        now: Instant,
+        node: NodeId,
+        pipeline: &Pipeline,
+        peers: &mut Peers,
+    ) -> Result<(), ReloadError> {
+        let (place, connections_max) = (pipeline.place(), pipeline.table().capacity());
+        let builder = PeerBuilder { node, connections_max, security: self.security.as_ref(), compact: None };
+        let seeds = (1..).map(|nth| self.seed.rotate_left(16).wrapping_add(nth));
+        let new = self.peers.iter().zip(seeds).filter(|(peer, _)| peers.get(peer.id).is_none());
+        let added = new.map(|(peer, seed)| Ok(with_place(builder.build(peer, seed, now)?, place)));
+        let added = added.collect::<Result<Vec<_>, ReloadError>>()?;
+        peers.retain(now, &self.peer_ids());
         for new in &self.peers {
             let Some(peer) = peers.get_mut(new.id) else { continue };
             peer.detector.set_config(now, new.detector)?;
             peer.paths.set_config(now, new.detector)?;
-            peer.session.iter_mut().try_for_each(|session| session.set_batch_delay(new.batch_delay))?;
+            let batch_delay = new.session.map_or(Duration::ZERO, |session| session.batch_delay);
+            peer.session.iter_mut().try_for_each(|session| session.set_batch_delay(batch_delay))?;
         }
         self.security.iter().for_each(|security| peers.renew_security(now, security));
+        added.into_iter().for_each(|peer| peers.add(now, peer));
         Ok(())
     }
+}
+
+/// The peer, as this one of several workers has it: the lead alone watches peers.
+pub(super) fn with_place(mut peer: Peer, place: Place) -> Peer {
+    peer.channel.iter_mut().for_each(|channel| channel.set_worker(place.worker));
+    peer.is_watched = place.is_alone() || place.leads();
+    peer
 }

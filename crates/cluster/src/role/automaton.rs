@@ -109,6 +109,13 @@ struct Peer {
     is_awaited: bool,
 }
 
+impl Peer {
+    /// One of which nothing was received.
+    const fn unknown(node: NodeId) -> Self {
+        Self { node, up_since: None, last_heartbeat: None, is_awaited: false }
+    }
+}
+
 /// Chooses, together with those of the other nodes, who holds the shared addresses.
 #[derive(Clone, Debug)]
 pub struct RoleAutomaton {
@@ -160,11 +167,7 @@ impl RoleAutomaton {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
-        let peers = config
-            .peers
-            .iter()
-            .map(|&node| Peer { node, up_since: None, last_heartbeat: None, is_awaited: false })
-            .collect();
+        let peers = config.peers.iter().map(|&node| Peer::unknown(node)).collect();
         Self {
             config,
             state: State::Init,
@@ -390,11 +393,25 @@ impl RoleAutomaton {
         self.decide(now);
     }
 
-    /// Another configuration replaces that of the start, but for the node and its peers, which stay. A heartbeat follows at
+    /// Another configuration replaces that of the start, but for the node and its peers: see [`RoleAutomaton::set_peers`]. A heartbeat follows at
     /// once.
     pub fn reconfigure(&mut self, now: Instant, config: Config) {
         let (node, peers) = (self.config.node, core::mem::take(&mut self.config.peers));
         self.config = Config { node, peers, ..config };
+        self.heartbeat_at = now;
+        self.decide(now);
+    }
+
+    /// The peers from now on. What is known of those that stay, stays.
+    ///
+    /// # Panics
+    /// With more than [`PEERS_MAX`] peers, or with the node among its own peers.
+    pub fn set_peers(&mut self, now: Instant, peers: &[NodeId]) {
+        assert!(peers.len() <= PEERS_MAX && !peers.contains(&self.config.node));
+        self.peers.retain(|peer| peers.contains(&peer.node));
+        let added: Vec<_> = peers.iter().filter(|id| self.peers.iter().all(|peer| peer.node != **id)).collect();
+        self.peers.extend(added.into_iter().map(|id| Peer::unknown(*id)));
+        self.config.peers = peers.to_vec();
         self.heartbeat_at = now;
         self.decide(now);
     }

@@ -228,6 +228,18 @@ impl Roles {
         }
     }
 
+    /// As [`RoleAutomaton::set_peers`], for every group. Roles that [follow](Roles::following) expect no heartbeats of peers.
+    ///
+    /// # Panics
+    /// As [`RoleAutomaton::set_peers`].
+    pub fn set_peers(&mut self, now: Instant, peers: &[NodeId]) {
+        self.latest.retain(|(peer, _)| peers.contains(peer));
+        let added: Vec<_> = peers.iter().filter(|id| self.peers().all(|peer| peer != **id)).copied().collect();
+        self.latest.extend(added.into_iter().map(|peer| (peer, LatestHeartbeat::default())));
+        let deciding = self.automata.iter_mut().filter(|automaton| !automaton.follows);
+        deciding.for_each(|automaton| automaton.set_peers(now, peers));
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.automata.iter_mut().for_each(|automaton| automaton.handle_timeout(now));

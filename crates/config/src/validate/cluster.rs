@@ -20,6 +20,8 @@ use super::{family_name, one_of, parsed};
 const BFD_PORT: u16 = 3784;
 const INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 const MULTIPLIER_DEFAULT: u8 = 10;
+/// A node that joins listens for so long by default: its peers add it only when its record has reached them.
+const JOIN_HOLD: Duration = Duration::from_secs(3);
 /// Below this, a pause of the scheduler looks like a dead peer.
 const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
 /// What an Ethernet frame holds after IPv4 and UDP headers.
@@ -41,7 +43,7 @@ pub(super) fn cluster(
         }
         return None;
     };
-    if section.get_ref().peer.is_empty() {
+    if section.get_ref().peer.is_empty() && !super::membership::is_dynamic(raw) {
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
         diagnostics.error(section.span(), "[replication]", mistake);
     }
@@ -54,7 +56,8 @@ pub(super) fn cluster(
     let replication = replication(section.get_ref(), local, node, diagnostics);
     let defaults = RawFailureDetection::default();
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
-    let failure_detection = failure_detection(detection, local, ports, diagnostics);
+    let hold_min = if super::membership::is_dynamic(raw) { JOIN_HOLD } else { Duration::ZERO };
+    let failure_detection = failure_detection(detection, (local, hold_min), ports, diagnostics);
     check_local_ports(raw, local, &failure_detection, diagnostics);
     let security = super::security::security(section.get_ref(), &replication, diagnostics);
     let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, diagnostics);
@@ -206,7 +209,7 @@ fn peer_id_mistake(id: NodeId, node: &Node, earlier: &[Peer]) -> Option<Mistake>
 
 fn failure_detection(
     raw: &RawFailureDetection,
-    replication_local: SocketAddr,
+    (replication_local, hold_min): (SocketAddr, Duration),
     ports: &[Port],
     diagnostics: &mut Diagnostics<'_>,
 ) -> FailureDetection {
@@ -230,7 +233,7 @@ fn failure_detection(
         interval,
         multiplier,
         interval_while_down: setting!("failure_detection", raw.interval_while_down => ranged(ms(100), ms(1)..=ms(10_000)), diagnostics),
-        startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), diagnostics),
+        startup_hold: setting!("failure_detection", raw.startup_hold => ranged(hold_min.max(detection_time * 3), ms(0)..=ms(600_000)), diagnostics),
         preempt: raw.preempt.unwrap_or_default(),
         service_paths: flag("failure_detection.service_paths", raw.service_paths, true, diagnostics),
         edges_max: setting!("failure_detection", raw.edges_max => within(0, 0..=EDGES_MAX), diagnostics),

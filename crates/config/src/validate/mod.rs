@@ -19,6 +19,7 @@ mod lazy;
 mod limits;
 mod log;
 pub mod mapping;
+mod membership;
 mod nat;
 mod ports;
 mod rate_limit;
@@ -62,11 +63,12 @@ pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/control.sock";
 pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Config {
     let connections_max = connections_max(raw, diagnostics);
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
-    let node = node(raw.node.as_ref(), peers, diagnostics);
+    let node = node(raw.node.as_ref(), (peers, membership::is_dynamic(raw)), diagnostics);
     let groups = groups::groups(raw, &node, diagnostics);
     let ports = ports::ports(&raw.port, &groups, diagnostics);
     groups::check_use(raw, &ports, diagnostics);
     let cluster = cluster::cluster(raw, &node, &ports, connections_max, diagnostics);
+    let membership = membership::membership(raw, (cluster.as_ref(), &ports), diagnostics);
     let workers = workers::workers(&raw.workers, cluster.is_some(), diagnostics);
     workers::check_backends(&raw.workers, workers, &ports, diagnostics);
     if let Some(cluster) = &cluster {
@@ -107,6 +109,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), diagnostics),
         fast_path: fast_path::fast_path(&raw.fast_path, (&ports, workers.count), diagnostics),
         workers,
+        membership,
         cluster,
         control: control::remote(raw.control.as_ref(), diagnostics),
         groups,
@@ -184,7 +187,7 @@ fn no_node() -> RawNode {
     }
 }
 
-fn node(raw: Option<&Spanned<RawNode>>, peers: usize, diagnostics: &mut Diagnostics<'_>) -> Node {
+fn node(raw: Option<&Spanned<RawNode>>, (peers, is_dynamic): (usize, bool), diagnostics: &mut Diagnostics<'_>) -> Node {
     let stand_in = no_node();
     let raw = raw.map_or_else(
         || {
@@ -195,7 +198,7 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, diagnostics: &mut Diagnost
         Spanned::get_ref,
     );
     let id = *raw.id.get_ref();
-    let nodes = node_count(raw, peers, diagnostics);
+    let nodes = node_count(raw, (peers, is_dynamic), diagnostics);
     if id >= nodes {
         let mistake = Mistake::new(
             format!("node {id} is not one of {nodes} nodes, which are numbered from 0"),
@@ -237,7 +240,7 @@ fn announce_refresh(raw: &RawNode, diagnostics: &mut Diagnostics<'_>) -> Duratio
     interval
 }
 
-fn node_count(raw: &RawNode, peers: usize, diagnostics: &mut Diagnostics<'_>) -> u8 {
+fn node_count(raw: &RawNode, (peers, is_dynamic): (usize, bool), diagnostics: &mut Diagnostics<'_>) -> u8 {
     let needed = u8::try_from(peers + 1).unwrap_or(u8::MAX);
     let Some(nodes) = &raw.nodes else { return needed };
     match *nodes.get_ref() {
@@ -246,7 +249,7 @@ fn node_count(raw: &RawNode, peers: usize, diagnostics: &mut Diagnostics<'_>) ->
             diagnostics.error(nodes.span(), "node.nodes", mistake);
             needed
         }
-        count if count > 1 && peers == 0 => {
+        count if count > 1 && peers == 0 && !is_dynamic => {
             let mistake = Mistake::new(
                 format!("{count} nodes share the NAT ports, but [replication] names no peer"),
                 "connections will not outlive this node: add [[replication.peer]]",

@@ -96,7 +96,7 @@ pub struct Replication {
     pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// The backups of each connection; `None`: every peer has every connection.
     pub backups: Option<Backups>,
-    /// The other nodes, never empty.
+    /// The other nodes; never empty, unless they come from the source of [`super::Membership`].
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.
     pub security: Option<Security>,

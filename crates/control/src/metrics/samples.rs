@@ -3,8 +3,9 @@
 use api::metrics::{Metric, Samples};
 use api::mirror::RedundancyMirror;
 use api::{
-    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, PeerStatus, RateLimitStatus, RedundancyStatus, ServiceStatus,
-    StateServiceStatus, Status, SynProxyStatus, SyncStatus, UrlFilterStatus, UrlServerStatus,
+    AntiEntropy, ChannelStatus, EdgeStatus, FilterStatus, MembershipStatus, PeerStatus, RateLimitStatus,
+    RedundancyStatus, ServiceStatus, StateServiceStatus, Status, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    UrlServerStatus,
 };
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
@@ -103,6 +104,9 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
             samples.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
         }
     }
+    if let Some(membership) = &status.membership {
+        add_membership(samples, membership);
+    }
     for class in &status.classes {
         samples.add_count(Metric::ClassConnections, &[&class.name], class.connections);
         samples.add_count(Metric::ClassPackets, &[&class.name], class.packets);
@@ -168,6 +172,15 @@ fn add_syn_proxy(samples: &mut Samples, rule: &SynProxyStatus) {
 }
 
 /// Adds the figures of the URL filter.
+fn add_membership(samples: &mut Samples, membership: &MembershipStatus) {
+    samples.add_flag(Metric::MembershipReachable, &[&membership.source], membership.reachable);
+    samples.add_count(Metric::MembershipMembers, &[], membership.members.len() as u64);
+    let unrecorded = membership.members.iter().filter(|member| !member.recorded);
+    samples.add_count(Metric::MembershipUnrecorded, &[], unrecorded.count() as u64);
+    samples.add_count(Metric::MembershipChanges, &[], membership.changes);
+    samples.add_count(Metric::MembershipSettings, &[], membership.settings_version);
+}
+
 fn add_url_filter(samples: &mut Samples, filter: &UrlFilterStatus) {
     samples.add_count(Metric::UrlFilterMemory, &[], filter.memory_bytes);
     if let Some(server) = &filter.server {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::forwarding::PathId;
 use cluster::node::{
-    BackupsConfig, CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
+    BackupsConfig, CompactNodeConfig, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
 use cluster::pipeline::{
@@ -44,6 +44,7 @@ use config::validated::{
     self, Action, Backend, BackupLookup, Cluster, Config, Function, NatMapping, Related, Replication, Representation,
 };
 use config::value;
+use control::orders::ServicePaths;
 
 /// How long changes without a held packet may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
@@ -172,12 +173,6 @@ pub(super) fn reconfiguration(
     secrets: &Secrets,
 ) -> Result<Reconfiguration, ProcessError> {
     let cluster = config.cluster.as_ref();
-    let peers = cluster.map(peers).unwrap_or_default();
-    let peer = |peer: PeerConfig| PeerReconfiguration {
-        id: peer.id,
-        detector: peer.detector,
-        batch_delay: peer.session.map_or(Duration::ZERO, |session| session.batch_delay),
-    };
     Ok(Reconfiguration {
         tracker: tracker(config),
         chain: chain(config, new.functions, new.shared, secrets)?.build_within(new.layout)?,
@@ -187,8 +182,9 @@ pub(super) fn reconfiguration(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
-        peers: peers.into_iter().map(peer).collect(),
-        security: credentials::reconfiguration(cluster)?,
+        peers: cluster.map(peers).unwrap_or_default(),
+        security: credentials::security(cluster)?,
+        seed: random::number(),
     })
 }
 
@@ -364,16 +360,13 @@ fn detector(detection: &validated::FailureDetection) -> failure_detector::Config
     }
 }
 
-/// Has the node detect failures over the links of its Ethernet ports as well, where that is configured.
-pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), ProcessError> {
-    let Some(cluster) = config.cluster.as_ref().filter(|cluster| cluster.failure_detection.service_paths) else {
-        return Ok(());
-    };
+/// The links over which failures are detected as well, where that is configured: those of the Ethernet ports.
+pub(super) fn service_paths(config: &Config) -> Option<ServicePaths> {
+    let cluster = config.cluster.as_ref().filter(|cluster| cluster.failure_detection.service_paths)?;
     let ports = config.ports.iter().zip((0..=u8::MAX).map(PortId));
     let ethernet = ports.filter(|(port, _)| port.backend != Backend::Tun);
-    let paths: Vec<_> = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
-    node.set_service_paths(&paths, detector(&cluster.failure_detection), random::number())
-        .map_err(|error| ProcessError::Node(error.into()))
+    let ports = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
+    Some(ServicePaths { ports, detector: detector(&cluster.failure_detection), seed: random::number() })
 }
 
 /// Has the node answer edges, where that is configured.

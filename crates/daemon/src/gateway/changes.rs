@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use config::validated::{
-    Cluster, Compact, Config, FailureDetection, FastPath, Ftp, Function, Group, Node, OnReload, Peer, Port,
+    Cluster, Compact, Config, FailureDetection, FastPath, Ftp, Function, Group, Membership, Node, OnReload, Peer, Port,
     Replication, Representation, Security, SharedAddress, Tracking, Workers,
 };
 use control::remote::RemoteAccess;
@@ -59,6 +59,7 @@ impl Changes {
             fast_path:
                 FastPath { enabled, hook, connections_max: fast_path_connections_max, restart_grace, pin_directory },
             cluster,
+            membership,
             redundancy,
             control,
         } = old;
@@ -116,6 +117,7 @@ impl Changes {
         changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());
+        changes.membership(membership, &new.membership);
         if *redundancy != new.redundancy {
             changes.needs_restart.push("[redundancy]".into());
         }
@@ -292,7 +294,25 @@ impl Changes {
         }
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);
-        self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
+        let differing = list_phrase("replication.peer", peers, &new.peers, named);
+        // The streams of a filter are divided among the peers when the filter is made.
+        if representation.is_compact() {
+            self.needs_restart.extend(differing);
+        } else {
+            self.applicable.extend(differing);
+        }
+    }
+
+    fn membership(&mut self, old: &Membership, new: &Membership) {
+        let Membership { source, state_file, forget_after, start_wait: _ } = old;
+        if source == &new.source {
+            self.restart("membership.state_file", state_file, &new.state_file);
+            self.restart("membership.forget_after", forget_after, &new.forget_after);
+        } else if source.name() == new.source.name() {
+            self.needs_restart.push("[membership]".into());
+        } else {
+            self.restart("membership.source", &source.name(), &new.source.name());
+        }
     }
 
     /// Where only one of the two has a filter, the representations differ, which is reported already.

@@ -18,13 +18,14 @@ use packet_io::{IoError, PacketIo, clock};
 use super::balancing::Balancing;
 use super::links::Links;
 use super::mailbox::Post;
+use super::members::Members;
 use super::outgoing::FrameSender;
 use super::reporting::Reporting;
 use super::service::{self, Service};
 use super::utilisation::Utilisation;
 use crate::{credentials, logging};
 use api::EventKind;
-use config::validated::{Cluster, Config, replication_address};
+use config::validated::{Cluster, Config, Peer, replication_address};
 use control::ControlReceiver;
 
 const PORTS: Token = Token(0);
@@ -66,9 +67,16 @@ impl PeerSockets {
         // Where the channels are secured, failure detection travels in them.
         let leads = worker == WorkerId::LEAD && cluster.replication.security.is_none();
         let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
-        let peers = cluster.replication.peers.iter();
-        let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
-        Ok(Self { replication, detection, peers, batch: DatagramBatch::default() })
+        let mut sockets = Self { replication, detection, peers: Vec::new(), batch: DatagramBatch::default() };
+        sockets.set_peers(&cluster.replication.peers, worker);
+        Ok(sockets)
+    }
+
+    /// The peers from now on.
+    fn set_peers(&mut self, peers: &[Peer], worker: WorkerId) {
+        let of_worker = |address| replication_address(address, worker).unwrap_or(address);
+        let peers = peers.iter();
+        self.peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
     }
 
     /// Sends all datagrams that the node has for its peers: failure detection at once, the others in batches, in the order in
@@ -121,6 +129,8 @@ pub(super) struct Setting {
     pub(super) credentials: Option<u64>,
     /// The services of the load balancer.
     pub(super) balancing: Arc<Balancing>,
+    /// The members of the cluster, where they come from elsewhere than the configuration file.
+    pub(super) members: Option<Arc<Members>>,
 }
 
 /// The node, what it sends and receives on, and what it reports to operators.
@@ -153,7 +163,7 @@ pub(super) struct DataPath {
 impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { mut node, ports, signals, waker, receiver, post, credentials, balancing } = setting;
+        let Setting { mut node, ports, signals, waker, receiver, post, credentials, balancing, members } = setting;
         node.pipeline_mut().observation_mut().set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
@@ -182,7 +192,7 @@ impl DataPath {
             signals,
             receiver,
             post,
-            reporting: Reporting::new(config, place, balancing, clock::now()),
+            reporting: Reporting::new(config, place, (balancing, members), clock::now()),
             utilisation: Utilisation::default(),
             service: if place.leads() { Service::from_environment() } else { Service::none() },
             datagram: vec![0; 65_536],
@@ -427,6 +437,9 @@ impl DataPath {
         if receiver.answer_one(&mut answers) {
             // Another may wait: packets have their turn first.
             waker.wake();
+        }
+        if let Some((sockets, peers)) = self.peers.as_mut().zip(self.reporting.take_new_peers()) {
+            sockets.set_peers(&peers, self.node.place().worker);
         }
     }
 }

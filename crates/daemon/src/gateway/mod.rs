@@ -12,6 +12,7 @@ mod data_path;
 pub(crate) mod fast_path;
 mod links;
 mod mailbox;
+mod members;
 mod outgoing;
 mod reload;
 mod reporting;
@@ -36,10 +37,12 @@ use config::validated::Config;
 use control::metrics::server::MetricsServer;
 use control::remote::{RemoteAccess, RemoteError};
 use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
+use members::{Follower, Members, Source};
 use reload::Operator;
 use workers::Workers;
 
 pub use fast_path::fast_path_obstacle;
+pub use members::MembershipError;
 
 /// Runs the gateway that the file describes, until a signal ends it.
 ///
@@ -74,6 +77,19 @@ fn offer_afar(
     Ok(server)
 }
 
+/// Waits for the first list of the source. Without it, the node begins with the last known members.
+fn begin_with(members: &Members, config: &Config) {
+    if !members.wait_for_list(config.membership.start_wait) {
+        let count = members.status().members.len();
+        tracing::warn!(
+            "{} is not reachable within {:?}: beginning with the {count} members last known",
+            config.membership.source.name(),
+            config.membership.start_wait,
+        );
+    }
+    members.note_start();
+}
+
 fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
@@ -85,18 +101,26 @@ fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    let result = Workers::new(config)?.run(signals, |ready| {
+    let members = Members::load(config);
+    let source = members.as_ref().map(|members| Source::start(members, config)).transpose()?.flatten();
+    let members = members.inspect(|members| begin_with(members, config));
+    let with_members = members.as_ref().map_or_else(|| config.clone(), |members| members.applied_to(config));
+    let result = Workers::new(&with_members, members.clone())?.run(signals, |ready| {
         let sender = ready.sender.clone();
         let checks = Checks::start(Arc::clone(&ready.balancing), sender.clone())?;
         let categorisation = Categorisation::start(Arc::clone(&ready.balancing), sender.clone())?;
-        let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
+        let running = (config.clone(), with_members.clone());
+        let operator = Operator::start(path.to_owned(), running, members.clone(), ready)?;
+        let follow = |members| Follower::start(members, Arc::clone(&operator), sender.clone());
+        let follower = members.map(follow).transpose()?;
         let orders = Arc::<Operator>::clone(&operator);
         let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;
         let remote = config.control.as_ref().map(|access| offer_afar(&control, access, &operator)).transpose()?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
         // They end in this order: clients from afar before the server that serves them.
-        Ok((checks, categorisation, remote, control, metrics))
+        Ok((follower, checks, categorisation, remote, control, metrics))
     });
+    drop(source);
     logging::report_suppressed(clock::now(), true);
     result
 }

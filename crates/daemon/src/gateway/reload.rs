@@ -11,11 +11,13 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
+use membership::MemberState;
 use network_functions::chain::ChainLayout;
 
 use super::balancing::Balancing;
 use super::build::{self, NewChain, Secrets, SharedFunctions};
 use super::changes::Changes;
+use super::members::Members;
 use super::workers::Ready;
 use crate::describe;
 use crate::error::ProcessError;
@@ -29,7 +31,12 @@ use control::{ControlSender, Credentials, OrderOutcome, RemoteServer};
 
 /// What the data path runs with.
 struct Running {
+    /// The configuration file as it was read last.
+    file: Config,
+    /// The same, with the members of the cluster as peers.
     config: Config,
+    /// A list of members that was refused: it is not tried again.
+    refused: Option<Config>,
     /// The chain's functions: those of the configuration, and those that stay once they were there.
     functions: Vec<Function>,
     layout: ChainLayout,
@@ -44,18 +51,26 @@ pub(super) struct Operator {
     sender: ControlSender,
     balancing: Arc<Balancing>,
     running: Mutex<Running>,
+    /// The members of the cluster, where they come from elsewhere than the file.
+    members: Option<Arc<Members>>,
     /// Where the control API is offered from afar.
     remote: Mutex<Weak<RemoteServer>>,
 }
 
 impl Operator {
-    /// For a gateway that runs with `config`, read from `path`. Reads the file again at each request, until no sender
-    /// of requests is left. Requests during a reload count as one.
-    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, ProcessError> {
+    /// For a gateway that runs with the second of `running`, which is the first, read from `path`, with the members as peers.
+    /// Reads the file again at each request, until no sender of requests is left. Requests during a reload count as one.
+    pub(super) fn start(
+        path: PathBuf,
+        (file, config): (Config, Config),
+        members: Option<Arc<Members>>,
+        ready: Ready,
+    ) -> Result<Arc<Self>, ProcessError> {
         let Ready { sender, layout, secrets, balancing, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
-        let running = Mutex::new(Running { config, functions, layout, channels });
-        let operator = Arc::new(Self { path, secrets, sender, balancing, running, remote: Mutex::default() });
+        let running = Mutex::new(Running { file, config, refused: None, functions, layout, channels });
+        let remote = Mutex::default();
+        let operator = Arc::new(Self { path, secrets, sender, balancing, running, members, remote });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
         spawned.map(|_| operator).map_err(ProcessError::GatewayThread)
@@ -75,7 +90,7 @@ impl Operator {
     }
 
     /// Reads the file and compares it with the running configuration; applies nothing.
-    fn compare(&self, running: &Running, report: &mut ReloadReport) -> Option<(Config, Changes)> {
+    fn compare(&self, running: &Running, report: &mut ReloadReport) -> Option<(Config, Config, Changes)> {
         let checked = match config::load(&self.path) {
             Ok(checked) => checked,
             Err(ConfigError::Invalid(found)) => {
@@ -89,18 +104,46 @@ impl Operator {
                 return None;
             }
         };
-        let changes = Changes::between(&running.config, &checked.config);
+        let config = self.with_members(&checked.config);
+        let changes = Changes::between(&running.config, &config);
         report.warnings = checked.warnings.iter().map(ToString::to_string).collect();
         report.changes.clone_from(&changes.applicable);
         report.needs_restart.clone_from(&changes.needs_restart);
         report.configuration = describe::fingerprint(build::fingerprint(&checked.config));
-        report.is_possible().then_some((checked.config, changes))
+        report.is_possible().then_some((checked.config, config, changes))
+    }
+
+    /// The configuration with the members of the cluster as peers.
+    fn with_members(&self, file: &Config) -> Config {
+        self.members.as_ref().map_or_else(|| file.clone(), |members| members.applied_to(file))
+    }
+
+    /// Applies the members of the cluster, if they are not those that the node runs with, to the file as it was read last.
+    pub(super) fn follow_members(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = self.with_members(&running.file);
+        if config == running.config || running.refused.as_ref() == Some(&config) {
+            return;
+        }
+        let changes = Changes::between(&running.config, &config);
+        let mut report = ReloadReport { changes: changes.applicable.clone(), ..ReloadReport::default() };
+        let file = running.file.clone();
+        match self.apply(&mut running, (file, config.clone(), changes), &mut report) {
+            Ok(()) if report.applied => {}
+            Ok(()) => {
+                running.refused = Some(config);
+                let text = format!("the members are not applied: {}", report.mistakes.join("; "));
+                let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
+            }
+            // It is tried again.
+            Err(error) => tracing::warn!("the members are not applied yet: {error}"),
+        }
     }
 
     fn apply(
         &self,
         running: &mut Running,
-        (config, changes): (Config, Changes),
+        (file, config, changes): (Config, Config, Changes),
         report: &mut ReloadReport,
     ) -> Result<(), AskError> {
         let functions = continued(&running.functions, &config.chain);
@@ -161,7 +204,19 @@ impl Operator {
             let segments = build::segments(&config);
             let tracking = config.reachability.tracking.clone();
             let announce_refresh = config.node.announce_refresh;
-            let order = ReloadOrder { reconfiguration, lazy, segments, tracking, announce_refresh, node_name, summary };
+            let service_paths = build::service_paths(&config);
+            let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers).copied().collect();
+            let order = ReloadOrder {
+                reconfiguration,
+                lazy,
+                segments,
+                tracking,
+                announce_refresh,
+                service_paths,
+                peers,
+                node_name,
+                summary,
+            };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(reason) => {
@@ -178,8 +233,13 @@ impl Operator {
             remote.exchange(credentials);
         }
         self.balancing.replace(shared, &config.services);
-        *running = Running { config, functions, layout, channels };
+        *running = Running { file, config, refused: None, functions, layout, channels };
         Ok(())
+    }
+
+    /// Has the other members know what this node wants to be.
+    fn publish(&self, state: MemberState) {
+        self.members.iter().for_each(|members| members.set_own_state(state));
     }
 
     fn operate(&self, order: Order) -> Result<(), OperationError> {
@@ -209,11 +269,15 @@ impl Operations for Operator {
     }
 
     fn drain(&self, is_forced: bool) -> Result<(), OperationError> {
-        self.operate(Order::Drain { is_forced })
+        self.operate(Order::Drain { is_forced })?;
+        self.publish(MemberState::Draining);
+        Ok(())
     }
 
     fn undrain(&self) -> Result<(), OperationError> {
-        self.operate(Order::Undrain)
+        self.operate(Order::Undrain)?;
+        self.publish(MemberState::Active);
+        Ok(())
     }
 }
 

@@ -21,13 +21,15 @@ use std::time::Duration;
 use cluster::node::{Node, NodeError, NodeEvent};
 use cluster::pipeline::{Place, PortTraffic, SegmentsResent};
 use flow::{DropReason, Instant, NodeId, PortId};
+use membership::MemberState;
 use packet_io::{PacketIo, clock, usage};
 
 use super::balancing::Balancing;
+use super::members::Members;
 use crate::complaints::{Complaints, PLAIN_TEXT};
 use crate::logging::limit::UNLIMITED_TARGET;
 use api::{EventKind, Rates};
-use config::validated::Config;
+use config::validated::{Config, Peer};
 use console::counted;
 use control::EventLog;
 use control::watching::Watches;
@@ -60,6 +62,10 @@ pub(super) struct Reporting {
     name: String,
     ports: Vec<(String, String)>,
     peer_addresses: BTreeMap<u8, SocketAddr>,
+    /// Other peers, of which the sockets do not know yet.
+    new_peers: Option<Vec<Peer>>,
+    /// The members of the cluster, where they come from elsewhere than the configuration file.
+    members: Option<Arc<Members>>,
     /// The traffic between the nodes is not encrypted.
     is_plain_text: bool,
     started_at: Instant,
@@ -92,13 +98,20 @@ pub(super) struct Reporting {
 }
 
 impl Reporting {
-    pub(super) fn new(config: &Config, place: Place, balancing: Arc<Balancing>, now: Instant) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        place: Place,
+        (balancing, members): (Arc<Balancing>, Option<Arc<Members>>),
+        now: Instant,
+    ) -> Self {
         let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
         Self {
             node: config.node.id,
             name: config.node.name.clone(),
             ports: config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())).collect(),
             peer_addresses: peers.map(|peer| (peer.id.0, peer.address)).collect(),
+            new_peers: None,
+            members,
             is_plain_text: config.cluster.as_ref().is_some_and(|cluster| cluster.replication.security.is_none()),
             started_at: now,
             role_since: now,
@@ -122,6 +135,27 @@ impl Reporting {
         }
     }
 
+    /// The peers from now on.
+    pub(super) fn set_peers(&mut self, peers: Vec<Peer>) {
+        let is_peer = |id: u8| peers.iter().any(|peer| peer.id.0 == id);
+        let removed = self.peer_addresses.keys().filter(|id| !is_peer(**id));
+        removed.for_each(|id| self.note_alive(NodeId(*id), false));
+        self.peer_addresses = peers.iter().map(|peer| (peer.id.0, peer.address)).collect();
+        self.new_peers = Some(peers);
+    }
+
+    /// Other peers since the last call.
+    pub(super) fn take_new_peers(&mut self) -> Option<Vec<Peer>> {
+        self.new_peers.take()
+    }
+
+    /// Failure detection reports the peer up or down.
+    fn note_alive(&self, id: NodeId, is_up: bool) {
+        if let Some(members) = self.members.as_ref().filter(|_| self.place.leads()) {
+            members.note_peer(id, is_up);
+        }
+    }
+
     /// Remembers and logs something that happened.
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
@@ -134,6 +168,7 @@ impl Reporting {
                 | EventKind::SplitBrain
                 | EventKind::BackendDown
                 | EventKind::CategoriesUnavailable
+                | EventKind::MembershipLost
                 | EventKind::SynProxyActive
                 | EventKind::Degraded
         ) {
@@ -169,6 +204,14 @@ impl Reporting {
 
     pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
         let peer = |id: NodeId| format!("node {}", id.0);
+        match event {
+            NodeEvent::PeerUp(id) => self.note_alive(id, true),
+            NodeEvent::PeerDown(id) => self.note_alive(id, false),
+            NodeEvent::DrainGivenUp => {
+                self.members.iter().for_each(|members| members.set_own_state(MemberState::Active));
+            }
+            _ => {}
+        }
         let (kind, detail) = match event {
             NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
             NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),

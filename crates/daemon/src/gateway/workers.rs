@@ -16,9 +16,11 @@ use super::build::{self, Secrets, SharedFunctions};
 use super::data_path::{DataPath, Setting};
 use super::fast_path::{ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
+use super::members::Members;
 use crate::error::ProcessError;
 use crate::ports::{self, Receiving, Sharing};
 use config::validated::Config;
+use control::orders::ServicePaths;
 use control::{ControlReceiver, ControlSender};
 
 /// What a worker is made of, beside the configuration.
@@ -31,11 +33,20 @@ struct Parts {
     fast_path: Option<KernelFastPath>,
 }
 
+/// What all workers refer to.
+#[derive(Clone)]
+struct Shared {
+    /// The services of the load balancer, and what else functions of all workers share.
+    balancing: Arc<Balancing>,
+    /// The members of the cluster, where they come from elsewhere than the configuration file.
+    members: Option<Arc<Members>>,
+}
+
 /// The workers of a gateway before they run, and the way to ask all of them.
 pub(super) struct Workers<'a> {
     config: &'a Config,
     secrets: Secrets,
-    balancing: Arc<Balancing>,
+    shared: Shared,
     parts: Vec<Parts>,
     sender: ControlSender,
 }
@@ -57,7 +68,7 @@ pub(super) struct Ready {
 }
 
 impl<'a> Workers<'a> {
-    pub(super) fn new(config: &'a Config) -> Result<Self, ProcessError> {
+    pub(super) fn new(config: &'a Config, members: Option<Arc<Members>>) -> Result<Self, ProcessError> {
         let secrets = Secrets::draw();
         let shared = SharedFunctions::new(config, None, &secrets)?;
         let balancing = Arc::new(Balancing::new(shared, &config.services));
@@ -73,7 +84,8 @@ impl<'a> Workers<'a> {
             senders.push(sender);
             parts.push(Parts { number, post: posts.next(), waker, receiver, fast_path: None });
         }
-        Ok(Self { config, secrets, balancing, parts, sender: ControlSender::of_workers(senders) })
+        let shared = Shared { balancing, members };
+        Ok(Self { config, secrets, shared, parts, sender: ControlSender::of_workers(senders) })
     }
 
     /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
@@ -83,8 +95,8 @@ impl<'a> Workers<'a> {
         signals: Signals,
         ready: impl FnOnce(Ready) -> Result<T, ProcessError>,
     ) -> Result<(), ProcessError> {
-        let Self { config, secrets, balancing, parts, sender } = self;
-        let balancing = &balancing;
+        let Self { config, secrets, shared, parts, sender } = self;
+        let shared = &shared;
         // Before the nodes are made, which look at interfaces that may be made here.
         let mut fast_paths = KernelFastPath::open(config).into_iter();
         let mut parts = parts.into_iter().map(|parts| Parts { fast_path: fast_paths.next(), ..parts });
@@ -93,10 +105,9 @@ impl<'a> Workers<'a> {
         let (reload, reload_requests) = sync_channel(1);
         let sharing = Sharing::new(&config.ports, config.workers.count)?;
         let sharing = &sharing;
-        let mut lead = open(config, secrets, (sharing, balancing), lead, Some((signals, reload)))?;
+        let mut lead = open(config, secrets, (sharing, shared), lead, Some((signals, reload)))?;
         let (layout, credentials) = (lead.chain_layout(), lead.credentials());
-        let balancing = Arc::clone(balancing);
-        let of_workers = &Arc::clone(&balancing);
+        let balancing = Arc::clone(&shared.balancing);
         let ready_now = Ready { sender, layout, secrets, balancing, reload_requests, credentials };
         thread::scope(|scope| {
             let mut followers = Vec::new();
@@ -105,7 +116,7 @@ impl<'a> Workers<'a> {
             for parts in parts {
                 let (opened, is_open) = sync_channel(1);
                 let name = format!("worker-{}", parts.number);
-                let follow = move || follow(config, secrets.of_another_worker(), (sharing, of_workers), parts, &opened);
+                let follow = move || follow(config, secrets.of_another_worker(), (sharing, shared), parts, &opened);
                 match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
                     Ok(follower) => followers.push(follower),
                     Err(source) => {
@@ -132,7 +143,7 @@ impl<'a> Workers<'a> {
 fn open(
     config: &Config,
     secrets: Secrets,
-    (sharing, balancing): (&Sharing, &Arc<Balancing>),
+    (sharing, shared): (&Sharing, &Shared),
     parts: Parts,
     signals: Option<(Signals, SyncSender<()>)>,
 ) -> Result<DataPath, ProcessError> {
@@ -145,7 +156,7 @@ fn open(
     // Programs at the ingress come before sockets of an EtherType only.
     let receiving = fast_path.as_ref().map_or(Receiving::Everything, |_| Receiving::ForThisHost(&ETHER_TYPES));
     let ports = ports::open(&config.ports, sharing, number, receiving)?;
-    let node_config = build::node_config(config, &balancing.shared(), &secrets)?;
+    let node_config = build::node_config(config, &shared.balancing.shared(), &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
     let mut node = build::with_state_service(node, config)?;
@@ -156,13 +167,15 @@ fn open(
         node.set_tracking(clock::now(), config.reachability.tracking.clone());
     }
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
-    build::set_service_paths(&mut node, config)?;
+    if let Some(ServicePaths { ports, detector, seed }) = build::service_paths(config) {
+        node.set_service_paths(&ports, detector, seed)?;
+    }
     build::set_edges(&mut node, config)?;
     if let Some(fast_path) = fast_path {
         node.set_fast_path(clock::now(), Box::new(fast_path));
     }
-    let balancing = Arc::clone(balancing);
-    let setting = Setting { node, ports, signals, waker, receiver, post, credentials, balancing };
+    let Shared { balancing, members } = shared.clone();
+    let setting = Setting { node, ports, signals, waker, receiver, post, credentials, balancing, members };
     Ok(DataPath::open(config, setting)?)
 }
 
@@ -170,7 +183,7 @@ fn open(
 fn follow(
     config: &Config,
     secrets: Secrets,
-    shared: (&Sharing, &Arc<Balancing>),
+    shared: (&Sharing, &Shared),
     parts: Parts,
     opened: &SyncSender<()>,
 ) -> Result<(), ProcessError> {

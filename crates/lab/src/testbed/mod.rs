@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod direct_return;
 pub mod distance;
 pub mod edges;
+pub mod etcd;
 pub mod exact_table;
 pub mod session;
 pub mod syn_flood;

@@ -13,7 +13,7 @@ use crate::cli::{CheckArgs, GatewayArgs};
 use config::Config;
 use config::compact::promise;
 use config::validate::mapping::formulas;
-use config::validated::{Redundancy, Replication};
+use config::validated::{MembershipSource, Redundancy, Replication};
 use console::counted;
 use daemon::url_lists;
 
@@ -76,7 +76,11 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
 /// What the file configures and this host offers, for people; errors are not among it.
 fn describe(path: &Path, config: &Config, problems: &[Problem], host: Option<&Host>) -> String {
     let cluster = config.cluster.as_ref();
-    let peers = config.cluster.as_ref().map_or(0, |cluster| cluster.replication.peers.len());
+    let peers = counted(cluster.map_or(0, |cluster| cluster.replication.peers.len()), "peer");
+    let peers = match &config.membership.source {
+        MembershipSource::Static => peers,
+        source => format!("{peers} until {} is reached", source.name()),
+    };
     let summary = format!(
         "{}: right. Node {} of {}: {}, {}, {}, {}, {}.\n",
         path.display(),
@@ -86,7 +90,7 @@ fn describe(path: &Path, config: &Config, problems: &[Problem], host: Option<&Ho
         counted(config.routes.len(), "route"),
         counted(config.firewall.len(), "firewall rule"),
         counted(config.source_nat.len() + config.destination_nat.len(), "translation"),
-        counted(peers, "peer"),
+        peers,
     );
     let formulas = formulas(config).into_iter();
     let mappings: String = formulas

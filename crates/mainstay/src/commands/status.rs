@@ -3,6 +3,7 @@
 mod class;
 mod edge;
 mod filter;
+mod membership;
 mod rate_limit;
 mod reach;
 mod service;
@@ -113,6 +114,7 @@ pub fn describe(status: &Status) -> String {
         state_service(status),
         configuration(status),
     );
+    text.push_str(&membership::describe(status));
     text.push_str(&paths(status));
     if let Some(filter) = &status.filter {
         text.push_str(&filter::describe(filter));
@@ -128,6 +130,7 @@ pub fn describe(status: &Status) -> String {
         url_filter::server_table(status),
         rate_limit::limit_table(status),
         syn_proxy::rule_table(status),
+        membership::member_table(status),
         peer_table(status),
         anti_entropy_table(status),
         filter::peer_table(status),

@@ -92,6 +92,7 @@ fn node_status() -> Status {
         rate_limits: Vec::new(),
         syn_proxy: Vec::new(),
         url_filter: None,
+        membership: None,
         redundancy: None,
         state_service: Some(Box::new(StateServiceStatus {
             peers: 3,

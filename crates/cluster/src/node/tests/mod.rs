@@ -24,6 +24,7 @@ mod operations;
 mod other_protocols;
 mod paths;
 mod pause;
+mod peers;
 mod readiness;
 mod refusals;
 mod sctp;

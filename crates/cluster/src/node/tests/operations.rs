@@ -6,15 +6,12 @@ use std::vec::Vec;
 use flow::{DropReason, NodeId};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::Rule;
-use replication::secure::SecurityReconfiguration;
 
 use super::cluster::{Cluster, OUTSIDE, Options, firewall, nat, node_config, rules, segment, syn};
 use super::{ACK, events, exchange};
 use crate::forwarding::{self, ReconfigureError};
 use crate::group::GroupId;
-use crate::node::{
-    DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
-};
+use crate::node::{DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, Reconfiguration, Reevaluation, ReloadError};
 use crate::node::{LinkState, NodeObstacle, Obstacle, Target, Tracked, TrackingConfig};
 use crate::role::State;
 
@@ -22,11 +19,6 @@ use crate::role::State;
 pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfiguration {
     let layout = cluster.node(id).pipeline().chain().layout();
     let config = node_config(id, cluster.options());
-    let peer = |peer: &crate::node::PeerConfig| PeerReconfiguration {
-        id: peer.id,
-        detector: peer.detector,
-        batch_delay: Duration::ZERO,
-    };
     Reconfiguration {
         tracker: config.tracker,
         chain: ChainBuilder::new().push(firewall(rules)).push(nat(id, true)).build_within(layout).unwrap(),
@@ -36,10 +28,9 @@ pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfi
         selection: config.selection,
         hold_first_reply: config.hold_first_reply,
         wait_for_peer: crate::pipeline::WAIT_FOR_PEER_DEFAULT,
-        peers: config.peers.iter().map(peer).collect(),
-        security: config
-            .security
-            .map(|security| SecurityReconfiguration { credentials: security.credentials, rotation: security.rotation }),
+        peers: config.peers,
+        security: config.security,
+        seed: cluster.now.as_nanos(),
     }
 }
 
@@ -159,7 +150,7 @@ fn a_reload_that_cannot_be_is_refused_whole() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     let refusals: [(Spoil, ReloadError); 4] = [
-        (|new| new.peers[0].id = NodeId(7), ReloadError::PeersDiffer),
+        (|new| new.peers[0].id = NodeId(0), ReloadError::PeersDiffer),
         (|new| new.chain = ChainBuilder::new().push(nat(0, true)).build().unwrap(), ReloadError::ChainLayout),
         (|new| drop(new.forwarding.ports.pop()), ReconfigureError::PortsDiffer.into()),
         (

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use flow::{DropReason, NodeId, PortId};
 use proptest::prelude::*;
-use replication::secure::{Credentials, PreSharedKey, SecurityReconfiguration};
+use replication::secure::{Credentials, PreSharedKey, Security};
 
 use super::cluster::{Cluster, INSIDE, OUTSIDE, Options, rules, security};
 use super::operations::{reload, with_rules};
@@ -216,8 +216,7 @@ fn keys_are_exchanged_over_service_paths_while_the_replication_link_is_down() {
     let credentials = Arc::new(Credentials::new(keys, None).unwrap());
     for id in 0..2 {
         let now = cluster.now;
-        let rotation = security(1, id, now).rotation;
-        let security = Some(SecurityReconfiguration { credentials: Arc::clone(&credentials), rotation });
+        let security = Some(Security { credentials: Arc::clone(&credentials), ..security(1, id, now) });
         let new = Reconfiguration { security, ..with_rules(&cluster, id, rules(None)) };
         reload(&mut cluster, id, new);
     }

@@ -6,9 +6,7 @@ use std::vec::Vec;
 use alloc::sync::Arc;
 
 use flow::{Instant, NodeId};
-use replication::secure::{
-    ChannelError, Credentials, PreSharedKey, REFUSALS, Refusal, SecurityReconfiguration, is_channel,
-};
+use replication::secure::{ChannelError, Credentials, PreSharedKey, REFUSALS, Refusal, Security, is_channel};
 
 use super::cluster::{CLIENT, Cluster, Options, security, segment};
 use super::operations::{reload, with_rules};
@@ -21,10 +19,10 @@ fn secured() -> Options {
     Options { keys: Some([1, 1]), ..Options::default() }
 }
 
-fn credentials(keys: &[u8]) -> SecurityReconfiguration {
+fn credentials(keys: &[u8]) -> Security {
     let keys = keys.iter().map(|key| PreSharedKey::new([*key; 32])).collect();
     let credentials = Arc::new(Credentials::new(keys, None).unwrap());
-    SecurityReconfiguration { credentials, rotation: security(1, 0, Instant::ZERO).rotation }
+    Security { credentials, ..security(1, 0, Instant::ZERO) }
 }
 
 #[test]

@@ -137,6 +137,11 @@ impl ControlHandler for Answers<'_> {
             } else {
                 None
             },
+            membership: reporting
+                .members
+                .as_ref()
+                .filter(|_| reporting.place.leads())
+                .map(|members| Box::new(members.status())),
             redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             state_service: status.state_service.as_ref().map(|service| Box::new(describe::state_service(service))),
             filter: reporting.filter.status(&status, now),

@@ -7,7 +7,7 @@ use super::answers::Answers;
 use super::roles::hindrances;
 use api::EventKind;
 use control::OrderOutcome;
-use control::orders::{Order, ReloadOrder};
+use control::orders::{Order, ReloadOrder, ServicePaths};
 
 impl Answers<'_> {
     /// Does what an operator wants, and remembers it.
@@ -15,9 +15,22 @@ impl Answers<'_> {
         let now = clock::now();
         match order {
             Order::Reload(order) => {
-                let ReloadOrder { reconfiguration, lazy, segments, tracking, announce_refresh, node_name, summary } =
-                    *order;
+                let ReloadOrder {
+                    reconfiguration,
+                    lazy,
+                    segments,
+                    tracking,
+                    announce_refresh,
+                    service_paths,
+                    peers,
+                    node_name,
+                    summary,
+                } = *order;
                 let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
+                self.reporting.set_peers(peers);
+                if let Some(ServicePaths { ports, detector, seed }) = service_paths {
+                    self.node.set_service_paths(&ports, detector, seed).map_err(|error| error.to_string())?;
+                }
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
                 self.node.set_segments(segments);
                 if self.reporting.place.leads() {

@@ -1,0 +1,490 @@
+//! The members of the cluster, where their list comes from elsewhere than the configuration file.
+//!
+//! ```text
+//!   etcd ────► thread "etcd" ────┐                      thread "members"
+//!   gossip ──► thread "gossip" ──┴─► records ─► Members ─► changes ─► the list of peers is applied as by a reload
+//! ```
+//! Nothing here is on the data path. What the source does, or that it is unreachable, delays no packet: the last known list stays in force.
+
+mod etcd;
+mod follower;
+mod gossip;
+mod state_file;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow::{Instant, NodeId};
+use membership::{
+    Change, Departure, Limits, MEMBERS_MAX, Member, MemberState, Membership, Presence, RecordError, Settings,
+};
+use packet_io::clock;
+
+use crate::credentials;
+use crate::error::ProcessError;
+use api::{EventKind, MemberStatus, MembershipStatus};
+use config::validated::{Config, MembershipSource, Peer};
+
+pub use etcd::MembershipError;
+pub(super) use follower::Follower;
+
+/// Events that wait to be noted; further ones are dropped.
+const EVENTS_WAITING_MAX: usize = 64;
+
+/// The members of the cluster, and how their source is.
+pub(super) struct Members {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    /// A bit for each peer that failure detection reports up.
+    up: AtomicU64,
+    state_file: Option<PathBuf>,
+}
+
+struct Inner {
+    membership: Membership,
+    /// This node's own record.
+    own: Member,
+    source: &'static str,
+    reachable: bool,
+    since: Instant,
+    error: Option<String>,
+    refused: Option<String>,
+    /// The source has given a list since the start.
+    has_list: bool,
+    changes: u64,
+    is_stopping: bool,
+    /// Something has happened that the follower has not seen.
+    is_news: bool,
+    events: VecDeque<(EventKind, String)>,
+}
+
+/// A list of records as a source has it.
+pub(super) struct List {
+    /// The members' records, as far as they can be read.
+    pub(super) members: Vec<(NodeId, Result<Member, RecordError>)>,
+    /// The settings, if there are any.
+    pub(super) settings: Option<Result<Settings, RecordError>>,
+}
+
+impl Members {
+    /// The members that are known before the source is reached: those of the state file and of the configuration file. `None`: the
+    /// configuration file is the source.
+    pub(super) fn load(config: &Config) -> Option<Arc<Self>> {
+        let (source, cluster) = (&config.membership.source, config.cluster.as_ref()?);
+        if *source == MembershipSource::Static {
+            return None;
+        }
+        let now = clock::now();
+        let limits = Limits { nodes: config.node.nodes, forget_after: config.membership.forget_after };
+        let mut membership = Membership::new(config.node.id, limits);
+        for peer in &cluster.replication.peers {
+            let (replication, detection) = (peer.address, peer.failure_detection_address);
+            let (name, state) = (String::new(), MemberState::Active);
+            let member = Member { id: peer.id, name, replication, detection, state, version: 0 };
+            if let Err(refused) = membership.restore(now, member) {
+                tracing::warn!("{refused}");
+            }
+        }
+        if let Some(path) = &config.membership.state_file {
+            restore(&mut membership, path, now);
+        }
+        let own = Member {
+            id: config.node.id,
+            name: Member::clean_name(&config.node.name),
+            replication: cluster.replication.local,
+            detection: cluster.failure_detection.local,
+            state: MemberState::Active,
+            version: unix_time_ms(),
+        };
+        let inner = Inner {
+            membership,
+            own,
+            source: source.name(),
+            reachable: false,
+            since: now,
+            error: None,
+            refused: None,
+            has_list: false,
+            changes: 0,
+            is_stopping: false,
+            is_news: true,
+            events: VecDeque::new(),
+        };
+        let state_file = config.membership.state_file.clone();
+        Some(Arc::new(Self { inner: Mutex::new(inner), changed: Condvar::new(), up: AtomicU64::new(0), state_file }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self, mut inner: MutexGuard<'_, Inner>) {
+        inner.is_news = true;
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the source has given its first list, but not longer than `limit`. Whether it has.
+    pub(super) fn wait_for_list(&self, limit: Duration) -> bool {
+        let waits = |inner: &mut Inner| !inner.has_list;
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
+        waited.map_or(false, |(inner, _)| inner.has_list)
+    }
+}
+
+/// What a source reports.
+impl Members {
+    /// All records that the source has now: it is reachable.
+    pub(super) fn handle_list(&self, list: List) {
+        let now = clock::now();
+        let mut inner = self.lock();
+        let Inner { membership, refused, own, .. } = &mut *inner;
+        let mut last_refused = None;
+        let mut records = Vec::new();
+        for (id, record) in list.members {
+            match record {
+                Ok(member) if id == own.id => last_refused = own_obstacle(own, &member).or(last_refused),
+                Ok(member) => records.push(member),
+                Err(error) => last_refused = Some(format!("the record of node {}: {error}", id.0)),
+            }
+        }
+        membership.handle_all_records(now, records, |error| last_refused = Some(error.to_string()));
+        match list.settings {
+            Some(Ok(settings)) => membership.handle_settings(settings),
+            Some(Err(error)) => last_refused = Some(format!("the settings: {error}")),
+            None => {}
+        }
+        *refused = note_refused(refused.take(), last_refused);
+        inner.note_reachable(now);
+        inner.has_list = true;
+        self.notify(inner);
+    }
+
+    /// A record of one member.
+    fn handle_member(&self, member: Member) {
+        let mut inner = self.lock();
+        let refused = if member.id == inner.own.id {
+            own_obstacle(&inner.own, &member)
+        } else {
+            inner.membership.handle_record(clock::now(), member).err().map(|error| error.to_string())
+        };
+        if refused.is_some() {
+            inner.refused = note_refused(inner.refused.take(), refused);
+        }
+        self.notify(inner);
+    }
+
+    /// The source no longer has a live record of the member.
+    fn handle_absence(&self, id: NodeId) {
+        let mut inner = self.lock();
+        inner.membership.handle_absence(clock::now(), id);
+        self.notify(inner);
+    }
+
+    /// Settings that a member publishes.
+    fn handle_settings(&self, settings: Settings) {
+        let mut inner = self.lock();
+        inner.membership.handle_settings(settings);
+        self.notify(inner);
+    }
+
+    /// The records of the source are known, as far as it has them.
+    fn note_list(&self) {
+        let mut inner = self.lock();
+        if !inner.reachable || !inner.has_list {
+            inner.has_list = true;
+            inner.note_reachable(clock::now());
+            self.notify(inner);
+        }
+    }
+
+    /// Something that another node sent was refused.
+    fn note_refused(&self, refused: String) {
+        let mut inner = self.lock();
+        inner.refused = note_refused(inner.refused.take(), Some(refused));
+    }
+
+    /// This node's record has this version.
+    fn adopt_version(&self, version: u64) {
+        let mut inner = self.lock();
+        inner.own.version = inner.own.version.max(version);
+    }
+
+    /// The source is not reachable. What is known stays in force.
+    pub(super) fn note_unreachable(&self, error: &str) {
+        let mut inner = self.lock();
+        if inner.reachable || inner.error.is_none() {
+            (inner.reachable, inner.since) = (false, clock::now());
+            let text = format!("{}: {error}; the last known members stay peers", inner.source);
+            inner.push_event(EventKind::MembershipLost, text);
+        }
+        inner.error = Some(error.to_owned());
+        self.notify(inner);
+    }
+
+    /// This node's own record.
+    pub(super) fn own(&self) -> Member {
+        self.lock().own.clone()
+    }
+
+    /// The node is to be something else to the others.
+    pub(super) fn set_own_state(&self, state: MemberState) {
+        let mut inner = self.lock();
+        if inner.own.state != state {
+            inner.own.state = state;
+            inner.own.version = unix_time_ms().max(inner.own.version + 1);
+            self.notify(inner);
+        }
+    }
+
+    /// Another record of this node is newer than its own, which is written again.
+    pub(super) fn supersede(&self, version: u64) {
+        let mut inner = self.lock();
+        inner.own.version = inner.own.version.max(version.saturating_add(1));
+    }
+
+    /// The process is about to end.
+    pub(super) fn stop(&self) {
+        let mut inner = self.lock();
+        inner.is_stopping = true;
+        self.notify(inner);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.lock().is_stopping
+    }
+
+    /// Waits until something has happened, for at most `limit`.
+    fn wait(&self, limit: Duration) {
+        let waits = |inner: &mut Inner| !inner.is_news && !inner.is_stopping;
+        if let Ok((mut inner, _)) = self.changed.wait_timeout_while(self.lock(), limit, waits) {
+            inner.is_news = false;
+        }
+    }
+}
+
+/// What follows for the node.
+impl Members {
+    /// The configuration with the members as peers.
+    pub(super) fn applied_to(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        if let Some(cluster) = &mut config.cluster {
+            let local = cluster.replication.local;
+            let inner = self.lock();
+            let members = inner.membership.peers().map(|(member, _)| member);
+            // The socket is of one family.
+            let reachable = members.filter(|member| member.replication.is_ipv4() == local.is_ipv4());
+            let peer = |member: &Member| Peer {
+                id: member.id,
+                address: member.replication,
+                failure_detection_address: member.detection,
+            };
+            cluster.replication.peers = reachable.filter(|member| member.replication != local).map(peer).collect();
+        }
+        config
+    }
+
+    /// The node starts with the members that are known now: what has changed before is no change.
+    pub(super) fn note_start(&self) {
+        let known = self.poll_changes();
+        tracing::debug!(changes = known.len(), "the members are known");
+        let mut inner = self.lock();
+        inner.changes = 0;
+        inner.events.retain(|(kind, _)| *kind == EventKind::MembershipLost);
+        drop(inner);
+        self.save();
+    }
+
+    /// What has changed since changes were last polled.
+    fn poll_changes(&self) -> Vec<Change> {
+        let now = clock::now();
+        let up = self.up.load(Ordering::Relaxed);
+        let is_up = |id: NodeId| up >> (usize::from(id.0) % MEMBERS_MAX) & 1 == 1;
+        let mut inner = self.lock();
+        let mut changes = Vec::new();
+        while let Some(change) = inner.membership.poll_change(now, is_up) {
+            inner.changes += 1;
+            if let Some((kind, text)) = described(change, &inner.membership) {
+                inner.push_event(kind, text);
+            }
+            changes.push(change);
+        }
+        changes
+    }
+
+    /// Failure detection reports the peer up or down.
+    pub(super) fn note_peer(&self, id: NodeId, is_up: bool) {
+        let bit = 1 << (usize::from(id.0) % MEMBERS_MAX);
+        if is_up {
+            self.up.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.up.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The settings that count.
+    fn settings(&self) -> Settings {
+        self.lock().membership.settings()
+    }
+
+    fn take_events(&self) -> VecDeque<(EventKind, String)> {
+        std::mem::take(&mut self.lock().events)
+    }
+
+    /// Keeps the list for the next start.
+    fn save(&self) {
+        let Some(path) = &self.state_file else { return };
+        let text = state_file::written(&self.lock().membership);
+        if let Err(error) = state_file::replace(path, &text) {
+            tracing::warn!("cannot keep the members in {}: {error}", path.display());
+        }
+    }
+
+    /// For operators.
+    pub(super) fn status(&self) -> MembershipStatus {
+        let inner = self.lock();
+        let Inner { membership, own, source, reachable, since, error, refused, changes, .. } = &*inner;
+        let settings = membership.settings();
+        let member = |(member, presence): (&Member, Presence)| MemberStatus {
+            id: member.id.0,
+            name: member.name.clone(),
+            address: member.replication.to_string(),
+            state: member.state.name().to_owned(),
+            version: member.version,
+            recorded: presence == Presence::Recorded,
+        };
+        MembershipStatus {
+            source: (*source).to_owned(),
+            reachable: *reachable,
+            since_ns: since.as_nanos(),
+            error: error.clone(),
+            refused: refused.clone(),
+            own_state: own.state.name().to_owned(),
+            own_version: own.version,
+            settings_version: settings.version,
+            backups: settings.backups,
+            configuration_version: settings.configuration,
+            changes: *changes,
+            members: membership.peers().map(member).collect(),
+        }
+    }
+}
+
+impl Inner {
+    fn note_reachable(&mut self, now: Instant) {
+        if !self.reachable {
+            (self.reachable, self.since) = (true, now);
+            // The first list is no restoration.
+            if self.error.take().is_some() {
+                self.push_event(EventKind::MembershipRestored, self.source.to_owned());
+            }
+        }
+    }
+
+    fn push_event(&mut self, kind: EventKind, text: String) {
+        if self.events.len() < EVENTS_WAITING_MAX {
+            self.events.push_back((kind, text));
+        }
+    }
+}
+
+/// Another node with this node's number has its record in place of this node's.
+fn own_obstacle(own: &Member, recorded: &Member) -> Option<String> {
+    (own.replication != recorded.replication && recorded.version >= own.version).then(|| {
+        let refused = membership::Refused::OwnNumber { id: own.id, address: recorded.replication };
+        refused.to_string()
+    })
+}
+
+/// Logs what was refused when it is something else than before.
+fn note_refused(before: Option<String>, now: Option<String>) -> Option<String> {
+    if let Some(text) = now.as_ref().filter(|text| before.as_ref() != Some(text)) {
+        tracing::warn!("{text}");
+    }
+    now
+}
+
+fn described(change: Change, membership: &Membership) -> Option<(EventKind, String)> {
+    let address = |id: NodeId| {
+        let found = membership.peers().find(|(member, _)| member.id == id);
+        found.map_or_else(String::new, |(member, _)| format!(" at {}", member.replication))
+    };
+    match change {
+        Change::Joined(id) => Some((EventKind::MemberJoined, format!("node {}{}", id.0, address(id)))),
+        Change::Moved(id) => Some((EventKind::MemberJoined, format!("node {}, now{}", id.0, address(id)))),
+        Change::Left(id, departure) => {
+            let reason = match departure {
+                Departure::Announced => "it has left".to_owned(),
+                Departure::Forgotten => "it is down, and its record has disappeared".to_owned(),
+                Departure::Replaced(other) => format!("node {} has its address", other.0),
+            };
+            Some((EventKind::MemberLeft, format!("node {}: {reason}", id.0)))
+        }
+        Change::Drained(id, true) => Some((EventKind::SettingsChanged, format!("node {} is being drained", id.0))),
+        Change::Drained(id, false) => Some((EventKind::SettingsChanged, format!("node {} is in service again", id.0))),
+        Change::Settings(settings) => Some((EventKind::SettingsChanged, settings.to_string())),
+    }
+}
+
+fn restore(membership: &mut Membership, path: &Path, now: Instant) {
+    match state_file::read(path) {
+        Ok(Some(state)) => {
+            for member in state.members {
+                if let Err(refused) = membership.restore(now, member) {
+                    tracing::warn!("{}: {refused}", path.display());
+                }
+            }
+            membership.handle_settings(state.settings);
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!("the members in {} cannot be used: {error}", path.display()),
+    }
+}
+
+/// The version of a record that is made now.
+fn unix_time_ms() -> u64 {
+    u64::try_from(credentials::unix_time().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The thread of a source. When it is dropped, the node leaves the cluster.
+pub(super) struct Source {
+    members: Arc<Members>,
+    kind: SourceKind,
+}
+
+enum SourceKind {
+    Etcd(etcd::EtcdSource),
+    Gossip(gossip::GossipSource),
+}
+
+impl Source {
+    /// Begins to publish this node's record, and to follow those of others. `None`: the configuration file is the source.
+    pub(super) fn start(members: &Arc<Members>, config: &Config) -> Result<Option<Self>, ProcessError> {
+        let publisher = Arc::clone(members);
+        let kind = match &config.membership.source {
+            MembershipSource::Static => return Ok(None),
+            MembershipSource::Etcd(etcd) => SourceKind::Etcd(etcd::EtcdSource::start(publisher, etcd)?),
+            MembershipSource::Gossip(gossip) => {
+                SourceKind::Gossip(gossip::GossipSource::start(publisher, gossip, config.cluster.as_ref())?)
+            }
+        };
+        Ok(Some(Self { members: Arc::clone(members), kind }))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.members.set_own_state(MemberState::Left);
+        self.members.stop();
+        match &mut self.kind {
+            SourceKind::Etcd(etcd) => etcd.leave(&self.members),
+            SourceKind::Gossip(gossip) => gossip.leave(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! Members of the cluster, and the source of their list.
+
+use api::Status;
+use console::Table;
+
+use super::ago;
+
+/// A line for the source, where the list comes from elsewhere than the configuration file.
+pub(super) fn describe(status: &Status) -> String {
+    let Some(membership) = &status.membership else { return String::new() };
+    let since = ago(status.monotonic_now_ns, membership.since_ns);
+    let source = &membership.source;
+    let state = match &membership.error {
+        _ if membership.reachable => format!("reachable for {since}"),
+        Some(error) => format!("unreachable for {since}, the last known members stay peers: {error}"),
+        None => format!("not reached yet, for {since}"),
+    };
+    let backups = membership.backups.map_or_else(String::new, |backups| format!(" · {backups} backups"));
+    let own = if membership.own_state == "active" { String::new() } else { format!(" · {}", membership.own_state) };
+    let (members, settings) = (membership.members.len() + 1, membership.settings_version);
+    let refused = membership.refused.iter().map(|refused| format!("             refused: {refused}\n"));
+    let configuration = membership.configuration_version;
+    format!(
+        "Membership   {source} {state} · {members} members{own} · settings {settings}, configuration {configuration}{backups}\n{}",
+        refused.collect::<String>(),
+    )
+}
+
+/// A row for each other member.
+pub(super) fn member_table(status: &Status) -> Table {
+    let mut table = Table::of("MEMBER|NAME|ADDRESS|STATE|RECORD|>VERSION");
+    for member in status.membership.iter().flat_map(|membership| &membership.members) {
+        table.row([
+            member.id.to_string(),
+            member.name.clone(),
+            member.address.clone(),
+            member.state.clone(),
+            if member.recorded { "present" } else { "absent" }.to_owned(),
+            member.version.to_string(),
+        ]);
+    }
+    table
+}
