@@ -41,7 +41,7 @@ pub struct RawEdge {
     /// that its first packet left the cluster from. The others hash the tuple, or the address of the host on this side or on the far side.
     pub affinity: Option<Text>,
     /// File with the secret of the hashed affinities, which `mainstay key` makes. Its mode is 0600 and its content is the same at both
-    /// edges. Required for affinities other than `"learned"`.
+    /// edges. Required for affinities other than `"learned"`, and with `replication.backups` of the nodes.
     pub hash_key: Option<PathText>,
     /// Largest number of connections that the edge follows. Each takes 144 bytes once it exists.
     pub connections_max: Option<Spanned<u32>>,

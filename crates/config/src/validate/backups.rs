@@ -14,8 +14,7 @@ use super::super::raw::{RawConfig, RawReplication};
 use super::super::validated::{
     BackupLookup, Backups, Config, Function, Node, Peer, Replication, Representation, Service,
 };
-use super::common::{absolute_path, flag, within};
-use super::edge::affinity;
+use super::common::{absolute_path, affinity, flag, within};
 
 const SUBJECT: &str = "[replication.backups]";
 

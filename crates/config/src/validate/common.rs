@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use flow::PortId;
+use flow::{AddressOf, Affinity, PortId};
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake, Text};
@@ -20,6 +20,14 @@ pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
 pub(super) const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
 /// The longest that a change may wait for others.
 pub(super) const BATCH_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
+
+/// What keeps the packets of a connection on one node.
+const AFFINITIES: [(&str, Affinity); 4] = [
+    ("learned", Affinity::Learned),
+    ("tuple", Affinity::Tuple),
+    ("near-host", Affinity::Address(AddressOf::NearHost)),
+    ("far-host", Affinity::Address(AddressOf::FarHost)),
+];
 
 /// The value of `text`, or `None` after having reported what is wrong with it.
 pub(super) fn parsed<T>(
@@ -204,4 +212,9 @@ pub(super) fn absolute_path(subject: &str, text: &Text, diagnostics: &mut Diagno
     let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
     diagnostics.error(text.span(), subject, mistake);
     None
+}
+
+/// The affinity that a key names.
+pub(super) fn affinity(key: &str, written: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> Affinity {
+    choice(key, written, &AFFINITIES, diagnostics)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::cluster::failure_detector;
-use ::edge::{AddressOf, Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
+use ::edge::{Affinity, CachePolicy, Capacity, EdgeConfig, NODES_MAX, RateControlConfig, RecoveryConfig};
 use flow::fast_path::Hook;
 use flow::{HashKey, NodeId, PortId};
 use toml::Spanned;
@@ -17,7 +17,7 @@ use super::super::raw::edge::{
 };
 use super::super::validated::Backend;
 use super::super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
-use super::common::{absolute_path, choice, flag, ranged, sized, within};
+use super::common::{absolute_path, affinity, choice, flag, ranged, sized, within};
 use super::fast_path::{CONNECTIONS_LIMIT, CONNECTIONS_MAX_DEFAULT};
 use super::ports::interface;
 use super::{control, lone_node};
@@ -25,12 +25,6 @@ use super::{control, lone_node};
 /// Where the control API of `mainstay edge` listens by default: beside a gateway's.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/edge.sock";
 
-const AFFINITIES: [(&str, Affinity); 4] = [
-    ("learned", Affinity::Learned),
-    ("tuple", Affinity::Tuple),
-    ("near-host", Affinity::Address(AddressOf::NearHost)),
-    ("far-host", Affinity::Address(AddressOf::FarHost)),
-];
 /// Those for Ethernet.
 const BACKENDS: [(&str, Backend); 2] = [("af_packet", Backend::AfPacket), ("af_xdp", Backend::AfXdp)];
 const CONNECTIONS_DEFAULT: u32 = 1 << 20;
@@ -140,11 +134,6 @@ fn nodes(section: &Spanned<RawEdge>, network: &str, diagnostics: &mut Diagnostic
         nodes.push(EdgeNode { id, interface: name });
     }
     nodes
-}
-
-/// The affinity that a key names.
-pub(super) fn affinity(key: &str, written: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> Affinity {
-    choice(key, written, &AFFINITIES, diagnostics)
 }
 
 fn hash_key(section: &Spanned<RawEdge>, affinity: Affinity, diagnostics: &mut Diagnostics<'_>) -> Option<PathBuf> {

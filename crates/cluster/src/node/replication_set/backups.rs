@@ -14,35 +14,26 @@
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
 //! | a live node has no state service, and this one has | has all live nodes |
-//! | [`SETTLES_WITHIN`] later | nodes that are too many leave once all others have acknowledged the connection |
+//! | [`SETTLES_WITHIN`](super::members::SETTLES_WITHIN) later | nodes that are too many leave once all others have acknowledged the connection |
 //!
 //! A node that leaves a set is sent an end, as if the connection's time were over: it refuses that if it forwards packets of the connection
 //! ([`crate::pipeline::Replicas::refuse_end`]), and becomes its owner. Shared connections keep their backups.
 //!
 //! Connections of a dead owner that have no packets would keep one replica less than configured. So the node where their packets would land
-//! claims them [`SETTLES_WITHIN`] after the failure.
+//! claims them a second after the failure. Edges still have the dead node for such a connection, and send its packets there once the
+//! node is back. So it is in the set until a packet arrives here.
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use flow::connection::flags;
 use flow::table::Slot;
-use flow::{Affinity, Connection, Ecmp, HashKey, Instant, NodeId, NodeSet, conntrack};
-use replication::Handle;
-use replication::representation::precise::{self, EndCause, Ended};
+use flow::{Affinity, Connection, Ecmp, HashKey, Instant, NodeId, NodeSet};
 use state_service::prediction::FAILURES_MAX;
 
-use crate::node::peer::Peer;
-use crate::node::peers::Peers;
 use crate::pipeline::Pipeline;
 
 /// The most backups of a connection.
 pub const BACKUPS_MAX: usize = FAILURES_MAX;
-/// Slots looked at in one call of [`Node::handle_timeout`](crate::node::Node::handle_timeout), at most: packets wait no longer than that.
-const SLOTS_PER_TIMEOUT_MAX: usize = 1024;
-/// Packets of connections that a failure has moved mostly arrive within this time, and new backups acknowledge what they were sent.
-const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which peers a connection is replicated to. Alike on all nodes.
 #[derive(Clone, Debug)]
@@ -68,34 +59,37 @@ pub struct BackupsStatus {
     pub is_marking: bool,
 }
 
-/// A walk over all slots.
+/// A sweep over all slots.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
-    next: Slot,
+pub(super) struct Sweep {
+    pub(super) next: Slot,
     /// Nodes that are too many leave the sets, and connections of dead nodes are claimed.
-    is_final: bool,
+    pub(super) is_final: bool,
     /// Some nodes could not leave yet.
-    is_incomplete: bool,
+    pub(super) is_incomplete: bool,
 }
 
 /// The backups of this node's connections.
 #[derive(Debug)]
 pub(in crate::node) struct Backups {
     count: usize,
-    edge_nodes: NodeSet,
+    pub(super) edge_nodes: NodeSet,
     edge_hash_key: HashKey,
     edge_affinity: Affinity,
     /// The edges' tables, with the nodes that forward.
-    forwarding: Ecmp,
+    pub(super) forwarding: Ecmp,
     /// The edges' tables, with all nodes that are up.
-    up: Ecmp,
+    pub(super) up: Ecmp,
     /// All live nodes back up every connection: one of them cannot look connections up.
-    is_complete: bool,
+    pub(super) is_complete: bool,
     /// By slot; of slots without a connection of this node's: empty.
     sets: Vec<NodeSet>,
-    walk: Option<Walk>,
-    /// When the final walk begins.
-    settles_at: Option<Instant>,
+    /// By slot: the former owner of a connection that was claimed and has had no packet since. Edges send its packets there again once
+    /// that node is back.
+    pub(super) claimed_from: Vec<NodeSet>,
+    pub(super) sweep: Option<Sweep>,
+    /// When the final sweep begins.
+    pub(super) settles_at: Option<Instant>,
 }
 
 impl Backups {
@@ -113,7 +107,8 @@ impl Backups {
             up: tables,
             is_complete: false,
             sets: vec![NodeSet::EMPTY; connections_max as usize],
-            walk: None,
+            claimed_from: vec![NodeSet::EMPTY; connections_max as usize],
+            sweep: None,
             settles_at: None,
         }
     }
@@ -124,7 +119,7 @@ impl Backups {
 
     /// Nodes came or went, and not all connections have their new backups yet.
     pub(super) fn is_marking(&self) -> bool {
-        self.walk.is_some_and(|walk| !walk.is_final)
+        self.sweep.is_some_and(|sweep| !sweep.is_final)
     }
 
     /// The backups of the connection in the slot.
@@ -139,10 +134,13 @@ impl Backups {
 
     /// As [`Backups::clear`]. Returns the backups that it had.
     pub(super) fn take(&mut self, slot: Slot) -> NodeSet {
+        if let Some(at) = self.claimed_from.get_mut(slot.0 as usize) {
+            *at = NodeSet::EMPTY;
+        }
         self.sets.get_mut(slot.0 as usize).map(core::mem::take).unwrap_or_default()
     }
 
-    /// A node receives the connection in the slot beside its backups, until the next final walk.
+    /// A node receives the connection in the slot beside its backups, until the next final sweep.
     pub(in crate::node) fn add(&mut self, slot: Slot, node: NodeId) {
         if let Some(set) = self.sets.get_mut(slot.0 as usize) {
             set.insert(node);
@@ -152,31 +150,23 @@ impl Backups {
     /// A connection of `node`, which is this node, begins.
     pub(super) fn begin(&mut self, node: NodeId, pipeline: &Pipeline, slot: Slot) {
         let Some(connection) = pipeline.connection(slot) else { return };
-        let set = self.predict(node, connection);
-        if let Some(at) = self.sets.get_mut(slot.0 as usize) {
-            *at = set;
-        }
+        self.set(slot, self.predict(node, connection));
     }
 
-    /// This node has become the owner of a connection. To be called while the sessions still hold it as a replica.
-    pub(super) fn take_over(&mut self, node: NodeId, pipeline: &Pipeline, peers: &[Peer], slot: Slot) {
-        let holds_copy = |peer: &&Peer| {
-            peer.is_up() && peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)))
-        };
-        let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).collect();
-        let beside = former.union(self.of(slot));
-        self.begin(node, pipeline, slot);
-        beside.iter().for_each(|node| self.add(slot, node));
+    pub(super) fn set(&mut self, slot: Slot, nodes: NodeSet) {
+        if let Some(at) = self.sets.get_mut(slot.0 as usize) {
+            *at = nodes;
+        }
     }
 
     /// Whether the peer must have the connection of `node`, which is this node. A peer whose session is open may not count as up yet.
     pub(in crate::node) fn is_meant(&self, node: NodeId, peer: NodeId, slot: Slot, connection: &Connection) -> bool {
-        let is_current = self.walk.is_none_or(|walk| walk.is_final) && self.up.alive().contains(peer);
+        let is_current = self.sweep.is_none_or(|sweep| sweep.is_final) && self.up.alive().contains(peer);
         self.of(slot).contains(peer) || (!is_current && self.predict_with(node, connection, peer).contains(peer))
     }
 
     /// The nodes that are to back up a connection of `owner`.
-    fn predict(&self, owner: NodeId, connection: &Connection) -> NodeSet {
+    pub(super) fn predict(&self, owner: NodeId, connection: &Connection) -> NodeSet {
         if self.is_complete {
             return self.up.alive().without([owner].into_iter().collect());
         }
@@ -209,6 +199,11 @@ impl Backups {
         landings
     }
 
+    /// The node where packets of the connection's original direction land now.
+    pub(super) fn landing(&self, connection: &Connection) -> Option<NodeId> {
+        self.forwarding.select(self.hashes(connection).0)
+    }
+
     /// The hashes of its packets, at the edge where they began and, if that differs, at the other.
     fn hashes(&self, connection: &Connection) -> (u64, Option<u64>) {
         let of = |tuple| self.edge_affinity.hash(&self.edge_hash_key, tuple);
@@ -222,113 +217,13 @@ impl Backups {
     }
 }
 
-/// Members that come and go.
-impl Backups {
-    /// Follows which nodes are up and forward. `forwards`: this node, `node`, does.
-    pub(super) fn follow(&mut self, now: Instant, node: NodeId, peers: &[Peer], forwards: bool) {
-        let live = || peers.iter().filter(|peer| peer.can_back_up());
-        let up = live().map(|peer| peer.id).chain([node]).collect();
-        let forwarding = live().filter(|peer| peer.is_forwarding).map(|peer| peer.id);
-        let forwarding = forwarding.chain(forwards.then_some(node)).collect();
-        let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
-        if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
-            self.begin_recomputation(now);
-        }
-    }
-
-    /// Whether all live nodes back up every connection from now on, because one of them cannot look connections up.
-    pub(super) fn set_complete(&mut self, now: Instant, is_complete: bool) {
-        if self.is_complete != is_complete {
-            self.is_complete = is_complete;
-            self.begin_recomputation(now);
-        }
-    }
-
-    fn begin_recomputation(&mut self, now: Instant) {
-        self.walk = Some(Walk { next: Slot(0), is_final: false, is_incomplete: false });
-        self.settles_at = Some(now + SETTLES_WITHIN);
-    }
-
-    /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.
-    pub(super) fn handle_timeout(&mut self, now: Instant, node: NodeId, pipeline: &mut Pipeline, peers: &mut Peers) {
-        if self.walk.is_none() && self.settles_at.is_some_and(|at| at <= now) {
-            self.settles_at = None;
-            self.walk = Some(Walk { next: Slot(0), is_final: true, is_incomplete: false });
-        }
-        let Some(mut walk) = self.walk else { return };
-        for _ in 0..SLOTS_PER_TIMEOUT_MAX {
-            let Some(slot) = pipeline.table().next_occupied(walk.next) else {
-                self.walk = None;
-                let again_at = walk.is_incomplete.then_some(now + SETTLES_WITHIN);
-                self.settles_at = self.settles_at.or(again_at);
-                return;
-            };
-            walk.next = Slot(slot.0 + 1);
-            let Some(connection) = pipeline.connection(slot) else { continue };
-            if connection.owner == node {
-                walk.is_incomplete |= !self.update(node, connection, slot, walk.is_final, peers);
-            } else if walk.is_final && self.may_claim(now, node, connection, peers) {
-                pipeline.replicas().claim(now, slot);
-            }
-        }
-        self.walk = Some(walk);
-    }
-
-    /// When there is something to do next.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        if self.walk.is_some() { Some(Instant::ZERO) } else { self.settles_at }
-    }
-
-    /// Computes the set of a connection of this node's anew. False if nodes have yet to leave it.
-    fn update(&mut self, node: NodeId, connection: &Connection, slot: Slot, is_final: bool, peers: &mut Peers) -> bool {
-        let handle = Handle(slot.0);
-        let wanted = self.predict(node, connection);
-        let gone = self.edge_nodes.without(self.up.alive());
-        let surplus = self.of(slot).without(gone).without(wanted);
-        let is_shared = connection.flags & flags::SHARED != 0;
-        let may_leave = is_final && !is_shared && (surplus.is_empty() || have_acknowledged(peers, wanted, handle));
-        let set = if may_leave { wanted } else { wanted.union(surplus) };
-        if let Some(at) = self.sets.get_mut(slot.0 as usize) {
-            *at = set;
-        }
-        let mut name = Vec::new();
-        for peer in peers {
-            let Some(session) = peer.session.as_mut().filter(|session| session.is_open()) else { continue };
-            if set.contains(peer.id) {
-                if !session.is_replicated(handle) {
-                    session.mark_changed(handle);
-                }
-            } else {
-                if name.is_empty() {
-                    precise::encode_ended(&Ended { cause: EndCause::TimedOut, ..Ended::from(connection) }, &mut name);
-                }
-                session.mark_deleted(handle, &name);
-            }
-        }
-        may_leave || surplus.is_empty() || is_shared || !is_final
-    }
-
-    /// Whether the owner of a replica is dead, and packets of the connection would land here.
-    fn may_claim(&self, now: Instant, node: NodeId, connection: &Connection, peers: &Peers) -> bool {
-        let is_dead = |peer: &Peer| peer.orphaned_at.is_some_and(|at| at + SETTLES_WITHIN <= now);
-        let original = self.edge_affinity.hash(&self.edge_hash_key, &connection.original);
-        peers.get(connection.owner).is_some_and(is_dead)
-            && self.forwarding.select(original) == Some(node)
-            && !conntrack::is_closing(connection.original.protocol, &connection.protocol)
-    }
-}
-
 /// Sets which of the nodes of `tables` are alive. Whether that changed.
-fn set_alive(tables: &mut Ecmp, nodes: NodeSet, alive: NodeSet) -> bool {
-    nodes.iter().fold(false, |has_changed, node| tables.set_alive(node, alive.contains(node)) || has_changed)
-}
-
-/// Whether all these nodes receive what this one sends, and have acknowledged the connection.
-fn have_acknowledged(peers: &Peers, nodes: NodeSet, handle: Handle) -> bool {
-    nodes.iter().all(|node| {
-        let session = peers.get(node).and_then(|peer| peer.session.as_ref());
-        session.is_some_and(|session| session.is_open() && session.is_acknowledged(handle))
-    })
+pub(super) fn set_alive(tables: &mut Ecmp, nodes: NodeSet, alive: NodeSet) -> bool {
+    let mut has_changed = false;
+    for node in nodes.iter() {
+        has_changed |= tables.set_alive(node, alive.contains(node));
+    }
+    has_changed
 }
 
 #[cfg(test)]

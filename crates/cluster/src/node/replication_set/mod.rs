@@ -10,6 +10,7 @@
 mod backups;
 pub(super) mod compact;
 mod deferral;
+mod members;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -37,6 +37,8 @@ pub(super) struct Setup {
     pub(super) hold_first_reply: Duration,
     /// The edges' hash key comes from it.
     pub(super) seed: u64,
+    /// The nodes' hash key of the edges comes from it.
+    pub(super) seed_of_nodes: u64,
 }
 
 impl Setup {
@@ -48,11 +50,12 @@ impl Setup {
             affinity: Affinity::Learned,
             hold_first_reply: Duration::ZERO,
             seed: 1,
+            seed_of_nodes: 1,
         }
     }
 
-    fn hash_key(&self) -> HashKey {
-        HashKey([self.seed, 77])
+    fn hash_key(seed: u64) -> HashKey {
+        HashKey([seed, 77])
     }
 
     pub(super) fn numbers(&self) -> NodeSet {
@@ -78,7 +81,7 @@ impl Side {
     pub(super) fn select(&self, entering: &Tuple) -> u8 {
         let learned = self.learned.get(&(entering.source_port, entering.destination_port)).copied();
         let learned = learned.filter(|node| self.ecmp.alive().contains(*node));
-        let hash = self.setup.affinity.hash(&self.setup.hash_key(), entering);
+        let hash = self.setup.affinity.hash(&Setup::hash_key(self.setup.seed), entering);
         learned.or_else(|| self.ecmp.select(hash)).expect("a node is alive").0
     }
 
@@ -108,7 +111,7 @@ pub(super) struct Many {
     pub(super) inside: Side,
     pub(super) outside: Side,
     /// Nodes between which, in this direction, replication datagrams are lost.
-    pub(super) cut: Vec<(u8, u8)>,
+    pub(super) lossy: Vec<(u8, u8)>,
     received: VecDeque<(PortId, Received)>,
 }
 
@@ -168,7 +171,7 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         backups: setup.count.map(|count| BackupsConfig {
             count,
             edge_nodes: setup.numbers(),
-            edge_hash_key: setup.hash_key(),
+            edge_hash_key: Setup::hash_key(setup.seed_of_nodes),
             edge_affinity: setup.affinity,
         }),
         peers: peers.collect(),
@@ -187,7 +190,7 @@ impl Many {
             nodes: (0..setup.nodes).map(|id| Some(Node::new(config(id, setup), now).unwrap())).collect(),
             inside: Side::new(setup),
             outside: Side::new(setup),
-            cut: Vec::new(),
+            lossy: Vec::new(),
             received: VecDeque::new(),
         };
         many.run_until_ready();
@@ -203,7 +206,7 @@ impl Many {
             self.inside.ecmp.set_alive(NodeId(id), true);
             self.outside.ecmp.set_alive(NodeId(id), true);
         }
-        // Sets settle within two walks.
+        // Sets settle within two sweeps.
         self.run(Duration::from_secs(3));
     }
 
@@ -276,7 +279,7 @@ impl Many {
                 let peer = self.nodes[usize::from(to.0)].as_mut();
                 peer.into_iter().for_each(|peer| drop(peer.handle_detection(now, NodeId(from), bytes, 255)));
             }
-            Transmit::Replication(to) if self.cut.contains(&(from, to.0)) && !role::is_heartbeat(bytes) => {}
+            Transmit::Replication(to) if self.lossy.contains(&(from, to.0)) && !role::is_heartbeat(bytes) => {}
             Transmit::Replication(to) => {
                 let Some(peer) = &mut self.nodes[usize::from(to.0)] else { return };
                 // As above.
@@ -380,7 +383,7 @@ impl Many {
 /// Where connections are.
 impl Many {
     /// The nodes that have the connection.
-    pub(super) fn holders(&self, flow: &Flow) -> NodeSet {
+    pub(super) fn nodes_with(&self, flow: &Flow) -> NodeSet {
         let has_it = |id: &u8| self.node(*id).pipeline().lookup(&flow.original).is_some();
         self.living().filter(has_it).map(NodeId).collect()
     }

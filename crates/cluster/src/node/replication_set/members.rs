@@ -1,0 +1,138 @@
+//! The sets of backups when connections are taken over, and when nodes come and go: see [`super::backups`].
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::connection::flags;
+use flow::table::Slot;
+use flow::{Connection, Instant, NodeId, NodeSet, conntrack};
+use replication::Handle;
+use replication::representation::precise::{self, EndCause, Ended};
+
+use super::backups::{Backups, Sweep, set_alive};
+use crate::node::peer::Peer;
+use crate::node::peers::Peers;
+use crate::pipeline::Pipeline;
+
+/// Slots looked at in one call of [`Node::handle_timeout`](crate::node::Node::handle_timeout), at most: packets wait no longer than that.
+const SLOTS_PER_TIMEOUT_MAX: usize = 1024;
+/// Packets of connections that a failure has moved mostly arrive within this time, and new backups acknowledge what they were sent.
+pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(1);
+
+/// Members that come and go.
+impl Backups {
+    /// This node has become the owner of a connection. To be called while the sessions still hold it as a replica.
+    pub(super) fn take_over(&mut self, node: NodeId, pipeline: &Pipeline, peers: &[Peer], slot: Slot) {
+        let holds_copy = |peer: &&Peer| peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)));
+        let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).collect();
+        let beside = former.union(self.of(slot));
+        self.begin(node, pipeline, slot);
+        beside.iter().for_each(|node| self.add(slot, node));
+        if let Some(at) = self.claimed_from.get_mut(slot.0 as usize)
+            && !former.is_empty()
+        {
+            *at = former;
+        }
+    }
+
+    /// Follows which nodes are up and forward. `forwards`: this node, `node`, does.
+    pub(super) fn follow(&mut self, now: Instant, node: NodeId, peers: &[Peer], forwards: bool) {
+        let live = || peers.iter().filter(|peer| peer.can_back_up());
+        let up = live().map(|peer| peer.id).chain([node]).collect();
+        let forwarding = live().filter(|peer| peer.is_forwarding).map(|peer| peer.id);
+        let forwarding = forwarding.chain(forwards.then_some(node)).collect();
+        let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
+        if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
+            self.begin_sweep(now);
+        }
+    }
+
+    /// Whether all live nodes back up every connection from now on, because one of them cannot look connections up.
+    pub(super) fn set_complete(&mut self, now: Instant, is_complete: bool) {
+        if self.is_complete != is_complete {
+            self.is_complete = is_complete;
+            self.begin_sweep(now);
+        }
+    }
+
+    fn begin_sweep(&mut self, now: Instant) {
+        self.sweep = Some(Sweep { next: Slot(0), is_final: false, is_incomplete: false });
+        self.settles_at = Some(now + SETTLES_WITHIN);
+    }
+
+    /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.
+    pub(super) fn handle_timeout(&mut self, now: Instant, node: NodeId, pipeline: &mut Pipeline, peers: &mut Peers) {
+        if self.sweep.is_none() && self.settles_at.is_some_and(|at| at <= now) {
+            self.settles_at = None;
+            self.sweep = Some(Sweep { next: Slot(0), is_final: true, is_incomplete: false });
+        }
+        let Some(mut sweep) = self.sweep else { return };
+        for _ in 0..SLOTS_PER_TIMEOUT_MAX {
+            let Some(slot) = pipeline.table().next_occupied(sweep.next) else {
+                self.sweep = None;
+                let repeats_at = sweep.is_incomplete.then_some(now + SETTLES_WITHIN);
+                self.settles_at = self.settles_at.or(repeats_at);
+                return;
+            };
+            sweep.next = Slot(slot.0 + 1);
+            let Some(connection) = pipeline.connection(slot) else { continue };
+            if connection.owner == node {
+                sweep.is_incomplete |= !self.update(node, connection, slot, sweep.is_final, peers);
+            } else if sweep.is_final && self.may_claim(now, node, connection, peers) {
+                pipeline.replicas().claim(now, slot);
+            }
+        }
+        self.sweep = Some(sweep);
+    }
+
+    /// When there is something to do next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if self.sweep.is_some() { Some(Instant::ZERO) } else { self.settles_at }
+    }
+
+    /// Computes the set of a connection of this node's anew. False if nodes have yet to leave it.
+    fn update(&mut self, node: NodeId, connection: &Connection, slot: Slot, is_final: bool, peers: &mut Peers) -> bool {
+        let handle = Handle(slot.0);
+        let is_claimed = connection.flags & flags::REPLICA != 0;
+        let claimed_from = self.claimed_from.get(slot.0 as usize).copied().filter(|_| is_claimed).unwrap_or_default();
+        let wanted = self.predict(node, connection).union(claimed_from);
+        let gone = self.edge_nodes.without(self.up.alive());
+        let surplus = self.of(slot).without(gone).without(wanted);
+        let is_shared = connection.flags & flags::SHARED != 0;
+        let may_leave =
+            is_final && !is_shared && (surplus.is_empty() || have_acknowledged(peers, wanted.without(gone), handle));
+        let set = if may_leave { wanted } else { wanted.union(surplus) };
+        self.set(slot, set);
+        let mut name = Vec::new();
+        for peer in peers {
+            let Some(session) = peer.session.as_mut().filter(|session| session.is_open()) else { continue };
+            if set.contains(peer.id) {
+                if !session.is_replicated(handle) {
+                    session.mark_changed(handle);
+                }
+            } else {
+                if name.is_empty() {
+                    precise::encode_ended(&Ended { cause: EndCause::TimedOut, ..Ended::from(connection) }, &mut name);
+                }
+                session.mark_deleted(handle, &name);
+            }
+        }
+        may_leave || surplus.is_empty() || is_shared || !is_final
+    }
+
+    /// Whether the owner of a replica is dead, and packets of the connection would land here.
+    fn may_claim(&self, now: Instant, node: NodeId, connection: &Connection, peers: &Peers) -> bool {
+        let is_dead = |peer: &Peer| peer.orphaned_at.is_some_and(|at| at + SETTLES_WITHIN <= now);
+        peers.get(connection.owner).is_some_and(is_dead)
+            && self.landing(connection) == Some(node)
+            && !conntrack::is_closing(connection.original.protocol, &connection.protocol)
+    }
+}
+
+/// Whether all these nodes receive what this one sends, and have acknowledged the connection.
+fn have_acknowledged(peers: &Peers, nodes: NodeSet, handle: Handle) -> bool {
+    nodes.iter().all(|node| {
+        let session = peers.get(node).and_then(|peer| peer.session.as_ref());
+        session.is_some_and(|session| session.is_open() && session.is_acknowledged(handle))
+    })
+}
