@@ -1,7 +1,5 @@
 //! `[replication.backups]`.
 
-use std::path::PathBuf;
-
 use cluster::node::BACKUPS_MAX;
 use cluster::pipeline::state_service_connections_max;
 use flow::{NODES_MAX, NodeId, NodeSet};
@@ -38,7 +36,7 @@ pub(super) fn backups(
         diagnostics.error(written.span(), "replication.backups.count", mistake);
     }
     let lookup = lookup(section, diagnostics);
-    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_else(PathBuf::new), edge_affinity, lookup })
+    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_default(), edge_affinity, lookup })
 }
 
 fn lookup(section: &RawBackups, diagnostics: &mut Diagnostics<'_>) -> BackupLookup {

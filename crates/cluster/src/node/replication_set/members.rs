@@ -43,7 +43,7 @@ impl Backups {
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
         let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
         if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
-            self.begin_recomputation(now);
+            self.begin_sweep(now);
         }
     }
 
@@ -51,11 +51,11 @@ impl Backups {
     pub(super) fn set_complete(&mut self, now: Instant, is_complete: bool) {
         if self.is_complete != is_complete {
             self.is_complete = is_complete;
-            self.begin_recomputation(now);
+            self.begin_sweep(now);
         }
     }
 
-    fn begin_recomputation(&mut self, now: Instant) {
+    fn begin_sweep(&mut self, now: Instant) {
         self.sweep = Some(Sweep { next: Slot(0), is_final: false, is_incomplete: false });
         self.settles_at = Some(now + SETTLES_WITHIN);
     }
