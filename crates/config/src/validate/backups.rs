@@ -1,7 +1,5 @@
 //! `[replication.backups]`.
 
-use std::path::PathBuf;
-
 use cluster::node::BACKUPS_MAX;
 use flow::{NODES_MAX, NodeId, NodeSet};
 
@@ -32,7 +30,7 @@ pub(super) fn backups(
         );
         diagnostics.error(written.span(), "replication.backups.count", mistake);
     }
-    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_else(PathBuf::new), edge_affinity })
+    Some(Backups { count, edge_nodes, edge_hash_key: path.unwrap_or_default(), edge_affinity })
 }
 
 /// The nodes of the edges: this one and peers, each once.
