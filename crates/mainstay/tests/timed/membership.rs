@@ -246,8 +246,8 @@ fn etcd_is_followed_and_its_loss_changes_nothing_for_packets() {
     // An operator drains c, and the others see it.
     c.order("drain");
     wait_for("c is drained", &a, |status| {
-        let members = status.membership.iter().flat_map(|membership| &membership.members);
-        members.into_iter().any(|member| member.id == 2 && member.state == "draining")
+        let mut members = status.membership.iter().flat_map(|membership| &membership.members);
+        members.any(|member| member.id == 2 && member.state == "draining")
     });
     c.order("undrain");
 
