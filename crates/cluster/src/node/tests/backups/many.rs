@@ -372,11 +372,9 @@ impl Many {
 
     /// Segments pass in both directions; the client's first, or the server's.
     pub(super) fn exchange(&mut self, flow: &Flow, client_first: bool) -> bool {
-        if client_first {
-            self.client_sends(flow) && self.server_sends(flow)
-        } else {
-            self.server_sends(flow) && self.client_sends(flow)
-        }
+        [client_first, !client_first]
+            .into_iter()
+            .all(|is_client| if is_client { self.client_sends(flow) } else { self.server_sends(flow) })
     }
 }
 
