@@ -302,7 +302,7 @@ impl Members {
     fn poll_changes(&self) -> Vec<Change> {
         let now = clock::now();
         let up = self.up.load(Ordering::Relaxed);
-        let is_up = |id: NodeId| up >> (usize::from(id.0) % MEMBERS_MAX) & 1 == 1;
+        let is_up = |id: NodeId| (up >> (usize::from(id.0) % MEMBERS_MAX)) & 1 == 1;
         let mut inner = self.lock();
         let mut changes = Vec::new();
         while let Some(change) = inner.membership.poll_change(now, is_up) {
