@@ -9,6 +9,7 @@
 mod etcd;
 mod follower;
 mod gossip;
+mod source;
 mod state_file;
 
 use std::collections::VecDeque;
@@ -24,12 +25,11 @@ use membership::{
 use packet_io::clock;
 
 use crate::credentials;
-use crate::error::ProcessError;
 use api::{EventKind, MemberStatus, MembershipStatus};
 use config::validated::{Config, MembershipSource, Peer};
 
-pub use etcd::MembershipError;
 pub(super) use follower::Follower;
+pub(super) use source::Source;
 
 /// Events that wait to be noted; further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 64;
@@ -447,43 +447,6 @@ fn restore(membership: &mut Membership, path: &Path, now: Instant) {
 /// The version of a record that is made now.
 fn unix_time_ms() -> u64 {
     u64::try_from(credentials::unix_time().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The thread of a source. When it is dropped, the node leaves the cluster.
-pub(super) struct Source {
-    members: Arc<Members>,
-    kind: SourceKind,
-}
-
-enum SourceKind {
-    Etcd(etcd::EtcdSource),
-    Gossip(gossip::GossipSource),
-}
-
-impl Source {
-    /// Begins to publish this node's record, and to follow those of others. `None`: the configuration file is the source.
-    pub(super) fn start(members: &Arc<Members>, config: &Config) -> Result<Option<Self>, ProcessError> {
-        let publisher = Arc::clone(members);
-        let kind = match &config.membership.source {
-            MembershipSource::Static => return Ok(None),
-            MembershipSource::Etcd(etcd) => SourceKind::Etcd(etcd::EtcdSource::start(publisher, etcd)?),
-            MembershipSource::Gossip(gossip) => {
-                SourceKind::Gossip(gossip::GossipSource::start(publisher, gossip, config.cluster.as_ref())?)
-            }
-        };
-        Ok(Some(Self { members: Arc::clone(members), kind }))
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.members.set_own_state(MemberState::Left);
-        self.members.stop();
-        match &mut self.kind {
-            SourceKind::Etcd(etcd) => etcd.leave(&self.members),
-            SourceKind::Gossip(gossip) => gossip.leave(),
-        }
-    }
 }
 
 #[cfg(test)]
