@@ -131,7 +131,7 @@ impl Members {
     pub(super) fn wait_for_list(&self, limit: Duration) -> bool {
         let waits = |inner: &mut Inner| !inner.has_list;
         let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
-        waited.map_or(false, |(inner, _)| inner.has_list)
+        waited.is_ok_and(|(inner, _)| inner.has_list)
     }
 }
 
