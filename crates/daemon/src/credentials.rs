@@ -117,7 +117,7 @@ pub(super) fn cluster_cookie_keys(cluster: Option<&Cluster>) -> Result<Vec<Cooki
 pub(crate) fn gossip_keys(cluster: Option<&Cluster>) -> Result<Vec<[u8; 16]>, SecretError> {
     let security = cluster.and_then(|cluster| cluster.replication.security.as_ref());
     let paths = security.iter().flat_map(|security| &security.pre_shared_keys);
-    let key = |[high, low]: [u64; 2]| (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    let key = |[high, low]: [u64; 2]| ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
     paths.map(|path| Ok(key(derived(path, GOSSIP, SecretError::Secret)?))).collect()
 }
 

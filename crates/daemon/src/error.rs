@@ -85,7 +85,7 @@ pub enum ProcessError {
     Remote(#[from] RemoteError),
     /// The source of members cannot be used as configured.
     #[error(transparent)]
-    Membership(#[from] crate::gateway::MembershipError),
+    Membership(#[from] crate::etcd::EtcdError),
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),

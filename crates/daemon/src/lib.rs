@@ -11,6 +11,7 @@ pub mod credentials;
 mod describe;
 pub mod edge;
 mod error;
+pub mod etcd;
 pub mod gateway;
 pub mod logging;
 mod ports;

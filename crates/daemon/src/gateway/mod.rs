@@ -42,7 +42,6 @@ use reload::Operator;
 use workers::Workers;
 
 pub use fast_path::fast_path_obstacle;
-pub use members::MembershipError;
 
 /// Runs the gateway that the file describes, until a signal ends it.
 ///

@@ -136,7 +136,7 @@ fn put_text(buf: &mut impl BufMut, text: &str) -> Result<(), CodecError> {
 
 fn put_identity(buf: &mut impl BufMut, identity: &Identity) -> Result<(), CodecError> {
     let Identity { address, record } = identity;
-    let kind = u8::from(address.is_ipv6()) * KIND_V6 | u8::from(record.is_some()) * KIND_RECORD;
+    let kind = (u8::from(address.is_ipv6()) * KIND_V6) | (u8::from(record.is_some()) * KIND_RECORD);
     put(buf, &[kind])?;
     match address.ip() {
         IpAddr::V4(ip) => put(buf, &ip.octets())?,

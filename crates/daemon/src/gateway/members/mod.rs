@@ -9,6 +9,7 @@
 mod etcd;
 mod follower;
 mod gossip;
+mod source;
 mod state_file;
 
 use std::collections::VecDeque;
@@ -24,12 +25,11 @@ use membership::{
 use packet_io::clock;
 
 use crate::credentials;
-use crate::error::ProcessError;
 use api::{EventKind, MemberStatus, MembershipStatus};
 use config::validated::{Config, MembershipSource, Peer};
 
-pub use etcd::MembershipError;
 pub(super) use follower::Follower;
+pub(super) use source::Source;
 
 /// Events that wait to be noted; further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 64;
@@ -131,7 +131,7 @@ impl Members {
     pub(super) fn wait_for_list(&self, limit: Duration) -> bool {
         let waits = |inner: &mut Inner| !inner.has_list;
         let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
-        waited.map_or(false, |(inner, _)| inner.has_list)
+        waited.is_ok_and(|(inner, _)| inner.has_list)
     }
 }
 
@@ -302,7 +302,7 @@ impl Members {
     fn poll_changes(&self) -> Vec<Change> {
         let now = clock::now();
         let up = self.up.load(Ordering::Relaxed);
-        let is_up = |id: NodeId| up >> (usize::from(id.0) % MEMBERS_MAX) & 1 == 1;
+        let is_up = |id: NodeId| (up >> (usize::from(id.0) % MEMBERS_MAX)) & 1 == 1;
         let mut inner = self.lock();
         let mut changes = Vec::new();
         while let Some(change) = inner.membership.poll_change(now, is_up) {
@@ -447,43 +447,6 @@ fn restore(membership: &mut Membership, path: &Path, now: Instant) {
 /// The version of a record that is made now.
 fn unix_time_ms() -> u64 {
     u64::try_from(credentials::unix_time().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The thread of a source. When it is dropped, the node leaves the cluster.
-pub(super) struct Source {
-    members: Arc<Members>,
-    kind: SourceKind,
-}
-
-enum SourceKind {
-    Etcd(etcd::EtcdSource),
-    Gossip(gossip::GossipSource),
-}
-
-impl Source {
-    /// Begins to publish this node's record, and to follow those of others. `None`: the configuration file is the source.
-    pub(super) fn start(members: &Arc<Members>, config: &Config) -> Result<Option<Self>, ProcessError> {
-        let publisher = Arc::clone(members);
-        let kind = match &config.membership.source {
-            MembershipSource::Static => return Ok(None),
-            MembershipSource::Etcd(etcd) => SourceKind::Etcd(etcd::EtcdSource::start(publisher, etcd)?),
-            MembershipSource::Gossip(gossip) => {
-                SourceKind::Gossip(gossip::GossipSource::start(publisher, gossip, config.cluster.as_ref())?)
-            }
-        };
-        Ok(Some(Self { members: Arc::clone(members), kind }))
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.members.set_own_state(MemberState::Left);
-        self.members.stop();
-        match &mut self.kind {
-            SourceKind::Etcd(etcd) => etcd.leave(&self.members),
-            SourceKind::Gossip(gossip) => gossip.leave(),
-        }
-    }
 }
 
 #[cfg(test)]

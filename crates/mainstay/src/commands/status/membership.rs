@@ -1,14 +1,15 @@
 //! Members of the cluster, and the source of their list.
 
+use std::time::Duration;
+
 use api::Status;
 use console::Table;
-
-use super::ago;
 
 /// A line for the source, where the list comes from elsewhere than the configuration file.
 pub(super) fn describe(status: &Status) -> String {
     let Some(membership) = &status.membership else { return String::new() };
-    let since = ago(status.monotonic_now_ns, membership.since_ns);
+    let since = Duration::from_nanos(status.monotonic_now_ns.saturating_sub(membership.since_ns));
+    let since = console::duration(since);
     let source = &membership.source;
     let state = match &membership.error {
         _ if membership.reachable => format!("reachable for {since}"),

@@ -21,10 +21,10 @@ pub enum MalformedAnswer {
 
 /// All records.
 #[derive(PartialEq, Debug)]
-pub(super) struct Answer {
-    pub(super) revision: i64,
-    pub(super) members: Vec<(NodeId, Result<Member, RecordError>)>,
-    pub(super) settings: Option<Result<Settings, RecordError>>,
+pub(crate) struct Answer {
+    pub(crate) revision: i64,
+    pub(crate) members: Vec<(NodeId, Result<Member, RecordError>)>,
+    pub(crate) settings: Option<Result<Settings, RecordError>>,
 }
 
 /// What a line of a watch shows.
