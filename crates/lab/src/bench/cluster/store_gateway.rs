@@ -105,7 +105,7 @@ impl Links {
 /// The store or an interface cannot be used.
 pub fn run(args: &StoreGatewayArgs) -> Result<(), BenchError> {
     let mut store = Store::connect(args.store).map_err(BenchError::Socket)?;
-    let ports: Vec<PortConfig> = args.interfaces.iter().map(|name| PortConfig::new(name)).collect();
+    let ports: Vec<PortConfig> = args.interfaces.iter().map(PortConfig::new).collect();
     let mut io = AfPacketIo::open(&ports)?;
     let mut netlink = Netlink::open()?;
     let own = args.interfaces.iter().map(|name| Ok(MacAddress(netlink.interface(name)?.mac)));
@@ -145,7 +145,7 @@ fn forward(store: &mut Store, links: &Links, batch: &mut PacketBatch<'_>) -> io:
     let records = store.get(&keys)?;
     let mut changed = Vec::new();
     for ((place, key, begins), record) in waiting.iter().zip(records) {
-        let Some(frame) = batch.iter_mut().nth(*place) else { continue };
+        let Some(frame) = batch.get_mut(*place) else { continue };
         let known = record.as_deref().and_then(Counted::read).or(begins.then(Counted::default));
         // Without a record there is no such connection: the packet is dropped.
         let Some(known) = known else { continue };
