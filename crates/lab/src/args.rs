@@ -1,7 +1,9 @@
 //! What the laboratory's commands are given on the command line.
 
+mod attack;
 mod attack_recovery;
 mod bench;
+mod cluster;
 mod demo;
 mod edge;
 mod encryption;
@@ -24,11 +26,13 @@ use clap::{Args, Subcommand};
 
 pub use crate::categorise::CategoriseArgs;
 pub use crate::emulator::LinkArgs;
+pub use attack::BenchAttackArgs;
 pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
     BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
     SideBySideCommand,
 };
+pub use cluster::{BenchClusterArgs, StoreGatewayArgs};
 pub use demo::DemoArgs;
 pub use edge::BenchEdgeArgs;
 pub use encryption::BenchEncryptionArgs;
@@ -56,6 +60,9 @@ pub enum LabCommand {
     Link(LinkArgs),
     /// Serve categories of hosts to URL filters, from a file
     Categorise(CategoriseArgs),
+    /// A gateway that keeps its state in a remote store, which `bench cluster` compares with
+    #[command(hide = true)]
+    StoreGateway(StoreGatewayArgs),
     /// Measure side by side with what an operator would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -179,6 +186,9 @@ mod tests {
             ("--wan --duration 5s", "cannot be used with"),
             ("--wan --representation multi-level", "cannot be used with"),
             ("--failures --workers 2", "cannot be used with"),
+            ("--nodes 2", "3..=8"),
+            ("--nodes 4 --edges", "cannot be used with"),
+            ("--kill 2", "--nodes"),
         ];
         for (option, remedy) in refused {
             let error = Line::try_parse_from(format!("demo {option}").split(' ')).expect_err(option);

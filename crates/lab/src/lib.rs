@@ -54,6 +54,7 @@ pub fn run(command: &LabCommand) -> Result<(), LabError> {
         LabCommand::Simulate(args) => Ok(simulate::run(args)?),
         LabCommand::Synthesize(command) => Ok(synthesize::run(command)?),
         LabCommand::Link(args) => Ok(emulator::run(args)?),
+        LabCommand::StoreGateway(args) => Ok(bench::cluster::store_gateway::run(args)?),
         LabCommand::Categorise(args) => Ok(categorise::run(args)?),
         LabCommand::Bench(BenchCommand::SideBySide(command)) => Ok(bench::run(command)?),
         LabCommand::Bench(BenchCommand::RateControl(args)) => Ok(demo::rate_control::run(args)?),

@@ -346,7 +346,7 @@ fn a_connection_survives_the_power_failure_of_the_sync_quick_start() {
     let topology = Topology::build().expect("namespaces can be made");
     configure_network(&topology);
     let server = IpAddr::from(SYNC_ROUTER);
-    let mut machines = topology.nodes.each_ref().map(Machine::new);
+    let mut machines = [Machine::new(&topology.nodes[0]), Machine::new(&topology.nodes[1])];
     let mut connection = None;
     let mut services = Vec::new();
     let mut kills = 0;

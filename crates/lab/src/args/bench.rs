@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 
 use super::values::measured_seconds;
 use super::{
-    BenchAttackRecoveryArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs, BenchFiltersArgs, BenchLazyArgs,
-    BenchLoadBalancerArgs, BenchRateControlArgs, BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs,
-    BenchSynFloodArgs, BenchSyncArgs,
+    BenchAttackArgs, BenchAttackRecoveryArgs, BenchClusterArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs,
+    BenchFiltersArgs, BenchLazyArgs, BenchLoadBalancerArgs, BenchRateControlArgs, BenchRecoveryArgs,
+    BenchRedundancyArgs, BenchReplicationArgs, BenchSynFloodArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -24,8 +24,12 @@ pub enum BenchCommand {
 /// Benchmarks that measure side by side with something else.
 #[derive(Debug, Subcommand)]
 pub enum SideBySideCommand {
+    /// Messages between nodes under packets of no connection, with broadcast of indexes and without
+    Attack(BenchAttackArgs),
     /// Legitimate throughput during a flood of bogus replies after a take-over
     AttackRecovery(BenchAttackRecoveryArgs),
+    /// Latency through many nodes before a failure and after it, beside nodes without replication and nodes with a remote store
+    Cluster(BenchClusterArgs),
     /// Cost of a packet and of a connection, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
     /// Cost of a packet and memory of a connection at an edge, without a network, beside the gateway's pipeline

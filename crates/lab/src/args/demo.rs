@@ -42,6 +42,16 @@ pub struct DemoArgs {
     /// An edge on either side of two nodes that both forward: with local recovery, and without
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures"])]
     pub edges: bool,
+    /// So many nodes that all forward, between an edge on either side (3 to 8): some are killed, and return
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=8),
+          conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures", "edges", "functions", "link_loss", "rtt_ms", "representation"])]
+    pub nodes: Option<u8>,
+    /// With --nodes, how many of them are killed. Each connection has as many backups
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "nodes", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub kill: u8,
+    /// With --nodes, time between the kills; 0ms: at once
+    #[arg(long = "kill-interval", value_name = "TIME", default_value = "50ms", requires = "nodes", value_parser = round_trip_ms)]
+    pub kill_interval_ms: f64,
     /// One function after the other on the nodes, each with a node killed under its connections: load balancer, SYN proxy under a flood, classifier, URL
     /// filter
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures", "edges", "representation"])]

@@ -124,7 +124,7 @@ impl Side {
     fn of_node(watch: &Watch) -> Result<Self, BenchError> {
         let topology = network()?;
         let plan = ClusterPlan {
-            has_standby: false,
+            nodes: 1,
             is_replicated: false,
             connections_max: CONNECTIONS_MAX,
             workers: 1,

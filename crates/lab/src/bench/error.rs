@@ -71,6 +71,17 @@ pub enum BenchError {
     /// The hosts of a network would answer by themselves what is sent past their stacks.
     #[error("the hosts' own stacks cannot be kept silent: {0}; install nftables")]
     HostsAnswer(String),
+    /// All nodes would be killed.
+    #[error("--kill {kill} of --nodes {nodes} leaves no node: kill {} at most", nodes - 1)]
+    NoNodeLeft {
+        /// Nodes that were to be killed.
+        kill: u8,
+        /// All nodes.
+        nodes: u8,
+    },
+    /// The cluster cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] simulator::many_nodes::ManyNodesError),
     /// What is measured needs the fast path.
     #[error("the gateway has no fast path on this host, and `mainstay gateway --check` states why")]
     NoFastPath,
@@ -100,8 +111,8 @@ pub enum BenchError {
     /// The pair of routers with `mainstay sync` does not run as it should.
     #[error(transparent)]
     SyncDaemon(#[from] SyncDaemonError),
-    /// Daemons that run do not come together.
-    #[error("{what}: the two daemons were not ready in time: {reason}")]
+    /// Processes that run do not come together.
+    #[error("{what}: not ready in time: {reason}")]
     NotReady {
         /// What was measured.
         what: &'static str,

@@ -3,9 +3,11 @@
 //! Machines are noisy, so whatever is compared is measured in turns (A B C A B C …), and medians over the rounds are
 //! reported. Both sides of every ratio are reported with it.
 
+pub mod attack;
 pub mod attack_recovery;
 mod balanced_connections;
 pub mod bulk;
+pub mod cluster;
 pub mod edge;
 pub mod encryption;
 mod error;
@@ -34,6 +36,8 @@ use crate::args::SideBySideCommand;
 pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
     match command {
         SideBySideCommand::Pipeline(args) => pipeline::run(args),
+        SideBySideCommand::Attack(args) => attack::run(args),
+        SideBySideCommand::Cluster(args) => cluster::run(args),
         SideBySideCommand::AttackRecovery(args) => attack_recovery::run(args),
         SideBySideCommand::Bulk(args) => bulk::run(args),
         SideBySideCommand::Edge(args) => edge::run(args),

@@ -113,7 +113,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
             progress: &progress,
             settings: &settings,
             keep_logs: args.keep_logs,
-            shape: Shape::BothActive,
+            shape: Shape::AllActive,
             servers: servers.clone(),
             edges: Some(EdgesPlan {
                 sections: format!("[recovery]\npolicy = \"{policy}\"\n"),

@@ -9,7 +9,7 @@ pub mod failures;
 pub mod functions;
 pub mod html;
 pub mod kernel;
-pub mod meter;
+mod many_nodes;
 pub mod multi_primary;
 pub mod operations;
 pub mod probes;
@@ -63,6 +63,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     }
     if args.rolling_restart {
         return operations::run(args, &watch);
+    }
+    if let Some(nodes) = args.nodes {
+        return many_nodes::run(args, nodes, &watch);
     }
     if args.edges {
         return edges::run(args, &watch);

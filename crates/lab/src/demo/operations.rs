@@ -127,7 +127,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
     let _distances = Distances::lay(&mut topology, args.link_loss, 0.0)?;
     let topology = Arc::new(topology);
     let plan = ClusterPlan {
-        has_standby: true,
+        nodes: 2,
         is_replicated: true,
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
@@ -135,7 +135,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         tuning: Tuning::default(),
     };
     let (shape, servers) = multi_primary::shape_and_servers(args);
-    if shape == Shape::BothActive {
+    if shape == Shape::AllActive {
         ways::build(&topology)?;
     }
     let mut cluster = Cluster::start_as(shape, &topology, plan)?;
@@ -190,7 +190,7 @@ fn await_established(session: &Session, watch: &Watch) -> Result<(), RunError> {
 
 /// Has every connection that was silent ask something, waits for the answers (one that never comes shows in the report)
 /// and lets traffic flow for a while.
-fn ask_silent(session: &Session, watch: &Watch, pause: Duration) -> Result<(), RunError> {
+pub(super) fn ask_silent(session: &Session, watch: &Watch, pause: Duration) -> Result<(), RunError> {
     let ends_at = Instant::now() + pause;
     let before = session.progress().wakes;
     session.wake_silent()?;

@@ -21,7 +21,7 @@ use super::run::RunError;
 use crate::args::BenchRateControlArgs;
 use crate::emulator::Link;
 use crate::emulator::channel::Settings as LinkSettings;
-use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, SPARE_CONNECTIONS, Shape, Tuning};
+use crate::testbed::cluster::{Cluster, ClusterPlan, SPARE_CONNECTIONS, Shape, Tuning};
 use crate::testbed::edges::Edges;
 use crate::testbed::session::Session;
 use crate::testbed::topology::{SERVER_PORTS, Topology};
@@ -38,8 +38,6 @@ use packet_io::sysctl;
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 /// TCP finds its rates within this time before the failure.
 const SETTLING: Duration = Duration::from_secs(4);
-/// The edges switch over within this time.
-const SWITCHED_OVER_WITHIN: Duration = Duration::from_secs(3);
 /// Samples begin so long before the failure.
 const SAMPLED_BEFORE: Duration = Duration::from_millis(500);
 /// Transfers and the queue are sampled so often.
@@ -180,7 +178,7 @@ impl Trial<'_> {
         }
         let [_link_of_killed, mut link] = self.limit_nodes(&topology)?;
         let topology = Arc::new(topology);
-        let mut cluster = Cluster::start_as(Shape::BothActive, &topology, cluster_plan(args.connections))?;
+        let mut cluster = Cluster::start_as(Shape::AllActive, &topology, cluster_plan(args.connections))?;
         cluster.wait_until_ready(self.watch)?;
         let edges = Edges::start(&topology, self.sections)?;
         edges.wait_until_ready(self.watch)?;
@@ -190,7 +188,7 @@ impl Trial<'_> {
         let mut queues = Vec::new();
         self.sample(&session, &mut link, &mut queues, SAMPLED_BEFORE)?;
         cluster.kill_active_silently()?;
-        self.await_switch_over(&edges)?;
+        edges.wait_until_stopped(self.watch, &[0])?;
         link.reset()?;
         let switched_over = queues.len();
         self.sample(&session, &mut link, &mut queues, Duration::from_secs_f64(args.seconds))?;
@@ -255,23 +253,6 @@ impl Trial<'_> {
             }),
         }
     }
-
-    /// Until neither edge sends flows to the killed node.
-    fn await_switch_over(&self, edges: &Edges) -> Result<(), RunError> {
-        let waited = self.watch.until(Instant::now() + SWITCHED_OVER_WITHIN, || -> Result<bool, RunError> {
-            let mut forwards_to_killed =
-                edges.statuses().filter_map(|status| Some(status.edge?.nodes.first()?.forwards));
-            Ok(!forwards_to_killed.any(|forwards| forwards))
-        })?;
-        match waited {
-            Waited::Met => Ok(()),
-            Waited::TooLate => Err(ClusterError::NotReady {
-                reason: "the edges did not find that the node is dead".into(),
-                logs: String::new(),
-            }
-            .into()),
-        }
-    }
 }
 
 /// What was sampled: the marks of the transfers, and the queue at each.
@@ -316,7 +297,7 @@ impl Course<'_> {
 
 fn cluster_plan(connections: usize) -> ClusterPlan {
     ClusterPlan {
-        has_standby: true,
+        nodes: 2,
         is_replicated: true,
         connections_max: connections + SPARE_CONNECTIONS,
         workers: 1,

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-use super::meter::Reading;
 use super::probes::Probed;
 use crate::testbed::exact_table::ExactTable;
+use crate::testbed::meter::Reading;
 use config::compact::promise;
 use config::validated::Representation;
 

@@ -8,7 +8,6 @@ use flow::Tuple;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 
-use super::meter::{Meter, Reading};
 use super::probes::{Probed, probe};
 use super::replication::ReplicationReport;
 use super::report::{ClusterReport, RunReport, Settings};
@@ -22,8 +21,9 @@ use crate::testbed::direct_return::{DirectReturn, DirectReturnPlan};
 use crate::testbed::distance::Distances;
 use crate::testbed::edges::Edges;
 use crate::testbed::exact_table::ExactTable;
+use crate::testbed::meter::{Meter, Reading};
 use crate::testbed::session::{Session, TrafficError};
-use crate::testbed::syn_flood::{Flood, FloodPlan};
+use crate::testbed::syn_flood::{Flood, FloodPacket, FloodPlan};
 use crate::testbed::topology::{
     self, BRIDGE, INTERFACES, NETWORKS, PREFIX_BITS, SECOND_SERVER, SERVER, SERVER_PORTS, Topology,
 };
@@ -166,7 +166,7 @@ impl Stage<'_> {
         let show = |what: &str| self.progress.show(&format!("{name}: {what}"));
         show("building the network");
         let mut topology = if self.edges.is_some() { Topology::build_with_edges()? } else { Topology::build()? };
-        if self.shape == Shape::BothActive {
+        if self.shape == Shape::AllActive {
             ways::build(&topology)?;
         }
         for (name, value) in &self.host_parameters {
@@ -266,7 +266,8 @@ impl Stage<'_> {
             source: topology::link_address(&topology.client, BRIDGE)?,
             next_hops: next_hops.collect::<Result<_, _>>()?,
             destination,
-            syns_per_s,
+            packet: FloodPacket::Syn,
+            packets_per_s: syns_per_s,
             seed: 1,
         };
         Flood::start(&topology.client, BRIDGE, plan).map(Some)
@@ -322,7 +323,7 @@ impl Stage<'_> {
         // Where both nodes are active, the way to the one that is left is another.
         let probed = match self.shape {
             Shape::OneActive => probe(topology, cluster.standby(), is_real)?,
-            Shape::BothActive => Probed::default(),
+            Shape::AllActive => Probed::default(),
         };
         Ok(ReplicationReport::new(self.settings.representation, exact, cost).compared(exact, &there, probed))
     }
@@ -330,7 +331,7 @@ impl Stage<'_> {
     fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
         let planned: usize = MIX.iter().map(|(_, number)| number).sum();
         ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated,
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,

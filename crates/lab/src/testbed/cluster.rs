@@ -1,76 +1,41 @@
-//! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
+//! Some gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
 //! through their control sockets.
 
+mod configuration;
 mod failures;
 mod function;
 mod multi_primary;
+mod node;
 mod operations;
 mod tuning;
 
-use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 use packet_io::netlink::Netlink;
-use packet_io::signal::{self, die_with_parent};
-use packet_io::{IoError, usage};
+use packet_io::{IoError, signal, usage};
 
+pub use self::configuration::{ClusterPlan, NAMES, REPLICATION_PORT, Shape, configuration};
 pub use self::failures::Identity;
 pub use self::function::Function;
-pub use self::tuning::{SPARE_CONNECTIONS, Tuning};
+pub use self::tuning::{BackupsPlan, SPARE_CONNECTIONS, Tuning};
 
+use self::node::{Node, start_node};
 use super::clock::Epoch;
 use super::exact_table::ExactTable;
-use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, SYNC, Topology};
+use super::topology::{INTERFACES, Topology};
 use super::watch::{Waited, Watch, WatchError};
-use api::{Event, FlowFilterText, Status};
+use api::{Event, Status};
 use config::key_file;
-use config::validated::{Backend, Representation};
 use control::client::Client;
 
 /// How long the nodes may take until they are ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// UDP port of the replication link.
-pub const REPLICATION_PORT: u16 = 3781;
-/// Lines of a node's log that an error shows.
-const LOG_TAIL_LINES: usize = 12;
-/// How long a connection's first reply waits for the standby to have the connection, at most.
-const HOLD_FIRST_REPLY: &str = "250ms";
-/// The nodes' names, in the order of their numbers.
-pub const NAMES: [&str; 2] = ["a", "b"];
-
-/// How the nodes are to be run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ClusterPlan {
-    /// There is a node b that stands by; without, node a is alone.
-    pub has_standby: bool,
-    /// Connections are replicated to the standby.
-    pub is_replicated: bool,
-    /// Connections that a node can hold.
-    pub connections_max: usize,
-    /// Workers of each node.
-    pub workers: u8,
-    /// What serves the nodes' ports.
-    pub backend: Backend,
-    /// What experiments vary.
-    pub tuning: Tuning,
-}
-
-/// How the nodes share the work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Shape {
-    /// One has all addresses, the other stands by.
-    #[default]
-    OneActive,
-    /// Each has a group of addresses, and stands by for the other's.
-    BothActive,
-}
-
 /// Why the nodes do not run as they should.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -125,20 +90,13 @@ pub enum ClusterError {
     Watch(#[from] WatchError),
 }
 
-struct Node {
-    name: &'static str,
-    child: Child,
-    control_socket: PathBuf,
-    log: PathBuf,
-}
-
 /// The running nodes. Dropping it ends the processes and removes the files.
 pub struct Cluster {
-    /// Node a, then node b where there is one.
+    /// Node a, then the others.
     nodes: Vec<Node>,
     plan: ClusterPlan,
     shape: Shape,
-    /// Which of them is active, or the one that is to be killed where both are.
+    /// Which of them is active, or the one that is to be killed where all are.
     active: usize,
     /// Since when roles are what they are, in nanoseconds of the monotonic clock.
     active_since_ns: u64,
@@ -154,31 +112,38 @@ impl Cluster {
         Self::start_as(Shape::default(), topology, plan)
     }
 
-    /// As [`Cluster::start`], of this shape; for both active the topology must have
-    /// [ways](super::ways) by either.
+    /// As [`Cluster::start`], of this shape; for all active the topology must have [ways](super::ways).
     ///
     /// # Errors
     /// Files cannot be written or processes not be started.
     pub fn start_as(shape: Shape, topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
         plan.tuning.function.write_files(&directory.path).map_err(|source| directory.error(source))?;
-        let numbers = 0..=usize::from(plan.has_standby);
+        if plan.tuning.backups.is_some() {
+            key_file::write(&tuning::edge_key(&directory.path), &key_file::draw())?;
+        }
         let start = |number| start_node(topology, (plan, shape), &directory, number);
-        let nodes = numbers.map(start).collect::<Result<_, _>>()?;
+        let nodes = (0..plan.nodes).map(start).collect::<Result<_, _>>()?;
         Ok(Self { nodes, plan, shape, active: 0, active_since_ns: 0, directory })
     }
 
-    /// Waits until one node is active (or each for its group) and the other could take over (without replication: until
-    /// both receive from each other).
+    /// The secret of the edges' hash, from which nodes compute backups; `None`, if there are none.
+    #[must_use]
+    pub fn edge_key(&self) -> Option<PathBuf> {
+        self.plan.tuning.backups.map(|_| tuning::edge_key(&self.directory.path))
+    }
+
+    /// Waits until one node is active (or each for its group) and the others could take over (without replication: until
+    /// all receive from each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
     pub fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         self.wait_until(watch, |cluster| {
             cluster.find_active()?;
-            let ClusterPlan { has_standby, is_replicated, .. } = cluster.plan;
-            let mut watched = cluster.nodes.iter().filter(|_| has_standby);
-            watched.try_for_each(|node| node.check_peer(is_replicated))
+            let ClusterPlan { nodes, is_replicated, .. } = cluster.plan;
+            let mut watched = cluster.nodes.iter().filter(|_| nodes > 1);
+            watched.try_for_each(|node| node.check_peers(is_replicated))
         })
     }
 
@@ -213,13 +178,34 @@ impl Cluster {
     /// # Errors
     /// A node ended before, or the roles have moved.
     pub fn kill_active_silently(&mut self) -> Result<Epoch, ClusterError> {
-        assert_eq!(self.plan.tuning.fast_path_connections_max, 0, "the kernel forwards on after the process has died");
         self.check_roles()?;
-        let child = &mut self.nodes[self.active].child;
+        self.kill_silently(self.active)
+    }
+
+    /// As [`Cluster::kill_active_silently`], of any node, and whatever the roles are.
+    ///
+    /// # Panics
+    /// The nodes have a fast path.
+    ///
+    /// # Errors
+    /// The process cannot be ended.
+    pub fn kill_silently(&mut self, number: usize) -> Result<Epoch, ClusterError> {
+        assert_eq!(self.plan.tuning.fast_path_connections_max, 0, "the kernel forwards on after the process has died");
+        let node = &mut self.nodes[number];
         let killed_at = Epoch::now();
-        let ended = child.kill().and_then(|()| child.wait());
+        node.is_killed = true;
+        let ended = node.child.kill().and_then(|()| node.child.wait());
         ended.map_err(|source| self.directory.error(source))?;
         Ok(killed_at)
+    }
+
+    /// Starts a node anew that was killed silently. It gets nothing of what it had.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn restart_killed(&mut self, topology: &Topology, number: usize) -> Result<(), ClusterError> {
+        self.nodes[number] = start_node(topology, (self.plan, self.shape), &self.directory, number)?;
+        Ok(())
     }
 
     /// As [`Cluster::kill_active`], of the node that was active when it was last looked at: for who has no time to look.
@@ -323,7 +309,7 @@ impl Cluster {
     }
 
     fn check_running(&mut self) -> Result<(), ClusterError> {
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().filter(|node| !node.is_killed) {
             if let Ok(Some(status)) = node.child.try_wait() {
                 return Err(ClusterError::Ended { name: node.name, status, log: node.log_tail() });
             }
@@ -335,7 +321,7 @@ impl Cluster {
     fn find_active(&mut self) -> Result<(), String> {
         let statuses = self.nodes.iter().map(|node| node.status().map(|status| status.node));
         let nodes = statuses.collect::<Result<Vec<_>, _>>()?;
-        if self.shape == Shape::BothActive {
+        if self.shape == Shape::AllActive {
             (self.active, self.active_since_ns) = (0, multi_primary::since_when_each_has_its_group(&nodes)?);
             return Ok(());
         }
@@ -353,167 +339,10 @@ impl Cluster {
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // A child that has ended already cannot be killed, and need not be.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Node {
-    fn status(&self) -> Result<Status, String> {
-        let status = Client::connect(&self.control_socket).and_then(|mut client| client.status());
-        status.map_err(|error| format!("node {} does not answer: {error}", self.name))
-    }
-
-    fn connections(&self) -> ExactTable {
-        let mut table = ExactTable::default();
-        // One that does not answer has none that could be compared.
-        let _ = Client::connect(&self.control_socket)
-            .and_then(|mut client| client.flows(FlowFilterText::default(), u64::MAX, |flow| table.enter(flow)));
-        table
-    }
-
-    /// Returns what is missing until the nodes know of each other all that they should.
-    fn check_peer(&self, is_replicated: bool) -> Result<(), String> {
-        let status = self.status()?;
-        let Some(peer) = status.peers.first() else { return Err(format!("node {} has no peer", self.name)) };
-        if peer.detector != "up" {
-            return Err(format!("node {} does not receive from the other", self.name));
-        }
-        if is_replicated && !peer.synchronised {
-            return Err(format!("node {} is not synchronised with the other", self.name));
-        }
-        Ok(())
-    }
-
-    fn log_tail(&self) -> String {
-        let bytes = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().collect();
-        let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
-        if tail.is_empty() { "  (nothing)".into() } else { tail.iter().map(|line| format!("  {line}\n")).collect() }
-    }
-}
-
-fn start_node(
-    topology: &Topology,
-    (plan, shape): (ClusterPlan, Shape),
-    directory: &Directory,
-    number: usize,
-) -> Result<Node, ClusterError> {
-    let control_socket = directory.file(number, "sock");
-    let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
-    start_configured(topology, directory, number, &text)
-}
-
-/// Starts a node with this configuration.
-fn start_configured(
-    topology: &Topology,
-    directory: &Directory,
-    number: usize,
-    text: &str,
-) -> Result<Node, ClusterError> {
-    let [config, control_socket, log] = ["toml", "sock", "log"].map(|extension| directory.file(number, extension));
-    fs::write(&config, text).map_err(|source| directory.error(source))?;
-    // A node that is started again goes on in its log.
-    let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
-    let program = std::env::current_exe().map_err(|source| directory.error(source))?;
-    let mut command = Command::new(program);
-    command.arg("gateway").arg("--config").arg(&config);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
-    die_with_parent(&mut command);
-    let child = topology.nodes[number].spawn_command(command)?;
-    Ok(Node { name: NAMES[number], child, control_socket, log })
-}
-
 /// Nothing passes the ports of the calling thread's namespace any more.
 fn set_ports_down() -> Result<(), IoError> {
     let mut netlink = Netlink::open()?;
     INTERFACES.iter().try_for_each(|interface| netlink.set_up(interface, false))
-}
-
-/// A node's configuration file.
-#[must_use]
-pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
-    let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
-    let mut text = format!(
-        "{}[node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
-        plan.tuning.function.chain(),
-        NAMES[number],
-        if has_standby { 2 } else { 1 },
-        200 - 100 * number,
-        plan.tuning.node(),
-    );
-    let ports = match shape {
-        Shape::OneActive => {
-            [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", multi_primary::addresses(shared)))
-        }
-        Shape::BothActive => {
-            text.push_str(&multi_primary::groups(number));
-            multi_primary::port_addresses()
-        }
-    };
-    for (name, shared) in INTERFACES.into_iter().zip(ports) {
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\n{}{shared}\n",
-            backend.name(),
-            if plan.tuning.redirects_peer { "redirect_peer = true\n" } else { "" },
-        );
-    }
-    let _ = write!(
-        text,
-        "[limits]\nconnections_max = {connections_max}\n\n[workers]\ncount = {workers}\n\n\
-         [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
-        INTERFACES[0]
-    );
-    if shape == Shape::BothActive {
-        text.push_str(&multi_primary::translations());
-    }
-    let clients = CLIENT.into_iter().zip(OUTSIDE).filter(|_| plan.tuning.function.translates_clients());
-    for (client, shared) in clients {
-        let mapping = plan.tuning.mapping();
-        let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n{mapping}\n");
-    }
-    text.push_str(&plan.tuning.function.sections(control_socket.parent().unwrap_or(Path::new("."))));
-    text.push_str(&plan.tuning.sections());
-    if plan.is_replicated {
-        text.push_str(&plan.tuning.filter(plan.connections_max));
-    }
-    if has_standby {
-        text.push_str(&peer_configuration(number, plan));
-    }
-    text
-}
-
-/// The part of a node's configuration about the other node.
-fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
-    let other = 1 - number;
-    let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
-    let experimental = if representation.is_experimental() { "experimental = true\n" } else { "" };
-    let representation = representation.name();
-    format!(
-        "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         {}\n\
-         [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
-         [failure_detection]\ninterval = \"{}ms\"\nmultiplier = 10\n{}",
-        SYNC[number],
-        plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
-        SYNC[other],
-        plan.tuning.heartbeat_interval.as_millis(),
-        if plan.tuning.has_edges { "edges_max = 4\n" } else { "" },
-    )
-}
-
-/// The nodes share a key.
-fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
-    if plan.tuning.is_plain {
-        return "\n[replication.security]\nmode = \"plain\"\n".into();
-    }
-    if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.

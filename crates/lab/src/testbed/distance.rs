@@ -104,7 +104,9 @@ impl Distances {
 /// # Errors
 /// The link cannot be made.
 pub(crate) fn lose_between_nodes(topology: &Topology, loss: f64, seed: u64) -> Result<Link, LinkError> {
-    let (interface, [a, b]) = (INTERFACES[2], &topology.nodes);
+    let (interface, [a, b]) = (INTERFACES[2], &topology.nodes[..]) else {
+        return Err(LinkError::System(IoError::Misuse("there is no cable between many nodes".into())));
+    };
     a.run(|| Netlink::open()?.delete(interface))??;
     let settings = emulator::channel::Settings { loss, ..Default::default() };
     let plan = LinkPlan {

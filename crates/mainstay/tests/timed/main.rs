@@ -11,6 +11,7 @@ mod faults;
 mod ftp;
 mod kernel;
 mod link;
+mod many_nodes;
 mod model_ns3;
 mod rate_limit;
 mod replication;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use api::{EventKind, SynProxyStatus};
-use lab::testbed::syn_flood::{Flood, FloodPlan};
+use lab::testbed::syn_flood::{Flood, FloodPacket, FloodPlan};
 use lab::testbed::topology::{self, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use packet_io::netlink::{Netlink, Prefix};
 
@@ -130,7 +130,8 @@ fn real_clients_connect_through_a_flood_and_a_killed_node() {
         source: mac(&topology.server, "bridge"),
         next_hops: topology.nodes.iter().map(|node| mac(node, INTERFACES[1])).collect(),
         destination: SocketAddrV4::new(SERVICE, PORTS.0),
-        syns_per_s: SYNS_PER_S,
+        packet: FloodPacket::Syn,
+        packets_per_s: SYNS_PER_S,
         seed: 1,
     };
     let flood = Flood::start(&topology.server, "bridge", plan).expect("the flood begins");

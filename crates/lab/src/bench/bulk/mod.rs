@@ -118,7 +118,7 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
     let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
     let rules = KernelRules::install(&by_kernel.nodes[0])?;
     let plan = ClusterPlan {
-        has_standby: false,
+        nodes: 1,
         is_replicated: false,
         connections_max: CONNECTIONS_MAX,
         workers: 1,

@@ -107,7 +107,7 @@ impl<'a> Failover<'a> {
         let topology = Topology::build()?;
         let connections_max = connections as usize + SPARE_CONNECTIONS;
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated: true,
             connections_max,
             workers: 1,

@@ -133,7 +133,7 @@ impl Pair {
         let topology = Arc::new(Topology::build()?);
         let dynamic = Dynamic { interval: DECISION_INTERVAL, ..Dynamic::default() };
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated: side != Side::NoReplication,
             connections_max: CONNECTIONS_MAX,
             workers: 1,

@@ -376,7 +376,7 @@ impl Answers {
 fn start_node(topology: &Topology, kind: SideKind, connections: u32, watch: &Watch) -> Result<Cluster, BenchError> {
     let connections_max = table_size(connections);
     let plan = ClusterPlan {
-        has_standby: false,
+        nodes: 1,
         is_replicated: false,
         connections_max,
         workers: 1,

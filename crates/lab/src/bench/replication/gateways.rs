@@ -32,7 +32,7 @@ impl Gateways {
     /// A process cannot be started.
     pub(super) fn start(network: &Network, holds_first_reply: bool) -> Result<Self, BenchError> {
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated: true,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
@@ -45,7 +45,7 @@ impl Gateways {
                 ..Tuning::default()
             },
         };
-        let shape = if network.links().both_active { Shape::BothActive } else { Shape::OneActive };
+        let shape = if network.links().both_active { Shape::AllActive } else { Shape::OneActive };
         Ok(Self { cluster: Cluster::start_as(shape, network.topology(), plan)?, shape })
     }
 }
@@ -65,7 +65,7 @@ impl Pair for Gateways {
 
     fn spares(&self, server: IpAddr) -> bool {
         // Node a is the one that is killed where both are at work; the second way leads through the other alone.
-        self.shape == Shape::BothActive && WAYS[1].server.contains(&server)
+        self.shape == Shape::AllActive && WAYS[1].server.contains(&server)
     }
 
     fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError> {

@@ -102,7 +102,7 @@ fn compare(
     // Each connection has a socket at either end, both in this process.
     limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
     progress.show("building the networks");
-    let shape = if args.multi_primary { Shape::BothActive } else { Shape::OneActive };
+    let shape = if args.multi_primary { Shape::AllActive } else { Shape::OneActive };
     let mut replicated = Pair::start(watch, shape, true)?;
     let mut unreplicated = Pair::start(watch, shape, false)?;
     let mut router = has_kernel.then(Pair::of_kernel).transpose()?;
@@ -138,14 +138,14 @@ impl Pair {
         topology.client.run(allow_reuse_of_ports)??;
         let servers = match shape {
             Shape::OneActive => server_addresses(),
-            Shape::BothActive => {
+            Shape::AllActive => {
                 ways::build(&topology)?;
                 let addresses = ways::server_addresses(ways::chosen(false), SERVER_PORTS);
                 addresses.into_iter().filter(SocketAddr::is_ipv4).collect()
             }
         };
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated,
             connections_max: CONNECTIONS_MAX,
             workers: 1,

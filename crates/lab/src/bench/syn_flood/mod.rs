@@ -27,7 +27,7 @@ use super::rounds::rounded;
 use crate::args::BenchSynFloodArgs;
 use crate::testbed;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Function, Tuning};
-use crate::testbed::syn_flood::{Flood, FloodPlan};
+use crate::testbed::syn_flood::{Flood, FloodPacket, FloodPlan};
 use crate::testbed::topology::{BRIDGE, CLIENT, INTERFACES, Topology, link_address};
 use crate::testbed::watch::Watch;
 use config::validated::Backend;
@@ -61,7 +61,7 @@ fn measure(args: &BenchSynFloodArgs) -> Result<Report, BenchError> {
     progress.show("building the networks");
     let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
     let plan = ClusterPlan {
-        has_standby: false,
+        nodes: 1,
         is_replicated: false,
         connections_max: CONNECTIONS_MAX,
         workers: 1,
@@ -142,7 +142,8 @@ fn side(
             source: link_address(&topology.client, BRIDGE)?,
             next_hops: vec![next_hop],
             destination: server,
-            syns_per_s: args.syns_per_s,
+            packet: FloodPacket::Syn,
+            packets_per_s: args.syns_per_s,
             seed: 1,
         })
     };

@@ -92,7 +92,7 @@ fn measure_bulk(
     for workers in [1, args.workers] {
         let topology = Topology::build()?;
         let plan = ClusterPlan {
-            has_standby: false,
+            nodes: 1,
             is_replicated: false,
             connections_max: CONNECTIONS_MAX,
             workers,

@@ -76,7 +76,7 @@ impl<'a> Laboratory<'a> {
         }
         let topology = Arc::new(topology);
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated: true,
             connections_max: SPARE_CONNECTIONS,
             workers: 1,

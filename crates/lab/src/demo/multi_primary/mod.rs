@@ -101,7 +101,7 @@ pub(super) fn shape_and_servers(args: &DemoArgs) -> (Shape, Vec<SocketAddr>) {
     let ways = ways::chosen(!args.symmetric);
     // As many addresses as without: fewer ports where there are more ways.
     let ports = SERVER_PORTS.into_iter().take(SERVER_PORTS.len() / ways.len());
-    (Shape::BothActive, ways::server_addresses(ways, ports))
+    (Shape::AllActive, ways::server_addresses(ways, ports))
 }
 
 /// Measures again when a node was taken for dead meanwhile, which on a busy machine it may be.

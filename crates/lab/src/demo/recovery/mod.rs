@@ -144,7 +144,7 @@ impl Trial<'_> {
             progress: self.progress,
             settings: &settings,
             keep_logs: false,
-            shape: if self.setting.without_edges { Shape::OneActive } else { Shape::BothActive },
+            shape: if self.setting.without_edges { Shape::OneActive } else { Shape::AllActive },
             servers: if self.setting.without_edges {
                 Topology::server_addresses()
             } else {

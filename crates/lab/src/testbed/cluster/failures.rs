@@ -10,8 +10,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::topology::Topology;
-use super::{Cluster, ClusterError, ClusterPlan, Directory, Shape, configuration, security_configuration};
-use super::{start_configured, start_node};
+use super::configuration::{configuration, security_configuration};
+use super::node::{start_configured, start_node};
+use super::{Cluster, ClusterError, ClusterPlan, Directory, Shape};
 use api::{Event, Query, Request, VERSION};
 use config::key_file;
 use control::client::{Client, ClientError};
@@ -86,7 +87,8 @@ impl Cluster {
     /// A node's events; nothing when it does not answer.
     #[must_use]
     pub fn events_of(&self, number: usize) -> Vec<Event> {
-        let ask = |node: &super::Node| Client::connect(&node.control_socket).and_then(|mut client| client.events());
+        let ask =
+            |node: &super::node::Node| Client::connect(&node.control_socket).and_then(|mut client| client.events());
         self.nodes.get(number).and_then(|node| ask(node).ok()).unwrap_or_default()
     }
 

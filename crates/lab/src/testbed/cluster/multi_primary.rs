@@ -1,19 +1,27 @@
-//! Both nodes at work: the groups in their configurations, and when each has its own.
+//! All nodes at work: the groups in their configurations, and when each has its own.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::topology::{CLIENT, INSIDE, OUTSIDE, PREFIX_BITS};
-use super::super::ways::{SECOND_INSIDE, SECOND_OUTSIDE, WAYS};
+use super::super::topology::{Both, CLIENT, INSIDE, NODES_MAX, OUTSIDE, PREFIX_BITS};
+use super::super::ways::{SECOND_OUTSIDE, WAYS};
 use api::NodeStatus;
 
 /// The groups, in the order of the nodes that are preferred for them.
-const GROUPS: [&str; 2] = ["left", "right"];
+const GROUPS: [&str; NODES_MAX] = ["left", "right", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 
-/// The sections of the groups in a node's configuration.
-pub(super) fn groups(number: usize) -> String {
+/// The shared addresses of a group, counted from those of the first.
+fn shared(first: Both<IpAddr>, group: usize) -> Both<IpAddr> {
+    first.map(|address| match address {
+        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from(u32::from(address) + group as u32)),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) + group as u128)),
+    })
+}
+
+/// The sections of the groups in a node's configuration, one for each node.
+pub(super) fn groups(number: usize, nodes: usize) -> String {
     let mut text = String::new();
-    for (preferred, name) in GROUPS.iter().enumerate() {
+    for (preferred, name) in GROUPS.iter().take(nodes).enumerate() {
         let priority = if preferred == number { 200 } else { 100 };
         // Writing to a string cannot fail.
         let _ = write!(text, "[[group]]\nname = \"{name}\"\npriority = {priority}\n\n");
@@ -27,11 +35,11 @@ pub(super) fn addresses(both: [IpAddr; 2]) -> String {
 }
 
 /// The groups' addresses on the inside and on the outside.
-pub(super) fn port_addresses() -> [String; 2] {
-    [[INSIDE, SECOND_INSIDE], [OUTSIDE, SECOND_OUTSIDE]].map(|shared| {
-        let of_groups = GROUPS.iter().zip(shared);
-        let sections = of_groups
-            .map(|(group, shared)| format!("[[port.group]]\nname = \"{group}\"\naddresses = {}\n", addresses(shared)));
+pub(super) fn port_addresses(nodes: usize) -> [String; 2] {
+    [INSIDE, OUTSIDE].map(|first| {
+        let sections = GROUPS.iter().take(nodes).enumerate().map(|(group, name)| {
+            format!("[[port.group]]\nname = \"{name}\"\naddresses = {}\n", addresses(shared(first, group)))
+        });
         sections.collect()
     })
 }
@@ -60,7 +68,7 @@ pub(super) fn since_when_each_has_its_group(nodes: &[NodeStatus]) -> Result<u64,
         let active = node.groups.iter().filter(|group| group.role == "active");
         active.map(|group| group.name.clone()).collect::<Vec<_>>()
     };
-    let is_settled = nodes.len() == GROUPS.len() && nodes.iter().zip(GROUPS).all(|(node, own)| held(node) == [own]);
+    let is_settled = nodes.len() > 1 && nodes.iter().zip(GROUPS).all(|(node, own)| held(node) == [own]);
     let since = nodes.iter().flat_map(|node| &node.groups).map(|group| group.role_since_ns).max();
     match since {
         Some(since) if is_settled => Ok(since),
@@ -68,5 +76,19 @@ pub(super) fn since_when_each_has_its_group(nodes: &[NodeStatus]) -> Result<u64,
             let words = nodes.iter().map(|node| format!("node {} holds {:?}", node.name, held(node)));
             Err(words.collect::<Vec<_>>().join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::ways::{SECOND_INSIDE, WAYS};
+
+    #[test]
+    fn groups_have_addresses_of_their_own_and_the_second_has_that_of_the_ways() {
+        assert_eq!((shared(INSIDE, 1), shared(OUTSIDE, 1)), (SECOND_INSIDE, SECOND_OUTSIDE));
+        let last = shared(OUTSIDE, NODES_MAX - 1);
+        assert!(WAYS.iter().all(|way| way.server.iter().all(|server| !last.contains(server))));
+        assert_eq!(port_addresses(4)[0].matches("[[port.group]]").count(), 4);
     }
 }

@@ -7,7 +7,9 @@ use packet_io::signal::{self, Signal};
 
 use super::super::topology::Topology;
 use super::super::watch::{Waited, Watch};
-use super::{Cluster, ClusterError, Node, configuration, security_configuration, start_node};
+use super::configuration::{configuration, security_configuration};
+use super::node::{Node, start_node};
+use super::{Cluster, ClusterError};
 use api::ReloadReport;
 use control::client::{Client, ClientError};
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::configuration::security_configuration;
 use super::*;
 use config::validated::Backend;
 use config::validated::Representation;
@@ -23,7 +24,7 @@ fn checked_as(shape: Shape, number: usize, plan: ClusterPlan) -> config::validat
 fn both_nodes_are_given_right_configurations() {
     for is_replicated in [true, false] {
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated,
             connections_max: 5000,
             workers: 1,
@@ -43,7 +44,7 @@ fn both_nodes_are_given_right_configurations() {
 #[test]
 fn where_both_are_active_each_prefers_its_own_group() {
     let plan = ClusterPlan {
-        has_standby: true,
+        nodes: 2,
         is_replicated: true,
         connections_max: 5000,
         workers: 1,
@@ -51,7 +52,7 @@ fn where_both_are_active_each_prefers_its_own_group() {
         tuning: Tuning::default(),
     };
     for number in [0, 1] {
-        let config = checked_as(Shape::BothActive, number, plan);
+        let config = checked_as(Shape::AllActive, number, plan);
         let priorities: Vec<u8> = config.groups.iter().map(|group| group.priority).collect();
         assert_eq!(priorities, if number == 0 { [200, 100] } else { [100, 200] });
         assert!(config.groups.iter().all(|group| group.preempt));
@@ -61,9 +62,34 @@ fn where_both_are_active_each_prefers_its_own_group() {
 }
 
 #[test]
+fn each_of_many_nodes_prefers_a_group_and_knows_all_others() {
+    let plan = ClusterPlan {
+        nodes: 5,
+        is_replicated: true,
+        connections_max: 5000,
+        workers: 1,
+        backend: Backend::default(),
+        tuning: Tuning {
+            has_edges: true,
+            backups: Some(BackupsPlan { count: 2, broadcast: true }),
+            fast_path_connections_max: 0,
+            ..Tuning::default()
+        },
+    };
+    for number in 0..5 {
+        let config = checked_as(Shape::AllActive, number, plan);
+        let replication = config.cluster.unwrap().replication;
+        let backups = replication.backups.expect("it is configured");
+        assert_eq!((replication.peers.len(), backups.count, backups.edge_nodes.len()), (4, 2, 5));
+        let preferred: Vec<usize> = (0..5).filter(|group| config.groups[*group].priority == 200).collect();
+        assert_eq!(preferred, [number]);
+    }
+}
+
+#[test]
 fn a_node_alone_has_no_cluster() {
     let plan = ClusterPlan {
-        has_standby: false,
+        nodes: 1,
         is_replicated: false,
         connections_max: 5000,
         workers: 1,

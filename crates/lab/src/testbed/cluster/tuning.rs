@@ -1,6 +1,7 @@
 //! What experiments vary of the nodes' configuration; the demo varies none of it.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flow::fast_path::Hook;
@@ -14,6 +15,20 @@ use config::validated::Representation;
 pub const SPARE_CONNECTIONS: usize = 4096;
 /// The smallest filter.
 const ENTRIES_MIN: usize = 64;
+
+/// Connections are replicated to some nodes, not to all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackupsPlan {
+    /// Backups of each connection.
+    pub count: usize,
+    /// Nodes advertise to all others which connections they have.
+    pub broadcast: bool,
+}
+
+/// The file with the secret of the edges' hash in the folder of the nodes' files.
+pub(super) fn edge_key(folder: &Path) -> PathBuf {
+    folder.join("edge.key")
+}
 
 /// What experiments vary of the nodes' configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,12 +55,16 @@ pub struct Tuning {
     pub redirects_peer: bool,
     /// Where the fast path sees packets.
     pub hook: Hook,
+    /// The firewall accepts connections from inside; else it drops all packets.
+    pub accepts: bool,
     /// Edges are beside the nodes, which answer them.
     pub has_edges: bool,
     /// The policy of `[replication.segments]`; `None`: the section is left out.
     pub segments: Option<&'static str>,
     /// What the nodes do beside firewall and source NAT.
     pub function: Function,
+    /// Backups of connections; `None`: every node has each connection.
+    pub backups: Option<BackupsPlan>,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
 }
@@ -67,9 +86,11 @@ impl Default for Tuning {
             fast_path_connections_max: FAST_PATH_CONNECTIONS_MAX,
             redirects_peer: false,
             hook: Hook::Tc,
+            accepts: true,
             has_edges: false,
             segments: None,
             function: Function::None,
+            backups: None,
             heartbeat_interval: Duration::from_millis(10),
         }
     }
@@ -81,6 +102,18 @@ impl Tuning {
         let is_by_filter = is_replicated && self.representation.is_compact();
         let hold = if self.holds_first_reply && !is_by_filter { hold_first_reply } else { "0ms" };
         format!("hold_first_reply = \"{hold}\"\n")
+    }
+
+    /// The section about backups. Flows of the edges are distributed to all nodes.
+    pub(super) fn backups(&self, nodes: usize, folder: &Path) -> String {
+        let Some(BackupsPlan { count, broadcast }) = self.backups else { return String::new() };
+        let edge_nodes: Vec<usize> = (0..nodes).collect();
+        let broadcast = if broadcast { "" } else { "broadcast = false\n" };
+        format!(
+            "\n[replication.backups]\ncount = {count}\nedge_nodes = {edge_nodes:?}\nedge_hash_key = {:?}\n\
+             edge_affinity = \"learned\"\n{broadcast}",
+            edge_key(folder)
+        )
     }
 
     /// What belongs into each source translation.

@@ -67,7 +67,7 @@ impl Cluster {
     /// Starts a node with room for so many connections, by a program that runs others (and the program's arguments).
     pub(crate) fn start_with(&mut self, number: usize, connections_max: usize, through: &[&str]) {
         let plan = ClusterPlan {
-            has_standby: true,
+            nodes: 2,
             is_replicated: true,
             connections_max,
             workers: 1,

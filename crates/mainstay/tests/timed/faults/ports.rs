@@ -51,7 +51,7 @@ fn port_down_on_the_active_node_moves_the_addresses_and_all_connections_go_on() 
     traffic.all_go_on(&cluster);
 
     // Switched off by an operator.
-    let [a, _] = &cluster.topology.nodes;
+    let a = &cluster.topology.nodes[0];
     succeeds(a.run(|| Netlink::open()?.set_up("outside", false)));
     cluster.wait_for_roles(["standby", "active"]);
     traffic.all_go_on(&cluster);

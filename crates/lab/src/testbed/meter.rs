@@ -1,4 +1,4 @@
-//! What replication costs on its link: frames of the nodes' replication port, counted as they arrive at either node.
+//! What replication costs on its link: frames of the nodes' replication port, counted as they arrive at a node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use flow::{Disposition, Frame};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::{IoError, PacketIo};
 
-use crate::testbed::topology::{INTERFACES, Topology};
+use super::topology::{INTERFACES, Topology};
 
 /// How long is waited until it is looked again when nothing has come: the sockets hold far more.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -46,8 +46,7 @@ impl Meter {
         let listen = |node: &packet_io::namespace::Namespace| -> Result<AfPacketIo, IoError> {
             node.run(|| AfPacketIo::open(&[PortConfig::new(INTERFACES[2])]))?
         };
-        let [a, b] = &topology.nodes;
-        let mut ends = [listen(a)?, listen(b)?];
+        let mut ends = topology.nodes.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let counted = Arc::new(Counted::default());
         let thread = thread::spawn({
             let counted = Arc::clone(&counted);
