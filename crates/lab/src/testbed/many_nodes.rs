@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::clock::Epoch;
 use super::cluster::{
@@ -23,8 +23,10 @@ use super::ways;
 use api::Status;
 use config::validated::Backend;
 
-/// How often nodes and edges send heartbeats. Ten of them are a detection time: the 250 ms of the switch in \[TRIPOD, section VI-C\].
+/// How often nodes and edges send heartbeats. Ten of them are a detection time, [`DETECTED_WITHIN`]: the 250 ms of the switch in \[TRIPOD, section VI-C\].
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(25);
+/// A node that is silent for so long is dead.
+pub const DETECTED_WITHIN: Duration = Duration::from_millis(250);
 
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,12 +96,17 @@ impl Passed {
     }
 }
 
+/// How long the bytes between idle nodes are counted.
+const IDLE: Duration = Duration::from_millis(500);
+
 /// The running cluster with its edges.
 pub struct ManyNodes {
     /// The nodes.
     pub cluster: Cluster,
     /// The edges.
     pub edges: Edges,
+    /// Bytes between the nodes in a second before there are connections: heartbeats, keep-alives and acknowledgements.
+    pub idle_control_bytes_per_s: f64,
     meter: Meter,
     /// The network. It outlives the processes in it.
     pub topology: Arc<Topology>,
@@ -120,7 +127,11 @@ impl ManyNodes {
         let edges = Edges::start_with_key(&topology, &detection, cluster.edge_key().as_deref())?;
         edges.wait_until_ready(watch)?;
         let meter = Meter::start(&topology, REPLICATION_PORT)?;
-        Ok(Self { cluster, edges, meter, topology })
+        let (began, before) = (Instant::now(), meter.read());
+        watch.pass_until(began + IDLE)?;
+        let idle_bytes = meter.read().bytes - before.bytes;
+        let idle_control_bytes_per_s = idle_bytes as f64 / began.elapsed().as_secs_f64();
+        Ok(Self { cluster, edges, idle_control_bytes_per_s, meter, topology })
     }
 
     /// Kills nodes, one after the other with so much time between them, and waits until no edge sends flows to them. Returns when

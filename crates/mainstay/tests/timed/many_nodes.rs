@@ -25,6 +25,8 @@ fn connections_outlive_two_of_four_nodes_and_their_return() {
     assert!(number(&result, "/connections") >= 66.0 + 100.0, "{result:#}");
     assert_eq!((number(&result, "/survived"), number(&result, "/broken")), (number(&result, "/connections"), 0.0));
     assert!(number(&result, "/bytes_verified") > 1e6, "{result:#}");
+    // Half of the connections passed the killed nodes.
+    assert!(number(&result, "/moved") > 20.0, "{result:#}");
     // Nodes that replicated nothing would not be measured to.
     assert!(number(&result, "/control_bytes") > 10_000.0 && number(&result, "/control_share") < 0.5, "{result:#}");
     assert!(number(&result, "/switch_over_ms") > 0.0 && number(&result, "/pause/transfers") > 0.0, "{result:#}");

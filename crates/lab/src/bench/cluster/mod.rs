@@ -123,6 +123,7 @@ fn trial_once(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &
     let after = load.requests(lasting)?;
     let shares = (side == Side::Mainstay).then(|| Shares {
         control: passed.control_share(),
+        idle_bytes_per_s: many.idle_control_bytes_per_s,
         pulls: StateService::of(&many.cluster).pulls as f64 / many.moved().max(1) as f64,
     });
     let quantiles = |latencies: &Latencies| [0.5, 0.99].map(|share| latencies.quantile(share));

@@ -36,6 +36,8 @@ pub(super) struct Figures {
 pub(super) struct Shares {
     /// Bytes between the nodes over bytes that entered the cluster.
     pub(super) control: f64,
+    /// Bytes between the nodes in a second before there are connections.
+    pub(super) idle_bytes_per_s: f64,
     /// Connections that were pulled, of those that the failure moved.
     pub(super) pulls: f64,
 }
@@ -100,12 +102,16 @@ pub(super) struct Report {
     moved: OfSides,
     /// Bytes between the nodes over bytes that entered the cluster, from before the first connection until the failure.
     control_share: f64,
+    /// Bytes between the nodes in a second before there are connections: heartbeats, keep-alives and acknowledgements.
+    idle_control_bytes_per_s: f64,
     pulls_share: PullsShare,
     reasons: Reasons,
     #[serde(skip)]
     measured: [Measured; 3],
     #[serde(skip)]
     control: Rounds,
+    #[serde(skip)]
+    idle: Rounds,
     #[serde(skip)]
     pulls: Rounds,
 }
@@ -136,6 +142,7 @@ impl Report {
         measured.moved.push(figures.moved);
         if let Some(shares) = shares {
             self.control.push(shares.control);
+            self.idle.push(shares.idle_bytes_per_s);
             self.pulls.push(shares.pulls);
         }
     }
@@ -152,6 +159,7 @@ impl Report {
             broken: self.of_sides(|measured| &measured.broken, 0),
             moved: self.of_sides(|measured| &measured.moved, 0),
             control_share: rounded(self.control.median(), 4),
+            idle_control_bytes_per_s: rounded(self.idle.median(), 0),
             pulls_share: PullsShare { predictive: rounded(self.pulls.median(), 4), ..self.pulls_share },
             ..self.clone()
         }
@@ -208,7 +216,7 @@ mod tests {
                 broken: 0.0,
                 moved: 16.0,
             };
-            report.push(Side::Mainstay, figures, Some(Shares { control: 0.08, pulls: 0.0 }));
+            report.push(Side::Mainstay, figures, Some(Shares { control: 0.08, idle_bytes_per_s: 2e5, pulls: 0.0 }));
             report.push(Side::Baseline, Figures { broken: 16.0, ..figures }, None);
         }
         let report = report.finished();

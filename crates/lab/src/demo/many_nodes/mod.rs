@@ -6,7 +6,7 @@ mod report;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use self::report::{ManyNodesReport, ManyNodesSettings, Phase, Rejoined};
+use self::report::{ManyNodesReport, ManyNodesSettings, Observed, Phase, Rejoined};
 use super::DemoError;
 use super::operations::ask_silent;
 use super::run::{MIX, REPETITIONS_MAX, RunError};
@@ -89,7 +89,7 @@ fn run_once(
     ask_silent(&session, watch, phase)?;
     session.mark()?;
     let after = many.passed().since(at_kill);
-    let edge_events = many.edges.events();
+    let (edge_events, moved) = (many.edges.events(), many.moved());
     let pulled = StateService::of(&many.cluster).pulls;
 
     show("starting the killed nodes again");
@@ -104,7 +104,16 @@ fn run_once(
     let (traffic, later) = (session.finish()?, later.finish()?);
     let outcomes = Phase::counted(&traffic.outcomes, killed_at);
     let rejoined = Rejoined::new(killed.len(), all_pulled.saturating_sub(pulled), &outcomes, &later.outcomes);
-    Ok(ManyNodesReport::new(settings, (killed_at, &edge_events), &outcomes, [before, after], pulled, rejoined))
+    let observed = Observed {
+        killed_at,
+        edge_events: &edge_events,
+        before,
+        after,
+        moved,
+        pulls: pulled,
+        idle_control_bytes_per_s: many.idle_control_bytes_per_s,
+    };
+    Ok(ManyNodesReport::new(settings, &observed, &outcomes, rejoined))
 }
 
 fn plan(args: &DemoArgs, settings: &ManyNodesSettings) -> ManyNodesPlan {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::super::DemoError;
-use super::super::stalls::{EdgesReport, SwitchOver};
 use super::super::table::ms;
 use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
-use crate::testbed::many_nodes::Passed;
+use crate::testbed::many_nodes::{DETECTED_WITHIN, Passed};
+use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::outcome::Outcome;
 use api::{Event, EventKind};
 use console::{Table, count};
@@ -92,15 +92,32 @@ impl Phase {
     }
 }
 
-/// Pauses of the transfers that passed a killed node, in milliseconds.
+/// Pauses of the transfers that passed a killed node, in milliseconds. A transfer makes progress every few milliseconds. One that passed a
+/// killed node makes none until the edges have detected the failure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Pause {
     /// Transfers.
     transfers: usize,
-    /// The median, from the first kill on.
+    /// The median.
     median_ms: Option<f64>,
     /// The longest.
     longest_ms: Option<f64>,
+}
+
+impl Pause {
+    fn of(outcomes: &[Outcome]) -> Self {
+        let transfers = outcomes.iter().filter(|outcome| matches!(outcome.kind, Kind::Download | Kind::Upload));
+        let gaps = transfers.map(|outcome| outcome.longest_gap);
+        // The last heartbeat may have been sent one interval before the kill, and the last packet passed after it.
+        let mut paused: Vec<Duration> = gaps.filter(|gap| *gap >= DETECTED_WITHIN * 4 / 5).collect();
+        paused.sort_unstable();
+        let ms = |gap: Duration| gap.as_secs_f64() * 1e3;
+        Self {
+            transfers: paused.len(),
+            median_ms: paused.get(paused.len() / 2).copied().map(ms),
+            longest_ms: paused.last().copied().map(ms),
+        }
+    }
 }
 
 /// What happened once the killed nodes had returned.
@@ -140,6 +157,24 @@ impl Rejoined {
     }
 }
 
+/// What the network and the nodes did.
+pub(super) struct Observed<'a> {
+    /// When the first node was killed.
+    pub(super) killed_at: Epoch,
+    /// The edges' events until the return of the killed nodes.
+    pub(super) edge_events: &'a [Event],
+    /// What passed from before the first connection until the kill.
+    pub(super) before: Passed,
+    /// What passed from the kill until the killed nodes were started again.
+    pub(super) after: Passed,
+    /// Connections that the failures moved, at the inside edge.
+    pub(super) moved: u64,
+    /// Connections whose state was pulled by the survivors.
+    pub(super) pulls: u64,
+    /// Bytes between the nodes in a second before there were connections.
+    pub(super) idle_control_bytes_per_s: f64,
+}
+
 /// The demo's result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct ManyNodesReport {
@@ -156,8 +191,12 @@ pub(super) struct ManyNodesReport {
     broken: usize,
     /// Why, and how many each.
     broken_by_reason: BTreeMap<String, usize>,
+    /// Connections that the failures moved to survivors, at the inside edge.
+    moved: u64,
     /// Connections whose state was pulled by the survivors.
     pulls: u64,
+    /// Bytes between the nodes in a second before there were connections: heartbeats, keep-alives and acknowledgements.
+    idle_control_bytes_per_s: f64,
     /// Before the kill: bytes between the nodes over bytes that entered the cluster.
     control_share: f64,
     /// The same from the kill until the killed nodes were started again.
@@ -179,23 +218,18 @@ pub(super) struct ManyNodesReport {
 }
 
 impl ManyNodesReport {
-    /// Of the connections that count, what passed before and after the kill, and the edges' events until the return.
+    /// What was observed, and the connections that count.
     pub(super) fn new(
         settings: &ManyNodesSettings,
-        (killed_at, edge_events): (Epoch, &[Event]),
+        observed: &Observed<'_>,
         outcomes: &[Outcome],
-        [before, after]: [Passed; 2],
-        pulls: u64,
         rejoined: Rejoined,
     ) -> Self {
+        let Observed { killed_at, edge_events, before, after, moved, pulls, idle_control_bytes_per_s } = *observed;
         let broken_by_reason = Phase::Killed.broken(outcomes);
         let broken: usize = broken_by_reason.values().sum();
-        let switch_over = SwitchOver { killed_at, event: EventKind::PeerDown, rtt_ms: 0.0 };
-        let edges = EdgesReport::new(switch_over, edge_events, outcomes, 0);
-        let switch_over_ms = edges.as_ref().map(|edges| edges.switch_over_ms);
-        // A stall is counted from the switch-over on.
-        let from_kill = |stall_ms: f64| stall_ms + switch_over_ms.unwrap_or(0.0);
-        let bulk = edges.map(|edges| edges.bulk).unwrap_or_default();
+        let moved_at = edge_events.iter().filter(|event| event.kind == EventKind::PeerDown);
+        let switch_over_ms = moved_at.map(|event| killed_at.ms_to_event(event.monotonic_ns)).max_by(f64::total_cmp);
         Self {
             program_version: env!("CARGO_PKG_VERSION").into(),
             settings: settings.clone(),
@@ -203,17 +237,15 @@ impl ManyNodesReport {
             survived: outcomes.len() - broken,
             broken,
             broken_by_reason,
+            moved,
             pulls,
+            idle_control_bytes_per_s,
             control_share: before.control_share(),
             control_share_after: after.control_share(),
             control_bytes: before.control.bytes,
             workload_bytes: before.workload_bytes,
             switch_over_ms,
-            pause: Pause {
-                transfers: bulk.connections,
-                median_ms: bulk.median_ms.map(from_kill),
-                longest_ms: bulk.longest_ms.map(from_kill),
-            },
+            pause: Pause::of(outcomes),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             repeated: 0,
             rejoined,
@@ -240,6 +272,7 @@ impl ManyNodesReport {
             ("established before the kill", count(self.connections as u64)),
             ("survived", count(self.survived as u64)),
             ("broken", count(self.broken as u64)),
+            ("moved to survivors", count(self.moved)),
             ("pulled", count(self.pulls)),
             ("kill to switch-over", ms(self.switch_over_ms)),
             ("transfers of the killed nodes", count(self.pause.transfers as u64)),
@@ -263,7 +296,6 @@ impl ManyNodesReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::traffic::Kind;
     use std::time::Instant;
 
     /// A connection that had verified so many bytes at each mark.
@@ -271,6 +303,20 @@ mod tests {
         let marks = bytes.into_iter().map(|bytes| (Instant::now(), bytes)).collect();
         let established_at = Some(Instant::now());
         Outcome { marks, established_at, verified_bytes: bytes[3], ..Outcome::new(Kind::Idle, false) }
+    }
+
+    #[test]
+    fn transfers_that_stood_still_for_a_detection_time_have_paused() {
+        let with_gap = |kind, ms| Outcome { longest_gap: Duration::from_millis(ms), ..Outcome::new(kind, false) };
+        let outcomes = [
+            with_gap(Kind::Download, 20),
+            with_gap(Kind::Upload, 240),
+            with_gap(Kind::Download, 260),
+            with_gap(Kind::Download, 300),
+            with_gap(Kind::Idle, 900),
+        ];
+        let pause = Pause::of(&outcomes);
+        assert_eq!((pause.transfers, pause.median_ms, pause.longest_ms), (3, Some(260.0), Some(300.0)));
     }
 
     #[test]
