@@ -164,7 +164,7 @@ fn a_status_has_what_a_failover_now_would_lose() {
     ];
     for (lazy, expected) in cases {
         node.lazy = Some(lazy);
-        let lines = "1 480 deferred, which a failover now would lose · 1 234 567 never replicated · 31 replicated late\nConfig ";
+        let lines = "1 480 deferred, which a failover now would lose · 1 234 567 never replicated · 31 replicated late\nLookup ";
         let expected = format!("\nLazy         {expected} · {lines}");
         assert!(status::describe(&node).contains(&expected), "{}", status::describe(&node));
     }
