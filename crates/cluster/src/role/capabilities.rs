@@ -7,7 +7,7 @@ use flow::wire::tlv;
 use super::Division;
 use super::heartbeat::attribute;
 
-/// See the [module](self).
+/// What a node can do, as its heartbeats announce it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// How it divides its packets among workers.
