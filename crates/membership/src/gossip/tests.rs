@@ -1,3 +1,5 @@
+//! Nodes that gossip by datagrams which may be lost.
+
 use std::collections::BTreeMap;
 use std::format;
 use std::vec;

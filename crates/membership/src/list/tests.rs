@@ -1,3 +1,5 @@
+//! Records and settings in any order, and the limits of a list.
+
 use std::format;
 use std::vec::Vec;
 

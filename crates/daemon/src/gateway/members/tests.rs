@@ -1,3 +1,5 @@
+//! What becomes of the lists that a source of members delivers.
+
 use super::*;
 
 const CONFIG: &str = include_str!("../../../../../examples/etcd.toml");
