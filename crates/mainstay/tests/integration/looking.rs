@@ -1,7 +1,5 @@
 //! Looking into a running gateway, as an operator does: packets traced, frames captured, connections followed.
 
-mod common;
-
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};

@@ -1,8 +1,5 @@
 //! `mainstay sync` on two machines with kernels of their own.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod filters;
 mod operating;
 mod recovery;

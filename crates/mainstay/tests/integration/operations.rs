@@ -1,7 +1,5 @@
 //! Operators at work on running nodes: nothing that they do costs a connection.
 
-mod common;
-
 use std::process::Output;
 
 use crate::common::program::{Program, mainstay, wait_for};

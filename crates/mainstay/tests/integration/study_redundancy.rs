@@ -1,7 +1,5 @@
 //! `mainstay study redundancy` as an operator runs it: files, a pipe, and a kill in the middle.
 
-mod common;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -6,8 +6,6 @@
 //! ```
 //! One link of each network is narrower than the others, and neither host is on it: only ICMP reports it.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,7 +1,5 @@
 //! Services of two gateways: connections are spread, survive their node on their backends, and follow the backends' health.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;

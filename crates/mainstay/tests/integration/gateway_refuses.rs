@@ -1,7 +1,5 @@
 //! What keeps a gateway from starting is said in one sentence that names it, and the process ends with a failure.
 
-mod common;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Services with direct return: clients' packets reach the backends in tunnels, the backends answer past the gateways, and all connections
 //! outlive the node that carries them.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;

@@ -14,8 +14,6 @@
 //!
 //! Other blocks are left out: what builds, installs, and needs systemd or several real machines.
 
-mod common;
-
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -29,8 +27,8 @@ use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::signal::{self, Signal, die_with_parent};
 
-const GATEWAY: &str = include_str!("../../../docs/quick-start-gateway.md");
-const SYNC: &str = include_str!("../../../docs/quick-start-sync.md");
+const GATEWAY: &str = include_str!("../../../../docs/quick-start-gateway.md");
+const SYNC: &str = include_str!("../../../../docs/quick-start-sync.md");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mainstay");
 /// The names that the documents give a node's interfaces, in the order of [`INTERFACES`].
 const DOCUMENTED_INTERFACES: [&str; 3] = ["eth0", "eth1", "eth2"];

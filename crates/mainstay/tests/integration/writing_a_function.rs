@@ -1,10 +1,10 @@
 //! The tutorial's code is that of the example, which runs.
 
-#[path = "../examples/byte_quota.rs"]
+#[path = "../../examples/byte_quota.rs"]
 mod byte_quota;
 
-const PAGE: &str = include_str!("../../../docs/writing-a-function.md");
-const EXAMPLE: &str = include_str!("../examples/byte_quota.rs");
+const PAGE: &str = include_str!("../../../../docs/writing-a-function.md");
+const EXAMPLE: &str = include_str!("../../examples/byte_quota.rs");
 
 /// The blocks of a language on the page, one after the other.
 fn blocks(language: &str) -> Vec<&'static str> {

@@ -1,7 +1,5 @@
 //! Traffic classes of two gateways: connections keep their classes through a killed node, marks are on the wire, and rules by class hold.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;

@@ -1,7 +1,5 @@
 //! The gateway as an operator runs it, on each kind of port and alone, with real traffic through it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! The gateway as a service: its notifications to the service manager, and that it needs no more than its unit gives it.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs;

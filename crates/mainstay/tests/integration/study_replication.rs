@@ -1,8 +1,6 @@
 //! `mainstay synthesize replication` and `mainstay study replication` as an operator runs them: a pipe between them, files that are no
 //! captures, captures that break off, and readers that do.
 
-mod common;
-
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

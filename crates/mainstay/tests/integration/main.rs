@@ -1,0 +1,20 @@
+//! The program as operators meet it: real processes, real kernels, real traffic. One program of tests, because each links the whole product.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backends;
+mod classifier;
+mod direct_return;
+mod gateway_refuses;
+mod large_packets;
+mod load_balancer;
+mod looking;
+mod operations;
+mod program;
+mod quick_start;
+mod service;
+mod study_redundancy;
+mod study_replication;
+mod sync;
+mod writing_a_function;
