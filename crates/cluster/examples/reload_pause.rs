@@ -133,6 +133,7 @@ fn main() {
             hold_first_reply: Duration::ZERO,
             wait_for_peer: Duration::ZERO,
             peers: vec![],
+            backups: None,
             security: None,
             seed: 0,
         };

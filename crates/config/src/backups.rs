@@ -9,13 +9,15 @@ use crate::validated::Backups;
 
 /// The section replicates each connection only to the nodes that [edges](../edge.md) would send its packets to after failures. Each node
 /// then needs memory and messages for a share of the connections. Without it, every peer has every connection. It needs several peers, a
-/// [group](#group) for each node, and edges. All nodes must have the same values. A change needs a restart.
+/// [group](#group) for each node, and edges. All nodes must have the same values. `count` and
+/// `edge_nodes` can be changed by a reload, and by the settings of the [membership](../membership.md#records). Other changes need a restart.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawBackups {
     /// Number of replicas of a connection: so many nodes may fail at once without a loss. It is below the number of `edge_nodes`.
     pub count: Option<Spanned<u8>>,
-    /// `node.id` of the nodes that the edges distribute packets to, as their `[[edge.node]]` name them. Default: this node and all peers.
+    /// `node.id` of the nodes that the edges distribute packets to, as their `[[edge.node]]` name them, whether they are there
+    /// or not. Default: this node and all peers; where `membership.source` is not the file, all below `node.nodes`.
     pub edge_nodes: Option<Vec<Spanned<u8>>>,
     /// File with the edges' `edge.hash_key`. Both edges need that key, also with `affinity = "learned"`. Its mode is 0600.
     pub edge_hash_key: PathText,

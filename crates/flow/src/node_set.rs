@@ -6,7 +6,7 @@ use crate::connection::NodeId;
 pub const NODES_MAX: usize = 64;
 
 /// A set of nodes whose numbers are below [`NODES_MAX`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeSet(u64);
 
 impl NodeSet {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! name=gw-b replication=192.0.2.2:3780 detection=192.0.2.2:3784 state=active version=1780000000000
-//! backups=2 configuration=7 version=3
+//! backups=2 edge_nodes=0,1,2,3 configuration=7 version=3
 //! ```
 
 use alloc::string::{String, ToString};
@@ -14,10 +14,12 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
 
-use flow::NodeId;
+use flow::{NodeId, NodeSet};
 
 /// Members of a cluster. Their numbers are below this.
 pub const MEMBERS_MAX: usize = 64;
+/// Backups of each connection.
+pub const BACKUPS_MAX: u8 = 8;
 /// Bytes of a member's name.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Bytes of a record.
@@ -41,6 +43,9 @@ pub enum RecordError {
     /// A value cannot be read.
     #[error("the value of {0}= cannot be read")]
     Value(&'static str),
+    /// The number of backups is none that nodes can have.
+    #[error("the value of backups= is a number from 1 to {BACKUPS_MAX}")]
+    Backups,
     /// A key occurs twice.
     #[error("the record has {0}= twice")]
     Twice(&'static str),
@@ -179,6 +184,8 @@ pub struct Settings {
     pub version: u64,
     /// Backups of each connection; `None`: as each node's configuration has it.
     pub backups: Option<u8>,
+    /// The nodes that the edges distribute packets to; `None`: as each node's configuration has it.
+    pub edge_nodes: Option<NodeSet>,
     /// Version of the configuration file: when it rises, the gateways read their files again.
     pub configuration: u64,
 }
@@ -189,23 +196,22 @@ impl Settings {
     /// # Errors
     /// What is wrong with them.
     pub fn parse(text: &str) -> Result<Self, RecordError> {
-        let (mut version, mut backups, mut configuration) = (None, None, None);
+        let (mut version, mut backups, mut edge_nodes, mut configuration) = (None, None, None, None);
         for pair in pairs(text)? {
             let (key, value) = pair?;
             match key {
                 "version" => once("version", &mut version, parsed("version", value))?,
                 "backups" => {
-                    let backups_max = u8::try_from(MEMBERS_MAX - 1).unwrap_or(u8::MAX);
-                    let count = parsed("backups", value).and_then(|count: u8| {
-                        (1..=backups_max).contains(&count).then_some(count).ok_or(RecordError::Value("backups"))
-                    });
-                    once("backups", &mut backups, count)?;
+                    let count = value.parse().ok().filter(|count| (1..=BACKUPS_MAX).contains(count));
+                    once("backups", &mut backups, count.ok_or(RecordError::Backups))?;
                 }
+                "edge_nodes" => once("edge_nodes", &mut edge_nodes, parse_nodes(value))?,
                 "configuration" => once("configuration", &mut configuration, parsed("configuration", value))?,
                 _ => {}
             }
         }
-        Ok(Self { version: version.unwrap_or_default(), backups, configuration: configuration.unwrap_or_default() })
+        let (version, configuration) = (version.unwrap_or_default(), configuration.unwrap_or_default());
+        Ok(Self { version, backups, edge_nodes, configuration })
     }
 
     /// As [`Settings::parse`], of bytes that another program wrote.
@@ -221,6 +227,12 @@ impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(backups) = self.backups {
             write!(f, "backups={backups} ")?;
+        }
+        if let Some(nodes) = self.edge_nodes {
+            for (place, node) in nodes.iter().enumerate() {
+                write!(f, "{}{}", if place == 0 { "edge_nodes=" } else { "," }, node.0)?;
+            }
+            f.write_str(" ")?;
         }
         write!(f, "configuration={} version={}", self.configuration, self.version)
     }
@@ -249,6 +261,19 @@ fn once<T>(key: &'static str, place: &mut Option<T>, value: Result<T, RecordErro
 
 fn parsed<T: FromStr>(key: &'static str, value: &str) -> Result<T, RecordError> {
     value.parse().map_err(|_| RecordError::Value(key))
+}
+
+/// Numbers of at least two nodes, each once.
+fn parse_nodes(value: &str) -> Result<NodeSet, RecordError> {
+    const ERROR: RecordError = RecordError::Value("edge_nodes");
+    let mut nodes = NodeSet::EMPTY;
+    for number in value.split(',') {
+        let number = number.parse().map_err(|_| ERROR)?;
+        if !nodes.insert(NodeId(number)) {
+            return Err(ERROR);
+        }
+    }
+    if nodes.len() < 2 { Err(ERROR) } else { Ok(nodes) }
 }
 
 fn parse_name(value: &str) -> Result<String, RecordError> {
@@ -293,11 +318,18 @@ mod tests {
     #[test]
     fn settings_are_read_and_written() {
         let settings = Settings::parse("backups=2 configuration=7 version=3").unwrap();
-        assert_eq!(settings, Settings { version: 3, backups: Some(2), configuration: 7 });
+        assert_eq!(settings, Settings { version: 3, backups: Some(2), edge_nodes: None, configuration: 7 });
         assert_eq!(format!("{settings}"), "backups=2 configuration=7 version=3");
         assert_eq!(Settings::parse(""), Ok(Settings::default()));
-        assert_eq!(Settings::parse("backups=0"), Err(RecordError::Value("backups")));
-        assert_eq!(Settings::parse("backups=64"), Err(RecordError::Value("backups")));
+        for text in ["backups=0", "backups=9", "backups=two"] {
+            assert_eq!(Settings::parse(text), Err(RecordError::Backups), "{text}");
+        }
+        let settings = Settings::parse("version=4 edge_nodes=3,0,63").unwrap();
+        assert_eq!(settings.edge_nodes, Some([0, 3, 63].map(NodeId).into_iter().collect()));
+        assert_eq!(format!("{settings}"), "edge_nodes=0,3,63 configuration=0 version=4");
+        for text in ["edge_nodes=", "edge_nodes=1", "edge_nodes=1,1", "edge_nodes=1,64", "edge_nodes=1,a"] {
+            assert_eq!(Settings::parse(text), Err(RecordError::Value("edge_nodes")), "{text}");
+        }
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl PeerBuilder<'_> {
             is_up_by_lead: false,
             is_forwarding: false,
             refused: None,
-            has_state_service: false,
+            has_state_service: None,
             heartbeats: None,
             paths: Paths::default(),
             split: SplitWatch::default(),

@@ -251,9 +251,11 @@ impl Node {
     /// # Errors
     /// It cannot be taken; nothing has changed.
     pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
-        let is_compact = self.replication.compact.is_some();
-        new.check(self.id, &self.pipeline, &self.roles, &self.forwarder, &self.replication.peers, is_compact)?;
+        new.check(self.id, &self.pipeline, &self.roles, &self.forwarder, &self.replication)?;
         new.apply_to_peers(now, self.id, &self.pipeline, &mut self.replication.peers)?;
+        if let (Some(backups), Some(shape)) = (&mut self.replication.backups, new.backups) {
+            backups.set_shape(now, shape);
+        }
         self.roles.set_peers(now, &new.peer_ids());
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);

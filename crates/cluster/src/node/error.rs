@@ -156,6 +156,9 @@ pub enum ReloadError {
     /// The list of peers is not one of a cluster.
     #[error("the peers include this node, or one of them twice: correct the list")]
     PeersDiffer,
+    /// Connections begin or cease to have backups of their own.
+    #[error("[replication.backups] was added or removed: restart the node")]
+    BackupsDiffer,
     /// Streams to the peers are divided when the filter is made.
     #[error("peers cannot be added or removed under compact replication: restart the node")]
     PeersOfFilter,

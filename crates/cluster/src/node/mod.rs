@@ -72,7 +72,7 @@ pub use reload::{Reconfiguration, Reevaluation, Reloaded};
 pub use replication_set::compact::{
     CompactNodeConfig, CompactStatus, InheritedStatus, PrecisionCounters, WhichPrecise,
 };
-pub use replication_set::{BACKUPS_MAX, BackupsConfig, BackupsStatus};
+pub use replication_set::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus};
 pub use split_brain::SplitBrain;
 pub use stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};

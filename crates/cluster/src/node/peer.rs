@@ -68,8 +68,8 @@ pub(super) struct Peer {
     pub(super) is_forwarding: bool,
     /// How it divides its packets, if that is not how this node does: then nothing is replicated.
     pub(super) refused: Option<Division>,
-    /// It has announced a state service with messages of the same version.
-    pub(super) has_state_service: bool,
+    /// Whether its heartbeats announce a state service with messages of the same version; `None`: it has sent none yet.
+    pub(super) has_state_service: Option<bool>,
     /// What was last known of its role.
     pub(super) last_known: LastKnown,
     /// Encrypts what is sent to it, and decrypts what it sends.
@@ -244,7 +244,7 @@ impl Peer {
 
     /// Connections can be looked up at the peer.
     pub(super) fn looks_up(&self) -> bool {
-        self.has_state_service && self.is_up() && self.takes_updates()
+        self.has_state_service == Some(true) && self.is_up() && self.takes_updates()
     }
 
     /// Connections can have the peer as a backup.

@@ -160,7 +160,7 @@ impl Peers {
         events: &mut Events,
     ) {
         let Some(peer) = self.get_mut(from) else { return };
-        peer.has_state_service = theirs.state_service.is_some() && theirs.state_service == ours.state_service;
+        peer.has_state_service = Some(theirs.state_service.is_some() && theirs.state_service == ours.state_service);
         let (ours, theirs) = (ours.division, theirs.division);
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
         if peer.refused != refused {

@@ -16,6 +16,7 @@ use super::config::{PeerBuilder, PeerConfig, check_groups};
 use super::error::ReloadError;
 use super::peer::Peer;
 use super::peers::Peers;
+use super::replication_set::{BackupsShape, ReplicationSet};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Place};
 use crate::role::{self, Roles};
@@ -42,6 +43,8 @@ pub struct Reconfiguration {
     /// The peers from now on. Of one that stays, the failure detector and `batch_delay` of the session change: the peer is asked to
     /// agree before the pace slackens (RFC 5880 section 6.8.3). A session with one that is new sends it all connections.
     pub peers: Vec<PeerConfig>,
+    /// How many backups connections have, and on which nodes. `None` where the node began without [`super::NodeConfig::backups`], and only there.
+    pub backups: Option<BackupsShape>,
     /// What the channels with them are secured by, where they are.
     pub security: Option<Security>,
     /// Numbers of the sessions with new peers come from it; differs from reload to reload and from worker to worker.
@@ -79,9 +82,9 @@ impl Reconfiguration {
         pipeline: &Pipeline,
         roles: &Roles,
         forwarder: &Forwarder,
-        peers: &Peers,
-        is_compact: bool,
+        replication: &ReplicationSet,
     ) -> Result<(), ReloadError> {
+        let (peers, is_compact) = (&replication.peers, replication.compact.is_some());
         if !self.chain.continues(pipeline.chain()) {
             return Err(ReloadError::ChainLayout);
         }
@@ -90,6 +93,9 @@ impl Reconfiguration {
         }
         check_groups(&self.role, &self.forwarding)?;
         forwarder.check_reconfiguration(&self.forwarding)?;
+        if self.backups.is_some() != replication.backups.is_some() {
+            return Err(ReloadError::BackupsDiffer);
+        }
         let ids = self.peer_ids();
         let is_twice = |index: usize| ids[..index].contains(&ids[index]);
         if ids.contains(&node) || (0..ids.len()).any(is_twice) || ids.len() > role::PEERS_MAX {

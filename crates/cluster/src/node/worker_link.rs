@@ -78,7 +78,7 @@ struct PeerView {
     is_forwarding: bool,
     down_since: Option<Instant>,
     refused: Option<Division>,
-    has_state_service: bool,
+    has_state_service: Option<bool>,
 }
 
 /// How a worker stands.

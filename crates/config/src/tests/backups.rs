@@ -58,6 +58,27 @@ fn nodes_and_affinity_of_the_edges_can_be_chosen() {
 }
 
 #[test]
+fn where_members_come_from_elsewhere_the_edges_have_all_nodes_that_may_come() {
+    let without_peers = |section: &str| {
+        let text = with(section);
+        let (before, after) = text.split_once("[[replication.peer]]").expect("it has peers");
+        let (_, after) = after.split_once("[replication.backups]").expect("and backups");
+        let source = "[membership]\nsource = \"etcd\"\nendpoints = [\"http://127.0.0.1:2379\"]\n";
+        let nodes = before.replace("nodes = 3", "nodes = 5");
+        format!("{nodes}[replication.backups]{after}\n{source}")
+    };
+    let backups = |section: &str| {
+        let checked = check(&without_peers(section)).unwrap_or_else(|error| panic!("{error}"));
+        checked.config.cluster.expect("there is one").replication.backups.expect("it is configured")
+    };
+    assert!(backups(LEAST).edge_nodes.iter().eq((0..5).map(NodeId)), "below node.nodes");
+    assert_eq!(backups(&format!("{LEAST}\ncount = 4")).count, 4);
+    assert!(backups(&format!("{LEAST}\nedge_nodes = [0, 4]")).edge_nodes.iter().eq([0, 4].map(NodeId)));
+    let found = said(&without_peers(&format!("{LEAST}\nedge_nodes = [0, 5]")));
+    assert!(found.contains("raise node.nodes"), "{found}");
+}
+
+#[test]
 fn the_lookup_of_connections_can_be_limited() {
     let written = backups(&format!("{LEAST}\nbroadcast = false\nqueries_per_s = 50\npulls_per_s = 2000"));
     assert_eq!(written.lookup, BackupLookup { broadcast: false, queries_per_s: 50, pulls_per_s: 2000 });

@@ -9,18 +9,16 @@ use toml::Spanned;
 use super::super::backups::RawBackups;
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawReplication};
-use super::super::validated::{
-    BackupLookup, Backups, Config, Function, Node, Peer, Replication, Representation, Service,
-};
+use super::super::validated::{BackupLookup, Backups, Config, Function, Node, Replication, Representation, Service};
 use super::common::{absolute_path, affinity, flag, within};
 
 const SUBJECT: &str = "[replication.backups]";
 
-/// The backups of each connection; `None`: every peer has every connection.
+/// The backups of each connection; `None`: every peer has every connection. `peers`: the nodes that are peers, or may become some.
 pub(super) fn backups(
     raw: &RawReplication,
     node: &Node,
-    peers: &[Peer],
+    peers: &[NodeId],
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Backups> {
     let section = raw.backups.as_ref()?.get_ref();
@@ -50,9 +48,9 @@ fn lookup(section: &RawBackups, diagnostics: &mut Diagnostics<'_>) -> BackupLook
 }
 
 /// The nodes of the edges: this one and peers, each once.
-fn edge_nodes(section: &RawBackups, node: &Node, peers: &[Peer], diagnostics: &mut Diagnostics<'_>) -> NodeSet {
+fn edge_nodes(section: &RawBackups, node: &Node, peers: &[NodeId], diagnostics: &mut Diagnostics<'_>) -> NodeSet {
     const KEY: &str = "replication.backups.edge_nodes";
-    let known: Vec<NodeId> = [node.id].into_iter().chain(peers.iter().map(|peer| peer.id)).collect();
+    let known: Vec<NodeId> = [node.id].into_iter().chain(peers.iter().copied()).collect();
     diagnostics.describe(KEY, None, format!("ids from 0 to {}", NODES_MAX - 1));
     let Some(written) = &section.edge_nodes else { return known.into_iter().collect() };
     let mut nodes = NodeSet::EMPTY;
@@ -61,7 +59,7 @@ fn edge_nodes(section: &RawBackups, node: &Node, peers: &[Peer], diagnostics: &m
         let mistake = if !known.contains(&id) {
             Mistake::new(
                 format!("node {} is neither this node nor a peer", id.0),
-                "name this node and peers, or add a [[replication.peer]]",
+                "name this node and peers, add a [[replication.peer]], or raise node.nodes where the members come from elsewhere",
             )
         } else if usize::from(id.0) >= NODES_MAX {
             let remedy = format!("leave it out, or give the node an id below {NODES_MAX}");
@@ -76,16 +74,16 @@ fn edge_nodes(section: &RawBackups, node: &Node, peers: &[Peer], diagnostics: &m
     nodes
 }
 
-/// Finds settings with which packets land elsewhere than the edges' hash predicts, or every peer needs every connection.
+/// `peers` and `edges_max`: how many of them there may be. Finds settings with which packets land elsewhere than the edges' hash predicts, or every peer needs every connection.
 pub(super) fn check(
     raw: &RawConfig,
     section: &RawReplication,
-    (replication, edges_max): (&Replication, u8),
+    (replication, (peers, edges_max)): (&Replication, (usize, u8)),
     diagnostics: &mut Diagnostics<'_>,
 ) {
     let (Some(written), Some(backups)) = (&section.backups, &replication.backups) else { return };
     let contradictions = [
-        (replication.peers.len() < 2, "the only peer has every connection anyway", "remove it"),
+        (peers < 2, "the only peer has every connection anyway", "remove it"),
         (
             backups.edge_nodes.len() < 2,
             "the edges distribute to less than two nodes, so that there is no backup",

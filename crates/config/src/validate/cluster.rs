@@ -61,10 +61,19 @@ pub(super) fn cluster(
     check_local_ports(raw, local, &failure_detection, diagnostics);
     let security = super::security::security(section.get_ref(), &replication, diagnostics);
     let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, diagnostics);
-    let replication = Replication { security, compact, ..replication };
+    // Members are numbered below the number of nodes, and any of them may come.
+    let others = (0..node.nodes).map(NodeId).filter(|id| *id != node.id);
+    let peers: Vec<NodeId> = if super::membership::is_dynamic(raw) {
+        others.collect()
+    } else {
+        replication.peers.iter().map(|peer| peer.id).collect()
+    };
+    let backups = super::backups::backups(section.get_ref(), node, &peers, diagnostics);
+    let replication = Replication { security, compact, backups, ..replication };
     super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
     super::segments::check(raw, section.get_ref(), &replication, diagnostics);
-    super::backups::check(raw, section.get_ref(), (&replication, failure_detection.edges_max), diagnostics);
+    let reach = (peers.len(), failure_detection.edges_max);
+    super::backups::check(raw, section.get_ref(), (&replication, reach), diagnostics);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -154,7 +163,7 @@ pub(super) fn replication(
         peer_timeout,
         lazy: super::lazy::lazy(raw, diagnostics),
         segments: super::segments::segments(raw, diagnostics),
-        backups: super::backups::backups(raw, node, &peers, diagnostics),
+        backups: None,
         peers,
         security: None,
     }

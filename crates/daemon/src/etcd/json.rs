@@ -148,7 +148,10 @@ mod tests {
         let answer = records_of("/m", &text).expect("an answer");
         let member = Member::parse(NodeId(1), RECORD).expect("a record");
         assert_eq!(answer.members, [(NodeId(1), Ok(member)), (NodeId(2), Err(RecordError::NotAPair))]);
-        assert_eq!(answer.settings, Some(Ok(Settings { version: 3, backups: Some(2), configuration: 0 })));
+        assert_eq!(
+            answer.settings,
+            Some(Ok(Settings { version: 3, backups: Some(2), edge_nodes: None, configuration: 0 }))
+        );
         assert_eq!(answer.revision, 12);
         let empty = records_of("/m", r#"{"header":{"revision":"3"}}"#).expect("an answer");
         assert_eq!((empty.members.len(), empty.settings), (0, None));

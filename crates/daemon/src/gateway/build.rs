@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::forwarding::PathId;
 use cluster::node::{
-    BackupsConfig, CompactNodeConfig, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation,
+    BackupsConfig, BackupsShape, CompactNodeConfig, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
 use cluster::pipeline::{
@@ -184,6 +184,7 @@ pub(super) fn reconfiguration(
         wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
+        backups: cluster.and_then(backups_shape),
         seed: random::number(),
     })
 }
@@ -218,6 +219,12 @@ fn backups(cluster: Option<&Cluster>) -> Result<Option<BackupsConfig>, ProcessEr
         edge_hash_key: credentials::edge_hash_key(&backups.edge_hash_key)?,
         edge_affinity: backups.edge_affinity,
     }))
+}
+
+/// What of that can change while the node works.
+fn backups_shape(cluster: &Cluster) -> Option<BackupsShape> {
+    let backups = cluster.replication.backups.as_ref()?;
+    Some(BackupsShape { count: backups.count.into(), edge_nodes: backups.edge_nodes })
 }
 
 /// How a worker replicates unacknowledged segments: its share of what the node may use.
@@ -327,10 +334,15 @@ fn selection(cluster: Option<&Cluster>) -> Selection {
 
 fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
     let defaults = role::Config::new(config.node.id, Vec::new());
-    let (startup_hold, preempt) = match cluster {
-        Some(cluster) => (cluster.failure_detection.startup_hold, cluster.failure_detection.preempt),
+    let (startup_hold, preempt, heartbeat_interval) = match cluster {
+        Some(Cluster { failure_detection, .. }) => {
+            // A change is sent at once. What repeats it needs to be no denser than what detects failures, and five of them are a timeout.
+            let (least, most) = (defaults.heartbeat_interval, defaults.heartbeat_timeout / 5);
+            let interval = (failure_detection.interval * 2).clamp(least, most);
+            (failure_detection.startup_hold, failure_detection.preempt, interval)
+        }
         // There is no peer to listen for.
-        None => (Duration::ZERO, false),
+        None => (Duration::ZERO, false, defaults.heartbeat_interval),
     };
     let configuration = Some(fingerprint(config));
     let groups = config.groups.iter().map(|group| role::GroupConfig {
@@ -344,6 +356,7 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         priority: config.node.priority,
         startup_hold,
         preempt,
+        heartbeat_interval,
         reach_hold,
         configuration,
         groups,

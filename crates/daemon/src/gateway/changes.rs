@@ -7,8 +7,8 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use config::validated::{
-    Cluster, Compact, Config, FailureDetection, FastPath, Ftp, Function, Group, Membership, Node, OnReload, Peer, Port,
-    Replication, Representation, Security, SharedAddress, Tracking, Workers,
+    Backups, Cluster, Compact, Config, FailureDetection, FastPath, Ftp, Function, Group, Membership, Node, OnReload,
+    Peer, Port, Replication, Representation, Security, SharedAddress, Tracking, Workers,
 };
 use control::remote::RemoteAccess;
 use network_functions::classifier::ClassifierConfig;
@@ -288,10 +288,7 @@ impl Changes {
         for ((key, before), (_, after)) in segments[0].iter().zip(&segments[1]) {
             self.apply(&format!("replication.segments.{key}"), before, after);
         }
-        let backups = [backups.as_ref(), new.backups.as_ref()].map(config::backups::entries);
-        for ((key, before), (_, after)) in backups[0].iter().zip(&backups[1]) {
-            self.restart(&format!("replication.backups.{key}"), before, after);
-        }
+        self.backups(backups.as_ref(), new.backups.as_ref());
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);
         let differing = list_phrase("replication.peer", peers, &new.peers, named);
@@ -300,6 +297,16 @@ impl Changes {
             self.needs_restart.extend(differing);
         } else {
             self.applicable.extend(differing);
+        }
+    }
+
+    /// The other keys are those by which nodes find connections: nodes that differ in them do not.
+    fn backups(&mut self, old: Option<&Backups>, new: Option<&Backups>) {
+        let are_there = old.is_some() && new.is_some();
+        let entries = [old, new].map(config::backups::entries);
+        for ((key, before), (_, after)) in entries[0].iter().zip(&entries[1]) {
+            let (what, applies) = (format!("replication.backups.{key}"), matches!(*key, "count" | "edge_nodes"));
+            if are_there && applies { self.apply(&what, before, after) } else { self.restart(&what, before, after) }
         }
     }
 
@@ -527,6 +534,28 @@ mod tests {
         }
         let precise = Changes::between(&parse(BEFORE), &parse(&without_nat(BEFORE)));
         assert_eq!(precise.needs_restart, [""; 0], "precise replication keeps translations");
+    }
+
+    #[test]
+    fn the_number_of_backups_and_the_nodes_of_the_edges_change_at_once_and_their_key_does_not() {
+        const MANY: &str = include_str!("../../../../examples/many-nodes.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(MANY.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(MANY), &parse(&MANY.replace(part, by)))
+        };
+        let changes = changed("count = 1", "count = 2\nedge_nodes = [0, 1, 2]");
+        assert_eq!(changes.needs_restart, [""; 0]);
+        let applicable = [
+            "replication.backups.count: \"1\" before, \"2\" now",
+            "replication.backups.edge_nodes: \"0 1 2 3 \" before, \"0 1 2 \" now",
+        ];
+        assert_eq!(changes.applicable, applicable);
+        let changes = changed("/etc/mainstay/edge.key", "/etc/mainstay/other.key");
+        assert_eq!((changes.applicable.len(), changes.needs_restart.len()), (0, 1), "{changes:?}");
+        let section = "[replication.backups]\ncount = 1\nedge_hash_key = \"/etc/mainstay/edge.key\"";
+        let changes = changed(section, "");
+        assert_eq!((changes.applicable.len(), changes.needs_restart.len()), (0, 7), "{changes:?}");
     }
 
     #[test]

@@ -17,14 +17,16 @@ use network_functions::chain::ChainLayout;
 use super::balancing::Balancing;
 use super::build::{self, NewChain, Secrets, SharedFunctions};
 use super::changes::Changes;
-use super::members::Members;
+use super::members::{GossipKeys, Members};
 use super::workers::Ready;
+use crate::credentials::{self, SecretError};
 use crate::describe;
 use crate::error::ProcessError;
 use crate::logging;
 use api::{EventKind, ReloadReport};
+use config::ConfigError;
 use config::diagnostic::Severity;
-use config::{ConfigError, validated::Config, validated::Function};
+use config::validated::{Config, Function, MembershipSource};
 use control::inquiry::AskError;
 use control::orders::{OperationError, Operations, Order, ReloadOrder};
 use control::{ControlSender, Credentials, OrderOutcome, RemoteServer};
@@ -192,6 +194,13 @@ impl Operator {
                 return Ok(());
             }
         };
+        let gossip_keys = match gossip_keys(&config) {
+            Ok(keys) => keys,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
         if report.check_only {
             return Ok(());
         }
@@ -231,6 +240,9 @@ impl Operator {
         let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         if let Some((remote, credentials)) = remote.zip(credentials) {
             remote.exchange(credentials);
+        }
+        if let Some((members, keys)) = self.members.as_ref().zip(gossip_keys) {
+            members.renew_gossip_keys(keys);
         }
         self.balancing.replace(shared, &config.services);
         *running = Running { file, config, refused: None, functions, layout, channels };
@@ -279,6 +291,12 @@ impl Operations for Operator {
         self.publish(MemberState::Active);
         Ok(())
     }
+}
+
+/// The keys of gossip as their files have them now; `None`: there is no gossip.
+fn gossip_keys(config: &Config) -> Result<Option<GossipKeys>, SecretError> {
+    let gossips = matches!(config.membership.source, MembershipSource::Gossip(_));
+    gossips.then(|| credentials::gossip_keys(config.cluster.as_ref())).transpose()
 }
 
 /// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,

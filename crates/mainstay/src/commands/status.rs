@@ -21,7 +21,7 @@ use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
 use api::{LazyStatus, PeerStatus, Status};
-use console::{Table, count, scaled, yes_no};
+use console::{Table, count, counted, scaled, yes_no};
 use control::client::Client;
 
 /// Asks the gateway for its status and prints it.
@@ -228,13 +228,13 @@ fn segments(status: &Status) -> String {
 fn state_service(status: &Status) -> String {
     let Some(service) = &status.state_service else { return String::new() };
     format!(
-        "Lookup       {} of {} indexes · {} pulled, {} handed over · {} queries · {} false positives · {} dropped\n",
+        "Lookup       {} of {} indexes · {} pulled, {} handed over · {} queries · {} · {} dropped\n",
         service.indexes,
         service.peers,
         count(service.pulled),
         count(service.handed_over),
         count(service.queries),
-        count(service.false_positives),
+        counted(service.false_positives as usize, "false positive"),
         count(service.dropped_packets()),
     )
 }

@@ -119,7 +119,7 @@ Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
 Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no place
              not at XDP: the driver of eth0, e1000, has no XDP
-Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 false positives · 0 dropped
+Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 false positive · 0 dropped
 Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED

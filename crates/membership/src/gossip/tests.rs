@@ -120,7 +120,7 @@ fn settings_spread_with_records() {
     let mut network = Network::new();
     (1..=4).for_each(|id| network.start(id, 1));
     network.run(5);
-    let settings = Settings { version: 5, backups: Some(2), configuration: 0 };
+    let settings = Settings { version: 5, backups: Some(2), edge_nodes: None, configuration: 0 };
     network.nodes.get_mut(&4).unwrap().set_own(network.now, member(4, 2), settings);
     network.run(3);
     for id in 1..=3 {

@@ -114,7 +114,7 @@ fn numbers_beyond_the_cluster_are_refused_and_the_nodes_own_record_is_no_peer() 
 #[test]
 fn the_newest_settings_count() {
     let mut membership = membership();
-    let settings = |version, backups| Settings { version, backups: Some(backups), configuration: 0 };
+    let settings = |version, backups| Settings { version, backups: Some(backups), edge_nodes: None, configuration: 0 };
     membership.handle_settings(settings(2, 1));
     membership.handle_settings(settings(1, 9));
     assert_eq!(changes(&mut membership, at(0), true), [Change::Settings(settings(2, 1))]);

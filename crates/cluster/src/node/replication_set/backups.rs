@@ -13,6 +13,7 @@
 //! | this node takes it over, or pulls it | is computed; its former owner, and a node that contradicted, are added |
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
+//! | the number of backups, or the edges' nodes, change | the same |
 //! | a live node has no state service, and this one has | has all live nodes |
 //! | [`SETTLES_WITHIN`](super::members::SETTLES_WITHIN) later | nodes that are too many leave once all others have acknowledged the connection |
 //!
@@ -48,6 +49,15 @@ pub struct BackupsConfig {
     pub edge_affinity: Affinity,
 }
 
+/// What of [`BackupsConfig`] can change while the node works. Nodes that differ in it for a moment only predict other landings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackupsShape {
+    /// As [`BackupsConfig::count`].
+    pub count: usize,
+    /// As [`BackupsConfig::edge_nodes`].
+    pub edge_nodes: NodeSet,
+}
+
 /// How the backups of connections stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackupsStatus {
@@ -72,10 +82,11 @@ pub(super) struct Sweep {
 /// The backups of this node's connections.
 #[derive(Debug)]
 pub(in crate::node) struct Backups {
-    count: usize,
-    pub(super) edge_nodes: NodeSet,
+    pub(super) shape: BackupsShape,
     edge_hash_key: HashKey,
     edge_affinity: Affinity,
+    /// This node and the peers that receive what it sends, whether the edges have them or not.
+    pub(super) live: NodeSet,
     /// The edges' tables, with the nodes that forward.
     pub(super) forwarding: Ecmp,
     /// The edges' tables, with all nodes that are up.
@@ -96,13 +107,12 @@ impl Backups {
     /// No peer is up yet.
     pub(in crate::node) fn new(config: &BackupsConfig, connections_max: u32) -> Self {
         let BackupsConfig { count, edge_nodes, edge_hash_key, edge_affinity } = *config;
-        let mut tables = Ecmp::new(edge_nodes);
-        set_alive(&mut tables, edge_nodes, NodeSet::EMPTY);
+        let tables = tables(edge_nodes, NodeSet::EMPTY);
         Self {
-            count: count.clamp(1, BACKUPS_MAX),
-            edge_nodes,
+            shape: BackupsShape { count: count.clamp(1, BACKUPS_MAX), edge_nodes },
             edge_hash_key,
             edge_affinity,
+            live: NodeSet::EMPTY,
             forwarding: tables.clone(),
             up: tables,
             is_complete: false,
@@ -114,7 +124,8 @@ impl Backups {
     }
 
     pub(in crate::node) fn status(&self) -> BackupsStatus {
-        BackupsStatus { count: self.count, edge_nodes: self.edge_nodes, is_marking: self.is_marking() }
+        let BackupsShape { count, edge_nodes } = self.shape;
+        BackupsStatus { count, edge_nodes, is_marking: self.is_marking() }
     }
 
     /// Nodes came or went, and not all connections have their new backups yet.
@@ -190,7 +201,7 @@ impl Backups {
         let (original, reply) = self.hashes(connection);
         for hash in [original].into_iter().chain(reply) {
             let mut failed: NodeSet = [owner].into_iter().collect();
-            for _ in 0..self.count {
+            for _ in 0..self.shape.count {
                 let Some(next) = tables.predict(hash, failed) else { break };
                 failed.insert(next);
                 landings.insert(next);
@@ -215,6 +226,13 @@ impl Backups {
         };
         (original, reply.filter(|reply| *reply != original))
     }
+}
+
+/// Tables of these nodes, of which some are alive.
+pub(super) fn tables(nodes: NodeSet, alive: NodeSet) -> Ecmp {
+    let mut tables = Ecmp::new(nodes);
+    set_alive(&mut tables, nodes, alive);
+    tables
 }
 
 /// Sets which of the nodes of `tables` are alive. Whether that changed.

@@ -9,7 +9,7 @@ use flow::{Connection, Instant, NodeId, NodeSet, conntrack};
 use replication::Handle;
 use replication::representation::precise::{self, EndCause, Ended};
 
-use super::backups::{Backups, Sweep, set_alive};
+use super::backups::{BACKUPS_MAX, Backups, BackupsShape, Sweep, set_alive, tables};
 use crate::node::peer::Peer;
 use crate::node::peers::Peers;
 use crate::pipeline::Pipeline;
@@ -38,13 +38,30 @@ impl Backups {
     /// Follows which nodes are up and forward. `forwards`: this node, `node`, does.
     pub(super) fn follow(&mut self, now: Instant, node: NodeId, peers: &[Peer], forwards: bool) {
         let live = || peers.iter().filter(|peer| peer.can_back_up());
-        let up = live().map(|peer| peer.id).chain([node]).collect();
+        let up: NodeSet = live().map(|peer| peer.id).chain([node]).collect();
         let forwarding = live().filter(|peer| peer.is_forwarding).map(|peer| peer.id);
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
-        let has_changed = set_alive(&mut self.up, self.edge_nodes, up);
-        if set_alive(&mut self.forwarding, self.edge_nodes, forwarding) || has_changed {
+        let edge_nodes = self.shape.edge_nodes;
+        let has_changed = core::mem::replace(&mut self.live, up) != up;
+        let has_changed = set_alive(&mut self.up, edge_nodes, up) || has_changed;
+        if set_alive(&mut self.forwarding, edge_nodes, forwarding) || has_changed {
             self.begin_sweep(now);
         }
+    }
+
+    /// Connections have so many backups from now on, or the edges distribute packets to other nodes. Nodes that the edges have only now
+    /// count as up and forwarding from the next [`Backups::follow`] on.
+    pub(in crate::node) fn set_shape(&mut self, now: Instant, shape: BackupsShape) {
+        let shape = BackupsShape { count: shape.count.clamp(1, BACKUPS_MAX), ..shape };
+        if self.shape == shape {
+            return;
+        }
+        if self.shape.edge_nodes != shape.edge_nodes {
+            self.up = tables(shape.edge_nodes, self.up.alive());
+            self.forwarding = tables(shape.edge_nodes, self.forwarding.alive());
+        }
+        self.shape = shape;
+        self.begin_sweep(now);
     }
 
     /// Whether all live nodes back up every connection from now on, because one of them cannot look connections up.
@@ -96,8 +113,9 @@ impl Backups {
         let is_claimed = connection.flags & flags::REPLICA != 0;
         let claimed_from = self.claimed_from.get(slot.0 as usize).copied().filter(|_| is_claimed).unwrap_or_default();
         let wanted = self.predict(node, connection).union(claimed_from);
-        let gone = self.edge_nodes.without(self.up.alive());
-        let surplus = self.of(slot).without(gone).without(wanted);
+        let before = self.of(slot);
+        let gone = before.union(wanted).without(self.live);
+        let surplus = before.without(gone).without(wanted);
         let is_shared = connection.flags & flags::SHARED != 0;
         let may_leave =
             is_final && !is_shared && (surplus.is_empty() || have_acknowledged(peers, wanted.without(gone), handle));

@@ -35,7 +35,7 @@ use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
 pub(super) use backups::Backups;
-pub use backups::{BACKUPS_MAX, BackupsConfig, BackupsStatus};
+pub use backups::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus};
 use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
@@ -273,9 +273,10 @@ impl ReplicationSet {
             self.look_at_deferred(now, pipeline, LOOKS_PER_TIMEOUT_MAX);
         }
         if let Some(backups) = &mut self.backups {
-            // A peer without state service would drop packets of connections that it does not have.
+            // A peer without state service would drop packets of connections that it does not have. One that has sent no heartbeat yet does
+            // not forward.
             let has_service = pipeline.has_state_service();
-            let needs_all = |peer: &Peer| has_service && peer.can_back_up() && !peer.has_state_service;
+            let needs_all = |peer: &Peer| has_service && peer.can_back_up() && peer.has_state_service == Some(false);
             backups.set_complete(now, self.peers.iter().any(needs_all));
             backups.follow(now, self.id, &self.peers, forwards);
             backups.handle_timeout(now, self.id, pipeline, &mut self.peers);

@@ -29,6 +29,7 @@ pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfi
         hold_first_reply: config.hold_first_reply,
         wait_for_peer: crate::pipeline::WAIT_FOR_PEER_DEFAULT,
         peers: config.peers,
+        backups: None,
         security: config.security,
         seed: cluster.now.as_nanos(),
     }

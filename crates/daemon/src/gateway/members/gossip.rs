@@ -93,6 +93,9 @@ impl Gossiper {
     }
 
     fn turn(&mut self) -> Result<(), IoError> {
+        if let Some(keys) = self.members.take_gossip_keys() {
+            self.tags = Tags::new(&keys);
+        }
         let wait = self.gossip.poll_timeout().saturating_since(clock::now()).min(WAIT_MAX);
         self.poller.wait(&mut Vec::new(), Some(wait))?;
         for _ in 0..DATAGRAMS_PER_TURN_MAX {

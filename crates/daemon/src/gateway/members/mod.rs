@@ -31,6 +31,9 @@ use config::validated::{Config, MembershipSource, Peer};
 pub(super) use follower::Follower;
 pub(super) use source::Source;
 
+/// All that the settings may ask for can be had.
+const _: () = assert!(membership::record::BACKUPS_MAX as usize <= cluster::node::BACKUPS_MAX);
+
 /// Events that wait to be noted; further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 64;
 
@@ -41,7 +44,12 @@ pub(super) struct Members {
     /// A bit for each peer that failure detection reports up.
     up: AtomicU64,
     state_file: Option<PathBuf>,
+    /// Keys of gossip that a reload has read, until the gossiper takes them.
+    gossip_keys: Mutex<Option<GossipKeys>>,
 }
+
+/// The keys that gossip is authenticated by.
+pub(super) type GossipKeys = Vec<[u8; 16]>;
 
 struct Inner {
     membership: Membership,
@@ -114,7 +122,13 @@ impl Members {
             events: VecDeque::new(),
         };
         let state_file = config.membership.state_file.clone();
-        Some(Arc::new(Self { inner: Mutex::new(inner), changed: Condvar::new(), up: AtomicU64::new(0), state_file }))
+        Some(Arc::new(Self {
+            inner: Mutex::new(inner),
+            changed: Condvar::new(),
+            up: AtomicU64::new(0),
+            state_file,
+            gossip_keys: Mutex::default(),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -246,6 +260,16 @@ impl Members {
         inner.own.version = inner.own.version.max(version.saturating_add(1));
     }
 
+    /// Gossip is authenticated by these keys from now on.
+    pub(super) fn renew_gossip_keys(&self, keys: GossipKeys) {
+        *self.gossip_keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+    }
+
+    /// Keys that have not been taken yet.
+    fn take_gossip_keys(&self) -> Option<GossipKeys> {
+        self.gossip_keys.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The process is about to end.
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
@@ -268,7 +292,7 @@ impl Members {
 
 /// What follows for the node.
 impl Members {
-    /// The configuration with the members as peers.
+    /// The configuration with the members as peers, and with the cluster's settings.
     pub(super) fn applied_to(&self, config: &Config) -> Config {
         let mut config = config.clone();
         if let Some(cluster) = &mut config.cluster {
@@ -283,6 +307,11 @@ impl Members {
                 failure_detection_address: member.detection,
             };
             cluster.replication.peers = reachable.filter(|member| member.replication != local).map(peer).collect();
+            if let Some(backups) = &mut cluster.replication.backups {
+                let settings = inner.membership.settings();
+                backups.count = settings.backups.unwrap_or(backups.count);
+                backups.edge_nodes = settings.edge_nodes.unwrap_or(backups.edge_nodes);
+            }
         }
         config
     }

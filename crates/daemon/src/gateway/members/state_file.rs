@@ -92,7 +92,7 @@ mod tests {
         let now = Instant::ZERO;
         membership.handle_record(now, member(1)).expect("a member");
         membership.handle_record(now, member(2)).expect("a member");
-        let settings = Settings { version: 3, backups: Some(2), configuration: 7 };
+        let settings = Settings { version: 3, backups: Some(2), edge_nodes: None, configuration: 7 };
         membership.handle_settings(settings);
         let text = written(&membership);
         assert_eq!(parse(&text), State { members: vec![member(1), member(2)], settings });

@@ -18,6 +18,10 @@ fn list(members: Vec<(NodeId, Result<Member, RecordError>)>) -> List {
     List { members, settings: None }
 }
 
+fn settings(text: &str) -> List {
+    List { members: Vec::new(), settings: Some(Settings::parse(text)) }
+}
+
 fn kinds(members: &Members) -> Vec<EventKind> {
     members.take_events().into_iter().map(|(kind, _)| kind).collect()
 }
@@ -77,4 +81,25 @@ fn the_own_record_gets_a_higher_version_with_each_change() {
     assert!(draining.version > before && draining.state == MemberState::Draining);
     members.supersede(draining.version + 1000);
     assert_eq!(members.own().version, draining.version + 1001);
+}
+
+#[test]
+fn the_settings_decide_about_backups_where_the_file_has_the_section() {
+    const MANY: &str = include_str!("../../../../../examples/many-nodes.toml");
+    let members = loaded();
+    let file = config::parse("mainstay.toml", MANY).expect("it is right").config;
+    let applied = |members: &Members| {
+        let backups = members.applied_to(&file).cluster.expect("there is one").replication.backups;
+        backups.map(|backups| (backups.count, backups.edge_nodes.iter().map(|node| node.0).collect::<Vec<_>>()))
+    };
+    assert_eq!(applied(&members), Some((1, vec![0, 1, 2, 3])), "there are no settings");
+    members.handle_list(settings("version=1 backups=2"));
+    assert_eq!(applied(&members), Some((2, vec![0, 1, 2, 3])));
+    members.handle_list(settings("version=2 edge_nodes=0,1,2,3,4"));
+    assert_eq!(applied(&members), Some((1, vec![0, 1, 2, 3, 4])));
+    members.handle_list(settings("version=3 backups=9"));
+    assert_eq!(applied(&members), Some((1, vec![0, 1, 2, 3, 4])), "as before");
+    assert!(members.status().refused.expect("it is reported").contains("from 1 to 8"));
+    let without = config::parse("mainstay.toml", CONFIG).expect("it is right").config;
+    assert_eq!(members.applied_to(&without).cluster.expect("there is one").replication.backups, None);
 }

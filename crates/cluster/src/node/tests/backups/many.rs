@@ -7,7 +7,7 @@ use std::vec::Vec;
 use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::{build, ethernet, ip_protocol, tcp_flags};
 use flow::{Affinity, Disposition, Ecmp, Frame, HashKey, Instant, NodeId, NodeSet, PacketBatch, PortId, Tuple};
-use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::chain::ChainBuilder;
 use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
@@ -18,8 +18,8 @@ use super::super::cluster::{
     node_config, port_mac, rules, segment, syn, syn_ack,
 };
 use crate::group::GroupId;
-use crate::node::{BackupsConfig, Node, NodeConfig, PeerConfig, Transmit};
-use crate::pipeline::SharingConfig;
+use crate::node::{BackupsConfig, BackupsShape, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation, Transmit};
+use crate::pipeline::{SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use crate::{failure_detector, forwarding, role};
 
 const STEP: Duration = Duration::from_millis(2);
@@ -29,6 +29,10 @@ const CONNECTIONS_MAX: u32 = 2048;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) nodes: u8,
+    /// The nodes that are peers of each other.
+    pub(super) members: NodeSet,
+    /// The nodes that the edges distribute packets to.
+    pub(super) edge_nodes: NodeSet,
     /// Backups of a connection; `None`: all peers.
     pub(super) count: Option<usize>,
     /// The client appears under the shared address outside, so that the edges have different hashes.
@@ -43,8 +47,11 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(nodes: u8, count: usize) -> Self {
+        let numbers: NodeSet = (0..nodes).map(NodeId).collect();
         Self {
             nodes,
+            members: numbers,
+            edge_nodes: numbers,
             count: Some(count),
             is_translated: false,
             affinity: Affinity::Learned,
@@ -56,10 +63,6 @@ impl Setup {
 
     fn hash_key(seed: u64) -> HashKey {
         HashKey([seed, 77])
-    }
-
-    pub(super) fn numbers(&self) -> NodeSet {
-        (0..self.nodes).map(NodeId).collect()
     }
 }
 
@@ -74,7 +77,7 @@ pub(super) struct Side {
 
 impl Side {
     fn new(setup: Setup) -> Self {
-        Self { ecmp: Ecmp::new(setup.numbers()), setup, learned: BTreeMap::new() }
+        Self { ecmp: Ecmp::new(setup.edge_nodes), setup, learned: BTreeMap::new() }
     }
 
     /// The node for a packet that enters the cluster here.
@@ -115,7 +118,7 @@ pub(super) struct Many {
     received: VecDeque<(PortId, Received)>,
 }
 
-fn chain(id: u8, setup: Setup) -> Chain {
+fn chain(id: u8, setup: Setup) -> ChainBuilder {
     let sources = std::vec!["10.1.0.0/24".parse().unwrap()];
     let rule = SourceRule {
         conditions: Conditions { sources, ..Conditions::default() },
@@ -130,8 +133,7 @@ fn chain(id: u8, setup: Setup) -> Chain {
         key: HashKey([7, id.into()]),
     });
     let builder = ChainBuilder::new().push(firewall(rules(None)));
-    let builder = if setup.is_translated { builder.push(nat.unwrap()) } else { builder };
-    builder.build().unwrap()
+    if setup.is_translated { builder.push(nat.unwrap()) } else { builder }
 }
 
 /// Each node is to hold a group of its own.
@@ -151,8 +153,8 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         forwarding::Port { mac: port_mac(id, port), mtu_bytes: 1500, own: Vec::new(), shared, mss_clamp: None }
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
-    let peers = (0..setup.nodes).filter(|peer| *peer != id).map(|peer| PeerConfig {
-        id: NodeId(peer),
+    let peers = setup.members.iter().filter(|peer| *peer != NodeId(id)).map(|peer| PeerConfig {
+        id: peer,
         detector: failure_detector::Config::default(),
         session: Some(session),
     });
@@ -160,7 +162,7 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         node: NodeId(id),
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
-        chain: chain(id, setup),
+        chain: chain(id, setup).build().unwrap(),
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, [10, 1, 0]), port(OUTSIDE, [198, 51, 100])],
             ..base.forwarding
@@ -170,12 +172,32 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         sharing: Some(SharingConfig::default()),
         backups: setup.count.map(|count| BackupsConfig {
             count,
-            edge_nodes: setup.numbers(),
+            edge_nodes: setup.edge_nodes,
             edge_hash_key: Setup::hash_key(setup.seed_of_nodes),
             edge_affinity: setup.affinity,
         }),
         peers: peers.collect(),
         ..base
+    }
+}
+
+/// What of a node's configuration can change while it works.
+pub(super) fn reconfiguration(id: u8, setup: Setup, node: &Node, now: Instant) -> Reconfiguration {
+    let config = config(id, setup);
+    let backups = config.backups.map(|backups| BackupsShape { count: backups.count, edge_nodes: backups.edge_nodes });
+    Reconfiguration {
+        tracker: config.tracker,
+        chain: chain(id, setup).build_within(node.pipeline().chain().layout()).unwrap(),
+        reevaluation: Reevaluation::AsBefore,
+        forwarding: config.forwarding,
+        role: config.role,
+        selection: config.selection,
+        hold_first_reply: config.hold_first_reply,
+        wait_for_peer: WAIT_FOR_PEER_DEFAULT,
+        peers: config.peers,
+        backups,
+        security: None,
+        seed: now.as_nanos(),
     }
 }
 
@@ -228,6 +250,24 @@ impl Many {
     pub(super) fn restart(&mut self, id: u8) {
         let config = NodeConfig { seed: self.now.as_nanos(), ..config(id, self.setup) };
         self.nodes[usize::from(id)] = Some(Node::new(config, self.now).unwrap());
+    }
+
+    /// Nodes that live reload, and the edges have other nodes. What the edges have learned stays.
+    pub(super) fn change(&mut self, setup: Setup) {
+        self.setup = setup;
+        for side in [&mut self.inside, &mut self.outside] {
+            let alive = side.ecmp.alive();
+            (side.ecmp, side.setup) = (Ecmp::new(setup.edge_nodes), setup);
+            for node in setup.edge_nodes.without(alive).iter() {
+                side.ecmp.set_alive(node, false);
+            }
+        }
+        let now = self.now;
+        for (id, node) in (0..).zip(&mut self.nodes) {
+            let Some(node) = node else { continue };
+            let new = reconfiguration(id, setup, node, now);
+            node.reload(now, new).expect("it can be taken");
+        }
     }
 
     pub(super) fn run(&mut self, time: Duration) {

@@ -1,5 +1,6 @@
 //! Connections that some of the peers back up: where they are, before and after failures.
 
+mod changes;
 mod many;
 
 use std::time::Duration;
