@@ -49,6 +49,12 @@ pub struct DemoArgs {
     /// With --nodes, how many of them are killed. Each connection has as many backups
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "nodes", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub kill: u8,
+    /// With --nodes, so many further nodes join while the connections pass, before nodes are killed (8 nodes in all)
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "nodes", value_parser = clap::value_parser!(u8).range(0..=5))]
+    pub add: u8,
+    /// With --nodes, the nodes find each other through three members of etcd, of which one is killed before nodes are. Debian has etcd as etcd-server
+    #[arg(long, requires = "nodes")]
+    pub etcd: bool,
     /// With --nodes, time between the kills; 0ms: at once
     #[arg(long = "kill-interval", value_name = "TIME", default_value = "50ms", requires = "nodes", value_parser = round_trip_ms)]
     pub kill_interval_ms: f64,

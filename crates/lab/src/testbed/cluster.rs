@@ -27,6 +27,7 @@ pub use self::tuning::{BackupsPlan, SPARE_CONNECTIONS, Tuning};
 
 use self::node::{Node, start_node};
 use super::clock::Epoch;
+use super::etcd::EtcdError;
 use super::exact_table::ExactTable;
 use super::topology::{INTERFACES, Topology};
 use super::watch::{Waited, Watch, WatchError};
@@ -47,6 +48,9 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no etcd that the nodes could find each other through.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     /// The nodes' key cannot be written.
     #[error(transparent)]
     Key(#[from] key_file::KeyNotWritten),
@@ -141,10 +145,18 @@ impl Cluster {
     pub fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         self.wait_until(watch, |cluster| {
             cluster.find_active()?;
-            let ClusterPlan { nodes, is_replicated, .. } = cluster.plan;
+            let (nodes, is_replicated) = (cluster.nodes.len(), cluster.plan.is_replicated);
             let mut watched = cluster.nodes.iter().filter(|_| nodes > 1);
-            watched.try_for_each(|node| node.check_peers(is_replicated))
+            watched.try_for_each(|node| node.check_peers(nodes, is_replicated))
         })
+    }
+
+    /// Waits until each node reaches the source of its members and knows `nodes` of them, itself included.
+    ///
+    /// # Errors
+    /// As [`Cluster::wait_until_ready`].
+    pub fn wait_for_members(&mut self, watch: &Watch, nodes: usize) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| cluster.nodes.iter().try_for_each(|node| node.check_members(nodes)))
     }
 
     /// Checks that roles are still what they were when the nodes were ready.
@@ -205,6 +217,20 @@ impl Cluster {
     /// The process cannot be started.
     pub fn restart_killed(&mut self, topology: &Topology, number: usize) -> Result<(), ClusterError> {
         self.nodes[number] = start_node(topology, (self.plan, self.shape), &self.directory, number)?;
+        Ok(())
+    }
+
+    /// Starts the next of the nodes that may join.
+    ///
+    /// # Panics
+    /// All of them have joined.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn add_node(&mut self, topology: &Topology) -> Result<(), ClusterError> {
+        let number = self.nodes.len();
+        assert!(number < self.plan.nodes_max(), "no further node may join");
+        self.nodes.push(start_node(topology, (self.plan, self.shape), &self.directory, number)?);
         Ok(())
     }
 

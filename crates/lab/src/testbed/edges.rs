@@ -84,9 +84,17 @@ impl Edges {
     /// # Errors
     /// The deadline passed: with the ends of the logs.
     pub fn wait_until_ready(&self, watch: &Watch) -> Result<(), ClusterError> {
+        self.wait_until_first_are_ready(watch, usize::MAX)
+    }
+
+    /// As [`Edges::wait_until_ready`], of the first `count` nodes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_until_first_are_ready(&self, watch: &Watch, count: usize) -> Result<(), ClusterError> {
         let is_ready = |status: &Status| {
-            let nodes = status.edge.as_ref().map(|edge| &edge.nodes);
-            nodes.is_some_and(|nodes| nodes.iter().all(|node| node.forwards))
+            let is_ready = |node: &api::EdgeNodeStatus| usize::from(node.id) >= count || node.forwards;
+            status.edge.as_ref().is_some_and(|edge| edge.nodes.iter().all(is_ready))
         };
         let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, ClusterError> {
             Ok(self.statuses().filter(is_ready).count() == self.processes.len())

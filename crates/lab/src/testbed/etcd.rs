@@ -72,7 +72,7 @@ impl EtcdCluster {
     /// The members' URLs for clients.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
-        (0..MEMBERS).map(|member| format!("http://{}", self.client_address(member))).collect()
+        endpoints_at(self.address)
     }
 
     /// Kills a member as a power cut would.
@@ -161,7 +161,7 @@ impl EtcdCluster {
     }
 
     fn client_address(&self, member: usize) -> SocketAddr {
-        SocketAddr::new(self.address, FIRST_PORT + 2 * u16::try_from(member).unwrap_or_default())
+        client_address(self.address, member)
     }
 
     fn peer_address(&self, member: usize) -> SocketAddr {
@@ -173,6 +173,16 @@ impl Drop for EtcdCluster {
     fn drop(&mut self) {
         (0..MEMBERS).for_each(|member| self.kill_member(member));
     }
+}
+
+/// The URLs for clients of members at this address.
+#[must_use]
+pub fn endpoints_at(address: IpAddr) -> Vec<String> {
+    (0..MEMBERS).map(|member| format!("http://{}", client_address(address, member))).collect()
+}
+
+fn client_address(address: IpAddr, member: usize) -> SocketAddr {
+    SocketAddr::new(address, FIRST_PORT + 2 * u16::try_from(member).unwrap_or_default())
 }
 
 /// A request and its answer over a connection of its own, of the calling thread's namespace.

@@ -4,29 +4,36 @@
 //!   client ── inside edge ─┬─ node a ─┬─ outside edge ── server
 //!                          ├─ node b ─┤
 //!                          ├─ node c ─┤      every node also has a cable to the switch
-//!                          └─ node d ─┘      of the replication link
+//!                          └─ node d ─┘      of the replication link, and so does etcd, where there is one
 //! ```
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clock::Epoch;
 use super::cluster::{
-    BackupsPlan, Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning,
+    BackupsPlan, Cluster, ClusterError, ClusterPlan, Directory, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning,
 };
 use super::edges::Edges;
+use super::etcd::EtcdCluster;
 use super::meter::{Meter, Reading};
-use super::topology::{EDGE_NETWORK, Topology};
+use super::topology::{EDGE_NETWORK, Topology, v4};
 use super::watch::Watch;
 use super::ways;
 use api::Status;
 use config::validated::Backend;
+use packet_io::namespace::Namespace;
+use packet_io::sysctl;
 
 /// How often nodes and edges send heartbeats. Ten of them are a detection time, [`DETECTED_WITHIN`]: the 250 ms of the switch in \[TRIPOD, section VI-C\].
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(25);
 /// A node that is silent for so long is dead.
 pub const DETECTED_WITHIN: Duration = Duration::from_millis(250);
+
+/// Where etcd runs, on the link between the nodes.
+const ETCD: IpAddr = v4(10, 99, 0, 100);
 
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +50,10 @@ pub struct ManyNodesPlan {
     pub connections: usize,
     /// Workers of each node.
     pub workers: u8,
+    /// Nodes that may join later.
+    pub may_join: usize,
+    /// The nodes find each other through etcd.
+    pub has_etcd: bool,
 }
 
 impl ManyNodesPlan {
@@ -58,6 +69,8 @@ impl ManyNodesPlan {
                 accepts: self.accepts,
                 backups: self.backups.filter(|_| self.is_replicated),
                 holds_first_reply: self.is_replicated,
+                may_join: self.may_join,
+                etcd: self.has_etcd.then_some(ETCD),
                 heartbeat_interval: HEARTBEAT_INTERVAL,
                 // Nodes die behind ports that keep their carrier, and the kernel would forward for a moment longer.
                 fast_path_connections_max: 0,
@@ -108,6 +121,10 @@ pub struct ManyNodes {
     /// Bytes between the nodes in a second before there are connections: heartbeats, keep-alives and acknowledgements.
     pub idle_control_bytes_per_s: f64,
     meter: Meter,
+    /// Nodes that have been started.
+    nodes: usize,
+    /// What the nodes find each other through, with its files.
+    etcd: Option<(EtcdCluster, Directory)>,
     /// The network. It outlives the processes in it.
     pub topology: Arc<Topology>,
 }
@@ -118,20 +135,51 @@ impl ManyNodes {
     /// # Errors
     /// The network cannot be built, or a process does not run as it should.
     pub fn start(plan: ManyNodesPlan, watch: &Watch) -> Result<Self, ClusterError> {
-        let topology = Topology::build_of(plan.nodes)?;
+        let topology = Topology::build_of(plan.nodes + plan.may_join)?;
         ways::build(&topology)?;
+        let etcd = plan.has_etcd.then(|| start_etcd(&topology, plan.backups)).transpose()?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(Shape::AllActive, &topology, plan.cluster())?;
         cluster.wait_until_ready(watch)?;
         let detection = format!("[failure_detection]\ninterval = \"{}ms\"\n", HEARTBEAT_INTERVAL.as_millis());
         let edges = Edges::start_with_key(&topology, &detection, cluster.edge_key().as_deref())?;
-        edges.wait_until_ready(watch)?;
+        edges.wait_until_first_are_ready(watch, plan.nodes)?;
         let meter = Meter::start(&topology, REPLICATION_PORT)?;
         let (began, before) = (Instant::now(), meter.read());
         watch.pass_until(began + IDLE)?;
         let idle_bytes = meter.read().bytes - before.bytes;
         let idle_control_bytes_per_s = idle_bytes as f64 / began.elapsed().as_secs_f64();
-        Ok(Self { cluster, edges, idle_control_bytes_per_s, meter, topology })
+        Ok(Self { cluster, edges, idle_control_bytes_per_s, meter, nodes: plan.nodes, etcd, topology })
+    }
+
+    /// Starts the next of the nodes that may join, and waits until all nodes back each other up and the edges send it flows.
+    ///
+    /// # Errors
+    /// Its process cannot be started, or it does not get ready.
+    pub fn add_node(&mut self, watch: &Watch) -> Result<(), ClusterError> {
+        self.cluster.add_node(&self.topology)?;
+        self.nodes += 1;
+        self.wait_until_ready(watch)
+    }
+
+    /// Kills a member of etcd, and waits until every node reaches the others. Returns how many members each node has,
+    /// itself included: the least of these numbers. `None`: there is no etcd.
+    ///
+    /// # Errors
+    /// A node does not reach etcd.
+    pub fn kill_etcd_member(&mut self, watch: &Watch) -> Result<Option<usize>, ClusterError> {
+        let Some((etcd, _)) = &mut self.etcd else { return Ok(None) };
+        etcd.kill_member(0);
+        etcd.wait_until_ready()?;
+        self.cluster.wait_for_members(watch, self.nodes)?;
+        let statuses = self.cluster.statuses();
+        let members = statuses.iter().filter_map(|status| Some(status.membership.as_ref()?.members.len() + 1));
+        Ok(Some(members.min().unwrap_or_default()))
+    }
+
+    fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
+        self.cluster.wait_until_ready(watch)?;
+        self.edges.wait_until_first_are_ready(watch, self.nodes)
     }
 
     /// Kills nodes, one after the other with so much time between them, and waits until no edge sends flows to them. Returns when
@@ -158,8 +206,7 @@ impl ManyNodes {
     /// A process cannot be started, or does not come back.
     pub fn restart_killed(&mut self, nodes: &[usize], watch: &Watch) -> Result<(), ClusterError> {
         nodes.iter().try_for_each(|node| self.cluster.restart_killed(&self.topology, *node))?;
-        self.cluster.wait_until_ready(watch)?;
-        self.edges.wait_until_ready(watch)
+        self.wait_until_ready(watch)
     }
 
     /// What has passed since the start.
@@ -183,6 +230,19 @@ impl ManyNodes {
         eprintln!("configurations and logs are in {}", self.cluster.keep_files().display());
         eprintln!("those of the edges are in {}", self.edges.keep_files().display());
     }
+}
+
+/// Starts etcd in a namespace of its own on the link between the nodes. It has the number of backups.
+fn start_etcd(topology: &Topology, backups: Option<BackupsPlan>) -> Result<(EtcdCluster, Directory), ClusterError> {
+    let namespace = Namespace::new()?;
+    namespace.run(sysctl::quieten_ipv6)??;
+    topology.join_switch("to-etcd", &namespace, ETCD)?;
+    let directory = Directory::create()?;
+    let etcd = EtcdCluster::start(namespace, ETCD, &directory.path)?;
+    if let Some(BackupsPlan { count, .. }) = backups {
+        etcd.put("/mainstay/settings", &format!("version=1 backups={count}"))?;
+    }
+    Ok((etcd, directory))
 }
 
 /// What the state service of several nodes has done since they started.

@@ -34,12 +34,53 @@ fn connections_outlive_two_of_four_nodes_and_their_return() {
     assert_eq!((number(&result, "/rejoined/opened"), number(&result, "/rejoined/opened_broken")), (48.0, 0.0));
 }
 
+/// Whether the machine has etcd; else the demo names what to install.
+fn has_etcd() -> bool {
+    let found = std::process::Command::new("etcd").arg("--version").output().is_ok();
+    if !found {
+        packet_io::namespace::skip("etcd is not installed: install Debian's etcd-server");
+    }
+    found
+}
+
 #[test]
-fn as_many_nodes_as_there_are_cannot_be_killed() {
+fn nodes_that_find_each_other_through_etcd_lose_none_though_a_member_of_etcd_dies_before() {
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    if !has_etcd() {
+        return;
+    }
+    let _turn = crate::take_turn();
+    let result = json("demo --json --nodes 4 --kill 2 --add 1 --etcd");
+    assert_eq!(result["membership"]["source"], "etcd", "{result:#}");
+    assert_eq!(number(&result, "/membership/members"), 5.0, "{result:#}");
+    assert_eq!(number(&result, "/membership/etcd_members_killed"), 1.0, "{result:#}");
+    assert_eq!(number(&result, "/joined/nodes"), 1.0, "{result:#}");
+    assert_eq!(number(&result, "/joined/connections_broken_by_join"), 0.0, "{result:#}");
+    assert!(number(&result, "/connections") >= 66.0, "{result:#}");
+    assert_eq!((number(&result, "/survived"), number(&result, "/broken")), (number(&result, "/connections"), 0.0));
+    assert!(number(&result, "/moved") > 10.0, "{result:#}");
+    assert_eq!((number(&result, "/rejoined/nodes"), number(&result, "/rejoined/broken")), (2.0, 0.0), "{result:#}");
+    assert_eq!(number(&result, "/rejoined/opened_broken"), 0.0, "{result:#}");
+}
+
+#[test]
+fn without_etcd_the_demo_names_what_to_install() {
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    let mut demo = mainstay(&["demo", "--nodes", "3", "--etcd"]);
+    let output = demo.env("PATH", "/nonexistent").output().expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("install Debian's etcd-server"), "{error}");
+}
+
+#[test]
+fn as_many_nodes_as_there_are_cannot_be_killed_nor_more_be_added_than_there_is_room_for() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let output = mainstay(&["demo", "--nodes", "3", "--kill", "3"]).output().expect("the program can be run");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("kill 2 at most"), "{error}");
+    let output = mainstay(&["demo", "--nodes", "6", "--add", "3"]).output().expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("add 2 at most"), "{error}");
 }
 
 #[test]

@@ -80,6 +80,8 @@ impl Side {
             backups: Some(BackupsPlan { count: 1, broadcast }),
             connections: planned,
             workers: 1,
+            may_join: 0,
+            has_etcd: false,
         };
         let many = ManyNodes::start(plan, watch)?;
         let plan = Plan {

@@ -102,6 +102,8 @@ fn trial_once(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &
         backups: Some(BackupsPlan { count: args.kill.into(), broadcast: true }),
         connections: args.connections.into(),
         workers: 1,
+        may_join: 0,
+        has_etcd: false,
     };
     let mut many = ManyNodes::start(plan, watch)?;
     let mut remote = store.map(|program| RemoteStore::start(program, &many, watch)).transpose()?;

@@ -1,12 +1,13 @@
 //! The demo with many nodes between two edges. Each connection has as many backups as nodes are killed. Connections go on at the survivors,
 //! and go on when the killed nodes have returned.
+//! Before that, further nodes may join. The nodes may find each other through etcd, of which a member is killed before nodes are.
 
 mod report;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use self::report::{ManyNodesReport, ManyNodesSettings, Observed, Phase, Rejoined};
+use self::report::{Joined, ManyNodesReport, ManyNodesSettings, MembershipReport, Observed, Phase, Rejoined};
 use super::DemoError;
 use super::operations::ask_silent;
 use super::run::{MIX, REPETITIONS_MAX, RunError};
@@ -82,7 +83,19 @@ fn run_once(
     watch.pass_until(Instant::now() + phase)?;
     let before = many.passed().since(began);
 
+    for _ in 0..settings.add {
+        show("adding a node");
+        many.add_node(watch)?;
+    }
+    session.mark()?;
+    if settings.add > 0 {
+        ask_silent(&session, watch, phase)?;
+    }
+    session.mark()?;
+    let pulled_by_join = StateService::of(&many.cluster).pulls;
+
     show("killing");
+    let members = many.kill_etcd_member(watch)?;
     let at_kill = many.passed();
     let killed_at = many.kill(&killed, settings.kill_interval(), watch)?;
     session.mark()?;
@@ -90,7 +103,7 @@ fn run_once(
     session.mark()?;
     let after = many.passed().since(at_kill);
     let (edge_events, moved) = (many.edges.events(), many.moved());
-    let pulled = StateService::of(&many.cluster).pulls;
+    let pulled = StateService::of(&many.cluster).pulls.saturating_sub(pulled_by_join);
 
     show("starting the killed nodes again");
     many.restart_killed(&killed, watch)?;
@@ -103,7 +116,10 @@ fn run_once(
 
     let (traffic, later) = (session.finish()?, later.finish()?);
     let outcomes = Phase::counted(&traffic.outcomes, killed_at);
-    let rejoined = Rejoined::new(killed.len(), all_pulled.saturating_sub(pulled), &outcomes, &later.outcomes);
+    let rejoined =
+        Rejoined::new(killed.len(), all_pulled.saturating_sub(pulled + pulled_by_join), &outcomes, &later.outcomes);
+    let joined = (settings.add > 0).then(|| Joined::new(settings.add, pulled_by_join, &outcomes));
+    let membership = members.map(MembershipReport::of_etcd);
     let observed = Observed {
         killed_at,
         edge_events: &edge_events,
@@ -113,7 +129,7 @@ fn run_once(
         pulls: pulled,
         idle_control_bytes_per_s: many.idle_control_bytes_per_s,
     };
-    Ok(ManyNodesReport::new(settings, &observed, &outcomes, rejoined))
+    Ok(ManyNodesReport::new(settings, &observed, &outcomes, rejoined).with(joined, membership))
 }
 
 fn plan(args: &DemoArgs, settings: &ManyNodesSettings) -> ManyNodesPlan {
@@ -125,6 +141,8 @@ fn plan(args: &DemoArgs, settings: &ManyNodesSettings) -> ManyNodesPlan {
         backups: Some(BackupsPlan { count: settings.kill, broadcast: true }),
         connections: expected,
         workers: args.workers,
+        may_join: settings.add,
+        has_etcd: args.etcd,
     }
 }
 

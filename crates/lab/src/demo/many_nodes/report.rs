@@ -10,6 +10,7 @@ use super::super::table::ms;
 use crate::args::DemoArgs;
 use crate::testbed::clock::Epoch;
 use crate::testbed::many_nodes::{DETECTED_WITHIN, Passed};
+use crate::testbed::topology::NODES_MAX;
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::outcome::Outcome;
 use api::{Event, EventKind};
@@ -22,6 +23,8 @@ pub(super) struct ManyNodesSettings {
     pub(super) nodes: usize,
     /// Nodes that are killed, and backups of each connection.
     pub(super) kill: usize,
+    /// Nodes that join before that.
+    pub(super) add: usize,
     /// Time between the kills, in milliseconds.
     kill_interval_ms: f64,
     /// Seconds of traffic asked for.
@@ -34,7 +37,7 @@ impl ManyNodesSettings {
     /// As the command line has it.
     ///
     /// # Errors
-    /// No node would be left.
+    /// No node would be left, or there would be too many.
     pub(super) fn new(args: &DemoArgs, nodes: u8) -> Result<Self, DemoError> {
         if args.kill >= nodes {
             return Err(DemoError::Missing(format!(
@@ -43,9 +46,17 @@ impl ManyNodesSettings {
                 nodes - 1
             )));
         }
+        if usize::from(nodes + args.add) > NODES_MAX {
+            let most = NODES_MAX - usize::from(nodes);
+            return Err(DemoError::Missing(format!(
+                "--add {} to --nodes {nodes} makes more than {NODES_MAX} nodes: add {most} at most",
+                args.add
+            )));
+        }
         Ok(Self {
             nodes: nodes.into(),
             kill: args.kill.into(),
+            add: args.add.into(),
             kill_interval_ms: args.kill_interval_ms,
             seconds: args.seconds,
             workers: args.workers,
@@ -61,6 +72,8 @@ impl ManyNodesSettings {
 /// A time between two marks, in which every connection has to make progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
+    /// From the joining of further nodes on, if any joined.
+    Joined,
     /// From the switch-over on.
     Killed,
     /// From the return of the killed nodes on.
@@ -70,8 +83,9 @@ pub(super) enum Phase {
 impl Phase {
     const fn marks(self) -> [usize; 2] {
         match self {
-            Self::Killed => [0, 1],
-            Self::Returned => [2, 3],
+            Self::Joined => [0, 1],
+            Self::Killed => [2, 3],
+            Self::Returned => [4, 5],
         }
     }
 
@@ -157,6 +171,45 @@ impl Rejoined {
     }
 }
 
+/// What happened once further nodes had joined.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Joined {
+    /// Nodes that joined.
+    nodes: usize,
+    /// Connections that stood before and broke.
+    connections_broken_by_join: usize,
+    /// Why, and how many each.
+    broken_by_reason: BTreeMap<String, usize>,
+    /// Connections that were pulled meanwhile.
+    pulls: u64,
+}
+
+impl Joined {
+    /// Of so many nodes and pulls, and of the connections that stood.
+    pub(super) fn new(nodes: usize, pulls: u64, outcomes: &[Outcome]) -> Self {
+        let broken_by_reason = Phase::Joined.broken(outcomes);
+        Self { nodes, connections_broken_by_join: broken_by_reason.values().sum(), broken_by_reason, pulls }
+    }
+}
+
+/// Where the nodes had their list of members from, at the kill.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct MembershipReport {
+    /// `etcd`.
+    source: &'static str,
+    /// Members that every node knew, itself included.
+    members: usize,
+    /// Members of etcd that had been killed by then.
+    etcd_members_killed: usize,
+}
+
+impl MembershipReport {
+    /// So many members were in etcd, of which one member had been killed.
+    pub(super) const fn of_etcd(members: usize) -> Self {
+        Self { source: "etcd", members, etcd_members_killed: 1 }
+    }
+}
+
 /// What the network and the nodes did.
 pub(super) struct Observed<'a> {
     /// When the first node was killed.
@@ -213,6 +266,12 @@ pub(super) struct ManyNodesReport {
     bytes_verified: u64,
     /// Runs before this one that proved nothing, because a node was taken for dead before the kill.
     repeated: usize,
+    /// Where the nodes had their members from; left out: from their files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    membership: Option<MembershipReport>,
+    /// After further nodes had joined; left out if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joined: Option<Joined>,
     /// After the return of the killed nodes.
     rejoined: Rejoined,
 }
@@ -248,8 +307,15 @@ impl ManyNodesReport {
             pause: Pause::of(outcomes),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             repeated: 0,
+            membership: None,
+            joined: None,
             rejoined,
         }
+    }
+
+    /// With further nodes that joined, and with members from elsewhere.
+    pub(super) fn with(self, joined: Option<Joined>, membership: Option<MembershipReport>) -> Self {
+        Self { joined, membership, ..self }
     }
 
     /// After so many runs that proved nothing.
@@ -257,10 +323,11 @@ impl ManyNodesReport {
         Self { repeated, ..self }
     }
 
-    /// Connections that broke, with those after the return, and all connections.
-    pub(super) const fn broken_of(&self) -> (usize, usize) {
+    /// Connections that broke, with those after joining and after the return, and all connections.
+    pub(super) fn broken_of(&self) -> (usize, usize) {
         let Rejoined { broken, opened, opened_broken, .. } = self.rejoined;
-        (self.broken + broken + opened_broken, self.connections + opened)
+        let by_join = self.joined.as_ref().map_or(0, |joined| joined.connections_broken_by_join);
+        (by_join + self.broken + broken + opened_broken, self.connections + opened)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -284,10 +351,26 @@ impl ManyNodesReport {
             ("opened then", count(self.rejoined.opened as u64)),
             ("broken of these", count(self.rejoined.opened_broken as u64)),
         ];
-        for (what, value) in rows {
+        let joined = self.joined.iter().flat_map(|joined| {
+            let Joined { nodes, connections_broken_by_join, pulls, .. } = joined;
+            [
+                ("nodes that joined before the kill", count(*nodes as u64)),
+                ("broken by that", count(*connections_broken_by_join as u64)),
+                ("pulled meanwhile", count(*pulls)),
+            ]
+        });
+        let members = self.membership.iter().flat_map(|membership| {
+            let MembershipReport { members, etcd_members_killed, .. } = membership;
+            [
+                ("members in etcd", count(*members as u64)),
+                ("members of etcd killed before nodes were", count(*etcd_members_killed as u64)),
+            ]
+        });
+        for (what, value) in rows.into_iter().chain(joined).chain(members) {
             table.row([what.to_owned(), value]);
         }
-        let reasons = self.broken_by_reason.iter().chain(&self.rejoined.broken_by_reason);
+        let joined = self.joined.iter().flat_map(|joined| &joined.broken_by_reason);
+        let reasons = self.broken_by_reason.iter().chain(&self.rejoined.broken_by_reason).chain(joined);
         let reasons = reasons.map(|(reason, number)| format!("  {:>6}  {reason}\n", count(*number as u64)));
         format!("{}{}", table.render(), reasons.collect::<String>())
     }
@@ -299,10 +382,10 @@ mod tests {
     use std::time::Instant;
 
     /// A connection that had verified so many bytes at each mark.
-    fn with_marks(bytes: [u64; 4]) -> Outcome {
+    fn with_marks(bytes: [u64; 6]) -> Outcome {
         let marks = bytes.into_iter().map(|bytes| (Instant::now(), bytes)).collect();
         let established_at = Some(Instant::now());
-        Outcome { marks, established_at, verified_bytes: bytes[3], ..Outcome::new(Kind::Idle, false) }
+        Outcome { marks, established_at, verified_bytes: bytes[5], ..Outcome::new(Kind::Idle, false) }
     }
 
     #[test]
@@ -322,13 +405,15 @@ mod tests {
     #[test]
     fn a_connection_breaks_in_the_phase_in_which_nothing_came_back() {
         let outcomes = [
-            with_marks([64, 128, 128, 192]),
-            with_marks([64, 64, 64, 64]),
-            with_marks([64, 128, 128, 128]),
-            with_marks([64, 64, 64, 128]),
+            with_marks([0, 64, 64, 128, 128, 192]),
+            with_marks([0, 64, 64, 64, 64, 64]),
+            with_marks([0, 64, 64, 128, 128, 128]),
+            with_marks([64, 64, 64, 64, 64, 128]),
         ];
         assert_eq!(Phase::Killed.broken(&outcomes)["idle: nothing came back"], 2);
-        let later = [with_marks([0, 0, 0, 64]), Outcome { broken: Some("reset".into()), ..with_marks([0, 0, 0, 64]) }];
+        assert_eq!(Joined::new(1, 0, &outcomes).connections_broken_by_join, 1);
+        let opened = with_marks([0, 0, 0, 0, 0, 64]);
+        let later = [opened.clone(), Outcome { broken: Some("reset".into()), ..opened }];
         let rejoined = Rejoined::new(2, 0, &outcomes, &later);
         assert_eq!((rejoined.broken, rejoined.opened, rejoined.opened_broken), (1, 2, 1));
     }

@@ -19,7 +19,7 @@ pub const NAMES: [&str; NODES_MAX] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClusterPlan {
-    /// Nodes: 1 to [`NODES_MAX`], as many as the network has or fewer. Of two, the second may stand by; more are all active.
+    /// Nodes that are started at first: 1 to [`NODES_MAX`], as many as the network has or fewer. Of two, the second may stand by; more are all active.
     pub nodes: usize,
     /// Connections are replicated to other nodes.
     pub is_replicated: bool,
@@ -31,6 +31,13 @@ pub struct ClusterPlan {
     pub backend: Backend,
     /// What experiments vary.
     pub tuning: Tuning,
+}
+
+impl ClusterPlan {
+    /// The nodes, with those that may join later.
+    pub(super) const fn nodes_max(&self) -> usize {
+        self.nodes + self.tuning.may_join
+    }
 }
 
 /// How the nodes share the work.
@@ -46,7 +53,7 @@ pub enum Shape {
 /// A node's configuration file.
 #[must_use]
 pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
-    let ClusterPlan { nodes, connections_max, workers, backend, .. } = plan;
+    let (ClusterPlan { connections_max, workers, backend, .. }, nodes) = (plan, plan.nodes_max());
     let mut text = format!(
         "{}[node]\nid = {number}\nname = \"{}\"\nnodes = {nodes}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
         plan.tuning.function.chain(),
@@ -96,6 +103,7 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     if nodes > 1 {
         text.push_str(&peer_configuration(number, plan));
         text.push_str(&plan.tuning.backups(nodes, folder));
+        text.push_str(&plan.tuning.membership());
     }
     text
 }
@@ -105,7 +113,7 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
     let experimental = if representation.is_experimental() { "experimental = true\n" } else { "" };
     let representation = representation.name();
-    let others = (0..plan.nodes).filter(|other| *other != number);
+    let others = (0..plan.nodes_max()).filter(|other| *other != number && plan.tuning.etcd.is_none());
     let peers = others.map(|other| {
         format!("[[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n", sync_address(other))
     });

@@ -59,7 +59,8 @@ pub(super) fn translations() -> String {
     text
 }
 
-/// Since when each node has had its group and no other, in nanoseconds of the monotonic clock.
+/// Since when each node has had its group and none of another of these nodes, in nanoseconds of the monotonic clock. Groups of nodes that
+/// may join later are with any of them.
 ///
 /// # Errors
 /// One has not: who has what.
@@ -68,7 +69,10 @@ pub(super) fn since_when_each_has_its_group(nodes: &[NodeStatus]) -> Result<u64,
         let active = node.groups.iter().filter(|group| group.role == "active");
         active.map(|group| group.name.clone()).collect::<Vec<_>>()
     };
-    let is_settled = nodes.len() > 1 && nodes.iter().zip(GROUPS).all(|(node, own)| held(node) == [own]);
+    let of_these = &GROUPS[..nodes.len().min(GROUPS.len())];
+    let has_own =
+        |(node, own): (&NodeStatus, &str)| held(node).iter().filter(|name| of_these.contains(&name.as_str())).eq([own]);
+    let is_settled = nodes.len() > 1 && nodes.iter().zip(GROUPS).all(has_own);
     let since = nodes.iter().flat_map(|node| &node.groups).map(|group| group.role_since_ns).max();
     match since {
         Some(since) if is_settled => Ok(since),

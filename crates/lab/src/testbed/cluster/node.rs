@@ -47,13 +47,14 @@ impl Node {
         table
     }
 
-    /// Returns what is missing until the nodes know of each other all that they should.
-    pub(super) fn check_peers(&self, is_replicated: bool) -> Result<(), String> {
+    /// Returns what is missing until the node knows of the first `nodes`, of which it is one, all that it should.
+    pub(super) fn check_peers(&self, nodes: usize, is_replicated: bool) -> Result<(), String> {
         let status = self.status()?;
-        if status.peers.is_empty() {
-            return Err(format!("node {} has no peer", self.name));
+        let peers = || status.peers.iter().filter(|peer| usize::from(peer.id) < nodes);
+        if peers().count() + 1 < nodes {
+            return Err(format!("node {} has {} of {} peers", self.name, peers().count(), nodes - 1));
         }
-        for peer in &status.peers {
+        for peer in peers() {
             let other = NAMES.get(usize::from(peer.id)).copied().unwrap_or("of another cluster");
             if peer.detector != "up" {
                 return Err(format!("node {} does not receive from node {other}", self.name));
@@ -61,6 +62,18 @@ impl Node {
             if is_replicated && !peer.synchronised {
                 return Err(format!("node {} is not synchronised with node {other}", self.name));
             }
+        }
+        Ok(())
+    }
+
+    /// Returns what is missing until the node knows so many members, itself included, from a source that it reaches.
+    pub(super) fn check_members(&self, nodes: usize) -> Result<(), String> {
+        let status = self.status()?;
+        let membership = status.membership.ok_or_else(|| format!("node {} has its members in its file", self.name))?;
+        let recorded = membership.members.iter().filter(|member| member.recorded).count();
+        if !membership.reachable || recorded + 1 < nodes {
+            let error = membership.error.unwrap_or_default();
+            return Err(format!("node {} knows {recorded} other members: {error}", self.name));
         }
         Ok(())
     }

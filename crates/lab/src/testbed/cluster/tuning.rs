@@ -8,6 +8,7 @@ use flow::fast_path::Hook;
 use packet_io::netlink::Prefix;
 use replication::deferral::{Config as Lazy, Dynamic};
 
+use super::super::etcd;
 use super::function::Function;
 use config::validated::Representation;
 
@@ -65,6 +66,10 @@ pub struct Tuning {
     pub function: Function,
     /// Backups of connections; `None`: every node has each connection.
     pub backups: Option<BackupsPlan>,
+    /// Nodes beyond those of the plan that may join later.
+    pub may_join: usize,
+    /// The nodes find each other through etcd at this address; else their files name each other.
+    pub etcd: Option<IpAddr>,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
 }
@@ -91,6 +96,8 @@ impl Default for Tuning {
             segments: None,
             function: Function::None,
             backups: None,
+            may_join: 0,
+            etcd: None,
             heartbeat_interval: Duration::from_millis(10),
         }
     }
@@ -107,13 +114,25 @@ impl Tuning {
     /// The section about backups. Flows of the edges are distributed to all nodes.
     pub(super) fn backups(&self, nodes: usize, folder: &Path) -> String {
         let Some(BackupsPlan { count, broadcast }) = self.backups else { return String::new() };
+        // Where the members come from etcd, so does the number of backups, and the edges have all nodes that may come, which is the default.
         let edge_nodes: Vec<usize> = (0..nodes).collect();
+        let (count, edge_nodes) = match self.etcd {
+            Some(_) => (1, String::new()),
+            None => (count, format!("edge_nodes = {edge_nodes:?}\n")),
+        };
         let broadcast = if broadcast { "" } else { "broadcast = false\n" };
         format!(
-            "\n[replication.backups]\ncount = {count}\nedge_nodes = {edge_nodes:?}\nedge_hash_key = {:?}\n\
+            "\n[replication.backups]\ncount = {count}\n{edge_nodes}edge_hash_key = {:?}\n\
              edge_affinity = \"learned\"\n{broadcast}",
             edge_key(folder)
         )
+    }
+
+    /// The section about the members of the cluster, where they are in etcd.
+    pub(super) fn membership(&self) -> String {
+        let Some(address) = self.etcd else { return String::new() };
+        let endpoints = etcd::endpoints_at(address);
+        format!("\n[membership]\nsource = \"etcd\"\nendpoints = {endpoints:?}\nlease = \"2s\"\n")
     }
 
     /// What belongs into each source translation.
