@@ -33,7 +33,7 @@ pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
 pub use self::service::{CheckKind, HealthCheck, Service};
 pub use self::syn_proxy::SynProxy;
-pub use self::url_filter::{UrlFilter, UrlList, UrlServer};
+pub use self::url_filter::{UrlFilter, UrlList, UrlServer, UrlServerTls};
 pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};

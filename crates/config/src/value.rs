@@ -171,6 +171,19 @@ pub(super) fn written_size(bytes: usize) -> String {
     format!("\"{}{unit}\"", bytes / unit_bytes)
 }
 
+/// The longest name of a host (RFC 1035 section 2.3.4), in bytes.
+const HOST_NAME_BYTES_MAX: usize = 253;
+
+/// The name of a host, as TLS and requests can have it.
+pub(super) fn host_name(text: &str) -> Result<String, Mistake> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let has_labels = text.split('.').all(|label| !label.is_empty() && label.len() <= 63);
+    if text.len() <= HOST_NAME_BYTES_MAX && has_labels && text.bytes().all(is_allowed) {
+        return Ok(text.to_owned());
+    }
+    Err(Mistake::new(format!("{text:?} is no name of a host"), "write a name such as \"www.example.com\""))
+}
+
 pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
     text.parse()
         .map_err(|_| Mistake::new(format!("{text:?} is not an IP address"), "write one like 192.0.2.1 or 2001:db8::1"))

@@ -3,21 +3,26 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use config::secret_file::{self, SecretFileError};
-use config::validated::UrlServer;
+use config::validated::{UrlServer, UrlServerTls};
 use flow::Instant;
 use network_functions::inspect::HostName;
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::server::protocol;
 use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, ShapeError, View};
 use packet_io::clock;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, version};
 use zeroize::Zeroizing;
 
-/// The longest pause of the thread: a stop, and a reload, are noticed then at the latest.
-pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How often answers whose lifetime is over are removed while nothing is asked. Without answers the thread waits for a question alone.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Why a categorisation server cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +33,17 @@ pub enum CategoryServerError {
     /// Its token cannot be sent.
     #[error("url_filter.server.token: {} holds no token: write one line of printable ASCII without spaces", .0.display())]
     NoToken(PathBuf),
+    /// A file of certificates cannot be used.
+    #[error("url_filter.server: {}: {problem}", .path.display())]
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The key of its certificate cannot be read.
+    #[error("url_filter.server.key: {0}")]
+    Key(SecretFileError),
     /// Its cache cannot be made.
     #[error("url_filter.server.cache_entries: {0}")]
     Cache(#[from] ShapeError),
@@ -37,10 +53,14 @@ pub enum CategoryServerError {
 pub struct CategoryServer {
     pub(crate) address: SocketAddr,
     token: Option<Zeroizing<String>>,
+    /// How it is asked over TLS, if it is.
+    pub(crate) tls: Option<CategoryTls>,
     pub(crate) config: UrlServer,
     client: Mutex<CategoryClient>,
-    /// There is something to ask.
+    /// There is something to ask, or the thread is to look around.
     has_questions: Condvar,
+    /// The thread is to look around: for a stop, or a reload. Changed under the lock of `client`.
+    is_woken: AtomicBool,
 }
 
 impl fmt::Debug for CategoryServer {
@@ -60,12 +80,18 @@ impl CategoryServer {
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, CategoryServerError> {
         let token = config.token.as_deref().map(category_token).transpose()?;
-        if let Some(previous) = previous.filter(|previous| previous.config == *config && previous.token == token) {
+        let tls = config.tls.as_ref().map(|tls| CategoryTls::read(tls, config.address)).transpose()?;
+        let is_same = |previous: &&Arc<Self>| {
+            let files = |tls: &Option<CategoryTls>| tls.as_ref().map(|tls| tls.files.clone());
+            previous.config == *config && previous.token == token && files(&previous.tls) == files(&tls)
+        };
+        if let Some(previous) = previous.filter(is_same) {
             return Ok(Arc::clone(previous));
         }
         let client = Mutex::new(CategoryClient::new(config.config.clone(), key)?);
         let config = config.clone();
-        Ok(Arc::new(Self { address: config.address, token, config, client, has_questions: Condvar::new() }))
+        let (has_questions, is_woken) = (Condvar::new(), AtomicBool::new(false));
+        Ok(Arc::new(Self { address: config.address, token, tls, config, client, has_questions, is_woken }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, CategoryClient> {
@@ -77,18 +103,34 @@ impl CategoryServer {
         self.lock().view()
     }
 
-    /// The next request, with the number of its targets. `None` after a pause without questions.
+    /// Has [`CategoryServer::await_request`] return.
+    pub(crate) fn wake(&self) {
+        let _client = self.lock();
+        self.is_woken.store(true, Ordering::Relaxed);
+        self.has_questions.notify_all();
+    }
+
+    /// Waits for the next request; returns it with the number of its targets. `None` after [`CategoryServer::wake`].
     pub(crate) fn await_request(&self) -> Option<(String, usize)> {
         let mut client = self.lock();
-        if !client.has_targets() {
-            let waited = self.has_questions.wait_timeout(client, PAUSE_MAX).unwrap_or_else(PoisonError::into_inner);
-            client = waited.0;
+        while !client.has_targets() {
+            if self.is_woken.swap(false, Ordering::Relaxed) {
+                return None;
+            }
+            client = if client.view().entries == 0 {
+                self.has_questions.wait(client).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.has_questions.wait_timeout(client, EXPIRY_INTERVAL);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
             client.handle_timeout(clock::now());
         }
         let targets = client.poll_targets();
         let token = self.token.as_ref().map(|token| token.as_str());
         (!targets.is_empty()).then(|| {
-            let request = protocol::request(&self.address.to_string(), token, targets.iter().map(String::as_str));
+            let name = self.config.tls.as_ref().and_then(|tls| tls.server_name.clone());
+            let host = name.unwrap_or_else(|| self.address.to_string());
+            let request = protocol::request(&host, token, targets.iter().map(String::as_str));
             (request, targets.len())
         })
     }
@@ -102,6 +144,61 @@ impl Categories for CategoryServer {
             self.has_questions.notify_one();
         }
         lookup
+    }
+}
+
+/// How a categorisation server is asked over TLS 1.2 or 1.3.
+pub struct CategoryTls {
+    pub(crate) client: Arc<ClientConfig>,
+    /// What the server's certificate must name.
+    pub(crate) name: ServerName<'static>,
+    /// What the files held: after a reload, other contents make another server.
+    files: Zeroizing<Vec<u8>>,
+}
+
+impl CategoryTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or holds something else.
+    pub fn read(config: &UrlServerTls, address: SocketAddr) -> Result<Self, CategoryServerError> {
+        let mut files = Zeroizing::new(Vec::new());
+        let failed =
+            |path: &Path, problem: String| CategoryServerError::Certificates { path: path.to_owned(), problem };
+        let mut certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, CategoryServerError> {
+            let bytes = std::fs::read(path).map_err(|error| failed(path, error.to_string()))?;
+            files.extend_from_slice(&bytes);
+            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+            match found {
+                Ok(found) if found.is_empty() => Err(failed(path, "it holds no certificate in PEM form".to_owned())),
+                found => found.map_err(|error| failed(path, error.to_string())),
+            }
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&config.authority)? {
+            roots.add(certificate).map_err(|error| failed(&config.authority, error.to_string()))?;
+        }
+        let chain = config.identity.as_ref().map(|(path, _)| certificates(path)).transpose()?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+            .expect("the library has both versions")
+            .with_root_certificates(roots);
+        let client = match config.identity.as_ref().zip(chain) {
+            Some(((certificate, key), chain)) => {
+                let bytes = secret_file::read(key).map_err(CategoryServerError::Key)?;
+                files.extend_from_slice(&bytes);
+                let pem = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| failed(key, error.to_string()))?;
+                builder.with_client_auth_cert(chain, pem).map_err(|error| failed(certificate, error.to_string()))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let name = match &config.server_name {
+            Some(name) => {
+                ServerName::try_from(name.clone()).map_err(|error| failed(&config.authority, error.to_string()))?
+            }
+            None => address.ip().into(),
+        };
+        Ok(Self { client: Arc::new(client), name, files })
     }
 }
 

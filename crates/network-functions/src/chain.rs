@@ -393,6 +393,13 @@ impl Chain {
         if self.class(connection) == class { processed } else { self.follow_class(connection, processed) }
     }
 
+    /// Whether a function refuses the connection for good: see [`NetworkFunction::is_refused`].
+    #[must_use]
+    #[cold]
+    pub fn is_refused(&self, connection: &Connection) -> bool {
+        self.links.iter().any(|link| link.function.is_refused(&connection.functions[link.state.clone()]))
+    }
+
     /// The function that answers handshakes for servers, if there is one.
     #[must_use]
     pub fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {

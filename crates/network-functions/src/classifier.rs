@@ -250,6 +250,10 @@ impl NetworkFunction for Classifier {
         if is_denied { state.set(flags::DENIED) } else { state.clear(flags::DENIED) }
     }
 
+    fn is_refused(&self, state: &ClassState) -> bool {
+        state.has(flags::DENIED)
+    }
+
     /// Except for connections whose payload said more than their port.
     fn restorable(&self) -> Result<(), Unrestorable> {
         Ok(())

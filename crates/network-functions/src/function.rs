@@ -348,6 +348,13 @@ pub trait NetworkFunction {
         let _ = (state, is_denied);
     }
 
+    /// Whether the connection is refused for good by what a packet of it showed. Its record stays then, even if that was its first packet:
+    /// further packets are dropped without being examined again.
+    fn is_refused(&self, state: &Self::State) -> bool {
+        let _ = state;
+        false
+    }
+
     /// Whether [`NetworkFunction::reevaluate`] depends on the class.
     fn decides_by_class(&self) -> bool {
         false

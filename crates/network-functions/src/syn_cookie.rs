@@ -21,6 +21,7 @@
 
 use core::fmt;
 use core::hash::Hasher;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use flow::Tuple;
@@ -75,6 +76,49 @@ impl CookieKey {
         })
     }
 }
+
+/// A secret of the cluster, with its key of the period that was used last: to derive one costs twice as much as to hash a SYN.
+///
+/// Workers share it without a lock. The first word checks the other two: a mixture of two periods does not pass, and the key is derived.
+#[derive(Debug)]
+struct DerivingKey {
+    key: CookieKey,
+    derived: [AtomicU64; 3],
+}
+
+impl DerivingKey {
+    const fn new(key: CookieKey) -> Self {
+        Self { key, derived: [const { AtomicU64::new(0) }; 3] }
+    }
+
+    /// The key of a period.
+    fn of_period(&self, period: u64) -> [u64; 2] {
+        let [check, first, second] = [0, 1, 2].map(|word| self.derived[word].load(Ordering::Relaxed));
+        // Words that are all 0, as in the beginning, pass for no period.
+        if check == !(period ^ first ^ second) {
+            return [first, second];
+        }
+        let [first, second] = self.key.of_period(period);
+        for (word, value) in self.derived.iter().zip([!(period ^ first ^ second), first, second]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        [first, second]
+    }
+}
+
+impl Clone for DerivingKey {
+    fn clone(&self) -> Self {
+        Self::new(self.key)
+    }
+}
+
+impl PartialEq for DerivingKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for DerivingKey {}
 
 /// What a client and the proxy have agreed on, as far as a cookie shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -140,13 +184,13 @@ pub enum Rejection {
 
 /// The keys of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CookieKeys(ArrayVec<CookieKey, COOKIE_KEYS_MAX>);
+pub struct CookieKeys(ArrayVec<DerivingKey, COOKIE_KEYS_MAX>);
 
 impl CookieKeys {
     /// Cookies are made under `first`. Of `others`, the first [`COOKIE_KEYS_MAX`] − 1 are accepted.
     #[must_use]
     pub fn new(first: CookieKey, others: impl IntoIterator<Item = CookieKey>) -> Self {
-        Self(core::iter::once(first).chain(others).take(COOKIE_KEYS_MAX).collect())
+        Self(core::iter::once(first).chain(others).take(COOKIE_KEYS_MAX).map(DerivingKey::new).collect())
     }
 
     /// The cookie for a client's SYN with `tuple` and the number `client_sequence`. Options that need timestamps are left out of one
@@ -157,7 +201,7 @@ impl CookieKeys {
         let timestamp = options.timestamps.then_some((unix_ms as u32) & !TIMESTAMP_MASK | options.in_timestamp());
         let segment_size = u32::from(options.segment_size_index);
         let kept = ClientOptions::of(segment_size, timestamp);
-        let hash = hash(self.0[0], epoch, tuple, client_sequence, &kept);
+        let hash = hash(&self.0[0], epoch, tuple, client_sequence, &kept);
         let sequence = ((epoch as u32) << (32 - EPOCH_BITS)) | (segment_size << HASH_BITS) | hash;
         Cookie { sequence, timestamp }
     }
@@ -177,7 +221,7 @@ impl CookieKeys {
         let epoch = epoch_of(now, cookie.sequence).ok_or(Rejection::Expired)?;
         let options = ClientOptions::of(cookie.sequence >> HASH_BITS & ((1 << MSS_BITS) - 1), cookie.timestamp);
         let expected = cookie.sequence & ((1 << HASH_BITS) - 1);
-        let is_made_under = |key: &CookieKey| hash(*key, epoch, tuple, client_sequence, &options) == expected;
+        let is_made_under = |key: &DerivingKey| hash(key, epoch, tuple, client_sequence, &options) == expected;
         if self.0.iter().any(is_made_under) { Ok(options) } else { Err(Rejection::Invalid) }
     }
 }
@@ -188,7 +232,7 @@ fn epoch_of(now: u64, sequence: u32) -> Option<u64> {
     [now, now.wrapping_sub(1), now.wrapping_add(1)].into_iter().find(|epoch| epoch % (1 << EPOCH_BITS) == named)
 }
 
-fn hash(key: CookieKey, epoch: u64, tuple: &Tuple, client_sequence: u32, options: &ClientOptions) -> u32 {
+fn hash(key: &DerivingKey, epoch: u64, tuple: &Tuple, client_sequence: u32, options: &ClientOptions) -> u32 {
     let [first, second] = key.of_period(epoch >> KEY_EPOCHS_LOG2);
     let mut hasher = SipHasher24::new_with_keys(first, second);
     hasher.write(tuple.as_bytes());
@@ -224,6 +268,21 @@ mod tests {
                 timestamps,
             },
         )
+    }
+
+    #[test]
+    fn the_key_of_a_period_is_the_same_whichever_was_used_before() {
+        let (key, other) = (CookieKey([3, 4]), CookieKey([5, 6]));
+        let used = DerivingKey::new(key);
+        for period in [0, 7, 7, 8, 7, u64::MAX >> 22] {
+            assert_eq!(used.of_period(period), key.of_period(period), "{period}");
+            assert_ne!(used.of_period(period), other.of_period(period));
+        }
+        // As if another worker had written a part of the next period's words.
+        let [first, _] = key.of_period(9);
+        used.of_period(8);
+        used.derived[1].store(first, Ordering::Relaxed);
+        assert_eq!(used.of_period(8), key.of_period(8));
     }
 
     #[test]

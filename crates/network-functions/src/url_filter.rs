@@ -498,6 +498,10 @@ impl NetworkFunction for UrlFilter {
         !matches!(state.phase(), Phase::Unfiltered | Phase::Allowed)
     }
 
+    fn is_refused(&self, state: &UrlState) -> bool {
+        state.phase().is_blocked()
+    }
+
     /// By the category that decided: the host is not kept.
     fn reevaluate(&self, state: &mut UrlState, outgoing: &Tuple, _class: Class) -> ReevaluationOutcome {
         let is_open = matches!(state.phase(), Phase::Allowed | Phase::Watched);

@@ -12,13 +12,16 @@ pub(crate) struct Origin {
     pub(crate) waits_until: Option<Instant>,
     /// Their connections have been looked up at other nodes.
     pub(crate) is_looked_up: bool,
+    /// They were counted when they came first: they have waited for an answer, and have a connection since.
+    pub(crate) is_counted: bool,
 }
 
 impl Origin {
     /// They come in on a port.
-    pub(crate) const PORT: Self = Self { is_steering: true, waits_until: None, is_looked_up: false };
+    pub(crate) const PORT: Self = Self { is_steering: true, waits_until: None, is_looked_up: false, is_counted: false };
     /// They were steered already: handed over by another worker, or held here.
-    pub(crate) const STEERED: Self = Self { is_steering: false, waits_until: None, is_looked_up: false };
+    pub(crate) const STEERED: Self =
+        Self { is_steering: false, waits_until: None, is_looked_up: false, is_counted: false };
 }
 
 /// See the [module](self).

@@ -68,7 +68,10 @@ impl Pipeline {
     ) {
         self.connections.begin_plans(origin.is_steering, self.reevaluation.is_active(), edge);
         origin.is_steering &= !self.connections.shard.place().is_alone();
-        self.connections.counters.received += batch.len() as u64;
+        self.connections.functions.output.classes.is_counted = origin.is_counted;
+        if !origin.is_counted {
+            self.connections.counters.received += batch.len() as u64;
+        }
         let observation = &mut self.connections.observation;
         observation.set_now(now);
         if observation.looks_at_packets() {
@@ -77,6 +80,7 @@ impl Pipeline {
         let others_waiting = self.waiting.len();
         self.handle_frames(now, batch, origin, edge);
         self.connections.end_plans();
+        self.connections.functions.output.classes.is_counted = false;
         if let Some(deadline) = origin.waits_until
             && let Some(sharing) = self.connections.sharing.as_deref_mut()
         {

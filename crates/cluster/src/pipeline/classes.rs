@@ -20,6 +20,8 @@ pub struct ClassTraffic {
 pub(super) struct ClassCounters {
     /// The position of the class in a record's functions; `None` without a classifier.
     position: Option<usize>,
+    /// The packets at hand were counted when they came first, and are not counted again.
+    pub(super) is_counted: bool,
     counted: [ClassTraffic; Class::COUNT],
 }
 

@@ -551,7 +551,7 @@ pub(super) fn as_sent(
     if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
 }
 
-/// Counts a packet that passes, to its connection and its class.
+/// Counts a packet that passes, to its connection and its class, unless it was counted before it waited for an answer.
 #[inline(always)]
 pub(super) fn count(
     connection: &mut Connection,
@@ -559,6 +559,9 @@ pub(super) fn count(
     direction: Direction,
     classes: &mut ClassCounters,
 ) {
+    if classes.is_counted {
+        return;
+    }
     let (packets, bytes) = (packet.frame.packets(), u64::from(packet.headers.l3_bytes));
     connection.packets[direction.index()] += packets;
     connection.bytes[direction.index()] += bytes;

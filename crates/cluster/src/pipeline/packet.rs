@@ -64,22 +64,19 @@ impl Pipeline {
         {
             return elsewhere;
         }
-        match (&packet.headers.transport, found) {
+        let sent = match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
                 self.translate_icmp_error(arrival, packet, &error, found, edge)
             }
-            (_, Some((slot, direction))) => {
-                let sent = self.handle_known(arrival, packet, slot, direction, edge);
-                if sent == Err(DropReason::UrlAwaiting)
-                    && self.waiting.hold_for_answer(&mut self.connections, arrival, packet)
-                {
-                    return Ok(Disposition::Consumed);
-                }
-                sent
-            }
+            (_, Some((slot, direction))) => self.handle_known(arrival, packet, slot, direction, edge),
             (_, None) => self.handle_unknown(arrival, packet, edge),
+        };
+        if sent == Err(DropReason::UrlAwaiting) && self.waiting.hold_for_answer(&mut self.connections, arrival, packet)
+        {
+            return Ok(Disposition::Consumed);
         }
+        sent
     }
 
     fn handle_known<E: Edge>(
@@ -346,7 +343,8 @@ fn begin(
     connections.enter(now, connection, arrival.hash)
 }
 
-/// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed.
+/// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed, unless that packet shows
+/// that the connection is refused, or waits for an answer that decides it (a QUIC connection's first datagram names a host).
 fn send_first<E: Edge>(
     connections: &mut Connections,
     arrival: &Arrival,
@@ -363,21 +361,32 @@ fn send_first<E: Edge>(
     }
     match sent {
         Err(reason) | Ok(Disposition::Drop(reason)) => {
-            connections.remove(slot);
+            let is_kept = reason == DropReason::UrlAwaiting
+                || connections.functions.chain.is_refused(record(&connections.table, slot));
+            if is_kept {
+                note_begun(connections, now, slot, &tuple);
+            } else {
+                connections.remove(slot);
+            }
             Err(reason)
         }
         Ok(disposition) => {
             if let (Disposition::Transmit(port), Verdict::Forward) = (disposition, verdict) {
                 record_mut(&mut connections.table, slot).note_egress(Direction::Original, port);
             }
-            connections.sources.note_begun(now, &tuple);
-            connections.counters.begun += 1;
-            connections.note_if_expected(now, slot, &tuple);
-            connections.changes.push(TableChange::Began { slot });
-            connections.follow(ConnectionChange::Began, slot);
+            note_begun(connections, now, slot, &tuple);
             Ok(disposition)
         }
     }
+}
+
+/// The connection in `slot` has begun and stays.
+fn note_begun(connections: &mut Connections, now: Instant, slot: Slot, tuple: &Tuple) {
+    connections.sources.note_begun(now, tuple);
+    connections.counters.begun += 1;
+    connections.note_if_expected(now, slot, tuple);
+    connections.changes.push(TableChange::Began { slot });
+    connections.follow(ConnectionChange::Began, slot);
 }
 
 /// Applies the chain's verdict to a packet, which leaves in the tunnel if there is one.

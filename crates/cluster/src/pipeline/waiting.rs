@@ -215,7 +215,7 @@ impl Waiting {
             } else if let Some(WaitingFrame { is_steering, frame, .. }) = self.take(at) {
                 packets += 1;
                 if goes_on {
-                    let origin = Origin { is_steering, waits_until: None, is_looked_up: true };
+                    let origin = Origin { is_steering, waits_until: None, is_looked_up: true, is_counted: false };
                     self.looked_up.push(Released { origin, frame });
                 }
             }
@@ -335,7 +335,8 @@ impl Waiting {
             }
             let waits_until = (awaited == Awaited::Update).then_some(deadline);
             let is_looked_up = matches!(awaited, Awaited::State(_));
-            released.push(Released { origin: Origin { is_steering, waits_until, is_looked_up }, frame });
+            let is_counted = awaited == Awaited::Answer;
+            released.push(Released { origin: Origin { is_steering, waits_until, is_looked_up, is_counted }, frame });
         }
         released
     }

@@ -88,9 +88,11 @@ pub struct RawCheck {
     pub path: Option<Text>,
     /// Name of the server in requests (`Host`) and in TLS (SNI, certificate). Default: the backend's address.
     pub server_name: Option<Text>,
-    /// File with the certificates (PEM) of the authorities that sign the certificates of backends, for `kind = "https"`. Default: the
-    /// certificate of a backend is not verified.
+    /// File with the certificates (PEM) of the authorities that sign the certificates of backends, for `kind = "https"`. Needed unless
+    /// `verify = false`. Debian has the public ones in `/etc/ssl/certs/ca-certificates.crt`.
     pub authorities: Option<Text>,
+    /// Whether `kind = "https"` verifies the certificates of backends. Without, a check shows only that something responds over TLS.
+    pub verify: Option<Spanned<bool>>,
     /// Program that `kind = "command"` runs, by its absolute path, and its arguments. It runs as the gateway's user, with the environment
     /// `MAINSTAY_SERVICE`, `MAINSTAY_ADDRESS` and `MAINSTAY_PORT` (0 if unknown) and nothing else but `PATH`, and is killed after `timeout`.
     /// What it writes to standard error is the reason of a failure.

@@ -41,6 +41,14 @@ pub struct RawUrlServer {
     pub cache_lifetime: Option<DurationText>,
     /// File with a token that is sent with each request (`Authorization: Bearer`). Its mode is 0600. Default: none is sent.
     pub token: Option<PathText>,
+    /// PEM file with the certificates of the authority of the server. With it, requests are made over TLS. Default: over plain TCP.
+    pub authority: Option<PathText>,
+    /// Name that the server's certificate has. Default: the address. Needs `authority`.
+    pub server_name: Option<Text>,
+    /// PEM file with the certificate that the gateway shows to the server. Default: none is shown. Needs `authority`.
+    pub certificate: Option<PathText>,
+    /// PEM file with the certificate's private key, mode 0600.
+    pub key: Option<PathText>,
 }
 
 /// Each section is a file with hosts of a category. A reload reads all files again. Several sections may have the same category.

@@ -84,6 +84,10 @@ fn every_key_is_read() {
     assert_eq!(check.server_name.as_deref(), Some("www.example.com"));
     assert_eq!(check.authorities.as_deref(), Some(std::path::Path::new("/etc/ssl/ca.pem")));
 
+    let unverified = "[service.check]\nkind = \"https\"\nverify = false";
+    let [service] = &services(&WEB.replace("[service.check]", unverified))[..] else { panic!("one service") };
+    assert_eq!(service.check.as_ref().expect("it is checked").authorities, None);
+
     let command = "[service.check]\nkind = \"command\"\ncommand = [\"/usr/bin/test\", \"-e\", \"/run/ready\"]";
     let [service] = &services(&WEB.replace("[service.check]", command))[..] else { panic!("one service") };
     assert_eq!(service.check.as_ref().expect("it is checked").command, ["/usr/bin/test", "-e", "/run/ready"]);
@@ -212,7 +216,23 @@ fn mistakes_are_reported_with_a_remedy() {
             "[service.check]\nkind = \"http\"\nauthorities = \"/a\"",
             "write kind = \"https\", or leave out",
         ),
-        ("[service.check]", "[service.check]\nkind = \"https\"\nserver_name = \"a b\"", "\"a b\" is no name of a host"),
+        (
+            "[service.check]",
+            "[service.check]\nkind = \"https\"",
+            "nothing verifies the certificates of the backends: name the file with their authorities in authorities",
+        ),
+        ("[service.check]", "[service.check]\nkind = \"https\"\nverify = true", "or write verify = false"),
+        (
+            "[service.check]",
+            "[service.check]\nkind = \"https\"\nverify = false\nauthorities = \"/a\"",
+            "authorities are of no use with verify = false",
+        ),
+        ("[service.check]", "[service.check]\nverify = false", "write kind = \"https\", or leave out verify"),
+        (
+            "[service.check]",
+            "[service.check]\nkind = \"https\"\nverify = false\nserver_name = \"a b\"",
+            "\"a b\" is no name of a host",
+        ),
         ("[service.check]", "[service.check]\nsource = \"fd00::9\"", "service.check.source: the address is IPv6"),
         (WEB, &format!("{WEB}{WEB}"), "another service has this name: give each service its own name"),
         (WEB, &format!("{WEB}{twin}"), "service \"web\" matches packets to 192.0.2.10 too"),

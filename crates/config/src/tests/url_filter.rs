@@ -91,10 +91,21 @@ fn a_server_is_read_and_rules_may_have_its_categories() {
         ("\"news\", \"games\"", "\"unanswered\", \"games\"", "has a meaning of its own"),
         ("on_unknown = \"block\"", "on_unknown = \"hold\"", "\"wait\" or \"pass\" or \"block\""),
         ("= 5000", "= 5", "1000 to 1048576"),
+        ("= 5000", "= 5000\ncertificate = \"/a\"\nkey = \"/b\"", "requests are made without TLS"),
+        ("= 5000", "= 5000\nauthority = \"/a\"\nkey = \"/b\"", "certificate and key go together"),
+        ("= 5000", "= 5000\nauthority = \"/a\"\nserver_name = \"a b\"", "\"a b\" is no name of a host"),
+        ("= 5000", "= 5000\nauthority = \"a\"", "url_filter.server.authority"),
     ] {
         let text = said(&with_filter(&SERVER.replace(from, to)));
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    assert!(server.tls.is_none());
+    let secured =
+        "= 5000\nauthority = \"/ca\"\nserver_name = \"categories.example\"\ncertificate = \"/a\"\nkey = \"/b\"";
+    let checked = check(&with_filter(&SERVER.replace("= 5000", secured))).unwrap().config;
+    let tls = checked.url_filter.server.and_then(|server| server.tls).expect("over TLS");
+    assert_eq!((tls.authority.to_str(), tls.server_name.as_deref()), (Some("/ca"), Some("categories.example")));
+    assert_eq!(tls.identity, Some(("/a".into(), "/b".into())));
 }
 
 #[test]

@@ -50,7 +50,6 @@ const PATH_BYTES_MAX: usize = 1024;
 const JITTER_PERCENT_DEFAULT: u8 = 10;
 const JITTER_PERCENT_MAX: u8 = 50;
 const SLOW_START: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
-const SERVER_NAME_BYTES_MAX: usize = 253;
 /// A program and its arguments, and the bytes of each.
 const COMMAND_WORDS_MAX: usize = 32;
 const WORD_BYTES_MAX: usize = 1024;
@@ -88,6 +87,7 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
     slow_start(None, diagnostics);
     within("service.backend.weight", None, WEIGHT_DEFAULT, 0..=WEIGHT_MAX, diagnostics);
     times(None, diagnostics);
+    flag("service.check.verify", None, true, diagnostics);
     diagnostics.describe("service.check.path", Some("\"/\"".to_owned()), path_range());
 }
 
@@ -328,7 +328,7 @@ fn check(written: &Spanned<RawCheck>, diagnostics: &mut Diagnostics<'_>) -> Heal
     if let Some(text) = &raw.path {
         check.path = parsed("service.check.path", text, path, diagnostics).unwrap_or_default();
     }
-    check_request(raw, &mut check, diagnostics);
+    check_request(written, &mut check, diagnostics);
     check_command(written, &mut check, diagnostics);
     check_unused(raw, check.kind, diagnostics);
     check.source =
@@ -342,13 +342,28 @@ fn check(written: &Spanned<RawCheck>, diagnostics: &mut Diagnostics<'_>) -> Heal
 }
 
 /// The name of the server, and whose signature its certificate must have.
-fn check_request(raw: &RawCheck, check: &mut HealthCheck, diagnostics: &mut Diagnostics<'_>) {
+fn check_request(written: &Spanned<RawCheck>, check: &mut HealthCheck, diagnostics: &mut Diagnostics<'_>) {
+    let raw = written.get_ref();
     if let Some(text) = &raw.server_name {
-        check.server_name = parsed("service.check.server_name", text, server_name, diagnostics);
+        check.server_name = parsed("service.check.server_name", text, value::host_name, diagnostics);
     }
     if let Some(text) = &raw.authorities {
         check.authorities = absolute_path("service.check.authorities", text, diagnostics);
     }
+    let verifies =
+        flag("service.check.verify", raw.verify.as_ref().map(|written| *written.get_ref()), true, diagnostics);
+    let (span, mistake) = match &raw.authorities {
+        None if verifies && check.kind == CheckKind::Https => {
+            let remedy = "name the file with their authorities in authorities (\"/etc/ssl/certs/ca-certificates.crt\" for the public ones), \
+                          or write verify = false";
+            (written.span(), Mistake::new("nothing verifies the certificates of the backends", remedy))
+        }
+        Some(text) if !verifies && check.kind == CheckKind::Https => {
+            (text.span(), Mistake::new("authorities are of no use with verify = false", "leave out one of them"))
+        }
+        _ => return,
+    };
+    diagnostics.error(span, "service.check.authorities", mistake);
 }
 
 /// The program of a check by command.
@@ -392,6 +407,7 @@ fn check_unused(raw: &RawCheck, kind: CheckKind, diagnostics: &mut Diagnostics<'
         ("path", raw.path.as_ref().map(Spanned::span), kind.requests(), requests),
         ("server_name", raw.server_name.as_ref().map(Spanned::span), kind.requests(), requests),
         ("authorities", raw.authorities.as_ref().map(Spanned::span), https, "\"https\""),
+        ("verify", raw.verify.as_ref().map(Spanned::span), https, "\"https\""),
         ("command", raw.command.first().map(Spanned::span), by_command, "\"command\""),
         ("source", raw.source.as_ref().map(Spanned::span), !by_command, "another one than \"command\""),
         ("port", raw.port.as_ref().map(Spanned::span), kind != CheckKind::Icmp, "another one than \"icmp\""),
@@ -405,16 +421,6 @@ fn check_unused(raw: &RawCheck, kind: CheckKind, diagnostics: &mut Diagnostics<'
         );
         diagnostics.error(span, &format!("service.check.{key}"), mistake);
     }
-}
-
-/// A name as TLS and requests can have it.
-fn server_name(text: &str) -> Result<String, Mistake> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let has_labels = text.split('.').all(|label| !label.is_empty() && label.len() <= 63);
-    if text.len() <= SERVER_NAME_BYTES_MAX && has_labels && text.bytes().all(is_allowed) {
-        return Ok(text.to_owned());
-    }
-    Err(Mistake::new(format!("{text:?} is no name of a host"), "write a name such as \"www.example.com\""))
 }
 
 fn times(raw: Option<&RawCheck>, diagnostics: &mut Diagnostics<'_>) -> HealthCheck {

@@ -15,7 +15,7 @@ use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake, Text};
 use super::super::raw::{RawUrlFilter, RawUrlList, RawUrlRule, RawUrlServer};
-use super::super::validated::{Function, UrlFilter, UrlList, UrlServer};
+use super::super::validated::{Function, UrlFilter, UrlList, UrlServer, UrlServerTls};
 use super::super::value;
 use super::common::{absolute_path, choice, flag, parsed, ranged, within};
 use super::firewall::port_ranges;
@@ -98,7 +98,32 @@ fn server<'t>(
     };
     let token = raw.token.as_ref().and_then(|path| absolute_path("url_filter.server.token", path, diagnostics));
     let address = parsed("url_filter.server.address", &raw.address, value::socket_address, diagnostics)?;
-    Some(UrlServer { address, token, config })
+    let tls = server_tls(raw, diagnostics);
+    Some(UrlServer { address, token, tls, config })
+}
+
+/// TLS to the server, if an authority is named.
+fn server_tls(raw: &RawUrlServer, diagnostics: &mut Diagnostics<'_>) -> Option<UrlServerTls> {
+    let RawUrlServer { authority, server_name, certificate, key, .. } = raw;
+    for (name, text) in [("server_name", server_name), ("certificate", certificate), ("key", key)] {
+        let Some(text) = text.as_ref().filter(|_| authority.is_none()) else { continue };
+        let mistake = Mistake::new("requests are made without TLS", "write authority = \"/PATH\", or leave it out");
+        diagnostics.error(text.span(), &format!("url_filter.server.{name}"), mistake);
+    }
+    if let (Some(text), None) | (None, Some(text)) = (certificate, key) {
+        let mistake = Mistake::new("certificate and key go together", "name both files");
+        diagnostics.error(text.span(), "url_filter.server.certificate", mistake);
+    }
+    let mut path = |name: &str, text: &Option<Text>| {
+        let subject = format!("url_filter.server.{name}");
+        text.as_ref().and_then(|text| absolute_path(&subject, text, diagnostics))
+    };
+    let authority = path("authority", authority)?;
+    let identity = path("certificate", certificate).zip(path("key", key));
+    let name = server_name.as_ref();
+    let server_name =
+        name.and_then(|text| parsed("url_filter.server.server_name", text, value::host_name, diagnostics));
+    Some(UrlServerTls { authority, server_name, identity })
 }
 
 fn timeout(written: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> Duration {

@@ -24,7 +24,8 @@ pub struct HealthCheck {
     pub path: String,
     /// The name of the server in requests by HTTP and in TLS; `None`: its address.
     pub server_name: Option<String>,
-    /// The certificates of the authorities that the server's certificate is verified by, in a file; `None`: it is not verified.
+    /// The certificates of the authorities that the server's certificate is verified by, in a file; `None`: it is not verified, as
+    /// `verify = false` requests.
     pub authorities: Option<PathBuf>,
     /// The program of a check by command, with its arguments.
     pub command: Vec<String>,

@@ -22,8 +22,21 @@ pub struct UrlServer {
     pub address: SocketAddr,
     /// The file of the token that it wants.
     pub token: Option<PathBuf>,
+    /// How it is asked over TLS; `None`: over plain TCP.
+    pub tls: Option<UrlServerTls>,
     /// What is asked and cached.
     pub config: ServerConfig,
+}
+
+/// TLS to a categorisation server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UrlServerTls {
+    /// The file with the certificates of the server's authority.
+    pub authority: PathBuf,
+    /// The name in the server's certificate; `None`: its address.
+    pub server_name: Option<String>,
+    /// The files of the certificate that the gateway shows, and of its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// Lists and rules of the URL filter.

@@ -49,6 +49,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
     fn classifies(&self) -> bool;
     fn set_denied(&self, state: &mut [u8], is_denied: bool);
+    fn is_refused(&self, state: &[u8]) -> bool;
     fn decides_by_class(&self) -> bool;
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
     fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
@@ -167,6 +168,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
     fn set_denied(&self, state: &mut [u8], is_denied: bool) {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         self.0.set_denied(state, is_denied);
+    }
+
+    fn is_refused(&self, state: &[u8]) -> bool {
+        self.0.is_refused(&read(state))
     }
 
     fn decides_by_class(&self) -> bool {

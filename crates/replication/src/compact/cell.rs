@@ -14,6 +14,8 @@ pub const STATE_BITS: u8 = 8;
 const AUTOMATON: u8 = 0x0f;
 const REPLIED: u8 = 0x10;
 const ASSURED: u8 = 0x20;
+/// In place of the number of TCP's automaton, which never is that: the connection has a class and is of another protocol, and not assured.
+const UNASSURED: u8 = 0x0f;
 /// The upper four bits of states with a class begin with this number.
 const CLASS_FIRST: u8 = 4;
 /// Classes that a cell can hold: numbers below this.
@@ -24,11 +26,11 @@ pub const CLASSES_MAX: u8 = 12;
 /// ```text
 /// 7 … 4                                                   3 … 0
 /// 0 … 3   bit 4: replied, bit 5: assured                  TCP's state, by its number ([`TcpState`]); else 0
-/// 4 … 15  replied and assured; the class, by its number plus 4
+/// 4 … 15  replied and assured; the class, by its number plus 4      the same; 15 of another protocol: not assured
 /// ```
 ///
-/// A class that the port does not show is known from the payload, so such a connection is replied to. Releases without classes read
-/// the lower bits alike.
+/// A class that the port does not show is known from the payload, so such a connection is replied to, and one of TCP assured. Releases
+/// without classes read the lower bits alike; other protocols than TCP have none for them.
 ///
 /// Windows, window scales and a function's state do not fit. Other users of cells (a category of a URL, for example) assign
 /// numbers of their own.
@@ -53,7 +55,11 @@ impl CellState {
         if !self.is_replied() || class >= CLASSES_MAX {
             return self;
         }
-        Self(self.0 & AUTOMATON | (CLASS_FIRST + class) << 4)
+        let automaton = match self.0 & AUTOMATON {
+            0 if self.0 & ASSURED == 0 => UNASSURED,
+            automaton => automaton,
+        };
+        Self(automaton | (CLASS_FIRST + class) << 4)
     }
 
     /// The number of the class, if the cell holds one.
@@ -97,7 +103,11 @@ impl CellState {
     #[must_use]
     pub const fn connection_flags(self) -> u8 {
         let replied = if self.is_replied() { flags::REPLIED } else { 0 };
-        let assured = if self.0 & ASSURED != 0 || self.class().is_some() { flags::ASSURED } else { 0 };
+        let is_assured = match self.class() {
+            Some(_) => self.0 & AUTOMATON != UNASSURED,
+            None => self.0 & ASSURED != 0,
+        };
+        let assured = if is_assured { flags::ASSURED } else { 0 };
         replied | assured
     }
 
@@ -180,6 +190,17 @@ mod tests {
                 assert_eq!(with_class.is_established(ip_protocol::TCP), cell.is_established(ip_protocol::TCP));
             }
             assert_eq!(cell.with_class(CLASSES_MAX), cell);
+        }
+        let replied = CellState::of(&connection(ip_protocol::UDP, UdpState::Replied as u8, flags::REPLIED));
+        for (cell, flags) in
+            [(replied, flags::REPLIED), (CellState(replied.0 | ASSURED), flags::REPLIED | flags::ASSURED)]
+        {
+            for class in 0..CLASSES_MAX {
+                let with_class = cell.with_class(class);
+                assert_eq!((with_class.class(), with_class.connection_flags()), (Some(class), flags));
+                assert_eq!(with_class.protocol_state(ip_protocol::UDP), cell.protocol_state(ip_protocol::UDP));
+                assert!(with_class.is_established(ip_protocol::UDP));
+            }
         }
         let unreplied = CellState::of(&connection(ip_protocol::UDP, 0, 0));
         assert_eq!(unreplied.with_class(3), unreplied, "its flags would be lost");

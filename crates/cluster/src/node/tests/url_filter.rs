@@ -9,9 +9,9 @@ use std::vec::Vec;
 
 use flow::conntrack::TcpState;
 use flow::table::Slot;
-use flow::wire::{Transport, tcp_flags};
-use flow::{Connection, DropReason, Instant};
-use network_functions::inspect::{HostName, tls};
+use flow::wire::{Transport, ip_protocol, tcp_flags};
+use flow::{Connection, DropReason, Instant, Tuple};
+use network_functions::inspect::{HostName, quic, tls};
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, OnFailure, OnUnknown, ServerConfig};
 use network_functions::url_filter::{Phase, UrlState};
@@ -19,7 +19,7 @@ use replication::compact::Representation;
 
 use super::ACK;
 use super::below::Program;
-use super::cluster::{Cluster, Compactly, Options, Received, segment};
+use super::cluster::{CLIENT, Cluster, Compactly, Options, Received, SERVER, segment};
 use crate::pipeline::{GatewayReason, PacketPath};
 
 const PORT: u16 = 40_000;
@@ -262,4 +262,48 @@ fn a_short_request_that_has_waited_is_answered_by_a_page() {
     let page = cluster.client_receives().expect("an answer");
     assert!(text(&page).starts_with("HTTP/1.1 403 Forbidden") && text(&page).contains("<b>ads</b>"), "{}", text(&page));
     assert_eq!(phase(&cluster, 0), Phase::BlockedByPage);
+}
+
+/// The first datagram of a QUIC connection to this host.
+fn quic_hello(host: &str) -> Vec<u8> {
+    let message = tls::client_hello_bytes(&[(0, &tls::server_name_bytes(host))]);
+    quic::decryption::client_initial_bytes(quic::Version::V1, &[1; 8], 0, &[(0, &message)]).expect("it fits")
+}
+
+fn client_sends_datagram(cluster: &mut Cluster, payload: &[u8]) {
+    let tuple = Tuple::v4(ip_protocol::UDP, (CLIENT, PORT), (SERVER, 443));
+    cluster.client_sends_frame(|envelope| envelope.udp(&tuple, payload));
+}
+
+#[test]
+fn a_quic_connection_that_its_first_datagram_refuses_has_a_record_and_is_not_examined_again() {
+    let mut cluster = start(Options::default());
+    for sent in 1..=3 {
+        client_sends_datagram(&mut cluster, &quic_hello("www.blocked.example"));
+        assert_eq!((cluster.connections(0), cluster.dropped(0, DropReason::UrlFiltered)), (1, sent));
+    }
+    assert_eq!(phase(&cluster, 0), Phase::BlockedByReset);
+    let pipeline = cluster.node(0).pipeline();
+    let blocked = pipeline.chain().counter_names().iter().position(|name| name == "url_filter.blocked");
+    assert_eq!(pipeline.chain_counters().values()[blocked.expect("a counter")], 1, "it is decided once");
+    fail_over(&mut cluster);
+    client_sends_datagram(&mut cluster, b"anything");
+    assert_eq!((phase(&cluster, 1), cluster.dropped(1, DropReason::UrlFiltered)), (Phase::BlockedByReset, 1));
+}
+
+#[test]
+fn a_quic_connection_waits_for_its_category_with_its_first_datagram_and_each_packet_counts_once() {
+    for (body, expected) in [(&b"ads host"[..], Phase::BlockedByReset), (b"- host", Phase::Allowed)] {
+        let (mut cluster, server) = start_with_server(OnFailure::Pass);
+        let before = cluster.node(0).pipeline().counters().received;
+        client_sends_datagram(&mut cluster, &quic_hello("www.example.org"));
+        assert_eq!((cluster.node(0).pipeline().waiting(), phase(&cluster, 0)), (1, Phase::Reading));
+        answer(&mut cluster, &server, 0, body);
+        assert_eq!((cluster.node(0).pipeline().waiting(), phase(&cluster, 0)), (0, expected));
+        assert_eq!(cluster.server_receives().is_some(), expected == Phase::Allowed);
+        assert_eq!(only(&cluster, 0).packets, [1, 0]);
+        // The server's link address is asked for when the datagram passes.
+        let asked = u64::from(expected == Phase::Allowed);
+        assert_eq!(cluster.node(0).pipeline().counters().received, before + 1 + asked);
+    }
 }

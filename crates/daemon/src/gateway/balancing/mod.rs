@@ -11,7 +11,8 @@ mod command;
 mod health;
 mod probe;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use api::{BackendStatus, ServiceStatus};
 use config::validated::Service;
@@ -45,12 +46,15 @@ pub(super) struct Balancing {
     in_force: Mutex<InForce>,
     /// With the rest of what functions of all workers share.
     shared: Mutex<SharedFunctions>,
+    /// `shared` was replaced, or the thread that asks for categories is to end.
+    is_replaced: Condvar,
 }
 
 impl Balancing {
     /// Begins with these services.
     pub(super) fn new(shared: SharedFunctions, configured: &[Service]) -> Self {
-        Self { in_force: Mutex::new(InForce::of(&shared, configured)), shared: Mutex::new(shared) }
+        let in_force = Mutex::new(InForce::of(&shared, configured));
+        Self { in_force, shared: Mutex::new(shared), is_replaced: Condvar::new() }
     }
 
     /// What functions of all workers share.
@@ -58,9 +62,24 @@ impl Balancing {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The server that the URL filter asks for categories, if there is one.
-    pub(super) fn categories(&self) -> Option<Arc<CategoryServer>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).categories.clone()
+    /// The server that the URL filter asks for categories. Waits until there is one. `None` once `is_stopping` is set, which
+    /// [`Balancing::wake_categorisation`] has it notice.
+    pub(super) fn await_categories(&self, is_stopping: &AtomicBool) -> Option<Arc<CategoryServer>> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        while !is_stopping.load(Ordering::Relaxed) {
+            if let Some(server) = &shared.categories {
+                return Some(Arc::clone(server));
+            }
+            shared = self.is_replaced.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// The thread that asks for categories looks around.
+    pub(super) fn wake_categorisation(&self) {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_replaced.notify_all();
+        shared.categories.iter().for_each(|server| server.wake());
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
@@ -76,7 +95,13 @@ impl Balancing {
     pub(super) fn replace(&self, shared: SharedFunctions, configured: &[Service]) {
         shared.services.refresh();
         *self.lock() = InForce::of(&shared, configured);
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
+        let before = {
+            let mut current = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, shared)
+        };
+        self.is_replaced.notify_all();
+        // A thread that waits for questions to the former server looks for the next one.
+        before.categories.iter().for_each(|server| server.wake());
     }
 
     /// The services as operators see them.
