@@ -5,6 +5,7 @@
 //! this machine's processors, and are measured in turns.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,8 +34,16 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Descriptors that are needed beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 512;
-/// IPVS cannot be compared yet, whether the kernel has it or not.
-const NO_IPVS: &str = "this benchmark does not set up IPVS: compare with kernel_nft";
+/// The reason for which IPVS is not measured. The kernel has it if its table is there, or the module of its scheduler can be loaded.
+fn reason_without_ipvs(proc: &Path, modules: &Path) -> &'static str {
+    let release = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).unwrap_or_default();
+    let module = modules.join(release.trim()).join("kernel/net/netfilter/ipvs");
+    if proc.join("net/ip_vs").exists() || module.exists() {
+        "this kernel has IPVS, but the benchmark does not set it up: compare with kernel_nft"
+    } else {
+        "this kernel has no IPVS (CONFIG_IP_VS): kernel_nft, nftables' translation of destinations by a hash, is the comparison"
+    }
+}
 
 /// Connections a second; `None`: not measured, for the reason that is given beside it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -43,7 +52,7 @@ pub(super) struct ConnectionRates {
     pub(super) mainstay: Option<f64>,
     /// The kernel with nftables: a map of destinations by a hash.
     pub(super) kernel_nft: Option<f64>,
-    /// The kernel with IPVS: not measured yet.
+    /// The kernel with IPVS: not measured. `reasons` states whether the kernel has it.
     pub(super) ipvs: Option<f64>,
     /// Of those that were not measured, why.
     pub(super) reasons: Reasons,
@@ -108,7 +117,11 @@ pub(super) fn compare(
         mainstay: Some(rounded(of_node.median(), 0)),
         kernel_nft: kernel.map(|_| rounded(of_kernel.median(), 0)),
         ipvs: None,
-        reasons: Reasons { mainstay: None, kernel_nft, ipvs: Some(NO_IPVS.to_owned()) },
+        reasons: Reasons {
+            mainstay: None,
+            kernel_nft,
+            ipvs: Some(reason_without_ipvs(Path::new("/proc"), Path::new("/lib/modules")).to_owned()),
+        },
     })
 }
 
@@ -213,6 +226,22 @@ fn rules() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_that_ipvs_is_not_measured_depends_on_the_kernel() {
+        let folder = std::env::temp_dir().join(format!("mainstay-ipvs-{}", std::process::id()));
+        let (proc, modules) = (folder.join("proc"), folder.join("modules"));
+        std::fs::create_dir_all(proc.join("sys/kernel")).unwrap();
+        std::fs::write(proc.join("sys/kernel/osrelease"), "6.1\n").unwrap();
+        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has no IPVS"));
+        std::fs::create_dir_all(modules.join("6.1/kernel/net/netfilter/ipvs")).unwrap();
+        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
+        std::fs::remove_dir_all(modules).unwrap();
+        std::fs::create_dir_all(proc.join("net")).unwrap();
+        std::fs::write(proc.join("net/ip_vs"), "").unwrap();
+        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn connections_pass_both_load_balancers_and_what_was_not_measured_has_a_reason() {

@@ -11,7 +11,7 @@ use packet_io::udp::{UdpOptions, UdpSocket};
 
 use super::problem::Problem;
 use config::secret_file::{self, SecretFileError};
-use config::validated::{Cluster, Security, replication_address};
+use config::validated::{Cluster, Security, UrlServer, replication_address};
 use control::remote::RemoteAccess;
 use control::{Credentials, server};
 use daemon::credentials;
@@ -121,6 +121,16 @@ impl<'a> Secrets<'a> {
             && let Err(error) = daemon::category_server::category_token(path)
         {
             self.problems.push(Problem::error("url_filter.server.token", &error.to_string()));
+        }
+    }
+
+    /// The certificates of `url_filter.server`, and their key.
+    pub(super) fn category_tls(&mut self, server: Option<&UrlServer>) {
+        let Some((server, tls)) = server.and_then(|server| Some((server, server.tls.as_ref()?))) else { return };
+        if self.files("url_filter.server.key", tls.identity.iter().map(|(_, key)| key))
+            && let Err(error) = daemon::category_server::CategoryTls::read(tls, server.address)
+        {
+            self.problems.push(Problem::error("url_filter.server", &error.to_string()));
         }
     }
 

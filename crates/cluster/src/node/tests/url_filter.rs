@@ -276,7 +276,7 @@ fn client_sends_datagram(cluster: &mut Cluster, payload: &[u8]) {
 }
 
 #[test]
-fn a_quic_connection_that_its_first_datagram_refuses_has_a_record_and_is_not_examined_again() {
+fn a_quic_connection_that_its_first_datagram_refuses_has_a_record_and_is_examined_once() {
     let mut cluster = start(Options::default());
     for sent in 1..=3 {
         client_sends_datagram(&mut cluster, &quic_hello("www.blocked.example"));
