@@ -236,7 +236,7 @@ mod tests {
         assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has no IPVS"));
         std::fs::create_dir_all(modules.join("6.1/kernel/net/netfilter/ipvs")).unwrap();
         assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
-        std::fs::remove_dir_all(modules).unwrap();
+        std::fs::remove_dir_all(&modules).unwrap();
         std::fs::create_dir_all(proc.join("net")).unwrap();
         std::fs::write(proc.join("net/ip_vs"), "").unwrap();
         assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
