@@ -1,8 +1,8 @@
 //! Equal-cost multi-path in two stages [TRIPOD, section III-A, figure 3].
 //!
 //! ```text
-//!            stage 1: 4096 entries, about as many of each node      stage 2: failover group of the entry's node
-//!  hash ─► entry = upper 12 bits ─► node of the entry ─┬─ alive ─► this node
+//!            stage 1: 16 384 entries, about as many of each node    stage 2: failover group of the entry's node
+//!  hash ─► entry = upper 14 bits ─► node of the entry ─┬─ alive ─► this node
 //!                                                      └─ failed ─► the survivor with the highest weight for the hash
 //! ```
 //!
@@ -21,9 +21,9 @@ use arrayvec::ArrayVec;
 
 use crate::node_set::{NODES_MAX, NodeSet};
 
-/// Bits of a hash that choose an entry of the first stage. With 8 nodes, their shares differ by 4 % (the standard deviation), with 64
-/// by 12 %.
-const ENTRY_BITS: u32 = 12;
+/// Bits of a hash that choose an entry of the first stage. With 8 nodes, their shares differ by 2 % (the standard deviation), with 64
+/// by 6 %.
+const ENTRY_BITS: u32 = 14;
 
 /// The tables of both stages.
 #[derive(Clone, Debug)]
