@@ -14,12 +14,13 @@
 //! - If a node fails or is removed, only its own flows move.
 //! - If a node returns or is added, flows move only to that node.
 
-use crate::connection::NodeId;
-use crate::random::mix;
 use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 
+use crate::connection::NodeId;
 use crate::node_set::{NODES_MAX, NodeSet};
+use crate::random::mix;
 
 /// Bits of a hash that choose an entry of the first stage. With 8 nodes, their shares differ by 2 % (the standard deviation), with 64
 /// by 6 %.

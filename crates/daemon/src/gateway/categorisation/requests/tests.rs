@@ -1,3 +1,5 @@
+//! Requests to a categorisation server over TCP and TLS, with a server of the test.
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
