@@ -11,6 +11,7 @@ pub mod edge;
 pub mod key_file;
 pub mod lazy;
 pub mod raw;
+mod reader;
 pub mod reference;
 pub mod remote;
 pub mod secret_file;

@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeArray, DeString, DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::diagnostic::{Diagnostics, Mistake, STAND_IN_OFFSET};
+use super::reader::Reader;
 
 /// Mistakes of the shape that are reported of one file.
 const MISTAKES_MAX: usize = 64;
@@ -37,16 +38,17 @@ pub(super) fn read<R: DeserializeOwned>(text: &str, diagnostics: &mut Diagnostic
     }
     let mut document = Document::new(table);
     for _ in 0..2 * MISTAKES_MAX {
-        let error = match R::deserialize(ValueDeserializer::from(document.root.clone())) {
+        let error = match R::deserialize(Reader(&document.root)) {
             Ok(raw) => {
                 let is_whole = document.removed.is_empty() && document.stand_ins.is_empty();
                 return Some(Read { raw, is_whole });
             }
             Err(error) => error,
         };
-        let Repair { mistake, is_repaired } = document.repair(error.span()?, error.message());
+        let span = error.span?;
+        let Repair { mistake, is_repaired } = document.repair(span.clone(), &error.message);
         if let Some(mistake) = mistake {
-            diagnostics.error(error.span()?, "syntax", mistake);
+            diagnostics.error(span, "syntax", mistake);
         }
         if !is_repaired {
             return None;
