@@ -10,6 +10,7 @@ mod categorisation;
 mod changes;
 mod data_path;
 pub(crate) mod fast_path;
+mod functions;
 mod links;
 mod mailbox;
 mod members;

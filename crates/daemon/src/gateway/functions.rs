@@ -1,0 +1,178 @@
+//! From the checked configuration to the functions of a worker's chain.
+
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+use std::sync::Arc;
+
+use flow::IpFamily;
+use network_functions::chain::ChainBuilder;
+use network_functions::classifier::Classifier;
+use network_functions::firewall::{self, Firewall, FirewallConfig};
+use network_functions::ftp::{Ftp, FtpConfig};
+use network_functions::load_balancer::{LoadBalancer, Services};
+use network_functions::nat::{
+    Algorithm, DestinationRule, Mapping, Nat, NatConfig, NatError, SourceAction, SourcePorts, SourceRule,
+};
+use network_functions::port_range::PortRange;
+use network_functions::rate_limit::RateLimit;
+use network_functions::rule_set::{Conditions, IcmpMatch};
+use network_functions::syn_proxy::SynProxy;
+use network_functions::url_filter::UrlFilter;
+
+use super::build::{Secrets, fnv};
+use super::shared::SharedFunctions;
+use crate::credentials;
+use crate::error::ProcessError;
+use config::validated::{self, Action, Config, Function, NatMapping, Related};
+use config::value;
+
+/// The chain of a worker, with these functions.
+pub(super) fn chain(
+    config: &Config,
+    functions: &[Function],
+    shared: &SharedFunctions,
+    secrets: &Secrets,
+) -> Result<ChainBuilder, ProcessError> {
+    let mut builder = ChainBuilder::new();
+    for function in functions {
+        builder = match function {
+            Function::Classifier => builder.push(Classifier::new(&config.classifier)?),
+            Function::Firewall => builder.push(firewall_of(config)?),
+            Function::UrlFilter => builder.push(UrlFilter::new(Arc::clone(&shared.url_filter))),
+            Function::RateLimit => builder.push(RateLimit::new(Arc::clone(&shared.rate_limit))),
+            Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
+            Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
+            Function::Ftp => builder.push(ftp_of(config, secrets)?),
+        };
+    }
+    Ok(builder)
+}
+
+fn firewall_of(config: &Config) -> Result<Firewall, ProcessError> {
+    let rules = config.firewall.iter().map(|rule| firewall::Rule {
+        name: rule.name.clone(),
+        conditions: rule_conditions(rule),
+        action: match rule.action {
+            Action::Accept => firewall::Action::Accept,
+            Action::Drop => firewall::Action::Drop,
+        },
+        log: rule.log,
+    });
+    let rules = rules.collect();
+    let related = match config.related {
+        Related::Accept => firewall::Related::Accept,
+        Related::Rules => firewall::Related::Rules,
+    };
+    let generation = generation(&config.firewall);
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
+}
+
+fn rule_conditions(rule: &validated::Rule) -> Conditions {
+    Conditions {
+        family: None,
+        sources: rule.source.clone(),
+        destinations: rule.destination.clone(),
+        protocols: rule.protocol.into_iter().collect(),
+        source_ports: rule.source_ports.iter().filter_map(port_range).collect(),
+        destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
+        icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
+        ingress: rule.from.into_iter().collect(),
+        classes: rule.classes.clone(),
+    }
+}
+
+/// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
+fn generation(rules: &[validated::Rule]) -> u16 {
+    let hash = fnv(&format!("{rules:?}"));
+    (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
+}
+
+/// The load balancer of a worker. Full NAT takes its ports from those of source NAT.
+fn load_balancer_of(
+    config: &Config,
+    services: &Arc<Services>,
+    secrets: &Secrets,
+) -> Result<LoadBalancer, ProcessError> {
+    let (ports, nodes) = nat_ports(config);
+    let source_ports = SourcePorts::new(ports, config.node.id, nodes, secrets.nat_key);
+    let source_ports = source_ports.ok_or(NatError::NoPorts { ports, node: config.node.id, nodes })?;
+    Ok(LoadBalancer::new(Arc::clone(services), source_ports))
+}
+
+/// The ports for translated sources, and the number of nodes that they are divided among.
+fn nat_ports(config: &Config) -> (PortRange, NonZeroU8) {
+    let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
+    (ports, NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN))
+}
+
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {
+    let source_rules = config.source_nat.iter().map(|rule| {
+        let conditions = Conditions {
+            family: rule.to.first().map(|address| family(*address)),
+            sources: rule.source.clone(),
+            destinations: rule.destination.clone(),
+            protocols: rule.protocol.into_iter().collect(),
+            ..Conditions::default()
+        };
+        let action = match rule.mapping {
+            None => SourceAction::Translate(rule.to.clone()),
+            Some(mapping) => SourceAction::Compute(rule.to.clone(), computed(config, mapping)?),
+        };
+        Ok(SourceRule { conditions, action })
+    });
+    let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
+        conditions: Conditions {
+            family: Some(family(rule.destination)),
+            destinations: vec![rule.destination.into()],
+            protocols: rule.protocol.into_iter().collect(),
+            destination_ports: rule.ports.iter().filter_map(port_range).collect(),
+            ..Conditions::default()
+        },
+        address: rule.to,
+        port: rule.to_port,
+    });
+    let (ports, nodes) = nat_ports(config);
+    Ok(Nat::new(NatConfig {
+        source_rules: source_rules.collect::<Result<Vec<_>, ProcessError>>()?,
+        destination_rules: destination_rules.collect(),
+        ports,
+        node: config.node.id,
+        nodes,
+        key: secrets.nat_key,
+    })?)
+}
+
+/// How a source translation is computed; the secret of a keyed one is read from its file.
+fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, ProcessError> {
+    let algorithm = match (mapping.is_keyed, &config.nat_mapping_key) {
+        (true, Some(path)) => Algorithm::Keyed(credentials::mapping_key(path)?),
+        _ => Algorithm::Sequential,
+    };
+    Ok(Mapping { algorithm, block_ports: mapping.block_ports })
+}
+
+/// Where the helper only stays for the connections that it has, no more begin.
+fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, ProcessError> {
+    let is_wanted = config.chain.contains(&Function::Ftp);
+    let control_ports = config.ftp.ports.iter().filter(|_| is_wanted);
+    let (ports, nodes) = nat_ports(config);
+    Ok(Ftp::new(FtpConfig {
+        control_ports: control_ports.filter_map(port_range).collect(),
+        loose: config.ftp.loose,
+        privileged_ports: config.ftp.privileged_ports,
+        timeout: config.ftp.timeout,
+        ports,
+        node: config.node.id,
+        nodes,
+        key: secrets.nat_key,
+    })?)
+}
+
+const fn family(address: IpAddr) -> IpFamily {
+    if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
+}
+
+fn port_range(range: &value::PortRange) -> Option<PortRange> {
+    PortRange::new(*range.start(), *range.end())
+}
