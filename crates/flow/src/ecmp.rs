@@ -36,6 +36,9 @@ pub struct Ecmp {
 }
 
 impl Ecmp {
+    /// Entries of the first stage.
+    pub const ENTRIES: usize = 1 << ENTRY_BITS;
+
     /// Tables for these nodes, all of them alive.
     #[must_use]
     pub fn new(nodes: NodeSet) -> Self {
@@ -43,7 +46,7 @@ impl Ecmp {
         let of_entry = |entry: u64| heaviest(entry << (64 - ENTRY_BITS), nodes.iter());
         Self {
             nodes: nodes.iter().collect(),
-            entries: (0..1 << ENTRY_BITS).map_while(of_entry).collect(),
+            entries: (0..Self::ENTRIES as u64).map_while(of_entry).collect(),
             alive: nodes,
         }
     }

@@ -28,7 +28,7 @@ pub enum SideBySideCommand {
     Attack(BenchAttackArgs),
     /// Legitimate throughput during a flood of bogus replies after a take-over
     AttackRecovery(BenchAttackRecoveryArgs),
-    /// Latency through many nodes before a failure and after it, beside nodes without replication and nodes with a remote store
+    /// Latency and throughput through many nodes before a failure and after it, beside nodes without replication and nodes with a remote store
     Cluster(BenchClusterArgs),
     /// Cost of a packet and of a connection, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),

@@ -1,22 +1,23 @@
-//! Short TCP connections a second through a load balancer in a network of namespaces: a node alone, and the kernel in its place.
+//! Short TCP connections a second through a load balancer in a network of namespaces: a node alone, and the kernel in its place, with a
+//! map of nftables and with IPVS.
 //!
 //! A connection is that of [`setup_rate`](super::setup_rate): a handshake, one request, one answer and an orderly end. Clients connect to the
-//! shared address outside, and two servers answer. Both translate the destination by a hash of the connection, and the source. All share
-//! this machine's processors, and are measured in turns.
+//! shared address outside, and two servers answer. All translate the destination by a hash of the connection, and the source. They are
+//! measured in turns. Hosts and load balancer keep all processors of this machine busy, so that the rates compare processor time, too.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::validated::Backend;
 use console::Progress;
-use packet_io::limits;
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
+use packet_io::{limits, sysctl};
 use serde::Serialize;
 
 use super::BenchError;
-use super::bulk::{forward_only, load_rules};
+use super::bulk::{feed, forward_only, load_rules};
 use super::rounds::{self, Rounds, rounded};
 use super::setup_rate::allow_reuse_of_ports;
 use super::setup_rate::client::Client;
@@ -34,17 +35,6 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Descriptors that are needed beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 512;
-/// The reason for which IPVS is not measured. The kernel has it if its table is there, or the module of its scheduler can be loaded.
-fn reason_without_ipvs(proc: &Path, modules: &Path) -> &'static str {
-    let release = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).unwrap_or_default();
-    let module = modules.join(release.trim()).join("kernel/net/netfilter/ipvs");
-    if proc.join("net/ip_vs").exists() || module.exists() {
-        "this kernel has IPVS, but the benchmark does not set it up: compare with kernel_nft"
-    } else {
-        "this kernel has no IPVS (CONFIG_IP_VS): kernel_nft, nftables' translation of destinations by a hash, is the comparison"
-    }
-}
-
 /// Connections a second; `None`: not measured, for the reason that is given beside it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub(super) struct ConnectionRates {
@@ -52,7 +42,7 @@ pub(super) struct ConnectionRates {
     pub(super) mainstay: Option<f64>,
     /// The kernel with nftables: a map of destinations by a hash.
     pub(super) kernel_nft: Option<f64>,
-    /// The kernel with IPVS: not measured. `reasons` states whether the kernel has it.
+    /// The kernel with IPVS: its own Maglev scheduler.
     pub(super) ipvs: Option<f64>,
     /// Of those that were not measured, why.
     pub(super) reasons: Reasons,
@@ -99,30 +89,35 @@ pub(super) fn compare(
     limits::raise_open_files(SPARE_DESCRIPTORS + 2 * u64::from(args.in_flight))?;
     progress.show("building the networks");
     let node = Side::of_node(watch)?;
-    let (kernel, kernel_nft) = match Side::of_kernel()? {
-        Ok(side) => (Some(side), None),
-        Err(reason) => (None, Some(reason)),
-    };
-    let (mut of_node, mut of_kernel) = (Rounds::default(), Rounds::default());
-    let sides = [(Some(&node), 0), (kernel.as_ref(), 1)];
-    rounds::repeat(progress, "balanced connections", args.network_rounds, |round| {
-        for (side, which) in rounds::turns(round, sides) {
+    let (nft, ipvs) = (Side::of_kernel(Balancer::Nft)?, Side::of_kernel(Balancer::Ipvs)?);
+    let mut measured = [
+        (Some(&node), Rounds::default()),
+        (nft.as_ref().ok(), Rounds::default()),
+        (ipvs.as_ref().ok(), Rounds::default()),
+    ];
+    rounds::repeat(progress, "balanced connections", args.network_rounds, |_| {
+        for (side, rates) in &mut measured {
             let Some(side) = side else { continue };
-            let figure = side.measure(watch, args)?;
-            if which == 0 { of_node.push(figure) } else { of_kernel.push(figure) }
+            rates.push(side.measure(watch, args)?);
         }
+        // No side is always the first.
+        measured.rotate_left(1);
         Ok::<_, BenchError>(())
     })?;
-    Ok(ConnectionRates {
-        mainstay: Some(rounded(of_node.median(), 0)),
-        kernel_nft: kernel.map(|_| rounded(of_kernel.median(), 0)),
-        ipvs: None,
-        reasons: Reasons {
-            mainstay: None,
-            kernel_nft,
-            ipvs: Some(reason_without_ipvs(Path::new("/proc"), Path::new("/lib/modules")).to_owned()),
-        },
-    })
+    let rotated = args.network_rounds as usize % measured.len();
+    measured.rotate_right(rotated);
+    let [mainstay, kernel_nft, ipvs_rate] = measured.map(|(side, rates)| side.map(|_| rounded(rates.median(), 0)));
+    let reasons = Reasons { mainstay: None, kernel_nft: nft.err(), ipvs: ipvs.err() };
+    Ok(ConnectionRates { mainstay, kernel_nft, ipvs: ipvs_rate, reasons })
+}
+
+/// What balances in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Balancer {
+    /// A map of nftables.
+    Nft,
+    /// IPVS.
+    Ipvs,
 }
 
 /// A network with a load balancer in it.
@@ -151,10 +146,14 @@ impl Side {
     }
 
     /// The inner error is why the kernel cannot.
-    fn of_kernel() -> Result<Result<Self, String>, BenchError> {
+    fn of_kernel(balancer: Balancer) -> Result<Result<Self, String>, BenchError> {
         let topology = network()?;
         forward_only(&topology.nodes[0])?;
-        if let Err(reason) = load_rules(&topology.nodes[0], &rules()) {
+        let loaded = match balancer {
+            Balancer::Nft => load_rules(&topology.nodes[0], &rules(&balance_rules())),
+            Balancer::Ipvs => load_services(&topology.nodes[0]),
+        };
+        if let Err(reason) = loaded {
             return Ok(Err(reason));
         }
         let server = Server::start(&topology.server, &servers())?;
@@ -197,18 +196,43 @@ fn servers() -> Vec<SocketAddr> {
     [SERVER[0], SECOND_SERVER[0]].into_iter().flat_map(of_server).collect()
 }
 
-/// The kernel's load balancer: the destination by a hash of the connection, and the outside address as the source.
-fn rules() -> String {
-    let [inside, outside, _] = INTERFACES;
-    let (service, first, second) = (OUTSIDE[0], SERVER[0], SECOND_SERVER[0]);
+/// Sets IPVS up. Answers must come back through its translation, so it works with the kernel's tracking.
+fn load_services(node: &Namespace) -> Result<(), String> {
+    feed(node, "ipvsadm", &["-R"], &ipvs_services())?;
+    let with_tracking = node.run(|| sysctl::write("net/ipv4/vs/conntrack", "1"));
+    with_tracking.and_then(|written| written).map_err(|error| error.to_string())?;
+    load_rules(node, &rules(""))
+}
+
+/// Services for `ipvsadm -R`: each port with both servers, by Maglev hashing, with translated destination.
+fn ipvs_services() -> String {
+    let of_port = |port: u16| {
+        let service = SocketAddr::new(OUTSIDE[0], port);
+        let server = |address| format!("-a -t {service} -r {} -m\n", SocketAddr::new(address, port));
+        format!("-A -t {service} -s mh\n{}{}", server(SERVER[0]), server(SECOND_SERVER[0]))
+    };
+    SERVER_PORTS.into_iter().map(of_port).collect()
+}
+
+/// A chain of nftables that translates the destination by a hash of the connection.
+fn balance_rules() -> String {
+    let (inside, service, first, second) = (INTERFACES[0], OUTSIDE[0], SERVER[0], SECOND_SERVER[0]);
     let (from, to) = (SERVER_PORTS[0], SERVER_PORTS[SERVER_PORTS.len() - 1]);
     format!(
+        "chain before {{
+            type nat hook prerouting priority dstnat;
+            iifname \"{inside}\" ip daddr {service} tcp dport {from}-{to} \
+            dnat to jhash ip saddr . tcp sport . tcp dport mod 2 map {{ 0 : {first}, 1 : {second} }}
+        }}"
+    )
+}
+
+/// Rules of the kernel in a node's place, with a further chain: a firewall, and the outside address as the source.
+fn rules(further_chain: &str) -> String {
+    let [inside, outside, _] = INTERFACES;
+    format!(
         "table ip gateway {{
-            chain before {{
-                type nat hook prerouting priority dstnat;
-                iifname \"{inside}\" ip daddr {service} tcp dport {from}-{to} \
-                dnat to jhash ip saddr . tcp sport . tcp dport mod 2 map {{ 0 : {first}, 1 : {second} }}
-            }}
+            {further_chain}
             chain forward {{
                 type filter hook forward priority filter; policy drop;
                 ct state established,related accept
@@ -228,25 +252,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_that_ipvs_is_not_measured_depends_on_the_kernel() {
-        let folder = std::env::temp_dir().join(format!("mainstay-ipvs-{}", std::process::id()));
-        let (proc, modules) = (folder.join("proc"), folder.join("modules"));
-        std::fs::create_dir_all(proc.join("sys/kernel")).unwrap();
-        std::fs::write(proc.join("sys/kernel/osrelease"), "6.1\n").unwrap();
-        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has no IPVS"));
-        std::fs::create_dir_all(modules.join("6.1/kernel/net/netfilter/ipvs")).unwrap();
-        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
-        std::fs::remove_dir_all(&modules).unwrap();
-        std::fs::create_dir_all(proc.join("net")).unwrap();
-        std::fs::write(proc.join("net/ip_vs"), "").unwrap();
-        assert!(reason_without_ipvs(&proc, &modules).starts_with("this kernel has IPVS"));
-        std::fs::remove_dir_all(folder).unwrap();
+    fn ipvs_has_each_port_with_both_servers() {
+        let services = ipvs_services();
+        assert_eq!(services.lines().filter(|line| line.starts_with("-A -t ")).count(), SERVER_PORTS.len());
+        assert_eq!(services.lines().filter(|line| line.ends_with(" -m")).count(), 2 * SERVER_PORTS.len());
     }
 
     #[test]
-    fn connections_pass_both_load_balancers_and_what_was_not_measured_has_a_reason() {
+    fn connections_pass_the_kernels_load_balancers_and_what_was_not_measured_has_a_reason() {
         let Some(()) = packet_io::namespace::for_tests() else { return };
-        let kernel = Side::of_kernel().expect("the network can be built");
         let args = BenchLoadBalancerArgs {
             connections: 1000,
             packets: 1,
@@ -256,8 +270,15 @@ mod tests {
             in_flight: 8,
             json: true,
         };
+        let watch = Watch::new().unwrap();
+        let kernel = Side::of_kernel(Balancer::Nft).expect("the network can be built");
         let Ok(kernel) = kernel.map_err(|reason| packet_io::namespace::skip(&reason)) else { return };
-        assert!(kernel.measure(&Watch::new().unwrap(), &args).expect("connections pass") > 1.0);
+        assert!(kernel.measure(&watch, &args).expect("connections pass") > 1.0);
+        // Few kernels have IPVS loaded. One that has it balances, and another one has a reason.
+        match Side::of_kernel(Balancer::Ipvs).expect("the network can be built") {
+            Ok(ipvs) => assert!(ipvs.measure(&watch, &args).expect("connections pass") > 1.0),
+            Err(reason) => assert!(reason.starts_with("ipvsadm"), "{reason}"),
+        }
         let none = ConnectionRates::unmeasured("no namespaces");
         assert!(none.rows().iter().all(|(_, rate, reason)| rate.is_none() && *reason == Some("no namespaces")));
     }

@@ -311,6 +311,12 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| node.status().ok()).collect()
     }
 
+    /// The nodes' names, in their order.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<&'static str> {
+        self.nodes.iter().map(|node| node.name).collect()
+    }
+
     /// Memory of the nodes that live, in bytes.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {

@@ -70,16 +70,21 @@ pub(in crate::bench) fn rules() -> String {
 
 /// Gives rules to the `nft` of a namespace. Returns what is wrong where that does not work.
 pub(crate) fn load_rules(node: &Namespace, rules: &str) -> Result<(), String> {
-    let mut nft = Command::new("nft");
-    nft.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = node.spawn_command(nft).map_err(|error| match error {
-        IoError::System { source, .. } if source.kind() == ErrorKind::NotFound => "nft is not installed".to_owned(),
+    feed(node, "nft", &["-f", "-"], rules)
+}
+
+/// Runs a program in a namespace and gives it `input`. Returns what is wrong where that does not work.
+pub(in crate::bench) fn feed(node: &Namespace, program: &str, arguments: &[&str], input: &str) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = node.spawn_command(command).map_err(|error| match error {
+        IoError::System { source, .. } if source.kind() == ErrorKind::NotFound => format!("{program} is not installed"),
         error => error.to_string(),
     })?;
-    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(rules.as_bytes()));
-    let output = child.wait_with_output().map_err(|error| format!("nft: {error}"))?;
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        return Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    written.map_err(|error| format!("nft: {error}"))
+    written.map_err(|error| format!("{program}: {error}"))
 }

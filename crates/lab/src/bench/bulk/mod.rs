@@ -17,6 +17,7 @@ use packet_io::IoError;
 use packet_io::interface::{self, Offload};
 use packet_io::namespace::Namespace;
 
+pub(in crate::bench) use self::kernel_router::feed;
 pub(crate) use self::kernel_router::load_rules;
 pub(super) use self::kernel_router::{KernelRules, forward_only, rules};
 use self::report::Report;

@@ -1,4 +1,4 @@
-//! `mainstay bench cluster`: small requests through many nodes, before nodes are killed and after it \[TRIPOD, sections VI-C to VI-F\].
+//! `mainstay bench cluster`: small requests and transfers through many nodes, before nodes are killed and after it \[TRIPOD, section VI\].
 //!
 //! ```text
 //!   mainstay       each connection has backups: a node that takes over has its state
@@ -6,13 +6,15 @@
 //!   remote store   each packet waits for a round trip to a store on the switch between the nodes
 //! ```
 //!
-//! Each side has a network of its own in each round. All processes share this machine's processors, and one request is made at a time.
+//! Each side has a network of its own in each round, and another for transfers. All processes share this machine's processors, and one
+//! request is made at a time.
 
 mod load;
 mod remote_store;
 mod report;
 mod resp;
 pub mod store_gateway;
+mod throughput;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,10 +25,12 @@ use simulator::many_nodes::{DistributionKind, ManyNodesConfig, run_many_nodes};
 use self::load::{Echo, Latencies, Load};
 use self::remote_store::RemoteStore;
 use self::report::{Figures, Report, SIDES, Shares, Side};
+use self::throughput::Throughput;
 use super::BenchError;
 use super::rounds;
 use crate::args::BenchClusterArgs;
 use crate::testbed;
+use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{BackupsPlan, ClusterError};
 use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, StateService};
 use crate::testbed::topology::SERVER_PORTS;
@@ -69,8 +73,9 @@ fn measure(args: &BenchClusterArgs) -> Result<Report, BenchError> {
                 (Side::RemoteStore, Ok(program)) => Some(*program),
                 _ => None,
             };
-            let Trial { figures, shares } = trial(args, side, program, &watch)?;
+            let Trial { figures, shares } = repeated(|| trial(args, side, program, &watch))?;
             report.push(side, figures, shares);
+            report.push_throughput(side, repeated(|| throughput_trial(args, side, program, &watch))?);
         }
         Ok::<_, BenchError>(())
     })?;
@@ -84,46 +89,77 @@ struct Trial {
     shares: Option<Shares>,
 }
 
-fn trial(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch) -> Result<Trial, BenchError> {
+/// Runs again where a node was taken for dead before the kill, which on a busy machine it may be.
+fn repeated<T>(mut trial: impl FnMut() -> Result<T, BenchError>) -> Result<T, BenchError> {
     let mut repeated = 0;
     loop {
-        match trial_once(args, side, store, watch) {
+        match trial() {
             Err(BenchError::Cluster(ClusterError::TookOverEarly)) if repeated < REPETITIONS_MAX => repeated += 1,
             result => return result,
         }
     }
 }
 
-fn trial_once(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch) -> Result<Trial, BenchError> {
-    let plan = ManyNodesPlan {
-        nodes: args.nodes.into(),
-        is_replicated: side == Side::Mainstay,
-        accepts: side != Side::RemoteStore,
-        backups: Some(BackupsPlan { count: args.kill.into(), broadcast: true }),
-        connections: args.connections.into(),
-        workers: 1,
-        may_join: 0,
-        has_etcd: false,
-    };
-    let mut many = ManyNodes::start(plan, watch)?;
-    let mut remote = store.map(|program| RemoteStore::start(program, &many, watch)).transpose()?;
-    let servers: Vec<SocketAddr> =
-        ways::server_addresses(ways::chosen(false), SERVER_PORTS).into_iter().filter(SocketAddr::is_ipv4).collect();
-    let _echo = Echo::start(&many.topology.server, &servers)?;
-    let lasting = Duration::from_secs_f64(args.seconds);
-    let began = many.passed();
-    let mut load = Load::open(&many.topology.client, &servers, args.connections)?;
-    let before = load.requests(lasting)?;
-    let passed = many.passed().since(began);
+/// A side's nodes, edges and hosts.
+struct Network {
+    many: ManyNodes,
+    remote: Option<RemoteStore>,
+    is_replicated: bool,
+}
 
-    let killed: Vec<usize> = (0..args.kill.into()).collect();
-    if let Some(remote) = &mut remote {
-        killed.iter().for_each(|node| remote.kill(*node));
+impl Network {
+    fn start(
+        args: &BenchClusterArgs,
+        (side, store): (Side, Option<&str>),
+        (connections, may_join): (usize, usize),
+        watch: &Watch,
+    ) -> Result<Self, BenchError> {
+        let is_replicated = side == Side::Mainstay;
+        let plan = ManyNodesPlan {
+            nodes: args.nodes.into(),
+            is_replicated,
+            accepts: side != Side::RemoteStore,
+            backups: Some(BackupsPlan { count: args.kill.into(), broadcast: true }),
+            connections,
+            workers: 1,
+            may_join,
+            has_etcd: false,
+        };
+        let many = ManyNodes::start(plan, watch)?;
+        let remote = store.map(|program| RemoteStore::start(program, &many, watch)).transpose()?;
+        Ok(Self { many, remote, is_replicated })
     }
-    many.kill(&killed, Duration::ZERO, watch)?;
+
+    /// Kills the first `count` nodes, and waits until the edges send them no flows. Returns when.
+    fn kill(&mut self, count: u8, watch: &Watch) -> Result<Epoch, BenchError> {
+        let killed: Vec<usize> = (0..count.into()).collect();
+        if let Some(remote) = &mut self.remote {
+            killed.iter().for_each(|node| remote.kill(*node));
+        }
+        Ok(self.many.kill(&killed, Duration::ZERO, watch)?)
+    }
+}
+
+/// Where the servers listen.
+fn server_addresses() -> Vec<SocketAddr> {
+    ways::server_addresses(ways::chosen(false), SERVER_PORTS).into_iter().filter(SocketAddr::is_ipv4).collect()
+}
+
+fn trial(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch) -> Result<Trial, BenchError> {
+    let mut network = Network::start(args, (side, store), (args.connections.into(), 0), watch)?;
+    let servers = server_addresses();
+    let _echo = Echo::start(&network.many.topology.server, &servers)?;
+    let lasting = Duration::from_secs_f64(args.seconds);
+    let began = network.many.passed();
+    let mut load = Load::open(&network.many.topology.client, &servers, args.connections)?;
+    let before = load.requests(lasting)?;
+    let passed = network.many.passed().since(began);
+
+    network.kill(args.kill, watch)?;
     let broken = load.give_up_broken();
     let after = load.requests(lasting)?;
-    let shares = (side == Side::Mainstay).then(|| Shares {
+    let many = &network.many;
+    let shares = network.is_replicated.then(|| Shares {
         control: passed.control_share(),
         idle_bytes_per_s: many.idle_control_bytes_per_s,
         pulls: StateService::of(&many.cluster).pulls as f64 / many.moved().max(1) as f64,
@@ -136,6 +172,17 @@ fn trial_once(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &
         moved: many.moved() as f64,
     };
     Ok(Trial { figures, shares })
+}
+
+fn throughput_trial(
+    args: &BenchClusterArgs,
+    side: Side,
+    store: Option<&str>,
+    watch: &Watch,
+) -> Result<Throughput, BenchError> {
+    let joining = throughput::joining(side, args.nodes.into());
+    let mut network = Network::start(args, (side, store), (throughput::CONNECTIONS, joining), watch)?;
+    throughput::trial(args, &mut network, joining, watch)
 }
 
 /// Of the connections that such a failure moves, the share whose new node has no replica if replicas are on random nodes. Production code

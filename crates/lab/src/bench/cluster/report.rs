@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::super::rounds::{Rounds, rounded};
+use super::throughput::{self, FlowRules, Throughput};
 use crate::args::BenchClusterArgs;
 use console::Table;
 
@@ -75,6 +76,14 @@ struct PullsShare {
     random: f64,
 }
 
+/// Throughput of each side; `None`: it was not measured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+struct ThroughputOfSides {
+    mainstay: Option<Throughput>,
+    baseline: Option<Throughput>,
+    remote_store: Option<Throughput>,
+}
+
 /// What is not measured, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 struct Reasons {
@@ -105,6 +114,8 @@ pub(super) struct Report {
     /// Bytes between the nodes in a second before there are connections: heartbeats, keep-alives and acknowledgements.
     idle_control_bytes_per_s: f64,
     pulls_share: PullsShare,
+    flow_rules: FlowRules,
+    throughput: ThroughputOfSides,
     reasons: Reasons,
     #[serde(skip)]
     measured: [Measured; 3],
@@ -114,6 +125,8 @@ pub(super) struct Report {
     idle: Rounds,
     #[serde(skip)]
     pulls: Rounds,
+    #[serde(skip)]
+    throughput_rounds: [Vec<Throughput>; 3],
 }
 
 impl Report {
@@ -126,6 +139,7 @@ impl Report {
             connections: args.connections,
             rounds: args.rounds,
             pulls_share: PullsShare { predictive: 0.0, random: rounded(random, 4) },
+            flow_rules: FlowRules::of(args.nodes),
             reasons: Reasons { remote_store: no_store },
             ..Self::default()
         }
@@ -147,8 +161,15 @@ impl Report {
         }
     }
 
+    /// Adds what the transfers of a side came to in a round.
+    pub(super) fn push_throughput(&mut self, side: Side, throughput: Throughput) {
+        self.throughput_rounds[side as usize].push(throughput);
+    }
+
     /// With the medians of all rounds.
     pub(super) fn finished(self) -> Self {
+        let [mainstay, baseline, remote_store] =
+            SIDES.map(|side| Throughput::median(&self.throughput_rounds[side as usize]));
         let quantiles = |of: fn(&Measured) -> &[Rounds; 2]| LatencyUs {
             p50: self.of_sides(|measured| &of(measured)[0], 1),
             p99: self.of_sides(|measured| &of(measured)[1], 1),
@@ -161,6 +182,7 @@ impl Report {
             control_share: rounded(self.control.median(), 4),
             idle_control_bytes_per_s: rounded(self.idle.median(), 0),
             pulls_share: PullsShare { predictive: rounded(self.pulls.median(), 4), ..self.pulls_share },
+            throughput: ThroughputOfSides { mainstay, baseline, remote_store },
             ..self.clone()
         }
     }
@@ -189,10 +211,13 @@ impl Report {
         row("connections broken", self.broken, "");
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
         let PullsShare { predictive, random } = self.pulls_share;
+        let ThroughputOfSides { mainstay, baseline, remote_store } = &self.throughput;
+        let sides = [("mainstay", mainstay), ("baseline", baseline), ("remote store", remote_store)];
         format!(
-            "{}\nBytes between the nodes, of those of the workload: {}. States pulled, of the connections that moved: {} with \
+            "{}\n{}\nBytes between the nodes, of those of the workload: {}. States pulled, of the connections that moved: {} with \
              predicted\nbackups, {} with random ones (simulated). Nodes, edges, hosts and store share this machine's processors.\n{}",
             table.render(),
+            throughput::describe(&sides.map(|(name, side)| (name, side.as_ref()))),
             percent(self.control_share),
             percent(predictive),
             percent(random),
