@@ -38,7 +38,7 @@ pub(super) fn read<R: DeserializeOwned>(text: &str, diagnostics: &mut Diagnostic
     }
     let mut document = Document::new(table);
     for _ in 0..2 * MISTAKES_MAX {
-        let error = match R::deserialize(Reader(&document.root)) {
+        let error = match R::deserialize(Reader::Value(&document.root)) {
             Ok(raw) => {
                 let is_whole = document.removed.is_empty() && document.stand_ins.is_empty();
                 return Some(Read { raw, is_whole });
