@@ -188,7 +188,7 @@ metrics! {
     FilterSentBytes: Counter "filter_sent_bytes_total" [] "Bytes of datagrams that replicated the peer filter, without headers and encryption.",
     FilterUpdates: Counter "filter_updates_total" ["kind"] "Updates of the peer filter that contained all of it (`whole`) or its changes (`incremental`).",
     FilterDrifts: Counter "filter_drifts_total" [] "Sections of the peer filter that differed at a peer and were sent again.",
-    FilterMemory: Gauge "filter_memory_bytes" [] "Memory of the peer filter, in bytes.",
+    FilterMemory: Gauge "filter_memory_bytes" [] "Memory of the peer filter and of inherited filters that this node sends, in bytes. Copies of peers' filters are not included.",
     FilterInheritedEntries: Gauge "filter_inherited_entries" [] "Entries of inherited filters whose connections are not restored yet. This node re-advertises them.",
     PeerFilterEntries: Gauge "peer_filter_entries" ["peer"] "Entries of the peer's filter, as the peer reports them.",
     PreciseConnections: Counter "precise_connections_total" ["reason"] "Connections that were replicated precisely beside the peer filter: old ones (`long_lived`), and those that an entry cannot restore (`urgent`).",
