@@ -30,7 +30,7 @@ pub struct FilterStatus {
     pub incremental_updates: u64,
     /// Sections that differed at a peer and were sent again.
     pub drifts: u64,
-    /// Memory of the filter and of inherited filters, in bytes.
+    /// Memory of the filter and of inherited filters that this node sends, in bytes. Copies of peers' filters are not included.
     pub memory_bytes: u64,
     /// Inherited filters: those of dead nodes, which this node re-advertises.
     #[serde(default)]

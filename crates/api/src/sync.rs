@@ -65,7 +65,7 @@ pub struct SyncStatus {
     pub readiness: SyncReadiness,
     /// Sentence that states whether a failover now would be safe, and if not, why.
     pub failover: String,
-    /// The kernel's connection table and its mirror.
+    /// The kernel's connection tracking, and this node's connection table.
     pub kernel: KernelStatus,
     /// Whether another node is primary, too, although `mode` is `primary-backup`.
     pub split_brain: bool,
@@ -74,7 +74,7 @@ pub struct SyncStatus {
     pub troubles: Vec<String>,
 }
 
-/// The kernel's connection table and its mirror.
+/// The kernel's connection tracking, and this node's connection table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelStatus {
     /// Connections that the kernel tracks.
@@ -115,7 +115,7 @@ pub struct KernelStatus {
     pub refused: Vec<RefusedRequests>,
     /// Replicas that the kernel removed before their owner did, and that were injected again.
     pub reinjected: u64,
-    /// Connections of this kernel that were not mirrored because of `kernel.connections_max`.
+    /// Connections of this kernel that found no room in the connection table (`kernel.connections_max`).
     pub table_full: u64,
 }
 

@@ -52,7 +52,8 @@ pub struct RawRecovery {
     /// Whether a segment that matches no filter is dropped the first time and passes when it is retransmitted.
     pub block: Option<bool>,
     /// Segments per second of one source that may match no filter. Beyond it, the source's segments are dropped without a lookup. Each
-    /// also allows 160 lookups per second for replies of the source. All sources together have 65 536 lookups per second.
+    /// also allows 160 lookups per second for replies of the source. All sources together have 65 536 lookups per second and worker. A
+    /// reply that restores its connection uses none.
     pub misses_per_source_max: Option<Spanned<u32>>,
 }
 

@@ -7,9 +7,10 @@ use toml::Spanned;
 use super::diagnostic::Text;
 use super::value::DurationText;
 
-/// The section defers the replication of young connections: a connection is replicated once it is older than a threshold. A failover loses
-/// the connections that are younger, and `mainstay status` counts them. Without the section, every connection is replicated at once. All
-/// keys but `threshold` need `threshold = "dynamic"`.
+/// The section defers the replication of connections: a connection is deferred until its age reaches a threshold. A failover loses the
+/// deferred connections, and `mainstay status` counts them. The age of an answered TCP connection is the time since its first packet. The
+/// age of any other connection is the time from its first packet to its last, so a silent one stays deferred. Without the section, every
+/// connection is replicated at once. All keys but `threshold` need `threshold = "dynamic"`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawLazy {

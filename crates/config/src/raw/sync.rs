@@ -39,7 +39,7 @@ pub struct RawKernel {
     /// Time of injection. `"direct"` enters a peer's connections into this kernel within 40 ms. `"external-cache"` keeps them in memory
     /// until `mainstay sync primary`.
     pub injection: Option<Text>,
-    /// Largest number of connections that the daemon mirrors, those of peers included. Each takes about 100 bytes once it exists.
+    /// Largest number of connections in the daemon's connection table, those of peers included. Each takes about 100 bytes once it exists.
     pub connections_max: Option<Spanned<u64>>,
     /// Initial size of the buffer for the kernel's events.
     pub receive_buffer: Option<Spanned<SizeText>>,
