@@ -89,7 +89,7 @@ metrics! {
     FailedConnectionResets: Counter "failed_connection_resets_total" ["outcome"] "Resets of TCP connections that ended because their backend failed: sent when they ended, sent in answer to a later segment, or left out because of the limit.",
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections that ended because the rules in force no longer accept them.",
     RepliesHeld: Counter "replies_held_total" [] "First replies that were held until a peer acknowledged their connection.",
-    RepliesOverdue: Counter "replies_overdue_total" [] "First replies that were sent without a peer's acknowledgement because `hold_first_reply` had passed.",
+    RepliesOverdue: Counter "replies_overdue_total" [] "First replies that were sent without a peer's acknowledgement because `hold_first_reply` had passed or there was no room to hold them.",
     LazyThreshold: Gauge "lazy_threshold_seconds" [] "Age from which connections are replicated.",
     LazyLevel: Gauge "lazy_level" [] "Level of deferral that the load requires; 0 defers no connection.",
     LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval in which the worker was busy, from 0 to 1.",

@@ -61,7 +61,7 @@ pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
     sentences.extend(threshold.map(|cost| {
         format!(
             "Replicating connections only once they are {} ms old (replication.lazy.threshold) saves a further {}, and {} of the bytes are still \
-             of connections that survive. Those that are younger at the failover are lost.",
+             of connections that survive. Those that are still deferred at the failover are lost.",
             cost.threshold_ms,
             percent(cost.reduction_by_threshold),
             percent(cost.protected_share)

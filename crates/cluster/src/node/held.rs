@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::Slot;
-use flow::wire::Packet;
-use flow::{Instant, OwnedFrame};
+use flow::{Frame, Instant, OwnedFrame};
 
 /// The most replies kept back; when there are as many, the next is let through at once.
 pub const HELD_REPLIES_MAX: usize = 4096;
@@ -31,17 +30,18 @@ pub(super) struct HeldReplies {
     queue: VecDeque<HeldReply>,
     /// Replies kept back so far.
     pub(super) held: u64,
-    /// Replies let go because their time was over, not because a backup confirmed.
+    /// Replies sent without a backup's confirmation: their time was over, or there was no room to keep them.
     pub(super) overdue: u64,
 }
 
 impl HeldReplies {
-    /// Keeps a copy of the packet; false when there is no room for it.
-    pub(super) fn hold(&mut self, now: Instant, hold_max: Duration, slot: Slot, packet: &Packet<'_, '_>) -> bool {
-        if self.queue.len() >= HELD_REPLIES_MAX || packet.frame.bytes().len() > HELD_REPLY_BYTES_MAX {
+    /// Keeps a copy of the packet; false when there is no room for it, which counts as overdue.
+    pub(super) fn hold(&mut self, now: Instant, hold_max: Duration, slot: Slot, frame: &Frame<'_>) -> bool {
+        if self.queue.len() >= HELD_REPLIES_MAX || frame.bytes().len() > HELD_REPLY_BYTES_MAX {
+            self.overdue += 1;
             return false;
         }
-        self.queue.push_back(HeldReply { slot, deadline: now + hold_max, frame: OwnedFrame::copy_of(packet.frame) });
+        self.queue.push_back(HeldReply { slot, deadline: now + hold_max, frame: OwnedFrame::copy_of(frame) });
         self.held += 1;
         true
     }
@@ -69,5 +69,29 @@ impl HeldReplies {
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::PortId;
+
+    #[test]
+    fn a_reply_without_room_is_counted() {
+        let mut held = HeldReplies::default();
+        let mut bytes = [0; HELD_REPLY_BYTES_MAX + 1];
+        let hold = |held: &mut HeldReplies, bytes: &mut [u8]| {
+            let length_bytes = bytes.len();
+            let frame = Frame::new(bytes, 0, length_bytes, PortId(0)).expect("it fits");
+            held.hold(Instant::ZERO, Duration::from_millis(1), Slot(0), &frame)
+        };
+        assert!(!hold(&mut held, &mut bytes), "it is too large");
+        assert_eq!((held.held, held.overdue), (0, 1));
+        for _ in 0..HELD_REPLIES_MAX {
+            assert!(hold(&mut held, &mut bytes[..60]));
+        }
+        assert!(!hold(&mut held, &mut bytes[..60]), "there are too many");
+        assert_eq!((held.held, held.overdue), (HELD_REPLIES_MAX as u64, 2));
     }
 }

@@ -51,7 +51,9 @@ impl Edge for Ports<'_> {
 
     fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
         let Some(held) = &mut self.held else { return false };
-        !self.hold_max.is_zero() && !self.replication.is_backed_up(slot) && held.hold(now, self.hold_max, slot, packet)
+        !self.hold_max.is_zero()
+            && !self.replication.is_backed_up(slot)
+            && held.hold(now, self.hold_max, slot, packet.frame)
     }
 
     fn recovery_lookup(&self, original: &Tuple) -> Option<FilterMatch> {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -48,11 +48,23 @@ pub enum EtcdError {
     Request(String),
 }
 
+/// Files with which etcd authenticates itself to clients, and clients have to authenticate themselves.
+#[derive(Clone, Debug)]
+pub struct EtcdTls {
+    /// The authority that has signed the clients' certificates.
+    pub authority: PathBuf,
+    /// etcd's own certificate, for both directions: etcd's JSON gateway is a client of etcd.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
 /// A running cluster of etcd. Its processes end with it.
 pub struct EtcdCluster {
     namespace: Namespace,
     address: IpAddr,
     directory: PathBuf,
+    tls: Option<EtcdTls>,
     members: Vec<Option<Child>>,
 }
 
@@ -62,8 +74,21 @@ impl EtcdCluster {
     /// # Errors
     /// etcd cannot be started, or does not get ready.
     pub fn start(namespace: Namespace, address: IpAddr, directory: &Path) -> Result<Self, EtcdError> {
+        Self::start_with(namespace, address, directory, None)
+    }
+
+    /// As [`EtcdCluster::start`]. With TLS, clients reach the members by `https` only, except from within the namespace.
+    ///
+    /// # Errors
+    /// etcd cannot be started, or does not get ready.
+    pub fn start_with(
+        namespace: Namespace,
+        address: IpAddr,
+        directory: &Path,
+        tls: Option<EtcdTls>,
+    ) -> Result<Self, EtcdError> {
         let members = (0..MEMBERS).map(|_| None).collect();
-        let mut cluster = Self { namespace, address, directory: directory.to_owned(), members };
+        let mut cluster = Self { namespace, address, directory: directory.to_owned(), tls, members };
         (0..MEMBERS).try_for_each(|member| cluster.start_member(member))?;
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -72,7 +97,8 @@ impl EtcdCluster {
     /// The members' URLs for clients.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
-        endpoints_at(self.address)
+        let urls = endpoints_at(self.address);
+        if self.tls.is_none() { urls } else { urls.iter().map(|url| url.replacen("http", "https", 1)).collect() }
     }
 
     /// Kills a member as a power cut would.
@@ -99,8 +125,16 @@ impl EtcdCluster {
         let log = File::options().create(true).append(true).open(log).map_err(files)?;
         let mut command = Command::new("etcd");
         command.args(["--name", &name(member), "--data-dir"]).arg(self.directory.join(name(member)));
-        command.args(["--listen-client-urls", &format!("http://{client}")]);
-        command.args(["--advertise-client-urls", &format!("http://{client}")]);
+        let url = match &self.tls {
+            None => format!("http://{client}"),
+            Some(tls) => {
+                command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&tls.authority);
+                command.arg("--cert-file").arg(&tls.certificate).arg("--key-file").arg(&tls.key);
+                format!("https://{}", client_address(self.address, member))
+            }
+        };
+        let own = if self.tls.is_some() { format!("{url},http://{client}") } else { url.clone() };
+        command.args(["--listen-client-urls", &own, "--advertise-client-urls", &url]);
         command.args(["--listen-peer-urls", &format!("http://{peer}")]);
         command.args(["--initial-advertise-peer-urls", &format!("http://{peer}")]);
         command.args(["--initial-cluster", &peers, "--initial-cluster-state", "new"]);
@@ -160,12 +194,14 @@ impl EtcdCluster {
         Err(EtcdError::Request(problem))
     }
 
+    /// Where a member listens without TLS.
     fn client_address(&self, member: usize) -> SocketAddr {
-        client_address(self.address, member)
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        client_address(if self.tls.is_some() { loopback } else { self.address }, member)
     }
 
     fn peer_address(&self, member: usize) -> SocketAddr {
-        SocketAddr::new(self.address, self.client_address(member).port() + 1)
+        SocketAddr::new(self.address, client_address(self.address, member).port() + 1)
     }
 }
 

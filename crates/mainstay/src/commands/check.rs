@@ -122,7 +122,7 @@ fn describe_lazy(replication: &Replication) -> String {
             format!("{least} to {most} while the load demands it")
         }
     };
-    format!("Connections are replicated from an age of {threshold}: a failover loses younger ones.\n")
+    format!("Connections are replicated from an age of {threshold}: a failover loses those that are still deferred.\n")
 }
 
 /// What goes through the tunnel, and what that takes.

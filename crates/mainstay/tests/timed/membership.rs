@@ -1,6 +1,8 @@
 //! Gateways that join a cluster and leave it while a connection passes: their list comes from etcd, or from gossip. What happens to etcd changes
 //! nothing for packets.
 
+mod tls;
+
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
