@@ -11,11 +11,11 @@ pub struct FilterStatus {
     pub representation: String,
     /// Entries of the filter: connections, or pairs of hosts.
     pub entries: u64,
-    /// Largest number of entries.
+    /// Number of entries that the filter is made for.
     pub entries_max: u64,
-    /// Entries that the filter had no room for.
+    /// Insertions that the filter had no room for.
     pub refused: u64,
-    /// Entries of a Bloom filter that exceeded its planned size.
+    /// Insertions into `flow-digest` beyond `entries_max`. The filter has these entries, and so more false positives.
     pub beyond: u64,
     /// Bytes of datagrams that replicated the filter, without headers and encryption.
     pub bytes: u64,

@@ -14,10 +14,12 @@ use super::value::DurationText;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFilter {
-    /// Largest number of entries: connections, or pairs of hosts. Where `precise_after` is set, connections beyond it are replicated
-    /// precisely; else a failover loses them, and `mainstay status` counts them. Default: `limits.connections_max`.
+    /// Number of entries that the filter is made for: connections, or pairs of hosts. Each worker has an equal part. `flow-digest` inserts
+    /// connections beyond it, with more false positives. The other filters leave out what they have no room for. Where `precise_after` is
+    /// set, this is replicated precisely; else a failover loses it. `mainstay status` counts both. Default: `limits.connections_max`.
     pub entries_max: Option<Spanned<u64>>,
-    /// Bits of a fingerprint, where the filter has fingerprints.
+    /// Bits of a fingerprint, where the filter has fingerprints. Fewer make more false positives and, with `symbols`, shorter
+    /// messages. A cell takes 32 bits of memory in any case.
     pub fingerprint_bits: Option<Spanned<u8>>,
     /// Counters per entry of a Bloom filter.
     pub counters_per_entry: Option<Spanned<u8>>,
@@ -29,7 +31,8 @@ pub struct RawFilter {
     /// Time between updates. With `"immediate"`, a change waits so long for others, unless it is an establishment. With `"periodic"`, it is
     /// the period. With `"threshold"`, it is the shortest time between two updates. Default: `"10ms"`, or `"5s"` with `"periodic"`.
     pub interval: Option<DurationText>,
-    /// Accumulated changes, in thousandths of the entries, after which `"threshold"` sends an update.
+    /// Accumulated changes after which `"threshold"` sends an update, in thousandths of the entries that the filter has now, not of
+    /// `entries_max`.
     pub threshold_per_mille: Option<Spanned<u16>>,
     /// Whether messages leave out what the peer can derive by itself.
     pub symbols: Option<bool>,

@@ -14,7 +14,8 @@ use super::value::DurationText;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawLazy {
-    /// Age from which connections are replicated: a duration, or `"dynamic"` for an age that depends on the load.
+    /// Age from which connections are replicated: a duration, or `"dynamic"` for an age that depends on the load. The duration is above
+    /// zero and at most a year.
     pub threshold: Text,
     /// Share of its time that a worker may be busy. Above it, each decision defers more connections; below it, fewer.
     pub utilisation_max: Option<Spanned<f64>>,
@@ -26,7 +27,7 @@ pub struct RawLazy {
     pub responsiveness: Option<Spanned<f64>>,
     /// Shortest threshold once the load requires one.
     pub threshold_min: Option<DurationText>,
-    /// Longest threshold. Older connections survive at any load.
+    /// Longest threshold. A connection whose age reaches it is replicated at any load; a silent UDP connection may never reach it.
     pub threshold_max: Option<DurationText>,
     /// Longest lifetime that is counted; longer ones count as this one.
     pub lifetime_max: Option<DurationText>,

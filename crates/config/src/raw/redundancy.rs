@@ -36,7 +36,8 @@ pub struct RawRedundancy {
     /// Silence after which the other site counts as away.
     pub peer_timeout: Option<DurationText>,
     /// Whether standby nodes mirror the caches of the tunnel's end, so that savings survive it. A mirror takes the memory of two caches.
-    /// On the replication link it takes the encoded blocks of both directions and what it lacks, `mirror_bits_per_second` at most.
+    /// On the replication link it takes the encoded blocks of both directions, without the second stage, and what it lacks:
+    /// `mirror_bits_per_second` at most.
     pub mirror: Option<bool>,
     /// Largest rate to each mirror in bits per second. Granules that a mirror lacks may take a quarter of it, less
     /// what the blocks take.

@@ -8,10 +8,10 @@
 //!                             └─ that, within a rate ►
 //! ```
 //! An encoded stream is a small part of what it stands for, and a node that decodes it has the cache that it was encoded against. So
-//! a mirror costs between the nodes what the tunnel costs between the sites. What a mirror lacks, because it joined late or
-//! something was left out or lost, it knows by the numbers; it asks for it, the newest first, and is given it as it is, within
-//! a share of the rate. What it lacks all the same when it becomes the tunnel's end is not pointed to, or asked for at the
-//! other site.
+//! a mirror costs between the nodes about what the tunnel costs between the sites without its second stage. What a mirror lacks,
+//! because it joined late or something was left out or lost, it knows by the numbers; it asks for it, the newest first, and is
+//! given it as it is, within a share of the rate. What it lacks all the same when it becomes the tunnel's end is not pointed to,
+//! or asked for at the other site.
 
 mod counters;
 mod limits;
