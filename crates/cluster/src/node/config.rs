@@ -186,6 +186,7 @@ impl PeerBuilder<'_> {
             split: SplitWatch::default(),
             is_replica_incomplete: false,
             has_sent_all: false,
+            has_been_up: false,
             last_known: LastKnown::default(),
             channel,
             compact: self.compact.map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),

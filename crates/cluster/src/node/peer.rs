@@ -60,6 +60,8 @@ pub(super) struct Peer {
     pub(super) is_replica_incomplete: bool,
     /// It has sent all its connections at some time, though it may have restarted since.
     pub(super) has_sent_all: bool,
+    /// It has been up at some time since this node began.
+    pub(super) has_been_up: bool,
     /// This worker runs its failure detector. The other workers follow it.
     pub(super) is_watched: bool,
     /// Whether it is up according to the lead worker, where it is not watched here.

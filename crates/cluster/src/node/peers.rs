@@ -204,14 +204,31 @@ impl Peers {
         self.list.iter().filter(|peer| peer.is_live_owner()).map(|peer| peer.id)
     }
 
+    /// Notes which peers have been up. A node that had everything that its peers had still has when another one appears.
+    pub(super) fn note_arrivals(&mut self) {
+        let had_all = self.have_sent_all();
+        for peer in self.list.iter_mut().filter(|peer| !peer.has_been_up && peer.is_up()) {
+            peer.has_been_up = true;
+            peer.has_sent_all |= had_all;
+        }
+    }
+
     /// Whether this node has a replica of every connection that it is to back up.
     pub(super) fn have_been_copied(&self) -> bool {
-        self.list.iter().all(Peer::is_synchronised_or_away)
+        let may_be_absent = self.may_be_absent();
+        self.list.iter().all(|peer| peer.is_synchronised_or_away() || may_be_absent && !peer.has_been_up)
     }
 
     /// Whether all peers have at some time replicated all their connections.
     pub(super) fn have_sent_all(&self) -> bool {
-        self.list.iter().all(|peer| peer.has_sent_all)
+        let may_be_absent = self.may_be_absent();
+        self.list.iter().all(|peer| peer.has_sent_all || may_be_absent && !peer.has_been_up)
+    }
+
+    /// Whether a peer that has not been up yet counts as away: another one was reached, and has replicated what it has. A node that
+    /// has reached none may itself be what is cut off.
+    fn may_be_absent(&self) -> bool {
+        self.list.iter().any(|peer| peer.has_been_up && peer.has_sent_all)
     }
 
     /// The expiry of the owner's replicas whose own timer runs out.

@@ -212,6 +212,7 @@ impl ReplicationSet {
                 compact.keep_filter_of_restarted(now, &mut self.peers, id);
             }
         }
+        self.peers.note_arrivals();
         self.peers.iter_mut().for_each(Peer::note_sent_all);
     }
 

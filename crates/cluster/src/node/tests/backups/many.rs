@@ -205,16 +205,26 @@ pub(super) fn reconfiguration(id: u8, setup: Setup, node: &Node, now: Instant) -
 impl Many {
     /// All nodes forward, and are synchronised.
     pub(super) fn start(setup: Setup) -> Self {
+        Self::start_without(setup, NodeSet::EMPTY)
+    }
+
+    /// As [`Many::start`], but for some nodes that have never been there.
+    pub(super) fn start_without(setup: Setup, absent: NodeSet) -> Self {
         let now = Instant::from_millis(1);
+        let node = |id| (!absent.contains(NodeId(id))).then(|| Node::new(config(id, setup), now).unwrap());
         let mut many = Self {
             now,
             setup,
-            nodes: (0..setup.nodes).map(|id| Some(Node::new(config(id, setup), now).unwrap())).collect(),
+            nodes: (0..setup.nodes).map(node).collect(),
             inside: Side::new(setup),
             outside: Side::new(setup),
             lossy: Vec::new(),
             received: VecDeque::new(),
         };
+        for node in absent.iter() {
+            many.inside.ecmp.set_alive(node, false);
+            many.outside.ecmp.set_alive(node, false);
+        }
         many.run_until_ready();
         many
     }

@@ -273,3 +273,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn nodes_that_have_never_been_there_keep_the_others_from_nothing_and_are_sent_all_when_they_come() {
+    let absent: NodeSet = [NodeId(3), NodeId(4)].into_iter().collect();
+    let mut many = Many::start_without(Setup::new(5, 1), absent);
+    let flows: Vec<Flow> = (0..CONNECTIONS).map(|nth| many.connect(10_000 + nth)).collect();
+    many.run(SETTLED);
+    for flow in &flows {
+        let nodes = many.nodes_with(flow);
+        assert!(nodes.len() == 2 && nodes.without(absent) == nodes, "{flow:?} is on {nodes:?}");
+    }
+    many.restart(3);
+    many.run_until("node 3 to be up", |many| many.node(0).status(many.now).peers[2].could_take_over());
+    many.run_until_ready();
+    many.run(SETTLED);
+    many.kill(0);
+    for flow in &flows {
+        assert!(many.exchange(flow, true), "{flow:?}");
+    }
+}
