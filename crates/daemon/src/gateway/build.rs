@@ -15,13 +15,13 @@ use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
 use flow::{HashKey, PortId};
 use network_functions::chain::ChainLayout;
-use network_functions::syn_cookie::CookieKey;
 use packet_io::netlink::Netlink;
 use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
-use super::functions::chain;
+use super::functions::{chain, fnv};
+pub use super::secrets::Secrets;
 pub use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -32,48 +32,6 @@ use control::orders::ServicePaths;
 
 /// How long changes without a held packet may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
-
-/// What is drawn at random when the gateway starts, and stays when its configuration changes.
-#[derive(Clone, Copy)]
-pub struct Secrets {
-    pub(super) hash_key: HashKey,
-    seed: u64,
-    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key. Sources of rate limits are hashed
-    /// by it, too.
-    pub(super) nat_key: HashKey,
-    forwarding_seed: u64,
-    /// For SYN cookies where there is no peer.
-    pub(super) cookie_key: CookieKey,
-}
-
-impl Secrets {
-    pub(super) fn draw() -> Self {
-        Self {
-            hash_key: HashKey([random::number(), random::number()]),
-            seed: random::number(),
-            nat_key: HashKey([random::number(), random::number()]),
-            forwarding_seed: random::number(),
-            cookie_key: CookieKey([random::number(), random::number()]),
-        }
-    }
-
-    /// Those of another worker of the same node. NAT's key they have in common: an inside host is seen under the same outside
-    /// address whichever worker its packets come to.
-    pub(super) fn of_another_worker(&self) -> Self {
-        Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
-    }
-
-    /// The same each time: for a replay, which has no attackers and is to be repeatable.
-    pub const fn known() -> Self {
-        Self {
-            hash_key: HashKey([1, 2]),
-            seed: 3,
-            nat_key: HashKey([4, 5]),
-            forwarding_seed: 6,
-            cookie_key: CookieKey([7, 8]),
-        }
-    }
-}
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(
@@ -264,11 +222,6 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             ),
         )
     ))
-}
-
-/// FNV-1a: nothing here is secret, but it must be the same on every node.
-pub(super) fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn tracker(config: &Config) -> TrackerConfig {

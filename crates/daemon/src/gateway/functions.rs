@@ -19,7 +19,7 @@ use network_functions::rule_set::{Conditions, IcmpMatch};
 use network_functions::syn_proxy::SynProxy;
 use network_functions::url_filter::UrlFilter;
 
-use super::build::{Secrets, fnv};
+use super::secrets::Secrets;
 use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -175,4 +175,9 @@ const fn family(address: IpAddr) -> IpFamily {
 
 fn port_range(range: &value::PortRange) -> Option<PortRange> {
     PortRange::new(*range.start(), *range.end())
+}
+
+/// FNV-1a: nothing here is secret, but it must be the same on every node.
+pub(super) fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -17,6 +17,7 @@ mod members;
 mod outgoing;
 mod reload;
 mod reporting;
+mod secrets;
 pub(crate) mod service;
 mod shared;
 mod utilisation;

@@ -13,7 +13,7 @@ use network_functions::url_filter::server::Categories;
 use packet_io::clock;
 use rustls::ClientConfig;
 
-use super::build::Secrets;
+use super::secrets::Secrets;
 use crate::category_server::CategoryServer;
 use crate::check_tls;
 use crate::credentials;

@@ -10,32 +10,29 @@
 //! request is made at a time.
 
 mod load;
+mod network;
 mod remote_store;
 mod report;
 mod resp;
 pub mod store_gateway;
 mod throughput;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use packet_io::limits;
 use simulator::many_nodes::{DistributionKind, ManyNodesConfig, run_many_nodes};
 
 use self::load::{Echo, Latencies, Load};
-use self::remote_store::RemoteStore;
-use self::report::{Figures, Report, SIDES, Shares, Side};
+use self::network::{Network, SIDES, Side, server_addresses};
+use self::report::{Figures, Report, Shares};
 use self::throughput::Throughput;
 use super::BenchError;
 use super::rounds;
 use crate::args::BenchClusterArgs;
 use crate::testbed;
-use crate::testbed::clock::Epoch;
-use crate::testbed::cluster::{BackupsPlan, ClusterError};
-use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, StateService};
-use crate::testbed::topology::SERVER_PORTS;
+use crate::testbed::cluster::ClusterError;
+use crate::testbed::many_nodes::StateService;
 use crate::testbed::watch::Watch;
-use crate::testbed::ways;
 use console::Progress;
 
 /// A round in which a node was taken for dead before the kill is repeated so often.
@@ -98,51 +95,6 @@ fn repeated<T>(mut trial: impl FnMut() -> Result<T, BenchError>) -> Result<T, Be
             result => return result,
         }
     }
-}
-
-/// A side's nodes, edges and hosts.
-struct Network {
-    many: ManyNodes,
-    remote: Option<RemoteStore>,
-    is_replicated: bool,
-}
-
-impl Network {
-    fn start(
-        args: &BenchClusterArgs,
-        (side, store): (Side, Option<&str>),
-        (connections, may_join): (usize, usize),
-        watch: &Watch,
-    ) -> Result<Self, BenchError> {
-        let is_replicated = side == Side::Mainstay;
-        let plan = ManyNodesPlan {
-            nodes: args.nodes.into(),
-            is_replicated,
-            accepts: side != Side::RemoteStore,
-            backups: Some(BackupsPlan { count: args.kill.into(), broadcast: true }),
-            connections,
-            workers: 1,
-            may_join,
-            has_etcd: false,
-        };
-        let many = ManyNodes::start(plan, watch)?;
-        let remote = store.map(|program| RemoteStore::start(program, &many, watch)).transpose()?;
-        Ok(Self { many, remote, is_replicated })
-    }
-
-    /// Kills the first `count` nodes, and waits until the edges send them no flows. Returns when.
-    fn kill(&mut self, count: u8, watch: &Watch) -> Result<Epoch, BenchError> {
-        let killed: Vec<usize> = (0..count.into()).collect();
-        if let Some(remote) = &mut self.remote {
-            killed.iter().for_each(|node| remote.kill(*node));
-        }
-        Ok(self.many.kill(&killed, Duration::ZERO, watch)?)
-    }
-}
-
-/// Where the servers listen.
-fn server_addresses() -> Vec<SocketAddr> {
-    ways::server_addresses(ways::chosen(false), SERVER_PORTS).into_iter().filter(SocketAddr::is_ipv4).collect()
 }
 
 fn trial(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch) -> Result<Trial, BenchError> {

@@ -3,23 +3,10 @@
 use serde::Serialize;
 
 use super::super::rounds::{Rounds, rounded};
+use super::network::{SIDES, Side};
 use super::throughput::{self, FlowRules, Throughput};
 use crate::args::BenchClusterArgs;
 use console::Table;
-
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
-    /// Connections have backups.
-    Mainstay,
-    /// Nothing is replicated.
-    Baseline,
-    /// Each packet waits for a remote store.
-    RemoteStore,
-}
-
-/// All sides.
-pub(super) const SIDES: [Side; 3] = [Side::Mainstay, Side::Baseline, Side::RemoteStore];
 
 /// Median and 99th percentile of latencies in microseconds, before the failure and after it, and what became of connections.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

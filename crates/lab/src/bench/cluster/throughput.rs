@@ -9,8 +9,7 @@ use serde::Serialize;
 
 use super::super::BenchError;
 use super::super::rounds::{Rounds, rounded};
-use super::report::Side;
-use super::{Network, server_addresses};
+use super::network::{Network, Side, server_addresses};
 use crate::args::BenchClusterArgs;
 use crate::testbed::session::Session;
 use crate::testbed::topology::NODES_MAX;
