@@ -185,7 +185,7 @@ fn a_status_has_the_filters_of_this_node_and_its_peers() {
     node.filter = Some(Box::new(filter));
     node.peers[0].filter =
         Some(PeerFilterStatus { entries: 7, filters: 2, drifts: 1, bad_datagrams: 0, is_complete: true });
-    let line = "\nFilter       multi-level: 12 000 of 1 000 000 entries, 5 more than it has room for: raise \
+    let line = "\nFilter       multi-level: 12 000 of 1 000 000 entries, 5 refused so far for want of room: raise \
                 replication.filter.entries_max · ";
     let table = "\
 FILTER OF  ENTRIES  WHOLE  DRIFTS REPAIRED  UNUSABLE
@@ -193,6 +193,10 @@ FILTER OF  ENTRIES  WHOLE  DRIFTS REPAIRED  UNUSABLE
 ";
     let text = status::describe(&node);
     assert!(text.contains(line) && text.contains(table), "{text}");
+    let digest = FilterStatus { entries: 12, entries_max: 10, beyond: 2, ..FilterStatus::default() };
+    node.filter = Some(Box::new(digest));
+    let text = status::describe(&node);
+    assert!(text.contains("12 of 10 entries, 2 entered so far beyond its size"), "{text}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(super) struct Site {
     pub(super) arrives_at: Option<WorkerId>,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
-    /// Letters are kept back while set.
+    /// Messages between workers are kept back while set.
     pub(super) are_messages_held: bool,
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_down: bool,
@@ -256,7 +256,7 @@ impl Site {
         let mut batch = PacketBatch::new();
         batch.push(frame);
         handle(node, self.now, &mut batch);
-        // Letters leave before frames do.
+        // Messages leave before frames do.
         while let Some((to, message)) = node.poll_worker_message() {
             self.messages.push_back((id, worker, to, message));
         }

@@ -25,11 +25,15 @@ pub(super) fn peer_table(status: &Status) -> Table {
 /// This node's filter and its recovery, for people.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn describe(filter: &FilterStatus) -> String {
-    let without_room = match filter.refused + filter.beyond {
-        0 => String::new(),
-        entries => {
-            format!(", {} more than it has room for: raise replication.filter.entries_max", count(entries))
+    let without_room = match (filter.refused, filter.beyond) {
+        (0, 0) => String::new(),
+        (refused, 0) => {
+            format!(", {} refused so far for want of room: raise replication.filter.entries_max", count(refused))
         }
+        (_, beyond) => format!(
+            ", {} entered so far beyond its size, with more false positives: raise replication.filter.entries_max",
+            count(beyond)
+        ),
     };
     let mut text = format!(
         "Filter       {}: {} of {} entries{without_room} · {} to peers ({} so far) · {} drifts found and repaired\n",
