@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use flow::Ecmp;
+use flow::{Affinity, Ecmp};
 use serde::Serialize;
 
 use super::super::BenchError;
@@ -72,21 +72,22 @@ pub(super) struct Throughput {
     control_share: Option<f64>,
 }
 
-/// Entries of the tables by which an edge selects nodes \[TRIPOD, section VI-B\]. Their number does not depend on connections.
+/// Entries of the tables by which an edge selects nodes \[TRIPOD, section VI-B\].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct FlowRules {
     /// Entries that select a node by the hash of a flow.
     first_stage: usize,
     /// Failover groups, one for each node.
     second_stage: usize,
-    /// Entries for single connections.
+    /// Entries for each connection: its node, with learned affinity.
     per_connection: usize,
 }
 
 impl FlowRules {
-    /// Of edges before so many nodes.
+    /// Of edges before so many nodes, with the affinity that edges have unless configured otherwise.
     pub(super) fn of(nodes: u8) -> Self {
-        Self { first_stage: Ecmp::ENTRIES, second_stage: nodes.into(), per_connection: 0 }
+        let per_connection = usize::from(Affinity::default() == Affinity::Learned);
+        Self { first_stage: Ecmp::ENTRIES, second_stage: nodes.into(), per_connection }
     }
 }
 
@@ -113,11 +114,11 @@ pub(super) fn trial(
         phases.push(observe(network, lasting, watch)?);
     }
     let control_share = network.is_replicated.then(|| network.many.passed().since(began).control_share());
+    let before_kill = entered(network);
     let killed_at = network.kill(args.kill, watch)?.instant();
-    // Until the edges had noticed, the failure is part of the phase.
-    let mut failing = observe(network, lasting, watch)?;
-    failing.span.start = killed_at;
-    phases.extend([failing, observe(network, lasting, watch)?]);
+    // The time until the edges have noticed is part of the phase.
+    phases.push(observe_since(network, (killed_at, before_kill), lasting, watch)?);
+    phases.push(observe(network, lasting, watch)?);
     let traffic = session.finish()?;
 
     let nodes = network.many.cluster.node_names();
@@ -160,9 +161,17 @@ fn open(network: &Network, watch: &Watch) -> Result<Session, BenchError> {
 }
 
 fn observe(network: &Network, lasting: Duration, watch: &Watch) -> Result<Observed, BenchError> {
-    let before = entered(network);
-    let start = Instant::now();
-    watch.pass_until(start + lasting)?;
+    observe_since(network, (Instant::now(), entered(network)), lasting, watch)
+}
+
+/// From a moment in the past on, at which so many bytes had entered each node, until `lasting` from now.
+fn observe_since(
+    network: &Network,
+    (start, before): (Instant, BTreeMap<String, u64>),
+    lasting: Duration,
+    watch: &Watch,
+) -> Result<Observed, BenchError> {
+    watch.pass_until(Instant::now() + lasting)?;
     let end = Instant::now();
     let since = |(name, bytes): (String, u64)| {
         let bytes = bytes.saturating_sub(before.get(&name).copied().unwrap_or_default());
