@@ -1,5 +1,5 @@
 //! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… docs` (see
-//! [`docs`]), `… fuzz` (see [`fuzz`]) and `… bpf` (see [`bpf`]).
+//! [`docs`]), `… fuzz` (see [`fuzz`]), `… bpf` (see [`bpf`]), `… performance` (see [`performance`]) and `… compare` (see [`compare`]).
 //!
 //! `layers` checks:
 //!
@@ -9,9 +9,12 @@
 //! * Each source file begins with what it is (`//!`), but for the tests of the file beside them.
 
 mod bpf;
+mod compare;
 mod docs;
 mod fuzz;
 mod modules;
+mod performance;
+mod program;
 mod words;
 
 use std::fs;
@@ -67,8 +70,11 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "docs" => exit_code(docs::run(root, rest)),
         Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
         Some((command, rest)) if command == "bpf" => exit_code(bpf::run(root, rest)),
+        Some((command, rest)) if command == "performance" => exit_code(performance::run(root, rest)),
+        Some((command, rest)) if command == "compare" => exit_code(compare::run(root, rest)),
         _ => exit_code(Err(
-            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | docs [--check] | fuzz | bpf [--check]"
+            "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | docs [--check] | fuzz | bpf [--check] | \
+             performance [--write] | compare REVISION [OTHER]"
                 .to_owned(),
         )),
     }

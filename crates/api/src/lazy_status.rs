@@ -11,7 +11,7 @@ pub struct LazyStatus {
     pub level: u8,
     /// Number of levels. It is 0 where the threshold is fixed.
     pub levels: u8,
-    /// Share of the last interval in which the worker was busy, from 0 to 1, where it decides.
+    /// Share of the last interval in which the worker, or a processor that serves ports, was busy, from 0 to 1, where it decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
     /// Connections that are deferred now. A failover now would lose them.

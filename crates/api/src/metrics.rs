@@ -92,7 +92,7 @@ metrics! {
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies that were sent without a peer's acknowledgement because `hold_first_reply` had passed or there was no room to hold them.",
     LazyThreshold: Gauge "lazy_threshold_seconds" [] "Age from which connections are replicated.",
     LazyLevel: Gauge "lazy_level" [] "Level of deferral that the load requires; 0 defers no connection.",
-    LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval in which the worker was busy, from 0 to 1.",
+    LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval in which the worker, or a processor that serves ports, was busy, from 0 to 1.",
     ConnectionsDeferred: Gauge "connections_deferred" [] "Connections whose replication is deferred. A failover now would lose them.",
     ConnectionsNeverReplicated: Counter "connections_never_replicated_total" [] "Connections that ended before they were replicated.",
     ConnectionsReplicatedLate: Counter "connections_replicated_late_total" [] "Connections that were replicated after deferral.",

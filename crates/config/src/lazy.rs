@@ -17,7 +17,8 @@ pub struct RawLazy {
     /// Age from which connections are replicated: a duration, or `"dynamic"` for an age that depends on the load. The duration is above
     /// zero and at most a year.
     pub threshold: Text,
-    /// Share of its time that a worker may be busy. Above it, each decision defers more connections; below it, fewer.
+    /// Share of its time that a worker, or a processor that serves ports, may be busy. Above it, each decision defers more connections;
+    /// below it, fewer.
     pub utilisation_max: Option<Spanned<f64>>,
     /// Time between two decisions.
     pub interval: Option<DurationText>,

@@ -152,9 +152,19 @@ pub fn receive_queues(interface: &str) -> u32 {
 /// The number of packets that the interface has received; `None` when it is missing or `/proc` lacks it.
 #[must_use]
 pub fn received_packets(interface: &str) -> Option<u64> {
+    received(interface, 1)
+}
+
+/// The number of bytes that the interface has received, from the link header on; `None` when it is missing or `/proc` lacks it.
+#[must_use]
+pub fn received_bytes(interface: &str) -> Option<u64> {
+    received(interface, 0)
+}
+
+fn received(interface: &str, column: usize) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let of_interface = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
-    of_interface.split_whitespace().nth(1)?.parse().ok()
+    of_interface.split_whitespace().nth(column)?.parse().ok()
 }
 
 /// Whether the interface's `offload` is on; `None` when the interface is missing.

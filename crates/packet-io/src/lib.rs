@@ -46,6 +46,7 @@ pub mod packet_io;
 pub mod pcap;
 pub mod ping;
 pub mod poller;
+pub mod processors;
 pub mod random;
 pub mod service_manager;
 pub mod signal;

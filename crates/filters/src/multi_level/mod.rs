@@ -114,6 +114,21 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
+    /// The same, searched with instructions that every processor has instead of this one's fastest. The results are the same.
+    #[must_use]
+    pub fn with_portable_search(self) -> Self {
+        Self { search: Search::portable(self.shape), ..self }
+    }
+
+    /// Whether it is searched with vectors of a bucket's size (AVX2).
+    #[must_use]
+    pub const fn has_wide_search(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return matches!(self.search, Search::Wide(_));
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// The number of taken cells: the number of items, except for items that share one.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -32,6 +32,11 @@ impl Search {
         if let Some(levels) = WideLevels::of(shape, levels, memory) {
             return Self::Wide(levels);
         }
+        Self::portable(shape)
+    }
+
+    /// The algorithm with instructions that every processor has.
+    pub(super) fn portable(shape: MultiLevelShape) -> Self {
         if shape.levels == 4 && shape.stride() == 8 { Self::FourByEight } else { Self::Any }
     }
 }

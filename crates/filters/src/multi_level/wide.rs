@@ -7,12 +7,15 @@
 //!
 //! The matching bucket is selected among registers: reading it back from an array just written would stall on store
 //! forwarding.
+//!
+//! No closure is handed to a function of the standard library here: such a function is compiled without the vector
+//! instructions, so that the closure may not be inlined into it.
 
 use core::arch::x86_64::{
     __cpuid, __cpuid_count, __m256i, _mm256_and_si256, _mm256_cmpeq_epi32, _mm256_load_si256, _mm256_movemask_epi8,
-    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32, _xgetbv,
+    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
+    _mm256_setzero_si256, _xgetbv,
 };
-use core::array;
 use core::hint::select_unpredictable;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -131,10 +134,12 @@ impl WideLevels {
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn places(&self, key: KeyHash) -> [u64; LEVELS] {
-        array::from_fn(|level| {
+        let mut places = [0; LEVELS];
+        for (level, place) in places.iter_mut().enumerate() {
             let bucket = key.index(level as u64, self.buckets[level]) as u64;
-            self.first_words[level] + bucket * CELLS as u64
-        })
+            *place = self.first_words[level] + bucket * CELLS as u64;
+        }
+        places
     }
 
     /// The value of the key's cell in the bits of the mask.
@@ -155,7 +160,11 @@ impl WideLevels {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn matches(&self, buckets: [__m256i; LEVELS], pattern: __m256i) -> u32 {
         let mask = self.mask();
-        top_bits(buckets.map(|cells| _mm256_cmpeq_epi32(_mm256_and_si256(cells, mask), pattern)))
+        let mut matching = buckets;
+        for cells in &mut matching {
+            *cells = _mm256_cmpeq_epi32(_mm256_and_si256(*cells, mask), pattern);
+        }
+        top_bits(matching)
     }
 
     /// # Safety
@@ -166,7 +175,7 @@ impl WideLevels {
         let places = self.places(key);
         // SAFETY: these are valid indices of buckets in these words.
         let found = self.matches(unsafe { buckets(words, places) }, self.pattern(key));
-        (found != 0).then(|| first_cell(places, found))
+        if found == 0 { None } else { Some(first_cell(places, found)) }
     }
 
     /// # Safety
@@ -196,7 +205,10 @@ impl WideLevels {
         if found != 0 {
             return Spot::Found(first_cell(places, found));
         }
-        self.vacancy(places, buckets).map_or(Spot::None, Spot::Free)
+        match self.vacancy(places, buckets) {
+            Some(index) => Spot::Free(index),
+            None => Spot::None,
+        }
     }
 
     /// The cell for a new item in these buckets.
@@ -204,7 +216,7 @@ impl WideLevels {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn vacancy(&self, places: [u64; LEVELS], buckets: [__m256i; LEVELS]) -> Option<usize> {
         let free = vacancies(self.insertion, CELLS, (!top_bits(buckets) & self.cells_mask).into());
-        (free != 0).then(|| first_cell(places, free as u32))
+        if free == 0 { None } else { Some(first_cell(places, free as u32)) }
     }
 
     /// # Safety
@@ -245,16 +257,20 @@ impl WideLevels {
         let mut places = [[0; LEVELS]; BATCH_KEYS];
         for (key, of_key) in keys.iter().zip(&mut places) {
             *of_key = self.places(*key);
-            of_key.iter().for_each(|word| prefetch(memory.lines(), *word as usize / WORDS_PER_LINE, 0));
+            for word in of_key {
+                prefetch(memory.lines(), *word as usize / WORDS_PER_LINE, 0);
+            }
         }
         for ((key, content), places) in keys.iter().zip(contents).zip(&places) {
             // SAFETY: these are valid indices of buckets in these words.
             let found = self.matches(unsafe { buckets(words, *places) }, self.pattern(*key));
-            *content = (found != 0).then(|| {
+            *content = if found == 0 {
+                None
+            } else {
                 // SAFETY: a cell of one of these buckets.
                 let cell = unsafe { *words.add(first_cell(*places, found)) };
-                ((cell & !TAKEN) >> self.fingerprint_bits) as u16
-            });
+                Some(((cell & !TAKEN) >> self.fingerprint_bits) as u16)
+            };
         }
     }
 }
@@ -267,8 +283,12 @@ impl WideLevels {
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 #[allow(unsafe_code)]
 unsafe fn buckets(words: *const u32, places: [u64; LEVELS]) -> [__m256i; LEVELS] {
-    // SAFETY: the caller's.
-    places.map(|place| unsafe { _mm256_load_si256(words.add(place as usize).cast()) })
+    let mut buckets = [_mm256_setzero_si256(); LEVELS];
+    for (cells, place) in buckets.iter_mut().zip(places) {
+        // SAFETY: the caller's.
+        *cells = unsafe { _mm256_load_si256(words.add(place as usize).cast()) };
+    }
+    buckets
 }
 
 /// The top bit of each of 32 cells: the lowest bit is the first cell.

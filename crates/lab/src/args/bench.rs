@@ -1,12 +1,13 @@
 //! `mainstay bench`: its commands, and the arguments of those that have no file of their own.
 
 use clap::{Args, Subcommand};
+use config::validated::Representation;
 
 use super::values::measured_seconds;
 use super::{
     BenchAttackArgs, BenchAttackRecoveryArgs, BenchClusterArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs,
-    BenchFiltersArgs, BenchLazyArgs, BenchLoadBalancerArgs, BenchRateControlArgs, BenchRecoveryArgs,
-    BenchRedundancyArgs, BenchReplicationArgs, BenchSynFloodArgs, BenchSyncArgs,
+    BenchFiltersArgs, BenchLazyArgs, BenchLoadBalancerArgs, BenchOperationsArgs, BenchRateControlArgs,
+    BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSynFloodArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.
@@ -49,6 +50,8 @@ pub enum SideBySideCommand {
     Filters(BenchFiltersArgs),
     /// Throughput under a flood of short connections: not replicated, replicated, deferred by load
     Lazy(BenchLazyArgs),
+    /// Instructions and nanoseconds of hot operations, each by itself, without a network
+    Operations(BenchOperationsArgs),
     /// Cost of a packet of a balanced connection, beside source NAT; evenness and steadiness of the choice of backends
     LoadBalancer(BenchLoadBalancerArgs),
     /// Connections a second through a pair of nodes, with replication and without
@@ -116,8 +119,12 @@ pub struct BenchSetupRateArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub in_flight: u16,
     /// Both nodes carry connections, half each
-    #[arg(long)]
+    #[arg(long, conflicts_with = "representation")]
     pub multi_primary: bool,
+    /// Measure this representation of replicated connections beside precise-selective and none: replication.representation of the
+    /// configuration. A filter goes with source NAT that is computed (RFC 7422)
+    #[arg(long, value_name = "REPRESENTATION", value_parser = super::values::representation)]
+    pub representation: Option<Representation>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -170,7 +177,4 @@ pub struct BenchPipelineArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Pass packets of established connections and print nothing: the run whose instructions are counted
-    #[arg(long, hide = true)]
-    pub counted: bool,
 }

@@ -89,7 +89,7 @@ pub struct DemoArgs {
     pub workers: u8,
     /// Representation of replicated connections: replication.representation of the configuration. A filter goes with
     /// source NAT that is computed (RFC 7422)
-    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
+    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = super::values::representation,
           conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "tunnel"])]
     pub representation: Representation,
     /// Leave the nodes' configurations and logs where they are, and print where
@@ -104,16 +104,6 @@ const TRAFFIC: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::fro
 
 /// Round trips that the demo can be asked for: it does not wait longer for connections to stand.
 const ROUND_TRIP: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(500);
-
-/// A representation under which connections can survive.
-fn representation(text: &str) -> Result<Representation, String> {
-    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
-    let found = known.clone().find(|(name, _)| *name == text);
-    found.map(|(_, representation)| representation).ok_or_else(|| {
-        let names: Vec<&str> = known.map(|(name, _)| name).collect();
-        format!("write {}", names.join(", "))
-    })
-}
 
 fn ramp(text: &str) -> Result<usize, String> {
     let ramp = text.parse().ok().filter(|ramp| *ramp <= RAMP_MAX);

@@ -29,7 +29,4 @@ pub struct BenchEdgeArgs {
     /// Fill an edge of this policy and print its memory: a process of its own has no memory of others
     #[arg(long, hide = true, value_name = "POLICY", value_parser = super::recovery::policy)]
     pub filled: Option<String>,
-    /// Pass packets of established connections and print nothing: the run whose instructions are counted
-    #[arg(long, hide = true)]
-    pub counted: bool,
 }

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use config::validated::Representation;
 use config::value::parse_duration_within;
 
 /// The shortest and the longest turn of a measurement that can be asked for.
@@ -30,4 +31,14 @@ pub(super) fn milliseconds_within(text: &str, allowed: RangeInclusive<Duration>)
 pub(super) fn number_within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
+}
+
+/// A representation under which connections can survive.
+pub(super) fn representation(text: &str) -> Result<Representation, String> {
+    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
+    let found = known.clone().find(|(name, _)| *name == text);
+    found.map(|(_, representation)| representation).ok_or_else(|| {
+        let names: Vec<&str> = known.map(|(name, _)| name).collect();
+        format!("write {}", names.join(", "))
+    })
 }

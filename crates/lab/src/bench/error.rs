@@ -57,6 +57,17 @@ pub enum BenchError {
         /// Its connections.
         connections: u32,
     },
+    /// There is no operation of this name.
+    #[error("there is no operation named \"{name}\": choose from {known}")]
+    NoOperation {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// Instructions were not counted.
+    #[error(transparent)]
+    Callgrind(#[from] super::callgrind::CallgrindError),
     /// The receiver could not be reached through the gateway.
     #[error("no stream to {address} could be opened through the gateway, twice: {source}")]
     Unreachable {
@@ -158,6 +169,17 @@ pub enum BenchError {
     /// Connections stand, but nothing comes out of them.
     #[error("nothing passed while it was measured: the machine is too busy, or this is a defect")]
     NothingPassed,
+    /// The load did not make the node defer connections.
+    #[error(
+        "the node was {:.0} % busy, and defers connections from {:.0} % on: nothing was deferred, so there is nothing to measure; \
+         raise --rate or --streams", .utilisation * 100.0, .utilisation_max * 100.0
+    )]
+    NeverDegraded {
+        /// How busy it was, as a share.
+        utilisation: f64,
+        /// From where on it degrades replication.
+        utilisation_max: f64,
+    },
     /// Connections that had to be made were not.
     #[error("{failed} of {connections} connections failed ({reason}): the figures would be of something else")]
     Failed {

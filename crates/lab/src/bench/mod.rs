@@ -7,6 +7,7 @@ pub mod attack;
 pub mod attack_recovery;
 mod balanced_connections;
 pub mod bulk;
+mod callgrind;
 pub mod cluster;
 pub mod edge;
 pub mod encryption;
@@ -15,6 +16,7 @@ pub mod failover;
 pub mod filters;
 pub mod kernel_routers;
 pub mod lazy;
+pub mod operations;
 pub mod packets;
 pub mod pipeline;
 mod port_pairs;
@@ -47,6 +49,7 @@ pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
         SideBySideCommand::Failover(args) => failover::run(args),
         SideBySideCommand::Filters(args) => filters::run(args),
         SideBySideCommand::Lazy(args) => lazy::run(args),
+        SideBySideCommand::Operations(args) => operations::run(args),
         SideBySideCommand::LoadBalancer(args) => pipeline::load_balancer::run(args),
         SideBySideCommand::SetupRate(args) => setup_rate::run(args),
         SideBySideCommand::Replication(args) => replication::run(args),

@@ -194,7 +194,10 @@ fn load_tables(Halves(halves): &Halves) -> [__m128i; 3] {
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn mark_avx2(marking: &Marking<'_>, block: &[u8], marks: &mut Marks) {
-    let tables = load_tables(marking.halves).map(|table| _mm256_broadcastsi128_si256(table));
+    let [low, high, bit] = load_tables(marking.halves);
+    // No closure for `map`, which is compiled without these instructions.
+    let tables =
+        [_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high), _mm256_broadcastsi128_si256(bit)];
     let classify = |bytes: &[u8; STRIDE_BYTES]| {
         let (vectors, _) = bytes.as_chunks::<32>();
         u64::from(classify_32(&vectors[0], tables)) | u64::from(classify_32(&vectors[1], tables)) << 32
@@ -220,7 +223,8 @@ fn classify_32(bytes: &[u8; 32], [low, high, bit]: [__m256i; 3]) -> u32 {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
 #[allow(unsafe_code)]
 pub(super) fn mark_avx512(marking: &Marking<'_>, block: &[u8], marks: &mut Marks) {
-    let [low, high, bit] = load_tables(marking.halves).map(|table| _mm512_broadcast_i32x4(table));
+    let [low, high, bit] = load_tables(marking.halves);
+    let [low, high, bit] = [_mm512_broadcast_i32x4(low), _mm512_broadcast_i32x4(high), _mm512_broadcast_i32x4(bit)];
     let half = _mm512_set1_epi8(0xf);
     let classify = |bytes: &[u8; STRIDE_BYTES]| {
         // SAFETY: the array has the 64 bytes that are read.

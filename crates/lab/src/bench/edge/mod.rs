@@ -7,7 +7,7 @@
 
 mod memory;
 mod report;
-mod subject;
+pub(super) mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +17,8 @@ use flow::IpFamily;
 use self::report::{Figures, Report};
 use self::subject::{FULL_FRAME_BYTES, MeasuredEdge, SHORT_FRAME_BYTES};
 use super::BenchError;
+use super::callgrind;
 use super::pipeline::gateway::Gateway;
-use super::pipeline::instructions;
 use super::pipeline::setting::FIREWALL_RULES;
 use super::pipeline::stage::nanos_each;
 use super::pipeline::traffic::{Ring, Traffic};
@@ -26,18 +26,11 @@ use super::rounds;
 use crate::args::BenchEdgeArgs;
 use console::Progress;
 
-/// Connections and packets of the run whose instructions are counted.
-const COUNTED_CONNECTIONS: u32 = 2048;
-const COUNTED_PACKETS: u64 = 20_000;
-
 /// Measures and prints.
 ///
 /// # Errors
 /// Packets got lost, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchEdgeArgs) -> Result<(), BenchError> {
-    if args.counted {
-        return run_counted();
-    }
     if let Some(policy) = &args.filled {
         let policy =
             RecoveryPolicy::ALL.into_iter().find(|(name, _)| name == policy).map_or_else(Default::default, |it| it.1);
@@ -49,7 +42,7 @@ pub fn run(args: &BenchEdgeArgs) -> Result<(), BenchError> {
     let rows = memory::measure(&args.memory_connections, |policy, connections| {
         progress.show(&format!("memory of {connections} connections, {policy}"));
     })?;
-    let instructions_per_packet = instructions::count_of("*MeasuredEdge*handle_counted*", "edge", COUNTED_PACKETS);
+    let instructions_per_packet = callgrind::count_one("edge_packet");
     let report = Report::new(args, &figures, instructions_per_packet, rows);
     Ok(console::print_as(args.json, &report, || report.describe())?)
 }
@@ -79,18 +72,4 @@ fn measure(args: &BenchEdgeArgs, progress: &Progress) -> Result<Figures, BenchEr
         Ok::<_, BenchError>(())
     })?;
     Ok(figures)
-}
-
-/// The counted run: passes packets of established connections.
-fn run_counted() -> Result<(), BenchError> {
-    let mut ring = Ring::of_frames(SHORT_FRAME_BYTES);
-    let mut traffic = Traffic::new(IpFamily::V4, COUNTED_CONNECTIONS);
-    let mut edge = MeasuredEdge::new(COUNTED_CONNECTIONS, RecoveryPolicy::Always);
-    edge.establish(&mut traffic, &mut ring)?;
-    let mut left = COUNTED_PACKETS;
-    while left > 0 {
-        left -= traffic.fill(&mut ring, left).len() as u64;
-        edge.handle_counted(&mut ring)?;
-    }
-    Ok(())
 }

@@ -13,7 +13,7 @@ use crate::bench::pipeline::setting::HASH_KEY;
 use crate::bench::pipeline::traffic::{Flow, RING_FRAMES, Ring, Traffic, not_sent};
 
 /// Lengths of frames, without a check sequence: the shortest and the longest without a tag.
-pub(super) const SHORT_FRAME_BYTES: usize = 60;
+pub(in crate::bench) const SHORT_FRAME_BYTES: usize = 60;
 pub(super) const FULL_FRAME_BYTES: usize = 1514;
 /// By how much the edge's clock goes on with every ring, as that of the gateway.
 const RING_TIME: Duration = Duration::from_micros(64);
@@ -25,14 +25,14 @@ const HEAVY_HITTERS: u32 = 10_000;
 const NODES: u8 = 2;
 
 /// An edge, and the time that it is given.
-pub(super) struct MeasuredEdge {
+pub(in crate::bench) struct MeasuredEdge {
     pub(super) edge: Edge,
     now: Instant,
 }
 
 impl MeasuredEdge {
     /// For at most `connections_max` connections. A policy that depends on heartbeats holds packets: the first node has lost two.
-    pub(super) fn new(connections_max: u32, policy: RecoveryPolicy) -> Self {
+    pub(in crate::bench) fn new(connections_max: u32, policy: RecoveryPolicy) -> Self {
         let node = |number| NodePort { node: NodeId(number), port: PortId(1 + number), link_address: None };
         let recovery = policy.cache_policy(HEAVY_HITTERS).map(|policy| RecoveryConfig {
             policy,
@@ -48,7 +48,7 @@ impl MeasuredEdge {
     }
 
     /// Lets all connections begin, up to the end of their handshakes.
-    pub(super) fn establish(&mut self, traffic: &mut Traffic, ring: &mut Ring) -> Result<(), BenchError> {
+    pub(in crate::bench) fn establish(&mut self, traffic: &mut Traffic, ring: &mut Ring) -> Result<(), BenchError> {
         for flows in traffic.flows.chunks_mut(RING_FRAMES) {
             // An edge translates nothing: the server sees the client.
             flows.iter_mut().for_each(|flow| flow.set_outgoing(&{ *flow.original() }));
@@ -75,8 +75,7 @@ impl MeasuredEdge {
         direction: Direction,
         flags: u8,
     ) -> Result<(), BenchError> {
-        ring.clear();
-        flows.iter_mut().for_each(|flow| flow.push(ring, direction, flags));
+        Flow::push_all(flows, ring, direction, flags);
         self.handle(ring).map(|_| ())
     }
 
@@ -95,14 +94,8 @@ impl MeasuredEdge {
         Ok(spent)
     }
 
-    /// As one ring of [`MeasuredEdge::pass`]: the function within which instructions are counted.
-    #[inline(never)]
-    pub(super) fn handle_counted(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
-        self.handle(ring)
-    }
-
     /// Handles what is in the ring, all of which must be sent. Returns the time that it took.
-    fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+    pub(in crate::bench) fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
         self.now = self.now + RING_TIME;
         let mut batches = ring.batches();
         let began = thread_cpu_time();

@@ -11,7 +11,6 @@ fn args() -> BenchEdgeArgs {
         memory_connections: vec![2000],
         json: true,
         filled: None,
-        counted: false,
     }
 }
 
@@ -39,9 +38,4 @@ fn an_edge_holds_a_segment_of_each_connection_that_its_policy_wants() {
     let expected =
         [("always", 500), ("from-second-lost-heartbeat", 500), ("heavy-hitters", 500), ("syn-only", 0), ("off", 0)];
     assert_eq!(held, expected);
-}
-
-#[test]
-fn the_counted_run_loses_no_packet() {
-    run_counted().expect("no packet is lost");
 }

@@ -26,7 +26,7 @@ pub(super) struct Cipher {
     pub(super) handshake: Rounds,
 }
 
-fn channels(seed: u8) -> [Channel; 2] {
+pub(in crate::bench) fn channels(seed: u8) -> [Channel; 2] {
     let credentials = Arc::new(Credentials::new(vec![PreSharedKey::new([7; 32])], None).expect("there is a key"));
     let rotation = Rotation { interval: Duration::from_secs(86_400), datagrams: u64::MAX };
     let channel = |local: u8| {
@@ -38,7 +38,7 @@ fn channels(seed: u8) -> [Channel; 2] {
 }
 
 /// One node begins, the other answers.
-fn shake_hands([initiator, responder]: &mut [Channel; 2]) {
+pub(in crate::bench) fn shake_hands([initiator, responder]: &mut [Channel; 2]) {
     let (now, mut datagram, mut content) = (Instant::from_millis(1), Vec::new(), Vec::new());
     initiator.handle_timeout(now);
     for _ in 0..2 {

@@ -8,7 +8,7 @@
 //!
 //! Then the cipher alone is measured, without sockets: what a datagram costs, and each of its bytes.
 
-mod cipher;
+pub(super) mod cipher;
 mod pair;
 mod report;
 #[cfg(test)]

@@ -14,12 +14,12 @@ mod auxiliary;
 mod classification;
 mod cuckoo;
 mod exact;
-mod keys;
+pub(super) mod keys;
 mod large;
 mod paper;
 mod report;
 mod speed;
-mod subjects;
+pub(super) mod subjects;
 
 use ::filters::theory;
 

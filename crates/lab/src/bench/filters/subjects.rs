@@ -249,7 +249,7 @@ impl Subject for Map {
 }
 
 /// The shape whose speed and errors are promised: FA(4,8) with states of eight bits.
-pub(super) const fn first_available(items: u64) -> MultiLevelShape {
+pub(in crate::bench) const fn first_available(items: u64) -> MultiLevelShape {
     MultiLevelShape::for_items(items, 8)
 }
 

@@ -6,7 +6,7 @@
 //! the threshold has had time to find its level, the throughput of a few TCP streams.
 //!
 //! Then the active node of the third pair is killed in the midst of the flood: connections that were older than the threshold
-//! must go on.
+//! must go on. If the load never led to a level of degradation, nothing was deferred, and there is no result.
 //!
 //! All ends of the networks and all nodes share this machine's processors. By default both nodes of a pair are
 //! kept on one of them, so that theirs is what is short, as in the paper's testbed, and the flood and the ends of the
@@ -66,7 +66,7 @@ enum Side {
 /// Measures and prints. To be called while the process has but one thread.
 ///
 /// # Errors
-/// The networks cannot be built, nothing gets through, or the result cannot be printed.
+/// The networks cannot be built, nothing gets through, the load is too low, or the result cannot be printed.
 pub fn run(args: &BenchLazyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     Ok(console::print_as(args.json, &report, || report.describe())?)
@@ -84,10 +84,12 @@ struct Figures {
     standby_cpu: Rounds,
     /// Messages that the active node sent for each connection that it began.
     messages_per_connection: Rounds,
-    /// How busy the active node's thread was, by which it decided.
+    /// How busy the active node's thread or processors were, by which it decided.
     utilisation: Rounds,
     threshold_ms: Rounds,
     level: Rounds,
+    /// The greatest level at any reading.
+    level_max: u8,
 }
 
 fn measure(args: &BenchLazyArgs) -> Result<Report, BenchError> {
@@ -105,6 +107,11 @@ fn measure(args: &BenchLazyArgs) -> Result<Report, BenchError> {
         }
         Ok::<_, BenchError>(())
     })?;
+    let [.., of_deferred] = &figures;
+    if of_deferred.level_max == 0 {
+        let utilisation_max = f64::from(Dynamic::default().utilisation_per_mille_max) / 1e3;
+        return Err(BenchError::NeverDegraded { utilisation: of_deferred.utilisation.median(), utilisation_max });
+    }
     progress.show("killing the active node in the midst of the flood");
     let deferred = pairs.pop().ok_or(BenchError::NothingPassed)?;
     // The others need no processor any more.
@@ -230,6 +237,7 @@ impl Figures {
         self.utilisation.push(utilisation.unwrap_or_default());
         self.threshold_ms.push(threshold_ms);
         self.level.push(level.into());
+        self.level_max = self.level_max.max(level).max(before.active.lazy.unwrap_or_default().level);
         Ok(())
     }
 }

@@ -26,6 +26,33 @@ impl<T> Sides<T> {
     }
 }
 
+/// A ratio and what it is to reach.
+#[derive(Debug, Serialize)]
+pub(super) struct Goal {
+    /// The median of the rounds' ratios.
+    pub(super) ratio: f64,
+    pub(super) goal: f64,
+    pub(super) is_reached: bool,
+}
+
+impl Goal {
+    fn new(ratio: f64, goal: f64) -> Self {
+        Self { ratio: rounded(ratio, 3), goal, is_reached: ratio >= goal }
+    }
+
+    fn describe(&self) -> String {
+        let verdict = if self.is_reached { "reached" } else { "NOT reached" };
+        format!("{:.3} (goal: at least {}, {verdict})", self.ratio, self.goal)
+    }
+}
+
+/// Throughput with deferral over that of the other sides.
+#[derive(Debug, Serialize)]
+pub(super) struct Goals {
+    pub(super) dli_over_no_replication: Goal,
+    pub(super) dli_over_no_dli: Goal,
+}
+
 /// What became of the connections that were older than the threshold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Survival {
@@ -61,11 +88,15 @@ pub(super) struct Report {
     pub(super) active_cpu: Sides<f64>,
     pub(super) standby_cpu: Sides<f64>,
     pub(super) messages_per_connection: Sides<f64>,
-    /// How busy the active node's thread was that put connections off: that it ran or waited for a processor.
+    /// How busy the active node that put connections off was: its thread, or a processor that served its ports.
     pub(super) utilisation: f64,
     /// The threshold and the level that the load led to.
     pub(super) threshold_ms: f64,
     pub(super) level: f64,
+    /// The greatest level at any reading.
+    pub(super) level_max: u8,
+    /// What deferral is to save: throughput over that of the other sides.
+    pub(super) goals: Goals,
     pub(super) long_connections: usize,
     pub(super) long_connections_survived: usize,
     /// Connections that were deferred when the node was killed, and so were lost.
@@ -94,6 +125,11 @@ impl Report {
             utilisation: rounded(deferred.utilisation.median(), 2),
             threshold_ms: deferred.threshold_ms.median(),
             level: deferred.level.median(),
+            level_max: deferred.level_max,
+            goals: Goals {
+                dli_over_no_replication: Goal::new(deferred.megabits_per_s.median_ratio(without), 0.9),
+                dli_over_no_dli: Goal::new(deferred.megabits_per_s.median_ratio(&figures[1].megabits_per_s), 1.0),
+            },
             long_connections: survival.of,
             long_connections_survived: survival.survived,
             deferred_when_killed: survival.before.deferred,
@@ -126,8 +162,9 @@ impl Report {
         format!(
             "{} TCP streams through a pair of nodes under {} short connections a second, {} rounds of {} s each; {} \
              processors\nfor nodes, flood and streams{}\n\n{}\n\
-             The thread was {:.0} % busy, which led to a threshold of {:.0} ms (level {:.0}). When the active node was killed in the midst of the \
-             flood, {}\nof {} connections older than the threshold went on, and {} that were deferred were lost.\n",
+             The node was {:.0} % busy, which led to a threshold of {:.0} ms (level {:.0}, at most {}). Where the load decides, as much \
+             passes as\nwithout replication times {}, and as with each at once times {}.\n\
+             When the active node was killed in the midst of the flood, {}\nof {} connections older than the threshold went on, and {} that were deferred were lost.\n",
             self.streams,
             count(self.flood_per_s.into()),
             self.rounds,
@@ -138,6 +175,9 @@ impl Report {
             self.utilisation * 100.0,
             self.threshold_ms,
             self.level,
+            self.level_max,
+            self.goals.dli_over_no_replication.describe(),
+            self.goals.dli_over_no_dli.describe(),
             self.long_connections_survived,
             self.long_connections,
             count(self.deferred_when_killed),

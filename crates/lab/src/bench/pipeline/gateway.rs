@@ -17,7 +17,10 @@ use crate::bench::BenchError;
 const RING_TIME: Duration = Duration::from_micros(64);
 
 /// Takes every packet and sends it by the other port: routes and neighbours are not measured.
-pub(super) struct Egress;
+pub(super) struct Egress {
+    /// Whether the way of a connection may be planned.
+    pub(super) plans: bool,
+}
 
 impl Edge for Egress {
     fn handle_arp(&mut self, _: Instant, _: &mut Frame<'_>, _: u16) -> Disposition {
@@ -37,7 +40,7 @@ impl Edge for Egress {
     }
 
     fn plan_revision(&self) -> Option<u32> {
-        Some(1)
+        self.plans.then_some(1)
     }
 
     fn planned_hop(&self, _: &Tuple) -> Option<u16> {
@@ -60,8 +63,10 @@ pub(super) struct Handled {
 
 /// The pipeline, and the time that it is given.
 pub(in crate::bench) struct Gateway {
-    pub(super) pipeline: Pipeline,
-    pub(super) now: Instant,
+    pub(in crate::bench) pipeline: Pipeline,
+    pub(in crate::bench) now: Instant,
+    /// Whether the ways of connections are planned, as a node plans them.
+    plans: bool,
 }
 
 impl Gateway {
@@ -71,9 +76,14 @@ impl Gateway {
     }
 
     /// For at most `connections_max` connections, with this chain.
-    pub(super) fn with_chain(connections_max: u32, chain: Chain) -> Self {
+    pub(in crate::bench) fn with_chain(connections_max: u32, chain: Chain) -> Self {
         let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain);
-        Self { pipeline, now: Instant::from_millis(1000) }
+        Self { pipeline, now: Instant::from_millis(1000), plans: true }
+    }
+
+    /// The same, but every packet passes the chain.
+    pub(in crate::bench) fn without_plans(self) -> Self {
+        Self { plans: false, ..self }
     }
 
     /// Lets all connections begin, up to the end of their handshakes.
@@ -126,9 +136,7 @@ impl Gateway {
 
     fn begin(&mut self, flows: &mut [Flow], ring: &mut Ring) -> Result<Duration, BenchError> {
         let spent = self.pass_of_each(flows, ring, Direction::Original, tcp_flags::SYN)?;
-        for (flow, outgoing) in flows.iter_mut().zip(ring.tuples()) {
-            flow.set_outgoing(&outgoing);
-        }
+        Flow::set_all_outgoing(flows, ring);
         Ok(spent)
     }
 
@@ -139,23 +147,14 @@ impl Gateway {
         direction: Direction,
         flags: u8,
     ) -> Result<Duration, BenchError> {
-        ring.clear();
-        for flow in flows {
-            flow.push(ring, direction, flags);
-        }
+        Flow::push_all(flows, ring, direction, flags);
         self.handle(ring)
     }
 
     /// Handles what is in the ring, all of which must be sent. Returns the time that it took.
-    pub(super) fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+    pub(in crate::bench) fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
         let Handled { spent, packets, lost } = self.try_handle(ring);
         if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }
-    }
-
-    /// As [`Gateway::handle`]: the function within which instructions are counted.
-    #[inline(never)]
-    pub(super) fn handle_counted(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
-        self.handle(ring)
     }
 
     /// Handles what is in the ring.
@@ -164,7 +163,7 @@ impl Gateway {
         let mut batches = ring.batches();
         let began = thread_cpu_time();
         for batch in &mut batches {
-            self.pipeline.handle_packets(self.now, batch, &mut Egress);
+            self.pipeline.handle_packets(self.now, batch, &mut Egress { plans: self.plans });
             self.pipeline.expire(self.now, 1, |_| ReplicaExpiry::Recheck(Duration::ZERO));
             let changes = self.pipeline.take_changes();
             self.pipeline.return_changes(changes);

@@ -18,10 +18,9 @@
 
 mod fragments;
 pub(super) mod gateway;
-pub(super) mod instructions;
 pub(super) mod load_balancer;
 mod one_at_a_time;
-mod replicated;
+pub(super) mod replicated;
 mod report;
 pub(super) mod setting;
 pub(super) mod shares;
@@ -41,6 +40,7 @@ use self::stage::{Stage, nanos_each};
 use self::traffic::{RING_FRAMES, Ring, Traffic};
 use self::variants::Variants;
 use super::BenchError;
+use super::callgrind;
 use super::rounds;
 use crate::args::BenchPipelineArgs;
 use console::Progress;
@@ -54,10 +54,7 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 /// # Errors
 /// Packets got lost, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchPipelineArgs) -> Result<(), BenchError> {
-    if args.counted {
-        return instructions::run_counted();
-    }
-    let report = Report { instructions_per_packet: instructions::count(), ..measure(args)? };
+    let report = Report { instructions_per_packet: callgrind::count_one("packet_planned"), ..measure(args)? };
     Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 

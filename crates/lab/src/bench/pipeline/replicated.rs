@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster::pipeline::ChainStates;
 use cluster::pipeline::Pipeline;
 use flow::table::Slot;
-use flow::{BATCH_FRAMES_MAX, Instant, NodeId};
+use flow::{BATCH_FRAMES_MAX, Instant, NodeId, PacketBatch};
 use packet_io::usage::thread_cpu_time;
 use replication::representation::precise;
 use replication::{ApplyError, Handle, Kind, Session, SessionConfig, Store};
@@ -75,7 +75,7 @@ impl Store for Forgetful {
 }
 
 /// The session with the peer, and the peer.
-pub(super) struct Replicated {
+pub(in crate::bench) struct Replicated {
     session: Session,
     peer: Session,
     /// The slot of each connection, by its number.
@@ -90,7 +90,7 @@ pub(super) struct Replicated {
 
 impl Replicated {
     /// Sends the peer all connections of the gateway.
-    pub(super) fn new(gateway: &mut Gateway, traffic: &Traffic) -> Result<Self, BenchError> {
+    pub(in crate::bench) fn new(gateway: &mut Gateway, traffic: &Traffic) -> Result<Self, BenchError> {
         let config =
             |connections_max| SessionConfig { connections_max, peer_timeout: PEER_TIMEOUT, ..SessionConfig::default() };
         let session = |own: usize, connections_max| {
@@ -130,7 +130,7 @@ impl Replicated {
     }
 
     /// Passes `packets` packets, each of which changes its connection. Returns the time that it took this node.
-    pub(super) fn pass(
+    pub(in crate::bench) fn pass(
         &mut self,
         gateway: &mut Gateway,
         traffic: &mut Traffic,
@@ -142,22 +142,35 @@ impl Replicated {
         while left > 0 {
             let numbers = traffic.fill(ring, left);
             left -= numbers.len() as u64;
-            let handles: Vec<_> = numbers.iter().map(|number| Handle(self.slots[*number as usize].0)).collect();
             let mut batches = ring.batches();
             let began = thread_cpu_time();
-            let mut sent = 0;
-            for (batch, handles) in batches.iter_mut().zip(handles.chunks(BATCH_FRAMES_MAX)) {
-                gateway.now = gateway.now + BATCH_TIME;
-                gateway.pipeline.handle_packets(gateway.now, batch, &mut Egress);
-                handles.iter().for_each(|handle| self.session.mark_changed(*handle));
-                sent += self.transmit(gateway.now, &gateway.pipeline, sent);
-            }
+            let sent = self.handle(gateway, &mut batches, &numbers);
             spent += thread_cpu_time().saturating_sub(began);
             spent += self.receive_answers(gateway.now, &gateway.pipeline, sent);
             lost += batches.iter().map(not_sent).sum::<u64>();
         }
         self.packets += packets;
         if lost > 0 { Err(BenchError::Lost { what: "the replicated pipeline", lost, packets }) } else { Ok(spent) }
+    }
+
+    /// Handles batches whose packets belong to the connections with these numbers, and sends each connection to the peer. Returns how
+    /// many datagrams that takes.
+    pub(in crate::bench) fn handle(
+        &mut self,
+        gateway: &mut Gateway,
+        batches: &mut [PacketBatch<'_>],
+        numbers: &[u32],
+    ) -> usize {
+        let mut sent = 0;
+        for (batch, numbers) in batches.iter_mut().zip(numbers.chunks(BATCH_FRAMES_MAX)) {
+            gateway.now = gateway.now + BATCH_TIME;
+            gateway.pipeline.handle_packets(gateway.now, batch, &mut Egress { plans: true });
+            for number in numbers {
+                self.session.mark_changed(Handle(self.slots[*number as usize].0));
+            }
+            sent += self.transmit(gateway.now, &gateway.pipeline, sent);
+        }
+        sent
     }
 
     /// Writes the queued updates, behind the first `before` datagrams. Returns how many datagrams it takes.
@@ -177,7 +190,7 @@ impl Replicated {
     }
 
     /// Hands the first `sent` datagrams to the peer, and its answers to this node. Returns the time that it took this node.
-    fn receive_answers(&mut self, now: Instant, pipeline: &Pipeline, sent: usize) -> Duration {
+    pub(in crate::bench) fn receive_answers(&mut self, now: Instant, pipeline: &Pipeline, sent: usize) -> Duration {
         self.peer.handle_timeout(now);
         let mut answers = 0;
         for datagram in &self.datagrams[..sent] {

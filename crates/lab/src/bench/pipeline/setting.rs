@@ -9,13 +9,17 @@ use flow::wire::ip_protocol;
 use flow::{HashKey, IpFamily, NodeId, Tuple};
 use network_functions::address::{Prefix, bounds, family, from_tuple_bytes};
 use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::classifier::{Classifier, ClassifierConfig};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::load_balancer::{
     Affinity, BackendConfig, LoadBalancer, Mode, OnFailure, Scheduler, ServiceConfig, Services,
 };
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourcePorts, SourceRule};
 use network_functions::port_range::PortRange;
+use network_functions::rate_limit::{self, LimitConfig, Per, Rate, RateLimit, RateLimitRules};
 use network_functions::rule_set::Conditions;
+use network_functions::syn_cookie::{CookieKey, CookieKeys};
+use network_functions::syn_proxy::{self, SynProxy, SynProxyRules};
 
 /// This node, and the one that it replicates its connections to.
 pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
@@ -34,12 +38,14 @@ const SERVER_PORT: u16 = 443;
 /// Servers, more than a client has connections: so no two of a client's connections are alike.
 const SERVER_COUNT: u32 = 251;
 const CONNECTIONS_PER_CLIENT: u32 = 32;
+/// Packets of a source that the rate limit of the chain of five lets pass: more than come.
+const PACKETS_PER_S_MAX: u64 = 1_000_000_000;
 /// The ports that Linux clients choose from: these and the following.
 const CLIENT_PORT_FIRST: u32 = 32_768;
 const CLIENT_PORTS: u32 = 28_232;
 
 /// The connection with number `number` of a family and protocol, as its client sees it.
-pub(super) fn original(family: IpFamily, protocol: u8, number: u32) -> Tuple {
+pub(in crate::bench) fn original(family: IpFamily, protocol: u8, number: u32) -> Tuple {
     let (client, server) = (1 + number / CONNECTIONS_PER_CLIENT, number % SERVER_COUNT);
     let port = (CLIENT_PORT_FIRST + number.wrapping_mul(2_654_435_761) % CLIENT_PORTS) as u16;
     // Written out, for a table of millions: the addresses are those of CLIENTS and SERVERS.
@@ -63,15 +69,42 @@ pub(super) fn tracker() -> Tracker {
 }
 
 /// A firewall of so many rules, and NAT behind it.
-pub(super) fn chain(firewall_rules: u16) -> Chain {
+pub(in crate::bench) fn chain(firewall_rules: u16) -> Chain {
     ChainBuilder::new().push(firewall(firewall_rules)).push(nat()).build().expect("the two go together")
+}
+
+/// Classifier, a rate limit that no packet exceeds, a firewall of so many rules, a SYN proxy for other servers, and NAT.
+pub(in crate::bench) fn chain_of_five(firewall_rules: u16) -> Chain {
+    let classifier = Classifier::new(&ClassifierConfig::default()).expect("the built-in names and ports");
+    let most = Rate { per_s: PACKETS_PER_S_MAX, burst: PACKETS_PER_S_MAX };
+    let limit = LimitConfig { per: Per::Source, packets: Some(most), ..LimitConfig::default() };
+    let limited =
+        rate_limit::RuleConfig { name: "all".to_owned(), conditions: Conditions::default(), limits: vec![limit] };
+    let limits = RateLimitRules::new(&[limited], HASH_KEY, None).expect("the limit makes sense");
+    let proxied = syn_proxy::RuleConfig {
+        name: "others".to_owned(),
+        destinations: vec!["203.0.113.0/24".parse().expect("a prefix")],
+        ports: Vec::new(),
+        mode: syn_proxy::Mode::Always,
+        offered: syn_proxy::Offered::default(),
+    };
+    let keys = CookieKeys::new(CookieKey([1, 2]), []);
+    let proxy = SynProxyRules::new(&[proxied], keys, None).expect("the rule makes sense");
+    ChainBuilder::new()
+        .push(classifier)
+        .push(RateLimit::new(Arc::new(limits)))
+        .push(firewall(firewall_rules))
+        .push(SynProxy::new(Arc::new(proxy)))
+        .push(nat())
+        .build()
+        .expect("the five go together")
 }
 
 /// Backends of each service that is measured.
 pub(super) const BALANCED_BACKENDS: u16 = 100;
 
 /// A firewall of so many rules, and a load balancer behind it, for which each server is a service.
-pub(super) fn balanced_chain(firewall_rules: u16) -> Chain {
+pub(in crate::bench) fn balanced_chain(firewall_rules: u16) -> Chain {
     let backend = |number: u16| BackendConfig {
         address: IpAddr::V4(Ipv4Addr::from_bits(0x0ac8_0000 + u32::from(number))),
         port: None,

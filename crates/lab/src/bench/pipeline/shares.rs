@@ -100,13 +100,13 @@ fn hand_over(wrong: &mut Gateway, ring: &mut Ring, right: &mut Gateway) -> Resul
     let began = thread_cpu_time();
     for batch in &mut batches {
         packets += batch.len() as u64;
-        wrong.pipeline.handle_packets(wrong.now, batch, &mut Egress);
+        wrong.pipeline.handle_packets(wrong.now, batch, &mut Egress { plans: true });
         while let Some(frame) = wrong.pipeline.poll_handed_over() {
             lost += u64::from(mailbox.try_send(frame).is_err());
         }
         let mut frames: Vec<HandedFrame> = taken.try_iter().collect();
         let mut batch: PacketBatch<'_> = frames.iter_mut().map(HandedFrame::frame).collect();
-        right.pipeline.handle_steered(right.now, &mut batch, &mut Egress);
+        right.pipeline.handle_steered(right.now, &mut batch, &mut Egress { plans: true });
         lost += not_sent(&batch);
     }
     let spent = thread_cpu_time().saturating_sub(began);

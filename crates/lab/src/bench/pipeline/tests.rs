@@ -4,8 +4,7 @@ use super::*;
 
 #[test]
 fn a_small_measurement_has_all_its_figures() {
-    let args =
-        BenchPipelineArgs { connections: 5000, packets: 3000, rounds: 2, largest: 1 << 16, json: true, counted: false };
+    let args = BenchPipelineArgs { connections: 5000, packets: 3000, rounds: 2, largest: 1 << 16, json: true };
     let report = measure(&args).expect("no packet is lost");
     let figures = [
         report.ns_per_packet,
@@ -41,14 +40,7 @@ fn a_small_measurement_has_all_its_figures() {
 
 #[test]
 fn the_tables_own_size_is_reported_without_being_measured_twice() {
-    let args = BenchPipelineArgs {
-        connections: 1 << 16,
-        packets: 2000,
-        rounds: 1,
-        largest: 1 << 16,
-        json: true,
-        counted: false,
-    };
+    let args = BenchPipelineArgs { connections: 1 << 16, packets: 2000, rounds: 1, largest: 1 << 16, json: true };
     let report = measure(&args).expect("no packet is lost");
     assert_eq!(report.by_connections.of_64k, Some(report.ns_per_packet));
     let json = serde_json::to_value(&report).expect("figures are numbers");

@@ -38,7 +38,7 @@ pub(in crate::bench) struct Ring {
 
 impl Ring {
     /// A ring whose data packets fill the shortest frame.
-    pub(super) fn new() -> Self {
+    pub(in crate::bench) fn new() -> Self {
         Self::with(RING_FRAMES, PLACE_BYTES, FRAME_BYTES_MIN)
     }
 
@@ -89,7 +89,7 @@ impl Ring {
     }
 
     /// The tuple of each frame as it is now.
-    pub(super) fn tuples(&mut self) -> Vec<Tuple> {
+    pub(in crate::bench) fn tuples(&mut self) -> Vec<Tuple> {
         let tuple = |frame: &Frame<'_>| match parse(frame) {
             Ok(Parsed::Ip(headers)) => headers.tuple,
             other => unreachable!("a frame that passed was right: {other:?}"),
@@ -116,7 +116,7 @@ pub(in crate::bench) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(family: IpFamily, number: u32) -> Self {
+    pub(in crate::bench) fn new(family: IpFamily, number: u32) -> Self {
         let outside = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
         let original = original(family, ip_protocol::TCP, number);
         Self { original, outside, server: original.destination_addr(), next: [number, !number] }
@@ -137,6 +137,19 @@ impl Flow {
         match direction {
             Direction::Original => self.original,
             Direction::Reply => Tuple::new(ip_protocol::TCP, self.server, self.outside),
+        }
+    }
+
+    /// Fills the ring with the next segment of a side of each.
+    pub(in crate::bench) fn push_all(flows: &mut [Self], ring: &mut Ring, direction: Direction, flags: u8) {
+        ring.clear();
+        flows.iter_mut().for_each(|flow| flow.push(ring, direction, flags));
+    }
+
+    /// Notes how the first packets, which are still in the ring, left the gateway.
+    pub(in crate::bench) fn set_all_outgoing(flows: &mut [Self], ring: &mut Ring) {
+        for (flow, outgoing) in flows.iter_mut().zip(ring.tuples()) {
+            flow.set_outgoing(&outgoing);
         }
     }
 

@@ -15,7 +15,7 @@ mod speed;
 mod subject;
 #[cfg(test)]
 mod tests;
-mod traffic;
+pub(super) mod traffic;
 
 use redundancy::Method;
 

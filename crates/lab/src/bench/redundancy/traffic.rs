@@ -8,7 +8,7 @@ const BACK_BYTES_MAX: u64 = 6 << 20;
 const RUN_BYTES: [u64; 2] = [150, 4000];
 
 /// Half of the bytes were there before, in runs from a tenth of a packet to several packets; the others are random.
-pub(super) fn half_redundant(length: usize) -> Vec<u8> {
+pub(in crate::bench) fn half_redundant(length: usize) -> Vec<u8> {
     let mut random = Random::new(1);
     let mut traffic = Vec::with_capacity(length + RUN_BYTES[1] as usize);
     while traffic.len() < length {

@@ -7,12 +7,14 @@
 //! All ends of the network and both nodes share this machine's processors: what the standby spends on replication
 //! takes time from the active node and from the traffic, which on machines of their own it does not.
 //!
-//! With `--multi-primary` both nodes carry connections, half each, and back each other up.
+//! With `--multi-primary` both nodes carry connections, half each, and back each other up. With `--representation` (in the module
+//! `represented`) pairs are compared by what they replicate.
 //!
 //! A third network has the kernel in the active node's place, with stateful rules and masquerading of nftables.
 
 pub(super) mod client;
 mod report;
+mod represented;
 pub(super) mod server;
 
 use std::net::SocketAddr;
@@ -34,7 +36,7 @@ use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
 use crate::testbed::topology::{SERVER, Topology};
 use crate::testbed::watch::Watch;
 use crate::testbed::ways;
-use config::validated::Backend;
+use config::validated::{Backend, Representation};
 use console::Progress;
 
 /// Ports that the server listens on. Connections that are over keep their addresses and ports for a while in client
@@ -52,7 +54,15 @@ const SPARE_DESCRIPTORS: u64 = 512;
 /// # Errors
 /// The networks cannot be built, connections fail, or the result cannot be printed.
 pub fn run(args: &BenchSetupRateArgs) -> Result<(), BenchError> {
-    let report = measure(args)?;
+    testbed::gain_namespaces()?;
+    let (watch, progress) = (Watch::new()?, Progress::new());
+    if let Some(representation) = args.representation {
+        raise_limits(args)?;
+        let report = represented::measure(args, representation, &watch, &progress)?;
+        return Ok(console::print_as(args.json, &report, || report.describe())?);
+    }
+    let [on, off, kernel] = compare(args, &watch, &progress, true)?;
+    let report = Report::new(args, [&on, &off, &kernel]);
     Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
@@ -63,12 +73,14 @@ struct Figures {
     /// Processor time for each connection.
     active_cpu_us: Rounds,
     standby_cpu_us: Rounds,
+    /// Bytes between the nodes for each connection.
+    bytes: Rounds,
 }
 
-fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
-    testbed::gain_namespaces()?;
-    let [on, off, kernel] = compare(args, &Watch::new()?, &Progress::new(), true)?;
-    Ok(Report::new(args, [&on, &off, &kernel]))
+/// Each connection has a socket at either end, both in this process.
+fn raise_limits(args: &BenchSetupRateArgs) -> Result<(), BenchError> {
+    limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
+    Ok(())
 }
 
 /// Sessions a second, with replication and without.
@@ -99,12 +111,11 @@ fn compare(
     progress: &Progress,
     has_kernel: bool,
 ) -> Result<[Figures; 3], BenchError> {
-    // Each connection has a socket at either end, both in this process.
-    limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
+    raise_limits(args)?;
     progress.show("building the networks");
     let shape = if args.multi_primary { Shape::AllActive } else { Shape::OneActive };
-    let mut replicated = Pair::start(watch, shape, true)?;
-    let mut unreplicated = Pair::start(watch, shape, false)?;
+    let mut replicated = Pair::start(watch, shape, Representation::default())?;
+    let mut unreplicated = Pair::start(watch, shape, Representation::None)?;
     let mut router = has_kernel.then(Pair::of_kernel).transpose()?;
     let (mut on, mut off, mut kernel) = (Figures::default(), Figures::default(), Figures::default());
     rounds::repeat(progress, "connections", args.rounds, |round| {
@@ -130,10 +141,12 @@ struct Reading {
     at: Instant,
     tally: Tally,
     cpu_times: Vec<Duration>,
+    /// Bytes that the nodes have received from each other.
+    link_bytes: u64,
 }
 
 impl Pair {
-    fn start(watch: &Watch, shape: Shape, is_replicated: bool) -> Result<Self, BenchError> {
+    fn start(watch: &Watch, shape: Shape, representation: Representation) -> Result<Self, BenchError> {
         let topology = Arc::new(Topology::build()?);
         topology.client.run(allow_reuse_of_ports)??;
         let servers = match shape {
@@ -146,11 +159,11 @@ impl Pair {
         };
         let plan = ClusterPlan {
             nodes: 2,
-            is_replicated,
+            is_replicated: representation != Representation::None,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),
-            tuning: Tuning::default(),
+            tuning: Tuning { representation, ..Tuning::default() },
         };
         let mut cluster = Cluster::start_as(shape, &topology, plan)?;
         cluster.wait_until_ready(watch)?;
@@ -173,9 +186,9 @@ impl Pair {
     fn measure(&mut self, watch: &Watch, args: &BenchSetupRateArgs, into: &mut Figures) -> Result<(), BenchError> {
         let client = Client::start(&self.topology, self.servers.clone(), args.in_flight)?;
         watch.pass_until(Instant::now() + WARM_UP)?;
-        let before = self.read(&client);
+        let before = self.read(&client)?;
         watch.pass_until(before.at + Duration::from_secs_f64(args.seconds))?;
-        let after = self.read(&client);
+        let after = self.read(&client)?;
         client.finish()?;
         self.cluster.as_mut().map_or(Ok(()), Cluster::check_roles)?;
 
@@ -184,6 +197,7 @@ impl Pair {
             return Err(BenchError::NothingPassed);
         }
         into.connections_per_s.push(connections as f64 / (after.at - before.at).as_secs_f64());
+        into.bytes.push((after.link_bytes - before.link_bytes) as f64 / connections as f64);
         let nodes = [&mut into.active_cpu_us, &mut into.standby_cpu_us].into_iter();
         for (rounds, (after, before)) in nodes.zip(after.cpu_times.iter().zip(&before.cpu_times)) {
             rounds.push(after.saturating_sub(*before).as_secs_f64() * 1e6 / connections as f64);
@@ -191,12 +205,15 @@ impl Pair {
         Ok(())
     }
 
-    fn read(&self, client: &Client) -> Reading {
-        Reading {
+    fn read(&self, client: &Client) -> Result<Reading, BenchError> {
+        // What enters the nodes' namespaces comes first: it takes time.
+        let link_bytes = represented::link_bytes(&self.topology)?;
+        Ok(Reading {
             at: Instant::now(),
             tally: client.tally(),
             cpu_times: self.cluster.as_ref().map(Cluster::cpu_times).unwrap_or_default(),
-        }
+            link_bytes,
+        })
     }
 }
 

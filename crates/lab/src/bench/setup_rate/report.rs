@@ -24,12 +24,21 @@ pub(super) struct PerSecond {
 }
 
 /// What a connection costs a node, in microseconds of processor time, with what the kernel does on its behalf.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cpu {
     /// The node that the connection passes through; node a where both carry connections.
     pub(super) active: f64,
     /// The node that stands by; node b where both carry connections.
     pub(super) standby: f64,
+}
+
+impl Cpu {
+    pub(super) fn new(figures: &Figures) -> Self {
+        Self {
+            active: rounded(figures.active_cpu_us.median(), 1),
+            standby: rounded(figures.standby_cpu_us.median(), 1),
+        }
+    }
 }
 
 /// The result: medians over the rounds.
@@ -52,10 +61,6 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(args: &BenchSetupRateArgs, [on, off, kernel]: [&Figures; 3]) -> Self {
-        let cpu = |figures: &Figures| Cpu {
-            active: rounded(figures.active_cpu_us.median(), 1),
-            standby: rounded(figures.standby_cpu_us.median(), 1),
-        };
         let (rate_on, rate_off) = (&on.connections_per_s, &off.connections_per_s);
         Self {
             in_flight: args.in_flight,
@@ -72,7 +77,7 @@ impl Report {
                 replication_on: rate_on.span().map(f64::round),
                 replication_off: rate_off.span().map(f64::round),
             },
-            cpu_us_per_connection: Sides { replication_on: cpu(on), replication_off: cpu(off) },
+            cpu_us_per_connection: Sides { replication_on: Cpu::new(on), replication_off: Cpu::new(off) },
         }
     }
 

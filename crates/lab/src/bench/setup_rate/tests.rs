@@ -40,7 +40,14 @@ fn the_report_has_both_sides_and_their_cost() {
         kernel.connections_per_s.push(12_500.0);
     }
     on.active_cpu_us.push(41.26);
-    let args = BenchSetupRateArgs { seconds: 1.0, rounds: 3, in_flight: 16, multi_primary: false, json: false };
+    let args = BenchSetupRateArgs {
+        seconds: 1.0,
+        rounds: 3,
+        in_flight: 16,
+        multi_primary: false,
+        representation: None,
+        json: false,
+    };
     let report = Report::new(&args, [&on, &off, &kernel]);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(

@@ -139,6 +139,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
         rounds: RATE_ROUNDS,
         in_flight: RATE_IN_FLIGHT,
         multi_primary: true,
+        representation: None,
         json: false,
     };
     let (session_rate_ratio, sessions_per_s) = measure(&rate, watch, &progress)?.unzip();
