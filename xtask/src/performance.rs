@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_written_snapshot_is_read_again() {
+    fn a_written_snapshot_equals_what_was_measured() {
         let measured = instructions(&[("first", 1031.25), ("hit", 48.0)]);
         let snapshot: Snapshot = toml::from_str(&text_of("rustc 1.2.3", &measured)).unwrap();
         assert_eq!(snapshot.compiler, "rustc 1.2.3");

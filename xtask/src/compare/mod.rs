@@ -22,7 +22,7 @@ use crate::{performance, program};
 const USAGE: &str = "usage: cargo run -p xtask -- compare REVISION [OTHER] [--rounds N]";
 /// The probability below which one row alone would be significant.
 const SIGNIFICANT_BELOW: f64 = 0.05;
-/// Rounds below which the test says nothing.
+/// Fewest rounds for the test.
 const ROUNDS_MIN: u32 = 8;
 
 /// What to compare.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_changed_by_more_than_chance() {
+    fn the_table_marks_what_changed_by_more_than_chance() {
         let around = |figure: f64| (0..11).map(|at| figure + f64::from(at % 5) / 10.0).collect::<Vec<f64>>();
         let samples = Samples::from([
             ("hit".to_owned(), [around(12.0), around(6.0)]),

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn forwarding_in_the_kernel_counts_while_the_thread_rests() {
         let before = reading(1000, 50, &[(500, 10), (700, 20)]);
-        // The thread wants 10 % of a processor; the other one is busy for 85 % of the time with packets.
+        // The thread wants 10 % of a processor; the second one is busy for 85 % of the time with packets.
         let after = reading(2000, 150, &[(1390, 10), (850, 820)]);
         assert_eq!(after.per_mille_since(&before), 850);
     }

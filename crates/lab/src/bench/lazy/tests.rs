@@ -73,7 +73,7 @@ fn a_level_of_any_reading_counts() {
 }
 
 #[test]
-fn a_node_that_never_degraded_is_told_with_the_remedy() {
+fn a_node_that_never_degraded_is_an_error_with_its_remedy() {
     let error = BenchError::NeverDegraded { utilisation: 0.31, utilisation_max: 0.9 }.to_string();
     assert!(error.contains("31 %") && error.contains("90 %") && error.contains("--rate"), "{error}");
 }

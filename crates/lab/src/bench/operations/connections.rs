@@ -12,7 +12,7 @@ use network_functions::rule_set::{Conditions, RuleKey, RuleSet};
 use network_functions::syn_cookie::{ClientOptions, Cookie, CookieKey, CookieKeys};
 use replication::representation::precise;
 
-use super::{Made, Operation};
+use super::operation::{Made, Operation};
 use crate::bench::BenchError;
 use crate::bench::pipeline::gateway::Gateway;
 use crate::bench::pipeline::setting::{self, FIREWALL_RULES, original};

@@ -3,7 +3,7 @@
 use flow::Instant;
 use replication::secure::{Channel, Content};
 
-use super::{Made, Operation};
+use super::operation::{Made, Operation};
 use crate::bench::BenchError;
 use crate::bench::encryption::cipher;
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use ::filters::{KeyHash, MultiLevel, Secret, States};
 
-use super::{Made, Operation};
+use super::operation::{Made, Operation};
 use crate::bench::BenchError;
 use crate::bench::filters::keys::{SECRET, key};
 use crate::bench::filters::subjects;

@@ -8,6 +8,7 @@
 mod connections;
 mod datagrams;
 mod filter;
+mod operation;
 mod packets;
 mod redundancy;
 mod report;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use packet_io::usage::thread_cpu_time;
 
+use self::operation::{Made, Operation};
 use self::report::{Report, Row};
 use super::BenchError;
 use super::callgrind::{self, CountedRun};
@@ -25,20 +27,6 @@ use super::rounds::{self, Rounds};
 use crate::args::BenchOperationsArgs;
 use console::Progress;
 
-/// An operation that is carried out many times at once.
-trait Operation {
-    /// How often a run carries it out.
-    fn times(&self) -> u64;
-
-    /// Makes the inputs of the next run, which is not measured.
-    fn prepare(&mut self) -> Result<(), BenchError>;
-
-    /// Carries it out.
-    fn run(&mut self) -> Result<(), BenchError>;
-}
-
-/// An operation with its inputs; `None` where this processor lacks the instructions.
-type Made = Result<Option<Box<dyn Operation>>, BenchError>;
 /// What makes it, with its name.
 type Maker = (&'static str, fn() -> Made);
 /// An operation with its name.

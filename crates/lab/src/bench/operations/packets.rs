@@ -5,7 +5,7 @@ use flow::wire::tcp_flags;
 use flow::{Direction, IpFamily};
 use network_functions::chain::Chain;
 
-use super::{Made, Operation};
+use super::operation::{Made, Operation};
 use crate::bench::BenchError;
 use crate::bench::edge::subject::{MeasuredEdge, SHORT_FRAME_BYTES};
 use crate::bench::pipeline::gateway::Gateway;

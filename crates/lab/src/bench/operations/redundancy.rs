@@ -4,7 +4,7 @@ use ::redundancy::limits::BATCH_BLOCKS_MAX;
 use ::redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Encoding, Handled, Scan, Segment, Ticket};
 use flow::Instant;
 
-use super::{Made, Operation};
+use super::operation::{Made, Operation};
 use crate::bench::BenchError;
 use crate::bench::redundancy::traffic;
 

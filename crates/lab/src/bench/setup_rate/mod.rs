@@ -13,6 +13,7 @@
 //! A third network has the kernel in the active node's place, with stateful rules and masquerading of nftables.
 
 pub(super) mod client;
+mod figures;
 mod report;
 mod represented;
 pub(super) mod server;
@@ -25,11 +26,12 @@ use packet_io::{IoError, limits, sysctl};
 use serde::Serialize;
 
 use self::client::{Client, Tally};
+use self::figures::Figures;
 use self::report::{Report, Sides};
 use self::server::Server;
 use super::BenchError;
 use super::bulk::KernelRules;
-use super::rounds::{self, Rounds};
+use super::rounds;
 use crate::args::BenchSetupRateArgs;
 use crate::testbed;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
@@ -64,17 +66,6 @@ pub fn run(args: &BenchSetupRateArgs) -> Result<(), BenchError> {
     let [on, off, kernel] = compare(args, &watch, &progress, true)?;
     let report = Report::new(args, [&on, &off, &kernel]);
     Ok(console::print_as(args.json, &report, || report.describe())?)
-}
-
-/// What is measured of one pair, each with a figure a round.
-#[derive(Default)]
-struct Figures {
-    connections_per_s: Rounds,
-    /// Processor time for each connection.
-    active_cpu_us: Rounds,
-    standby_cpu_us: Rounds,
-    /// Bytes between the nodes for each connection.
-    bytes: Rounds,
 }
 
 /// Each connection has a socket at either end, both in this process.

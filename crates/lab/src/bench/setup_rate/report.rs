@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Figures;
+use super::figures::{Cpu, Figures};
 use crate::args::BenchSetupRateArgs;
 use crate::bench::rounds::rounded;
 use console::{Align, Table, count};
@@ -21,24 +21,6 @@ pub(super) struct PerSecond {
     pub(super) nodes: Sides<f64>,
     /// Through the kernel with nftables in the active node's place; 0 if it was not measured.
     pub(super) kernel_nft: f64,
-}
-
-/// What a connection costs a node, in microseconds of processor time, with what the kernel does on its behalf.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Cpu {
-    /// The node that the connection passes through; node a where both carry connections.
-    pub(super) active: f64,
-    /// The node that stands by; node b where both carry connections.
-    pub(super) standby: f64,
-}
-
-impl Cpu {
-    pub(super) fn new(figures: &Figures) -> Self {
-        Self {
-            active: rounded(figures.active_cpu_us.median(), 1),
-            standby: rounded(figures.standby_cpu_us.median(), 1),
-        }
-    }
 }
 
 /// The result: medians over the rounds.

@@ -10,8 +10,8 @@ use packet_io::IoError;
 use packet_io::interface;
 use serde::Serialize;
 
-use super::report::Cpu;
-use super::{Figures, Pair};
+use super::Pair;
+use super::figures::{Cpu, Figures};
 use crate::args::BenchSetupRateArgs;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, rounded};
