@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     println!("compare: {before} and {after}, {rounds} rounds in turns");
     let samples = measure(source, programs, rounds)?;
     let instructions = match source {
-        Source::Operations => Some([performance::measure(first)?, performance::measure(second)?]),
+        Source::Operations => count(programs),
         Source::Benchmarks => {
             println!(
                 "compare: a revision has no `bench operations`: times of older benchmarks are compared, without instructions"
@@ -64,6 +64,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     };
     print!("{}", table(&samples, instructions.as_ref(), [before, after]));
     Ok(())
+}
+
+/// Instructions of both programs; none where they cannot be counted, which is printed.
+fn count([first, second]: [&Path; 2]) -> Option<[BTreeMap<String, f64>; 2]> {
+    let counted = performance::measure(first).and_then(|first| Ok([first, performance::measure(second)?]));
+    counted.map_err(|error| println!("compare: no instructions are counted: {error}")).ok()
 }
 
 fn order(arguments: &[String]) -> Result<Order, String> {
