@@ -45,6 +45,9 @@ pub struct EdgeNodeStatus {
     pub since_ns: Option<u64>,
     /// Whether flows go to the node.
     pub forwards: bool,
+    /// Whether the node gets no new connections, as an operator wants it.
+    #[serde(default)]
+    pub drained: bool,
     /// Nodes whose connections it serves because they are dead or passive.
     pub serves: Vec<u8>,
     /// Link address of the node's port. It is absent until the node was received.

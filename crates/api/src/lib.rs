@@ -45,18 +45,18 @@ pub use membership_status::{MemberStatus, MembershipStatus};
 pub use metrics::Sample;
 pub use orders::ReloadReport;
 pub use path::{GatewayReason, PacketPath};
-pub use rate_limit_status::{RateLimitQuota, RateLimitStatus, RateLimited};
+pub use rate_limit_status::{RateLimitQuota, RateLimitSource, RateLimitStatus, RateLimited};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
 pub use segments::SegmentsStatus;
-pub use service_status::{BackendStatus, ServiceStatus};
+pub use service_status::{BackendStatus, CheckStatus, ServiceStatus};
 pub use state_service_status::StateServiceStatus;
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
 pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
-pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
+pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus, UnreplicatedConnections};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 pub use url_filter_status::{
     UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus, UrlServerStatus,
@@ -108,6 +108,13 @@ pub enum Query {
     },
     /// The node is to take part again.
     Undrain,
+    /// An edge is to send a node no new connections, or to send them again. Its connections stay.
+    DrainNode {
+        /// Number of the node.
+        node: u8,
+        /// Whether it gets none.
+        drained: bool,
+    },
     /// A node that replicates the kernel's connections is to change its role, or only to report how ready it is.
     Sync {
         /// What is wanted.
@@ -193,13 +200,13 @@ pub struct PacketFilterText {
     /// Protocol, by name or number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Prefix of the source, as the packet came in.
+    /// Prefix of the source, as the packet came in or leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Prefix of the destination, as the packet came in.
+    /// Prefix of the destination, as the packet came in or leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
-    /// Port of either end, as the packet came in.
+    /// Port of either end, as the packet came in or leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Name of the gateway's port that the packet came in on.
@@ -208,6 +215,9 @@ pub struct PacketFilterText {
     /// It is dropped: for this reason, or `any`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
+    /// Whether frames that nodes and edges exchange among themselves are among the packets.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_frames: bool,
 }
 
 /// A line of an answer.
@@ -311,7 +321,8 @@ pub struct Flow {
     pub protocol: String,
     /// State of the protocol, as connection tracking names it.
     pub state: String,
-    /// `master` if this node is the owner of the connection, `backup` if it has a replica.
+    /// `master` if this node is the owner of the connection, `backup` if it has a replica. At an edge it is `node N`, the node that gets
+    /// the packets.
     pub role: String,
     /// Number of the owner.
     pub owner: u8,

@@ -36,6 +36,9 @@ pub struct RateLimitStatus {
     pub sources_max: Option<u32>,
     /// Sources that were evicted from the table before they had full buckets, or while they had used of their quota.
     pub sources_evicted: u64,
+    /// Sources that were beyond the limit most often, up to 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceeded_by: Vec<RateLimitSource>,
 }
 
 /// An amount in a period.
@@ -47,6 +50,18 @@ pub struct RateLimitQuota {
     pub amount: u64,
     /// Length of the period, in seconds. It begins at a multiple of it since 1970.
     pub period_s: u64,
+    /// Amount that was used in the present period. It is absent unless all connections of the rule share the quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+}
+
+/// A source that exceeds a limit.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RateLimitSource {
+    /// Address of the source.
+    pub source: String,
+    /// Packets and new connections beyond the limit, at least.
+    pub beyond: u64,
 }
 
 /// What was beyond a rate limit.

@@ -33,6 +33,7 @@ impl Role {
             | Query::Reload { .. }
             | Query::Drain { .. }
             | Query::Undrain
+            | Query::DrainNode { .. }
             | Query::Sync { .. } => Self::Operate,
         }
     }

@@ -23,6 +23,18 @@ pub struct ServiceStatus {
     pub backends: Vec<BackendStatus>,
 }
 
+/// A result of a check.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CheckStatus {
+    /// Time of the result.
+    pub at_ns: u64,
+    /// Whether the check succeeded.
+    pub succeeded: bool,
+    /// Reason of the failure, in words. It is empty if the check succeeded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
 /// A backend of a service.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BackendStatus {
@@ -39,4 +51,7 @@ pub struct BackendStatus {
     pub connections: u64,
     /// Connections to the backend that began on this node.
     pub begun: u64,
+    /// Last result of the backend's checks. It is absent before the first one, and where the backend is not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_check: Option<CheckStatus>,
 }

@@ -146,7 +146,7 @@ pub struct NodeStatus {
     pub id: u8,
     /// Name of the node.
     pub name: String,
-    /// Role: `init`, `standby`, `taking_over`, `active`, `leaving` or `left` (drained). With several groups it is `active` if the node is active for any
+    /// Role: `init`, `standby`, `taking_over`, `active`, `leaving` or `drained`. With several groups it is `active` if the node is active for any
     /// of them.
     pub role: String,
     /// Time of the last change of the role.

@@ -83,6 +83,9 @@ pub struct KernelStatus {
     pub connections_max: u64,
     /// Connections whose packets this kernel receives.
     pub own: u64,
+    /// Connections of this kernel that are not replicated although no rule of `[filter]` excludes them, by reason.
+    #[serde(default)]
+    pub unreplicated: Vec<UnreplicatedConnections>,
     /// Replicas of peers' connections.
     pub copies: u64,
     /// Replicas that are in this kernel.
@@ -117,6 +120,15 @@ pub struct KernelStatus {
     pub reinjected: u64,
     /// Connections of this kernel that found no room in the connection table (`kernel.connections_max`).
     pub table_full: u64,
+}
+
+/// Connections that are not replicated for one reason.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnreplicatedConnections {
+    /// Reason: `unreplied`, `zone_of_one_direction` or `inexpressible`.
+    pub reason: String,
+    /// Connections now.
+    pub connections: u64,
 }
 
 /// Requests that the kernel refused for one reason.

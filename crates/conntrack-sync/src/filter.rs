@@ -7,6 +7,8 @@ use flow::netfilter::{Entry, Status, TcpState, Tuple};
 
 use super::mirror::Record;
 
+const TCP: u8 = 6;
+
 /// A set of states of TCP's automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpStates(u16);
@@ -139,6 +141,11 @@ impl SyncFilter {
             (None, NonTcpStart::FirstReply) => record.status().contains(Status::SEEN_REPLY),
         };
         is_far_enough && (self.passing.is_empty() || !self.ignores_now(record, tcp_state))
+    }
+
+    /// Whether the connection has no reply yet, and no rule excludes it.
+    pub(super) fn awaits_reply(&self, record: &Record) -> bool {
+        record.protocol() != TCP && !record.status().contains(Status::SEEN_REPLY) && !self.ignores_now(record, None)
     }
 
     /// Whether a rule excludes the connection in its present state.

@@ -93,6 +93,7 @@ mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unreplicated;
 
 pub use config::{
     ConfigError, HEARTBEAT_INTERVAL_DEFAULT, Injection, Mode, PeerProfile, SYNC_PEERS_MAX, SyncConfig, SyncPeerConfig,
@@ -110,3 +111,4 @@ pub use node::SyncNode;
 pub use readiness::{Obstacle, Readiness};
 pub use request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
 pub use status::{SyncCounters, SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};
+pub use unreplicated::{Unreplicated, UnreplicatedReason};

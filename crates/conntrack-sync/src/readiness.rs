@@ -7,6 +7,7 @@ use flow::NodeId;
 
 use super::coverage::FilterCoverage;
 use super::request::KernelRefusal;
+use super::unreplicated::Unreplicated;
 
 /// An obstacle to a safe failover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,8 @@ pub enum Obstacle {
     Fault,
     /// The filter excludes nearly all of this kernel's connections.
     FewReplicated(FilterCoverage),
+    /// Connections of this node are not replicated.
+    Unreplicated(Unreplicated),
 }
 
 impl fmt::Display for Obstacle {
@@ -56,6 +59,19 @@ impl fmt::Display for Obstacle {
             Self::SplitBrain(peer) => write!(f, "node {} is primary as well", peer.0),
             Self::PeerAtFault(peer) => write!(f, "node {} is at fault", peer.0),
             Self::Fault => f.write_str("this node is at fault"),
+            Self::Unreplicated(unreplicated) => {
+                let total = unreplicated.total();
+                write!(
+                    f,
+                    "{total} {}: ",
+                    if total == 1 { "connection is not replicated" } else { "connections are not replicated" }
+                )?;
+                let counts = unreplicated.counts().filter(|(_, count)| *count > 0);
+                for (at, (reason, count)) in counts.enumerate() {
+                    write!(f, "{}{count} {}", if at == 0 { "" } else { ", " }, reason.describe())?;
+                }
+                Ok(())
+            }
             Self::FewReplicated(FilterCoverage { established, replicated }) => write!(
                 f,
                 "of {established} established connections of this kernel {replicated} are replicated: [filter] leaves the others \

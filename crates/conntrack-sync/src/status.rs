@@ -11,6 +11,7 @@ use replication::secure::ChannelStatus;
 use super::config::{Injection, Mode, SyncRole};
 use super::readiness::Readiness;
 use super::request::{InjectionCounters, KernelRefusal};
+use super::unreplicated::Unreplicated;
 
 /// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,6 +116,8 @@ pub struct SyncStatus {
     pub connections_max: u32,
     /// Of those held, the ones that this node owns.
     pub own: u32,
+    /// Of the owned, the ones that are not replicated.
+    pub unreplicated: Unreplicated,
     /// And the peers'.
     pub replicas: u32,
     /// Peers' connections that wait to be injected into the kernel.

@@ -1,12 +1,14 @@
 //! What commands print: tables and JSON to standard output, progress to a terminal, numbers that people can read.
 
 pub mod color;
+mod fit;
 mod progress;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
+pub use fit::wrap;
 pub use progress::{Progress, Unit, Work};
 
 /// On which side of its column a cell stands.
@@ -23,6 +25,8 @@ pub enum Align {
 pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    /// The columns at the left that name a row.
+    keys: usize,
 }
 
 impl Table {
@@ -30,7 +34,7 @@ impl Table {
     #[must_use]
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(heading, align)| ((*heading).to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), keys: 1 }
     }
 
     /// A table without rows, its headings between bars (`PORT|INTERFACE|>RECEIVED`): that of a column of numbers begins with `>`.
@@ -40,7 +44,13 @@ impl Table {
             Some(heading) => (heading.to_owned(), Align::Right),
             None => (heading.to_owned(), Align::Left),
         };
-        Self { columns: headings.split('|').map(column).collect(), rows: Vec::new() }
+        Self { columns: headings.split('|').map(column).collect(), rows: Vec::new(), keys: 1 }
+    }
+
+    /// The same, of whose columns the first `keys` name a row. [`Table::render_within`] repeats them.
+    #[must_use]
+    pub fn keyed_by(self, keys: usize) -> Self {
+        Self { keys, ..self }
     }
 
     /// Adds a row; cells that are missing are empty, cells beyond the columns are left out.
@@ -59,11 +69,7 @@ impl Table {
     /// The table as text, each line with its newline. Its headings are bold where standard output shows colours.
     #[must_use]
     pub fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or_default()
-        };
-        let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
+        let widths: Vec<_> = (0..self.columns.len()).map(|column| self.natural_width(column)).collect();
         let headings: Vec<_> = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
         let mut text = String::new();
         for (number, row) in std::iter::once(&headings).chain(&self.rows).enumerate() {

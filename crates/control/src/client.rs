@@ -2,10 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use super::target::ClientError;
-use super::target::{Channel, Target};
+use super::target::{Channel, Stopper, Target};
 use api::metrics::Sample;
 use api::{Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness, VERSION};
 
@@ -18,6 +20,22 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 pub struct Client {
     target: Target,
     reader: BufReader<Channel>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Ends a [`Client::stream`] from another thread, as after its time.
+pub struct StreamStopper {
+    socket: Stopper,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl StreamStopper {
+    /// Ends the stream. Lines that have arrived are still handed on; the client cannot be used any more.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        // A socket that is closed already has ended the stream, too.
+        let _ = self.socket.stop();
+    }
 }
 
 impl Client {
@@ -37,7 +55,7 @@ impl Client {
         let channel = Channel::open(&target)?;
         let set = channel.set_read_timeout(ANSWER_TIMEOUT);
         set.map_err(|source| ClientError::Broken { target: target.clone(), source })?;
-        Ok(Self { target, reader: BufReader::new(channel) })
+        Ok(Self { target, reader: BufReader::new(channel), is_stopped: Arc::default() })
     }
 
     /// How the node is.
@@ -139,6 +157,14 @@ impl Client {
         self.ask(Query::Undrain, |_| false).map(drop)
     }
 
+    /// Has an edge send a node no new connections, or send them again.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn drain_node(&mut self, node: u8, drained: bool) -> Result<(), ClientError> {
+        self.ask(Query::DrainNode { node, drained }, |_| false).map(drop)
+    }
+
     /// Has a node that replicates the kernel's connections change its role, or only asks how ready it is.
     ///
     /// # Errors
@@ -155,7 +181,18 @@ impl Client {
         readiness.ok_or_else(|| ClientError::NotUnderstood("it does not report how ready it is".to_owned()))
     }
 
-    /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes.
+    /// What ends this client's stream from another thread.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the system is out of descriptors.
+    pub fn stopper(&self) -> Result<StreamStopper, ClientError> {
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        let socket = self.reader.get_ref().stopper().map_err(broken)?;
+        Ok(StreamStopper { socket, is_stopped: Arc::clone(&self.is_stopped) })
+    }
+
+    /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes. A stream that a
+    /// [`StreamStopper`] ended is complete.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -167,6 +204,10 @@ impl Client {
             take(line);
             true
         });
+        if self.is_stopped.load(Ordering::SeqCst) {
+            // The stream ended where it was stopped, perhaps within a line.
+            return Ok(());
+        }
         let broken = |source| ClientError::Broken { target: self.target.clone(), source };
         self.reader.get_ref().set_read_timeout(ANSWER_TIMEOUT).map_err(broken)?;
         result.map(drop)

@@ -26,6 +26,8 @@ pub struct FlowDescriber {
     pub node: NodeId,
     /// Names of the ports, by their ids.
     pub port_names: Vec<String>,
+    /// Addresses and UDP ports at which this node exchanges datagrams with its peers.
+    pub own_addresses: Vec<SocketAddr>,
     /// The name of a protocol's state.
     pub state_name: fn(u8, &ProtocolState) -> &'static str,
 }

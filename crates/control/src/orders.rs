@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::failure_detector;
 use cluster::forwarding::PathId;
 use cluster::node::Reconfiguration;
-use flow::PortId;
+use flow::{NodeId, PortId};
 use replication::secure::SecurityReconfiguration;
 
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
@@ -44,6 +44,13 @@ pub enum Order {
     },
     /// Take part again.
     Undrain,
+    /// Send a node no new connections, or send them again.
+    DrainNode {
+        /// The node.
+        node: NodeId,
+        /// It gets none.
+        is_drained: bool,
+    },
     /// End the connections that may not continue, because a function's input has changed: their backend has failed.
     EndFailed,
     /// An answer has come that functions wait for: handle the packets that wait for it.
@@ -143,6 +150,16 @@ pub trait Operations: Send + Sync {
     /// # Errors
     /// The data path did not answer.
     fn undrain(&self) -> Result<(), OperationError>;
+
+    /// Has an edge send a node no new connections, or send them again.
+    ///
+    /// # Errors
+    /// This is no edge, or the edge cannot.
+    fn drain_node(&self, node: NodeId, is_drained: bool) -> Result<(), OperationError> {
+        let command = if is_drained { "drain" } else { "undrain" };
+        let _ = node;
+        Err(OperationError::Refused(format!("this is no edge: `mainstay {command}` without `edge` is for gateways")))
+    }
 
     /// Has a node that replicates the kernel's connections change its role, and returns how ready it is.
     ///

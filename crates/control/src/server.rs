@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use cluster::observation::Subject;
+use flow::NodeId;
 
 use super::answer::{CLIENTS_MAX, Failed, IDLE_TIMEOUT, WRITE_TIMEOUT, error_line, write_line};
 use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
@@ -386,6 +387,10 @@ fn answer(
         }
         Query::Undrain => {
             shared.operations.undrain()?;
+            (0, false)
+        }
+        Query::DrainNode { node, drained } => {
+            shared.operations.drain_node(NodeId(*node), *drained)?;
             (0, false)
         }
         Query::Sync { order } => {

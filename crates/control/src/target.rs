@@ -1,7 +1,7 @@
 //! Where a gateway is asked: at its socket on this machine, or from afar.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
-use super::remote::{Identity, Introduction, TlsError, tls_client};
+use super::remote::{Identity, Introduction, TlsError, describe_tls, tls_client};
 use api::{ErrorKind, VERSION};
 use config::secret_file::{self, SecretFileError};
 
@@ -151,11 +151,36 @@ impl Channel {
         Ok(self.write_all(&line).and_then(|()| self.write_all(b"\n")))
     }
 
+    /// A second handle on the socket, by which another thread ends what is read from it.
+    pub(super) fn stopper(&self) -> io::Result<Stopper> {
+        Ok(match self {
+            Self::Near(stream) => Stopper::Near(stream.try_clone()?),
+            Self::Plain(stream) => Stopper::Remote(stream.try_clone()?),
+            Self::Tls(stream) => Stopper::Remote(stream.sock.try_clone()?),
+        })
+    }
+
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
             Self::Near(stream) => stream.set_read_timeout(Some(timeout)),
             Self::Plain(stream) => stream.set_read_timeout(Some(timeout)),
             Self::Tls(stream) => stream.sock.set_read_timeout(Some(timeout)),
+        }
+    }
+}
+
+/// Ends the reading of a stream from another thread.
+pub(super) enum Stopper {
+    Near(UnixStream),
+    Remote(TcpStream),
+}
+
+impl Stopper {
+    /// Has a reader find the end of the stream. What has arrived already is still read.
+    pub(super) fn stop(&self) -> io::Result<()> {
+        match self {
+            Self::Near(stream) => stream.shutdown(Shutdown::Both),
+            Self::Remote(stream) => stream.shutdown(Shutdown::Both),
         }
     }
 }
@@ -184,7 +209,7 @@ fn secured(
     let untrusted = |problem: String| ClientError::Untrusted { target: target.clone(), problem };
     let mut tls = ClientConnection::new(config, server).map_err(|error| untrusted(error.to_string()))?;
     while tls.is_handshaking() {
-        tls.complete_io(&mut socket).map_err(|error| untrusted(error.to_string()))?;
+        tls.complete_io(&mut socket).map_err(|error| untrusted(describe_tls(&error)))?;
     }
     Ok(StreamOwned::new(tls, socket))
 }

@@ -132,6 +132,7 @@ fn describer() -> FlowDescriber {
     FlowDescriber {
         node: NodeId(0),
         port_names: vec!["inside".to_owned(), "outside".to_owned()],
+        own_addresses: Vec::new(),
         state_name: |_, state| if state.state == 3 { "ESTABLISHED" } else { "SYN_SENT" },
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use cluster::node::Node;
-use cluster::observation::{Dropped, Observed, PacketFilter, Point, Sight, Subject, WatchId};
+use cluster::observation::{Dropped, Observed, OwnFrames, PacketFilter, Point, Sight, Subject, WatchId};
 use flow::{DropReason, PortId};
 use network_functions::tuple_filter::TupleFilter;
 
@@ -19,11 +19,12 @@ pub const SIGHTS_WAITING_MAX: usize = 256;
 /// # Errors
 /// A sentence that names the condition that cannot be read, and its syntax.
 pub fn packet_filter(text: &PacketFilterText, describer: &FlowDescriber) -> Result<PacketFilter, String> {
-    let PacketFilterText { protocol, source, destination, port, ingress, dropped } = text.clone();
+    let PacketFilterText { protocol, source, destination, port, ingress, dropped, own_frames } = text.clone();
     let ends = FlowFilterText { protocol, source, destination, port, ..FlowFilterText::default() };
     let ingress = ingress.map(|name| port_of(&name, describer)).transpose()?;
     let dropped = dropped.map(|reason| drop_of(&reason)).transpose()?;
-    Ok(PacketFilter { tuple: tuple_filter(&ends)?, ingress, dropped })
+    let own_frames = if own_frames { OwnFrames::Included } else { OwnFrames::LeftOut(describer.own_addresses.clone()) };
+    Ok(PacketFilter { tuple: tuple_filter(&ends)?, ingress, dropped, own_frames })
 }
 
 fn port_of(name: &str, describer: &FlowDescriber) -> Result<PortId, String> {

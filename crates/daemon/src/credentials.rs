@@ -91,6 +91,11 @@ pub fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
     Ok(MappingKey(derived(path, b"nat mapping", SecretError::MappingKey)?))
 }
 
+/// What two nodes compare to find whether they have the same key. It does not reveal the key.
+pub(crate) fn comparable(path: &Path) -> Result<[u64; 2], SecretError> {
+    derived(path, b"comparison of configurations", SecretError::Secret)
+}
+
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.
 pub(crate) fn edge_hash_key(path: &Path) -> Result<HashKey, SecretError> {
     Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))

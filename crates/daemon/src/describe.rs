@@ -24,7 +24,7 @@ pub(crate) const fn role(state: State) -> &'static str {
         State::TakingOver => "taking_over",
         State::Active => "active",
         State::Leaving => "leaving",
-        State::Left => "left",
+        State::Left => "drained",
     }
 }
 

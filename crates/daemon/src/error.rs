@@ -56,7 +56,7 @@ pub enum ProcessError {
     SynProxy(#[from] network_functions::syn_proxy::RulesError),
     /// The lists or rules of the URL filter cannot be used.
     #[error("[url_filter]: {0}")]
-    UrlFilter(#[from] crate::url_lists::UrlListsError),
+    UrlFilter(#[from] crate::url_lists::UrlListsErrors),
     /// The categorisation server cannot be used.
     #[error(transparent)]
     Categories(#[from] crate::category_server::CategoryServerError),

@@ -8,11 +8,13 @@ pub(crate) struct Distribution {
     pub(crate) ecmp: Ecmp,
     affinity: Affinity,
     key: HashKey,
+    /// Nodes that get no new connections while another node is alive.
+    drained: NodeSet,
 }
 
 impl Distribution {
     pub(crate) fn new(nodes: NodeSet, affinity: Affinity, key: HashKey) -> Self {
-        Self { ecmp: Ecmp::new(nodes), affinity, key }
+        Self { ecmp: Ecmp::new(nodes), affinity, key, drained: NodeSet::EMPTY }
     }
 
     pub(crate) const fn is_learned(&self) -> bool {
@@ -26,7 +28,26 @@ impl Distribution {
     /// The node of a connection whose packets went to `before`, if it had any; `entering` is the tuple of its packets that
     /// enter the cluster. `None`: no node is alive.
     pub(crate) fn select(&self, entering: &Tuple, before: Option<NodeId>) -> Option<NodeId> {
-        self.predict(entering, before, NodeSet::EMPTY)
+        let elsewhere = if self.drained.is_empty() { None } else { self.predict(entering, before, self.drained) };
+        let stays = before.filter(|node| self.drained.contains(*node) && self.is_learned() && self.is_alive(*node));
+        stays.or(elsewhere).or_else(|| self.predict(entering, before, NodeSet::EMPTY))
+    }
+
+    pub(crate) const fn drained(&self) -> NodeSet {
+        self.drained
+    }
+
+    /// A node gets no new connections, or gets them again. False: it is not known which node a connection has, so it cannot stay.
+    pub(crate) const fn set_drained(&mut self, node: NodeId, is_drained: bool) -> bool {
+        if is_drained && !self.is_learned() {
+            return false;
+        }
+        if is_drained {
+            self.drained.insert(node)
+        } else {
+            self.drained.remove(node)
+        };
+        true
     }
 
     /// As [`Distribution::select`], if the nodes of `failed` had failed.

@@ -97,6 +97,23 @@ impl IdleTimeouts {
     }
 }
 
+/// A connection, for operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EdgeFlow {
+    /// Its place in the table.
+    pub place: u32,
+    /// The tuple of its packets that enter the cluster here.
+    pub entering: Tuple,
+    /// The node that gets them.
+    pub node: NodeId,
+    /// The failed node that it was moved from, until it is recovered.
+    pub moved_from: Option<NodeId>,
+    /// Its stage: `handshake`, `open` or `closed`; empty for other protocols than TCP.
+    pub stage: &'static str,
+    /// When it expires without a further packet.
+    pub expires_at: Instant,
+}
+
 /// The number of a connection in its table.
 pub(crate) type Index = u32;
 
@@ -152,6 +169,22 @@ impl Flows {
 
     pub(crate) const fn counters(&self) -> FlowCounters {
         self.counters
+    }
+
+    /// The first connection in a place from this one on.
+    pub(crate) fn next_flow(&self, from: u32) -> Option<EdgeFlow> {
+        let records = (from..).zip(self.records.get(from as usize..)?);
+        let (place, record) = { records }.find(|(_, record)| record.entering != Tuple::NONE)?;
+        let stage = match record.stage {
+            Stage::Handshake => "handshake",
+            Stage::Open => "open",
+            Stage::Closed => "closed",
+            Stage::Other => "",
+        };
+        let last_packet_at = Instant::from_nanos(u64::from(record.last_packet_tick) << TICK_BITS);
+        let expires_at = last_packet_at + self.timeouts.of(record.stage);
+        let Record { entering, node, .. } = *record;
+        Some(EdgeFlow { place, entering, node, moved_from: record.moved_from(), stage, expires_at })
     }
 
     /// The hash of a tuple, the same for its inverse.

@@ -43,6 +43,6 @@ pub use edge::{Edge, Transmit};
 pub use event::{EVENTS_PENDING_MAX, EdgeCounters, EdgeEvent, EdgeStatus};
 pub use fast_path::{FastPathCounters, FastPathOrder, NodeForwarding, SettledFlow};
 pub use flow::{AddressOf, Affinity, NODES_MAX, NodeSet};
-pub use flows::{CONNECTIONS_MAX, FlowCounters, IdleTimeouts};
+pub use flows::{CONNECTIONS_MAX, EdgeFlow, FlowCounters, IdleTimeouts};
 pub use local_recovery::{RecoveryCounters, Resent};
 pub use rate_control::{RatePhase, RateStatus};

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 
-pub use edge::{EdgeArgs, EdgeCommand};
+pub use edge::{EdgeArgs, EdgeCommand, EdgeDrainArgs};
 pub use flows::FlowsArgs;
 pub use gateway::{CheckArgs, GatewayArgs};
 pub use inspect::{CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs};
@@ -177,5 +177,7 @@ pub enum ShellCommand {
     Man(ManArgs),
 }
 
+#[cfg(test)]
+mod documents;
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@
 //! connection's rule is found again by its tuple and class.
 
 mod buckets;
+mod offenders;
 mod quota;
 mod rules;
 mod state;
@@ -40,6 +41,7 @@ use crate::class::Class;
 use crate::function::{Context, NetworkFunction, ReevaluationOutcome, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
 pub use buckets::{Rate, SOURCE_BYTES};
+pub use offenders::{OFFENDERS_MAX, Offender};
 use quota::Amount;
 pub use quota::{QUOTA_MAX, QUOTA_STEPS, Quota, Unit};
 pub use rules::{

@@ -13,7 +13,7 @@
 //! see the datagrams cannot join. A former other end never becomes it again.
 //!
 //! Keep-alives are of several sizes, and carry the size of the largest that was received: so datagrams are never larger
-//! than what the path takes.
+//! than what the path takes. Once that is known, most of them are short.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -29,6 +29,11 @@ use super::limits::{
 
 /// A size between the largest and the smallest: what most encapsulations leave of 1500 bytes.
 const DATAGRAM_BYTES_MIDDLE: u16 = 1372;
+
+/// One keep-alive of so many has the size of the path: one a second.
+const CONFIRMED_EVERY: u32 = 5;
+/// One of so many that confirm the path tries a larger size instead.
+const LARGER_TRIED_EVERY: u32 = 3;
 
 /// What a datagram said of the sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +59,8 @@ pub(super) struct Session {
     hurried: u8,
     /// Which size has its turn.
     turn: u8,
+    /// Keep-alives since the path is known.
+    steady: u32,
     received_at: Instant,
     /// Sizes of the largest datagrams received: lately, and before.
     received_bytes: [u16; 2],
@@ -80,6 +87,7 @@ impl Session {
             alive_at: Instant::ZERO,
             hurried: 0,
             turn: 0,
+            steady: 0,
             received_at: Instant::ZERO,
             received_bytes: [0; 2],
             received_since: Instant::ZERO,
@@ -198,19 +206,41 @@ impl Session {
         self.alive_at.min(self.received_at + RENAME_AFTER)
     }
 
+    /// The size of the next keep-alive; 0: no more than it says. While the path is searched for, all sizes have their turn. A known path
+    /// is confirmed once a second, and larger sizes are tried every [`LARGER_TRIED_EVERY`]th time.
+    fn next_size(&mut self) -> u16 {
+        let middle = DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max);
+        let sizes = [self.datagram_bytes_min, self.datagram_bytes_max, middle];
+        if self.hurried > 0 || self.datagram_bytes().is_none() {
+            let size = sizes[usize::from(self.turn) % sizes.len()];
+            self.turn = (self.turn + 1) % sizes.len() as u8;
+            return size;
+        }
+        self.steady = self.steady.wrapping_add(1);
+        if !self.steady.is_multiple_of(CONFIRMED_EVERY) {
+            return 0;
+        }
+        let number = self.steady / CONFIRMED_EVERY;
+        let larger = sizes.into_iter().filter(|size| *size > self.path_bytes);
+        match number.is_multiple_of(LARGER_TRIED_EVERY) {
+            // Where there are two larger sizes, they take turns.
+            true if number.is_multiple_of(2 * LARGER_TRIED_EVERY) => larger.min(),
+            true => larger.max(),
+            false => None,
+        }
+        .unwrap_or_else(|| self.path_bytes.min(self.datagram_bytes_max))
+    }
+
     /// Writes a keep-alive if one is due.
     pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if self.alive_at > now {
             return false;
         }
-        let sizes =
-            [self.datagram_bytes_min, self.datagram_bytes_max, DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max)];
-        let size = sizes[usize::from(self.turn) % sizes.len()];
-        self.turn = (self.turn + 1) % sizes.len() as u8;
+        let size = usize::from(self.next_size());
         let to = self.answer_to.take().or(self.peer).unwrap_or(0);
         let received_bytes = self.received_bytes[0].max(self.received_bytes[1]);
         Datagram::Alive { received_bytes, granules: self.granules }.write(Sessions { from: self.own, to }, out);
-        out.resize(size.into(), 0);
+        out.resize(size.max(out.len()), 0);
         self.hurried = self.hurried.saturating_sub(1);
         let is_open = self.datagram_bytes().is_some();
         let interval = if is_open { ALIVE_INTERVAL } else { HELLO_INTERVAL };
@@ -248,5 +278,63 @@ mod tests {
         let renamed = at(101) + RENAME_AFTER;
         assert!(session.handle_timeout(renamed), "nothing more is received from the second");
         assert_eq!(handle_alive(&mut session, renamed, third), Received::Begun);
+    }
+
+    /// Two ends, and a path between them that takes datagrams of so many bytes.
+    struct Path {
+        ends: [Session; 2],
+        now: Instant,
+        takes_bytes: usize,
+        large: usize,
+        sent_bytes: usize,
+    }
+
+    impl Path {
+        fn open() -> Self {
+            let ends = [1, 2].map(|seed| Session::new(seed, 1024, 1472, 0));
+            let mut path = Self { ends, now: Instant::from_millis(1), takes_bytes: 1500, large: 0, sent_bytes: 0 };
+            path.run(1000);
+            assert!(path.ends.iter().all(|end| end.datagram_bytes() == Some(1472)));
+            (path.large, path.sent_bytes) = (0, 0);
+            path
+        }
+
+        fn run(&mut self, ms: u64) {
+            for _ in 0..ms {
+                self.now = self.now + core::time::Duration::from_millis(1);
+                let mut out = Vec::new();
+                for from in 0..2 {
+                    self.ends[from].handle_timeout(self.now);
+                    while self.ends[from].poll(self.now, &mut out) {
+                        self.large += usize::from(out.len() >= DATAGRAM_BYTES_MIN.into());
+                        self.sent_bytes += out.len();
+                        let (sessions, datagram) = Datagram::parse(&out).expect("it was just written");
+                        if out.len() <= self.takes_bytes {
+                            self.ends[1 - from].handle(self.now, sessions, &datagram, out.len());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_tunnel_sends_one_large_datagram_a_second_and_knows_its_path() {
+        let mut path = Path::open();
+        path.run(30_000);
+        assert!(path.ends.iter().all(|end| end.datagram_bytes() == Some(1472)));
+        assert!(path.large <= 2 * 31, "{} large datagrams of both ends in 30 s", path.large);
+        assert!(path.sent_bytes < 2 * 30 * 2000, "{} bytes of both ends in 30 s", path.sent_bytes);
+    }
+
+    #[test]
+    fn a_path_that_takes_less_and_then_more_again_is_found_out() {
+        let mut path = Path::open();
+        path.takes_bytes = 1400;
+        path.run(20_000);
+        assert!(path.ends.iter().all(|end| end.datagram_bytes() == Some(1372)), "{:?}", path.ends[0].datagram_bytes());
+        path.takes_bytes = 1500;
+        path.run(10_000);
+        assert!(path.ends.iter().all(|end| end.datagram_bytes() == Some(1472)), "{:?}", path.ends[0].datagram_bytes());
     }
 }

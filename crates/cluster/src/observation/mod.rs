@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use flow::{Connection, DropReason, Instant, PortId};
 use network_functions::tuple_filter::TupleFilter;
 
-pub use filter::{Dropped, PacketFilter};
+pub use filter::{Dropped, OwnFrames, PacketFilter};
 pub use latency::{BATCHES_PER_SAMPLE, FunctionLatency, HISTOGRAM_BOUNDS_NS, Histogram, Latencies, Stopwatch};
 pub use trace::{Arrival, Outcome, PacketTrace, RoutedTo, STEPS_MAX, Step};
 

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use flow::table::Table;
 use flow::wire::{self, Headers, Packet, Parsed};
 use flow::{Disposition, DropReason, Frame, PacketBatch, PortId, Tuple, WorkerId};
 use network_functions::chain::{Call, CallOutcome, Chain, Watch};
@@ -59,24 +60,28 @@ fn length_bytes(frame: &Frame<'_>) -> u32 {
 impl Observation {
     /// A batch came in: finds out who looks at which of its frames.
     #[cold]
-    pub(crate) fn note_arrivals(&mut self, batch: &PacketBatch<'_>) {
+    pub(crate) fn note_arrivals(&mut self, batch: &PacketBatch<'_>, table: &Table) {
         let mut frames = core::mem::take(&mut self.marks.frames);
         frames.clear();
         for frame in batch {
-            let mark = self.mark_of(frame);
+            let mark = self.mark_of(frame, table);
             frames.push(mark);
         }
         self.marks.frames = frames;
     }
 
-    fn mark_of(&mut self, frame: &Frame<'_>) -> Mark {
+    fn mark_of(&mut self, frame: &Frame<'_>, table: &Table) -> Mark {
         let arrival = arrival(frame);
         let mut mark = Mark::default();
+        let find = |tuple: &Tuple| {
+            let (slot, direction) = table.lookup(table.hash(tuple), tuple)?;
+            Some((table.get(slot)?, direction))
+        };
         for index in 0..self.watches.len() {
             let (Subject::Packets(filter) | Subject::Frames { filter, .. }) = &self.watches[index].subject else {
                 continue;
             };
-            if self.watches[index].left == 0 || !filter.matches_arrival(frame.ingress, &arrival) {
+            if self.watches[index].left == 0 || !filter.matches_arrival(frame, &arrival, find) {
                 continue;
             }
             mark.watches |= 1 << index;

@@ -72,10 +72,10 @@ impl Pipeline {
         if !origin.is_counted {
             self.connections.counters.received += batch.len() as u64;
         }
-        let observation = &mut self.connections.observation;
+        let Connections { observation, table, .. } = &mut self.connections;
         observation.set_now(now);
         if observation.looks_at_packets() {
-            observation.note_arrivals(batch);
+            observation.note_arrivals(batch, table);
         }
         let others_waiting = self.waiting.len();
         self.handle_frames(now, batch, origin, edge);

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::Text;
 use crate::value::{DurationText, PathText, PrefixText, ProtocolText, SizeText, SocketAddressText};
 
 /// The section configures the tunnel to another site's gateway. Both sites have it, with `local` and `peer` exchanged. All nodes of a site
@@ -49,10 +50,13 @@ pub struct RawRedundancy {
     pub rule: Vec<Spanned<RawRedundancyRule>>,
 }
 
-/// The section encrypts and authenticates the tunnel's datagrams, which become 33 bytes longer. Both sites have it, or neither has.
+/// The section encrypts and authenticates the tunnel's datagrams, which become 33 bytes longer. It is required where `peer` is not a
+/// loopback address. Both sites have the same mode.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRedundancySecurity {
+    /// Protection of datagrams between the sites. `"plain"` is for paths that no other host can reach.
+    pub mode: Option<Text>,
     /// Paths of 1 to 4 files with a pre-shared key each, mode 0600, the same at both sites. Handshakes begin with the first key, and all
     /// keys are accepted.
     #[serde(default)]

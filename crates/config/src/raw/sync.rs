@@ -71,6 +71,7 @@ pub struct RawFilter {
     /// Default: `established`, `fin_wait`, `close_wait`, `last_ack`, `time_wait` and `close`.
     pub tcp_states: Option<Spanned<Vec<Text>>>,
     /// Packet from which connections of other protocols are replicated: their first reply (`"replied"`) or their first packet (`"begun"`).
+    /// With `[conntrackd]`, the default is `"begun"`, as conntrackd does.
     pub others: Option<Text>,
     /// Protocols that are replicated. Default: all protocols.
     pub protocols: Option<Spanned<Vec<Spanned<ProtocolText>>>>,

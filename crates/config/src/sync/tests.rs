@@ -32,6 +32,16 @@ fn assert_refused(text: &str, with: &str) {
 }
 
 #[test]
+fn unreplied_connections_are_replicated_beside_a_conntrackd_unless_configured_otherwise() {
+    let native = "[node]\nid = 0\n[replication]\nlocal = \"127.0.0.1:3781\"\n[[replication.peer]]\nid = 1\n\
+                  address = \"127.0.0.2:3781\"\n";
+    let beside = "[node]\nid = 0\n[conntrackd]\nlocal = \"10.0.0.1:3780\"\npeer = \"10.0.0.2:3780\"\npeer_id = 9\n";
+    let replied = format!("{beside}[filter]\nothers = \"replied\"\n");
+    let found = [native, beside, &replied].map(|text| config(text).filter.others);
+    assert_eq!(found, [Others::Replied, Others::Begun, Others::Replied]);
+}
+
+#[test]
 fn the_examples_are_right_and_fit_each_other() {
     let [left, right] = [("examples/sync-left.toml", LEFT), ("examples/sync-right.toml", RIGHT)].map(|(file, text)| {
         let checked = parse(file, text).unwrap_or_else(|error| panic!("{error}"));

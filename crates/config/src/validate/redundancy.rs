@@ -19,6 +19,7 @@ use super::super::validated::{Port, Redundancy, RedundancyRule};
 use super::super::value;
 use super::cluster::setting;
 use super::common::{flag, ranged, within};
+use super::security::{absence, is_plain, plain_with_keys};
 use crate::compression::Library;
 
 const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
@@ -61,7 +62,7 @@ pub(super) fn redundancy(
         datagram_bytes_max: setting!("redundancy", raw.datagram_bytes_max => within(datagram_default, DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX), diagnostics),
         peer_timeout: setting!("redundancy", raw.peer_timeout => ranged(defaults.peer_timeout, PEER_TIMEOUT), diagnostics),
         mirror_bits_per_second: mirror(raw, diagnostics),
-        security: security(raw, diagnostics),
+        security: security(raw, peer, diagnostics),
         rules: rules(raw, diagnostics),
     };
     if let (Some(local), Some(peer)) = (local, peer) {
@@ -134,10 +135,21 @@ fn mirror(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<u64>
     flag("redundancy.mirror", raw.mirror, true, diagnostics).then_some(rate)
 }
 
-fn security(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<Security> {
-    let section = raw.security.as_ref()?;
+/// What encrypts the tunnel, by the rule of `[replication.security]`. `None` is plain text.
+fn security(raw: &RawRedundancy, peer: Option<SocketAddr>, diagnostics: &mut Diagnostics<'_>) -> Option<Security> {
     let subject = "[redundancy.security]";
+    let Some(section) = &raw.security else {
+        let mistake = peer.and_then(|peer| absence(peer, subject));
+        mistake.into_iter().for_each(|mistake| diagnostics.error(raw.peer.span(), "[redundancy]", mistake));
+        return None;
+    };
     let keys = &section.get_ref().pre_shared_keys;
+    if is_plain("redundancy.security.mode", section.get_ref().mode.as_ref(), diagnostics) {
+        if !keys.is_empty() {
+            diagnostics.error(section.span(), subject, plain_with_keys());
+        }
+        return None;
+    }
     if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
         let mistake = Mistake::new(
             format!("{} keys are named", keys.len()),
@@ -202,6 +214,7 @@ interface = "eth1"
 addresses = ["192.0.2.1/24"]
 "#;
     const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
+    const KEYS: &str = "[redundancy.security]\npre_shared_keys = [\"/a\"]\n";
 
     fn check(text: &str) -> Result<Checked, ConfigError> {
         parse("test.toml", text)
@@ -209,14 +222,14 @@ addresses = ["192.0.2.1/24"]
 
     #[test]
     fn a_tunnel_is_its_two_ends_and_the_rest_has_defaults() {
-        let checked = check(&format!("{NODE}{ENDS}")).expect("it is right");
+        let checked = check(&format!("{NODE}{ENDS}{KEYS}")).expect("it is right");
         let site = checked.config.redundancy.expect("it is there").site();
         assert_eq!(site.local.to_string(), "192.0.2.1:3785");
         assert_eq!((site.tunnel.cache_bytes, site.tunnel.datagram_bytes_max, site.rules.len()), (64 << 20, 1472, 0));
         let more = "cache = \"8MiB\"\ngather = \"5ms\"\nrate_bits_per_second = 20000000\n\
                     copies_per_mille = 250\nsecond_stage = \"zstd\"\n\
                     [[redundancy.rule]]\ndestination = \"10.2.0.0/16\"\nprotocol = \"tcp\"\nport = 80\n";
-        let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+        let checked = check(&format!("{NODE}{ENDS}{more}{KEYS}")).expect("it is right");
         let site = checked.config.redundancy.expect("it is there").site();
         assert_eq!(site.tunnel.cache_bytes, 8 << 20);
         assert_eq!(site.tunnel.sender.bits_per_second, Some(20_000_000));
@@ -227,7 +240,7 @@ addresses = ["192.0.2.1/24"]
     #[test]
     fn caches_are_mirrored_unless_it_is_said_that_they_are_not() {
         let mirror = |more: &str| {
-            let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+            let checked = check(&format!("{NODE}{ENDS}{more}{KEYS}")).expect("it is right");
             checked.config.redundancy.expect("it is there").site().tunnel.mirror.map(|mirror| mirror.bits_per_second)
         };
         assert_eq!(mirror(""), Some(200_000_000));
@@ -246,6 +259,11 @@ addresses = ["192.0.2.1/24"]
             ("second_stage = \"brotli\"", "lz4"),
             ("mirror_bits_per_second = 1000", "choose a number from 1000000"),
             ("[redundancy.security]", "0 keys are named"),
+            ("[redundancy.security]\nmode = \"none\"", "write \"encrypted\" or \"plain\""),
+            (
+                "[redundancy.security]\nmode = \"plain\"\npre_shared_keys = [\"/a\"]",
+                "yet keys are given: remove either",
+            ),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
         ] {
@@ -255,5 +273,13 @@ addresses = ["192.0.2.1/24"]
         let foreign = ENDS.replace("192.0.2.1", "192.0.2.9");
         let error = check(&format!("{NODE}{foreign}")).expect_err("not its own").to_string();
         assert!(error.contains("none of the shared addresses"), "{error}");
+    }
+    #[test]
+    fn plain_text_between_sites_must_be_asked_for() {
+        let report = check(&format!("{NODE}{ENDS}")).expect_err("nobody chose plain text").to_string();
+        assert!(report.contains("[redundancy]: 198.51.100.1:3785 receives everything in plain text"), "{report}");
+        assert!(report.contains("mode = \"plain\" if nobody else can reach the link"), "{report}");
+        let chosen = check(&format!("{NODE}{ENDS}[redundancy.security]\nmode = \"plain\"\n")).expect("it is chosen");
+        assert!(chosen.config.redundancy.expect("it is there").security.is_none());
     }
 }

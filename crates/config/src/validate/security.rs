@@ -1,5 +1,6 @@
 //! `[replication.security]`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flow::NodeId;
@@ -26,14 +27,10 @@ pub(super) fn security(
         return None;
     };
     let section = written.get_ref();
-    let modes = [("encrypted", true), ("plain", false)];
-    diagnostics.describe("replication.security.mode", Some(format!("{:?}", modes[0].0)), quoted(&modes));
-    let mode = section.mode.as_ref().and_then(|text| one_of("replication.security.mode", text, &modes, diagnostics));
     let has_credentials = !section.pre_shared_keys.is_empty() || section.certificate.is_some();
-    if mode == Some(false) {
+    if is_plain("replication.security.mode", section.mode.as_ref(), diagnostics) {
         if has_credentials || section.key.is_some() || section.authority.is_some() {
-            let mistake = Mistake::new("mode is \"plain\", yet keys are given", "remove either");
-            diagnostics.error(written.span(), SUBJECT, mistake);
+            diagnostics.error(written.span(), SUBJECT, plain_with_keys());
         }
         return None;
     }
@@ -52,15 +49,35 @@ pub(super) fn security(
     })
 }
 
-/// Plain text between machines is a decision, not an oversight.
+/// Whether plain text is chosen explicitly.
+pub(super) fn is_plain(subject: &str, mode: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> bool {
+    let modes = [("encrypted", true), ("plain", false)];
+    diagnostics.describe(subject, Some(format!("{:?}", modes[0].0)), quoted(&modes));
+    mode.and_then(|text| one_of(subject, text, &modes, diagnostics)) == Some(false)
+}
+
+/// Keys are named that would not be used.
+pub(super) fn plain_with_keys() -> Mistake {
+    Mistake::new("mode is \"plain\", yet keys are given", "remove either")
+}
+
+/// Plain text between machines is a decision, not an oversight: `section` is missing. `None`: the peer is on this machine.
+pub(super) fn absence(peer: SocketAddr, section: &str) -> Option<Mistake> {
+    let mistake = || {
+        Mistake::new(
+            format!("{peer} receives everything in plain text, and believes anyone who can reach it"),
+            format!(
+                "add {section} with pre_shared_keys (`mainstay key` makes one), or with mode = \"plain\" if nobody \
+                 else can reach the link"
+            ),
+        )
+    };
+    (!peer.ip().is_loopback()).then(mistake)
+}
+
 fn check_absence(raw: &RawReplication, peers: &[Peer], diagnostics: &mut Diagnostics<'_>) {
-    let Some(peer) = peers.iter().find(|peer| !peer.address.ip().is_loopback()) else { return };
-    let mistake = Mistake::new(
-        format!("{} receives everything in plain text, and believes anyone who can reach it", peer.address),
-        "add [replication.security] with pre_shared_keys (`mainstay key` makes one), or with mode = \"plain\" if nobody \
-         else can reach the link",
-    );
-    diagnostics.error(raw.local.span(), "[replication]", mistake);
+    let mistake = peers.iter().find_map(|peer| absence(peer.address, SUBJECT));
+    mistake.into_iter().for_each(|mistake| diagnostics.error(raw.local.span(), "[replication]", mistake));
 }
 
 fn check_transport(raw: &RawReplication, replication: &Replication, diagnostics: &mut Diagnostics<'_>) {

@@ -333,6 +333,7 @@ impl Connections {
 
     /// Removes a replica that is no longer in the kernel.
     pub(crate) fn drop_replica(&mut self, handle: Handle) {
+        self.set_unreplicated(handle, None);
         let Some(record) = self.mirror.get(handle) else { return };
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);

@@ -9,6 +9,7 @@ pub(super) mod injection_queue;
 pub(super) mod kernel;
 pub(super) mod refresh;
 mod roles;
+mod unreplicated;
 pub(super) mod updates;
 
 use alloc::collections::VecDeque;
@@ -27,6 +28,7 @@ use super::event::{Events, SyncEvent};
 use super::filter::SyncFilter;
 use super::mirror::{Mirror, Record, flag};
 use super::status::SyncCounters;
+use super::unreplicated::Unreplicated;
 
 /// A change that sessions must process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +104,8 @@ pub(super) struct Connections {
     pub(super) counters: SyncCounters,
     /// The number of connections that this node owns.
     pub(super) own: u32,
+    /// Of those, the ones that are not replicated.
+    pub(super) unreplicated: Unreplicated,
     /// Whether a lack of room has been reported.
     pub(super) lacks_room: bool,
     pub(super) events: Events,
@@ -145,6 +149,7 @@ impl Connections {
         let node = self.node;
         self.count_owner(from, node);
         self.changes.push(ConnectionChange::TakenOver(handle));
+        self.count_unreplicated(handle);
         self.update_expectations_of(handle, true);
     }
 
@@ -155,16 +160,18 @@ impl Connections {
         record.version = record.version.wrapping_add(1);
         if !self.filter.is_worth_replicating(record) {
             self.counters.withheld += u64::from(!record.is_any(flag::REPLICATED));
-            return;
+            return self.count_unreplicated(handle);
         }
         record.set(flag::REPLICATED, true);
         self.counters.replicated += 1;
         self.changes.push(ConnectionChange::Changed(handle));
+        self.count_unreplicated(handle);
     }
 
     /// Ends a connection of this node.
     pub(super) fn end_own(&mut self, handle: Handle) {
         self.update_expectations_of(handle, false);
+        self.set_unreplicated(handle, None);
         let Some(record) = self.mirror.get(handle) else { return };
         let changes = if record.is_any(flag::REPLICATED) {
             self.names.push_back(self.name(record));

@@ -69,6 +69,7 @@ impl Connections {
                 record.version = beyond(update.origin.version);
                 record.set(flag::REPLICATED, true);
                 self.changes.push(ConnectionChange::Changed(handle));
+                self.count_unreplicated(handle);
             }
             return;
         }
@@ -144,6 +145,7 @@ impl Connections {
         }
         if before != from {
             self.count_owner(before, from);
+            self.set_unreplicated(handle, None);
         }
         self.changes.push(ConnectionChange::ReplicaChanged(handle));
     }
@@ -190,6 +192,7 @@ impl Connections {
                 record.set_owner(from);
                 record.set(flag::REPLICATED, false);
             }
+            self.set_unreplicated(handle, None);
             self.changes.push(ConnectionChange::ReplicaChanged(handle));
         }
         if may_live_here {

@@ -52,6 +52,14 @@ pub(crate) mod flag {
     pub(crate) const REFUSED: u32 = 1 << 18;
     /// Only the kernel's timeout is to be renewed.
     pub(crate) const REFRESH: u32 = 1 << 19;
+    /// Not replicated: it has no reply yet.
+    pub(crate) const UNREPLIED: u32 = 1 << 20;
+    /// Not replicated to a conntrackd: its zone is of one direction.
+    pub(crate) const ZONE_DIRECTION: u32 = 1 << 21;
+    /// Not replicated to a conntrackd for another reason.
+    pub(crate) const INEXPRESSIBLE: u32 = 1 << 22;
+    /// All flags for connections that are not replicated.
+    pub(crate) const UNREPLICATED: u32 = UNREPLIED | ZONE_DIRECTION | INEXPRESSIBLE;
     /// All flags for stated properties.
     pub(crate) const STATED: u32 = HAS_TIMEOUT | HAS_STATUS | HAS_MARK | HAS_STATE | HAS_SIDES;
 }

@@ -88,6 +88,7 @@ impl SyncNode {
             ended_expectations: VecDeque::new(),
             counters: SyncCounters::default(),
             own: 0,
+            unreplicated: crate::unreplicated::Unreplicated::default(),
             lacks_room: false,
             events: Events::default(),
         };

@@ -32,6 +32,8 @@ impl SyncNode {
         let pending = if connections.may_create() { connections.overdue() as u32 } else { 0 };
         add(pending > 0, Obstacle::Pending(pending));
         add(queue.refused_now > 0, Obstacle::NotInKernel(queue.refused_now, queue.failing()));
+        let unreplicated = connections.unreplicated;
+        add(unreplicated.total() > 0, Obstacle::Unreplicated(unreplicated));
         for peer in &self.peers {
             add_obstacles_of(&peer.status(), &mut add);
         }
@@ -52,6 +54,7 @@ impl SyncNode {
             connections: connections.mirror.len(),
             connections_max: self.connections_max,
             own: connections.own,
+            unreplicated: connections.unreplicated,
             replicas: connections.mirror.len() - connections.own,
             pending: queue.pending(),
             not_in_kernel: queue.refused_now,

@@ -13,6 +13,7 @@ impl SyncNode {
     /// excluded state.
     pub fn set_filter(&mut self, filter: SyncFilter) {
         self.connections.filter = filter;
+        self.connections.count_all_unreplicated();
     }
 
     /// Replaces the keys and certificates of the channels with the peers. Without channels, nothing changes.

@@ -7,3 +7,4 @@ mod peers;
 mod scenarios;
 mod sharing;
 mod storm;
+mod unreplicated;

@@ -322,6 +322,9 @@ fn add_sync(samples: &mut Samples, sync: &SyncStatus) {
     for (kind, count) in [("own", kernel.own), ("copy", kernel.copies), ("injected", kernel.injected)] {
         samples.add_count(Metric::SyncConnections, &[kind], count);
     }
+    for unreplicated in &kernel.unreplicated {
+        samples.add_count(Metric::SyncUnreplicated, &[&unreplicated.reason], unreplicated.connections);
+    }
     let counts = [
         (Metric::SyncExpectations, kernel.expectation_requests),
         (Metric::SyncWaiting, kernel.waiting),

@@ -36,8 +36,8 @@ pub use api::Role;
 pub use config::remote::{Identity, RemoteAccess};
 
 pub use access::{TOKEN_CHARACTERS_MIN, TOKENS_MAX, Tokens, TokensError};
-pub use tls::TlsError;
 pub(crate) use tls::client as tls_client;
+pub use tls::{TlsError, describe_tls};
 
 /// Clients from afar at a time, those among them that have not shown yet who they are. Half of what the server of the local
 /// socket takes: strangers never keep the operator on the machine out.

@@ -48,6 +48,33 @@ pub enum TlsError {
     },
 }
 
+/// Why a connection over TLS failed, in words where the library has none.
+#[must_use]
+pub fn describe_tls(error: &io::Error) -> String {
+    use rustls::CertificateError as Certificate;
+    let found = error.get_ref().and_then(|source| source.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(reason)) = found else { return error.to_string() };
+    match reason {
+        // An error of the library below, of which nothing but its name is known here.
+        Certificate::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the certificate is that of an authority (CA:TRUE), as `openssl req -x509` makes one: issue one for the server, with \
+             basicConstraints = CA:FALSE, signed by the authority"
+                .to_owned()
+        }
+        Certificate::UnknownIssuer => "the certificate was not issued by the authority that is named here".to_owned(),
+        Certificate::Expired | Certificate::ExpiredContext { .. } => {
+            "the certificate has expired: renew it; or a clock is wrong".to_owned()
+        }
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+            "the certificate is not valid yet: check the clocks".to_owned()
+        }
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+            format!("the certificate is for another name ({error})")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The certificates in a file, the subject's own first.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = std::fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })?;

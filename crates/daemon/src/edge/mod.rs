@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ::edge::{EdgeConfig, NodePort};
 use cluster::edge_link::NodeLinks;
 use flow::wire::MacAddress;
-use flow::{HashKey, PortId, conntrack};
+use flow::{HashKey, NodeId, PortId, conntrack};
 use packet_io::netlink::Netlink;
 use packet_io::poller::Waker;
 use packet_io::signal::Signals;
@@ -27,8 +27,8 @@ use api::{ReloadReport, SyncOrder, SyncReadiness};
 use config::edge::{self, EdgeSettings};
 use config::validated::Port;
 use control::metrics::server::MetricsServer;
-use control::orders::{AskError, OperationError, Operations};
-use control::{ControlServer, Credentials, FlowDescriber};
+use control::orders::{AskError, OperationError, Operations, Order};
+use control::{ControlSender, ControlServer, Credentials, FlowDescriber};
 use fast_path::EdgeFastPath;
 use interfaces::{NETWORK, interfaces};
 use process::{Process, Setting};
@@ -68,9 +68,18 @@ fn serve(settings: &EdgeSettings) -> Result<(), ProcessError> {
     let links = node_links(settings, &ports)?;
     let mut process =
         Process::open(settings, Setting { edge, fast_path, links, ports: io, names: ports, signals, waker, receiver })?;
-    let describer = FlowDescriber { node: settings.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
-    let control =
-        ControlServer::start(&settings.node.control_socket, sender.clone(), Arc::new(describer), Arc::new(Operator))?;
+    let describer = FlowDescriber {
+        node: settings.node.id,
+        port_names: Vec::new(),
+        own_addresses: Vec::new(),
+        state_name: conntrack::state_name,
+    };
+    let control = ControlServer::start(
+        &settings.node.control_socket,
+        sender.clone(),
+        Arc::new(describer),
+        Arc::new(Operator(sender.clone())),
+    )?;
     let remote = match &settings.control {
         Some(access) => Some(control.listen_afar(access.listen, Credentials::load(access)?)?),
         None => None,
@@ -112,11 +121,11 @@ fn node_links(settings: &EdgeSettings, ports: &[Port]) -> Result<NodeLinks, Proc
 }
 
 /// What operators can have done: an edge reads its file at its start alone.
-struct Operator;
+struct Operator(ControlSender);
 
 impl Operator {
     fn refuse<T>() -> Result<T, OperationError> {
-        Err(OperationError::Refused("this is an edge: its nodes are drained, not itself".to_owned()))
+        Err(OperationError::Refused("this is an edge: its nodes are drained, not itself (mainstay drain at a node, or mainstay edge drain --node N)".to_owned()))
     }
 }
 
@@ -133,6 +142,11 @@ impl Operations for Operator {
 
     fn undrain(&self) -> Result<(), OperationError> {
         Self::refuse()
+    }
+
+    fn drain_node(&self, node: NodeId, is_drained: bool) -> Result<(), OperationError> {
+        let outcome = self.0.order(Order::DrainNode { node, is_drained })?;
+        outcome.map(drop).map_err(OperationError::Refused)
     }
 
     fn sync(&self, _order: SyncOrder) -> Result<SyncReadiness, OperationError> {

@@ -1,19 +1,25 @@
 //! What the edge reports to operators: events, status and counters.
 
-use ::edge::{Edge, EdgeEvent, RatePhase};
+use ::edge::{Edge, EdgeEvent, EdgeFlow, RatePhase};
 use cluster::edge_link::{LinkError, NodeLinkStatus, NodeLinks};
 use cluster::failure_detector::State;
-use flow::{DropReason, Instant, NodeId, PortId};
+use flow::{ConnectionRole, DropReason, Instant, NodeId, PortId};
 use packet_io::netlink::LinkState;
 use packet_io::{PacketIo, clock};
 
 use super::fast_path::EdgeFastPath;
 use crate::complaints::Complaints;
 use api::metrics::Samples;
-use api::{ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, NodeStatus, PortStatus, Status};
+use api::{
+    BothWays, ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, Flow, NodeStatus, PortStatus,
+    Status,
+};
 use config::edge::EdgeSettings;
 use config::validated::Port;
+use config::value::protocol_name;
+use control::flows::{FLOWS_EXAMINED_PER_PAGE_MAX, ends};
 use control::metrics::add_status;
+use control::orders::{Order, OrderOutcome};
 use control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 
 /// What is remembered for operators.
@@ -106,7 +112,7 @@ impl Reporting {
     /// Who answers operators' questions.
     pub(super) fn answers<'a>(
         &'a mut self,
-        edge: &'a Edge,
+        edge: &'a mut Edge,
         fast_path: Option<&'a EdgeFastPath>,
         links: &'a NodeLinks,
         ports: &'a dyn PacketIo,
@@ -118,7 +124,7 @@ impl Reporting {
 /// Everything that questions are answered from.
 pub(super) struct Answers<'a> {
     reporting: &'a mut Reporting,
-    edge: &'a Edge,
+    edge: &'a mut Edge,
     fast_path: Option<&'a EdgeFastPath>,
     links: &'a NodeLinks,
     ports: &'a dyn PacketIo,
@@ -156,6 +162,7 @@ impl Answers<'_> {
             .to_owned(),
             since_ns: link.since.map(Instant::as_nanos),
             forwards: self.edge.status().alive.contains(link.node),
+            drained: self.edge.drained().contains(link.node),
             serves: serves.collect(),
             link_address: link.address.map(|address| address.to_string()),
         }
@@ -219,8 +226,35 @@ impl ControlHandler for Answers<'_> {
         }
     }
 
-    fn flows(&mut self, _query: &FlowsQuery) -> FlowsPage {
-        FlowsPage::new(clock::now())
+    fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
+        let now = clock::now();
+        let mut page = FlowsPage::new(now);
+        let mut from = query.cursor;
+        for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
+            let Some(flow) = self.edge.next_flow(from) else { return page };
+            from = flow.place + 1;
+            if query.filter.matches_described(&[flow.entering], flow.stage, ConnectionRole::Owner) {
+                page.described.push(describe(&flow, now));
+            }
+        }
+        page.next_cursor = Some(from);
+        page
+    }
+
+    fn obey(&mut self, order: Order) -> OrderOutcome {
+        let Order::DrainNode { node, is_drained } = order else {
+            return Err("this is an edge: its nodes are drained, not itself".to_owned());
+        };
+        if !self.links.status().any(|link| link.node == node) {
+            return Err(format!("there is no node {} in the file of this edge", node.0));
+        }
+        if !self.edge.set_drained(node, is_drained) {
+            return Err("connections would not stay at the node: that needs affinity = \"learned\"".to_owned());
+        }
+        let text = if is_drained { "gets no new connections" } else { "gets new connections again" };
+        let kind = if is_drained { EventKind::Draining } else { EventKind::Undrained };
+        self.reporting.note(clock::now(), kind, &format!("node {} {text}", node.0));
+        Ok(false)
     }
 
     fn counters(&mut self) -> Samples {
@@ -231,5 +265,32 @@ impl ControlHandler for Answers<'_> {
 
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
+    }
+}
+
+/// A connection as an edge knows it: the node that gets its packets, and no counters.
+fn describe(flow: &EdgeFlow, now: Instant) -> Flow {
+    const NONE: BothWays = BothWays { original: 0, reply: 0 };
+    Flow {
+        protocol: protocol_name(flow.entering.protocol),
+        state: flow.stage.to_owned(),
+        role: format!("node {}", flow.node.0),
+        owner: flow.node.0,
+        original: ends(&flow.entering),
+        translated: None,
+        uncounted: true,
+        packets: NONE,
+        bytes: NONE,
+        replied: flow.stage == "open",
+        assured: flow.stage == "open",
+        expires_s: flow.expires_at.saturating_since(now).as_secs_f64(),
+        age_s: 0.0,
+        egress: None,
+        version: 0,
+        related_to: None,
+        class: None,
+        path: None,
+        hook: None,
+        gateway_reason: None,
     }
 }

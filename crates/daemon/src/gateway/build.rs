@@ -26,7 +26,9 @@ pub use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
 use config::timeouts::Timeouts;
-use config::validated::{self, Backend, BackupLookup, Cluster, Config, Function, Replication, Representation};
+use config::validated::{
+    self, Backend, BackupLookup, Cluster, Config, Function, Redundancy, Replication, Representation,
+};
 use config::value;
 use control::orders::ServicePaths;
 
@@ -59,7 +61,7 @@ pub fn node_config_with(
         tracker: tracker(config),
         chain: chain(config, &config.chain, shared, secrets)?.build()?,
         forwarding,
-        role: role_config(config, cluster),
+        role: role_config(config, cluster, shared.files),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
@@ -120,7 +122,7 @@ pub(super) fn reconfiguration(
         chain: chain(config, new.functions, new.shared, secrets)?.build_within(new.layout)?,
         reevaluation,
         forwarding: forwarding(config, secrets)?,
-        role: role_config(config, cluster),
+        role: role_config(config, cluster, new.shared.files),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
@@ -189,8 +191,8 @@ fn sharing(config: &Config) -> Option<SharingConfig> {
 }
 
 /// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each
-/// other up must be.
-pub(super) fn fingerprint(config: &Config) -> u64 {
+/// other up must be. `files` is the digest of the files that they have alike.
+pub(super) fn fingerprint(config: &Config, files: u64) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
     let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
     let replication = config.cluster.as_ref().map(|cluster| &cluster.replication);
@@ -204,13 +206,16 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     let url_lists: Vec<_> = config.url_filter.lists.iter().map(|list| &list.config).collect();
     // A server may be elsewhere, too.
     let url_server = config.url_filter.server.as_ref().map(|server| &server.config);
+    // Of keys the contents count, not the paths.
+    let tunnel =
+        config.redundancy.clone().map(|tunnel| (tunnel.security.is_some(), Redundancy { security: None, ..tunnel }));
     fnv(&format!(
         "{:?}",
         (
-            (config.workers.count, groups, &config.reachability, backups),
+            (config.workers.count, groups, &config.reachability, backups, files),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, tunnel),
             (
                 services,
                 &config.syn_proxy.rules,
@@ -269,7 +274,7 @@ fn selection(cluster: Option<&Cluster>) -> Selection {
     }
 }
 
-fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
+fn role_config(config: &Config, cluster: Option<&Cluster>, files: u64) -> role::Config {
     let defaults = role::Config::new(config.node.id, Vec::new());
     let (startup_hold, preempt, heartbeat_interval) = match cluster {
         Some(Cluster { failure_detection, .. }) => {
@@ -281,7 +286,7 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         // There is no peer to listen for.
         None => (Duration::ZERO, false, defaults.heartbeat_interval),
     };
-    let configuration = Some(fingerprint(config));
+    let configuration = Some(fingerprint(config, files));
     let groups = config.groups.iter().map(|group| role::GroupConfig {
         identity: group.identity(),
         priority: group.priority,

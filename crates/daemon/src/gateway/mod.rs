@@ -10,6 +10,7 @@ mod categorisation;
 mod changes;
 mod data_path;
 pub(crate) mod fast_path;
+mod files;
 mod functions;
 mod links;
 mod mailbox;
@@ -23,10 +24,11 @@ mod shared;
 mod utilisation;
 mod workers;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use flow::conntrack;
+use flow::{WorkerId, conntrack};
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
@@ -35,7 +37,7 @@ use crate::logging;
 use balancing::Checks;
 use categorisation::Categorisation;
 use config::validate::mapping::formulas;
-use config::validated::Config;
+use config::validated::{Cluster, Config, replication_address};
 use control::metrics::server::MetricsServer;
 use control::remote::{RemoteAccess, RemoteError};
 use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
@@ -91,6 +93,13 @@ fn begin_with(members: &Members, config: &Config) {
     members.note_start();
 }
 
+/// Where the workers exchange datagrams with their peers.
+fn own_addresses(cluster: &Cluster, workers: u8) -> Vec<SocketAddr> {
+    let replication =
+        (0..workers).filter_map(|worker| replication_address(cluster.replication.local, WorkerId(worker)));
+    replication.chain([cluster.failure_detection.local]).collect()
+}
+
 fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
@@ -100,6 +109,7 @@ fn serve(path: &Path, config: &Config) -> Result<(), ProcessError> {
     let describer = FlowDescriber {
         node: config.node.id,
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
+        own_addresses: config.cluster.as_ref().map(|it| own_addresses(it, config.workers.count)).unwrap_or_default(),
         state_name: conntrack::state_name,
     };
     let members = Members::load(config);

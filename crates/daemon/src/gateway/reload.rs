@@ -17,12 +17,14 @@ use network_functions::chain::ChainLayout;
 use super::balancing::Balancing;
 use super::build::{self, NewChain, Secrets, SharedFunctions};
 use super::changes::Changes;
+use super::files;
 use super::members::{GossipKeys, Members};
 use super::workers::Ready;
 use crate::credentials::{self, SecretError};
 use crate::describe;
 use crate::error::ProcessError;
 use crate::logging;
+use crate::url_lists::{self, UrlListsErrors};
 use api::{EventKind, ReloadReport};
 use config::ConfigError;
 use config::diagnostic::Severity;
@@ -111,7 +113,12 @@ impl Operator {
         report.warnings = checked.warnings.iter().map(ToString::to_string).collect();
         report.changes.clone_from(&changes.applicable);
         report.needs_restart.clone_from(&changes.needs_restart);
-        report.configuration = describe::fingerprint(build::fingerprint(&checked.config));
+        if !report.is_possible() {
+            // Lists with mistakes are reported once a restart is not needed any more.
+            let lists = url_lists::check(&checked.config.url_filter).unwrap_or_default();
+            let files = files::digest(&checked.config, lists);
+            report.configuration = describe::fingerprint(build::fingerprint(&checked.config, files));
+        }
         report.is_possible().then_some((checked.config, config, changes))
     }
 
@@ -156,11 +163,16 @@ impl Operator {
         let before = self.balancing.shared();
         let shared = match SharedFunctions::new(&config, Some(&before), &self.secrets) {
             Ok(shared) => shared,
+            Err(ProcessError::UrlFilter(UrlListsErrors(errors))) => {
+                report.mistakes.extend(errors.iter().map(ToString::to_string));
+                return Ok(());
+            }
             Err(error) => {
                 report.mistakes.push(error.to_string());
                 return Ok(());
             }
         };
+        report.configuration = describe::fingerprint(build::fingerprint(&file, shared.files));
         // Files may hold something else under the same name.
         let (lists, lists_before) = (&shared.url_filter, &before.url_filter);
         let lists = (lists.fingerprint() != lists_before.fingerprint()).then(|| {

@@ -13,6 +13,7 @@ use network_functions::url_filter::server::Categories;
 use packet_io::clock;
 use rustls::ClientConfig;
 
+use super::files;
 use super::secrets::Secrets;
 use crate::category_server::CategoryServer;
 use crate::check_tls;
@@ -35,6 +36,8 @@ pub struct SharedFunctions {
     pub categories: Option<Arc<CategoryServer>>,
     /// The rules of the rate limits.
     pub rate_limit: Arc<RateLimitRules>,
+    /// A digest of the files that nodes which back each other up have alike.
+    pub(super) files: u64,
 }
 
 impl SharedFunctions {
@@ -60,7 +63,8 @@ impl SharedFunctions {
         let url_filter = Arc::new(url_lists::load(&config.url_filter, asked, key, lists_before)?);
         let check_tls = check_tls::clients(&config.services)?;
         let (syn_proxy, rate_limit) = (Arc::new(syn_proxy), Arc::new(rate_limit));
-        Ok(Self { services, check_tls, syn_proxy, rate_limit, url_filter, categories })
+        let files = files::digest(config, url_filter.fingerprint());
+        Ok(Self { services, check_tls, syn_proxy, rate_limit, url_filter, categories, files })
     }
 }
 

@@ -62,7 +62,12 @@ fn serve(path: &Path, config: &SyncConfig) -> Result<(), ProcessError> {
     let (request_reload, reload_requests) = sync_channel(1);
     let node = build::node(config)?;
     let mut daemon = Daemon::open(config, Setting { node, signals, request_reload, waker, receiver })?;
-    let describer = FlowDescriber { node: config.node.id, port_names: Vec::new(), state_name: conntrack::state_name };
+    let describer = FlowDescriber {
+        node: config.node.id,
+        port_names: Vec::new(),
+        own_addresses: Vec::new(),
+        state_name: conntrack::state_name,
+    };
     let operator = Operator::start(path.to_owned(), config.clone(), sender.clone(), reload_requests)?;
     let orders = Arc::<Operator>::clone(&operator);
     let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;

@@ -21,7 +21,7 @@ use crate::complaints::{Complaints, PLAIN_TEXT};
 use api::metrics::{Metric, Samples};
 use api::{
     ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, RefusedRequests, Status, SyncOrder, SyncStatus,
-    TakeoverStatus,
+    TakeoverStatus, UnreplicatedConnections,
 };
 use config::sync::SyncConfig;
 use config::sync::validated::{Injection, Mode};
@@ -189,6 +189,7 @@ impl Answers<'_> {
             connections: host.connections.unwrap_or_default(),
             connections_max: host.connections_max.unwrap_or_default(),
             own: status.own.into(),
+            unreplicated: unreplicated(status),
             copies: status.replicas.into(),
             injected: u64::from(status.replicas).saturating_sub(u64::from(status.not_in_kernel) + waiting(status)),
             waiting: waiting(status),
@@ -209,6 +210,13 @@ impl Answers<'_> {
             table_full: counters.no_room,
         }
     }
+}
+
+fn unreplicated(status: &conntrack_sync::SyncStatus) -> Vec<UnreplicatedConnections> {
+    let counts = status.unreplicated.counts();
+    counts
+        .map(|(reason, count)| UnreplicatedConnections { reason: reason.name().to_owned(), connections: count.into() })
+        .collect()
 }
 
 fn waiting(status: &conntrack_sync::SyncStatus) -> u64 {
@@ -306,7 +314,12 @@ impl ControlHandler for Answers<'_> {
                 self.reporting.reloads_refused += u64::from(kind == EventKind::ReloadRefused);
                 self.reporting.note(now, kind, &detail);
             }
-            Order::Reload(_) | Order::Drain { .. } | Order::Undrain | Order::EndFailed | Order::HandleAnswer => {
+            Order::Reload(_)
+            | Order::Drain { .. }
+            | Order::DrainNode { .. }
+            | Order::Undrain
+            | Order::EndFailed
+            | Order::HandleAnswer => {
                 return Err("this is mainstay sync, not a gateway".to_owned());
             }
         }

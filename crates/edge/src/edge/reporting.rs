@@ -1,9 +1,10 @@
 //! What an edge reports: events and status.
 
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, NodeSet};
 
 use super::Edge;
 use crate::event::{EdgeEvent, EdgeStatus};
+use crate::flows::EdgeFlow;
 use crate::local_recovery::LocalRecovery;
 use crate::rate_control::{RateControl, RateStatus};
 
@@ -39,6 +40,24 @@ impl Edge {
             fast_path: self.fast_path.as_ref().map(|fast_path| fast_path.counters),
             counters: self.counters.clone(),
         }
+    }
+
+    /// The first connection in a place of the table from this one on, for operators.
+    #[must_use]
+    pub fn next_flow(&self, from: u32) -> Option<EdgeFlow> {
+        self.flows.next_flow(from)
+    }
+
+    /// Nodes that get no new connections.
+    #[must_use]
+    pub const fn drained(&self) -> NodeSet {
+        self.distribution.drained()
+    }
+
+    /// A node gets no new connections from now on, or gets them again. Its connections stay. False: they could not, as the edge does not
+    /// learn the nodes of connections.
+    pub const fn set_drained(&mut self, node: NodeId, is_drained: bool) -> bool {
+        self.distribution.set_drained(node, is_drained)
     }
 
     /// The rate control of a node. `None`: there is none.

@@ -94,6 +94,47 @@ fn connections_of_a_failed_node_move_and_stay_where_they_are_learned_when_it_ret
 }
 
 #[test]
+fn a_drained_node_keeps_its_connections_and_gets_no_new_ones() {
+    let mut world = World::new(|_| ());
+    let before: Vec<_> = (0..200).map(|port| world.enter(build::udp(&udp(port), b"query"))).collect();
+    let drained = before[0];
+    assert!(world.edge.set_drained(drained, true));
+    for (port, node) in (0..200).zip(&before) {
+        assert_eq!(world.enter(build::udp(&udp(port), b"query")), *node, "connections stay");
+    }
+    let new: Vec<_> = (200..400).map(|port| world.enter(build::udp(&udp(port), b"query"))).collect();
+    assert!(new.iter().all(|node| *node != drained), "{new:?}");
+    let mut listed = Vec::new();
+    let mut from = 0;
+    while let Some(flow) = world.edge.next_flow(from) {
+        from = flow.place + 1;
+        listed.push((flow.entering.source_port, flow.node));
+    }
+    listed.sort_unstable();
+    let expected: Vec<_> = (0..400).zip(before.iter().chain(&new).copied()).collect();
+    assert_eq!(listed, expected);
+
+    assert!(world.edge.set_drained(drained, false));
+    assert!((400..600).any(|port| world.enter(build::udp(&udp(port), b"query")) == drained), "it gets new ones again");
+}
+
+#[test]
+fn the_last_live_node_gets_connections_though_it_is_drained() {
+    let mut world = World::new(|_| ());
+    let last = world.enter(build::udp(&udp(1), b"query"));
+    world.edge.set_drained(last, true);
+    let others: Vec<_> = world.edge.status().alive.iter().filter(|node| *node != last).collect();
+    others.iter().for_each(|node| world.edge.set_node_alive(world.now, *node, false));
+    assert_eq!(world.enter(build::udp(&udp(2), b"query")), last);
+}
+
+#[test]
+fn nodes_are_drained_only_where_the_edge_learns_the_nodes_of_connections() {
+    let mut world = World::new(|c| c.affinity = Affinity::Tuple);
+    assert!(!world.edge.set_drained(NodeId(0), true), "connections would not stay");
+}
+
+#[test]
 fn a_prediction_names_the_node_that_the_connection_then_goes_to() {
     for affinity in [Affinity::Learned, Affinity::Tuple, Affinity::Address(AddressOf::NearHost)] {
         let mut world = World::new(|c| c.affinity = affinity);

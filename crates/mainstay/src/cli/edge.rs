@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Subcommand};
 
-use super::{CheckArgs, EventsArgs, StatusArgs};
+use super::{CheckArgs, EventsArgs, FlowsArgs, SocketArgs, StatusArgs};
 use config::edge::CONTROL_SOCKET_DEFAULT;
 
 /// `mainstay edge`.
@@ -38,6 +38,29 @@ pub enum EdgeCommand {
     /// Show recent events: nodes lost and returned, packets resent
     #[command(mut_arg("socket", of_edge))]
     Events(EventsArgs),
+    /// Show connections, with the node of each
+    #[command(mut_arg("socket", of_edge))]
+    Flows(Box<FlowsArgs>),
+    /// Send a node no new connections; those that it has stay there
+    #[command(mut_arg("socket", of_edge))]
+    Drain(EdgeDrainArgs),
+    /// Send new connections to a drained node again
+    #[command(mut_arg("socket", of_edge))]
+    Undrain(EdgeDrainArgs),
+}
+
+/// `mainstay edge drain` and `undrain`.
+#[derive(Debug, Args)]
+pub struct EdgeDrainArgs {
+    /// The edge.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Number of the node
+    #[arg(long, value_name = "ID")]
+    pub node: u8,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `--socket`, which is that of `mainstay edge` unless another is named.

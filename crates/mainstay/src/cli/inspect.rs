@@ -31,6 +31,9 @@ pub struct StatusArgs {
     /// Show the latencies of batches and functions instead
     #[arg(long, conflicts_with = "events")]
     pub latency: bool,
+    /// Show the cluster's members instead, a line each; with --connect each is asked itself
+    #[arg(long, conflicts_with_all = ["events", "latency"])]
+    pub all: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -64,13 +67,13 @@ pub struct PacketFilterArgs {
     /// Only this protocol (tcp, udp, icmp, …, or a number)
     #[arg(long)]
     pub protocol: Option<String>,
-    /// Only sources in this prefix, as received
+    /// Only sources in this prefix, before or after translation
     #[arg(long, value_name = "PREFIX")]
     pub source: Option<String>,
-    /// Only destinations in this prefix, as received
+    /// Only destinations in this prefix, before or after translation
     #[arg(long, value_name = "PREFIX")]
     pub destination: Option<String>,
-    /// Only with this port at either end, as received
+    /// Only with this port at either end, before or after translation
     #[arg(long)]
     pub port: Option<u16>,
     /// Only packets received on this port of the gateway
@@ -79,6 +82,9 @@ pub struct PacketFilterArgs {
     /// Only packets that are dropped, for any reason or for this one
     #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "any")]
     pub dropped: Option<String>,
+    /// Also the frames of nodes and edges among themselves: heartbeats, replication
+    #[arg(long)]
+    pub own_frames: bool,
 }
 
 impl PacketFilterArgs {
@@ -92,6 +98,7 @@ impl PacketFilterArgs {
             port: self.port,
             ingress: self.ingress.clone(),
             dropped: self.dropped.clone(),
+            own_frames: self.own_frames,
         }
     }
 }

@@ -3,27 +3,37 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::thread;
 
 use flow::Instant;
 use packet_io::pcap::{PcapError, PcapngWriter};
+use packet_io::poller::{Poller, Token};
+use packet_io::signal::Signals;
 
 use super::error::{CaptureError, CommandError};
 use crate::cli::CaptureArgs;
 use api::{FrameLine, Line, Query};
 use console::counted;
-use control::client::Client;
+use control::client::{Client, StreamStopper};
 use control::streams::from_hexadecimal;
 
-/// Asks the gateway and writes frame after frame.
+/// The poller's name of the signals.
+const SIGNALS: Token = Token(0);
+
+/// Asks the gateway and writes frame after frame, each as it comes. SIGINT and SIGTERM end the capture as its time does.
 ///
 /// # Errors
 /// The gateway does not answer, or the file cannot be written.
 pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
+    // Before any thread begins, so that no other one takes a signal.
+    let signals = Signals::new().map_err(CaptureError::from)?;
     let mut client = Client::open(args.socket.target())?;
     let ports: Vec<String> = client.status()?.ports.into_iter().map(|port| port.name).collect();
     let writer = open(&args.output)?;
     let file = PcapngWriter::new(writer, ports.iter().map(String::as_str));
     let mut file = file.map_err(|error| end_if_nobody_reads(error.into()))?;
+    file.flush().map_err(|error| end_if_nobody_reads(error.into()))?;
+    stop_at_signal(signals, client.stopper()?)?;
     let query = Query::Capture {
         at: args.at.clone(),
         filter: args.packets.filter(),
@@ -32,23 +42,40 @@ pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
         snapshot_bytes: args.snapshot_bytes,
     };
     let (mut frames, mut missed, mut result) = (0, 0, Ok(()));
-    client.stream(query, args.seconds, |line| match line {
+    let ended = client.stream(query, args.seconds, |line| match line {
         Line::Frame(frame) if result.is_ok() => {
-            frames += 1;
             result = write(&mut file, &ports, &frame).map_err(end_if_nobody_reads);
+            frames += usize::from(result.is_ok());
         }
         Line::Missed { count, .. } => missed += count,
         _ => {}
-    })?;
+    });
+    // Standard output may be the capture itself. What was captured counts, however the stream ended.
+    if ended.is_ok() || frames > 0 {
+        eprintln!(
+            "{} captured{}",
+            counted(frames, "frame"),
+            if missed == 0 { String::new() } else { format!(", {missed} missed") }
+        );
+    }
     result?;
-    file.finish().map_err(|error| end_if_nobody_reads(error.into()))?;
-    // Standard output may be the capture itself.
-    eprintln!(
-        "{} captured{}",
-        counted(frames, "frame"),
-        if missed == 0 { String::new() } else { format!(", {missed} missed") }
-    );
-    Ok(())
+    Ok(ended?)
+}
+
+/// Has a thread wait for a signal, and then end the stream.
+fn stop_at_signal(signals: Signals, stopper: StreamStopper) -> Result<(), CaptureError> {
+    let poller = Poller::new()?;
+    poller.add(&signals, SIGNALS)?;
+    let wait = move || {
+        let mut ready = Vec::new();
+        while signals.receive().is_none() {
+            if poller.wait(&mut ready, None).is_err() {
+                break;
+            }
+        }
+        stopper.stop();
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop).map_err(CaptureError::Thread)
 }
 
 /// Ends the process, quietly, if what reads the capture has seen enough (`head`); the error otherwise.
@@ -75,5 +102,6 @@ fn write<W: Write>(file: &mut PcapngWriter<W>, ports: &[String], frame: &FrameLi
     let comment = frame.dropped.as_ref().map(|reason| format!("dropped: {reason}"));
     let at = Instant::from_nanos(frame.unix_ns);
     file.write_commented(interface, at, &bytes, frame.length_bytes, comment.as_deref())?;
-    Ok(())
+    // A capture that is killed, or read while it runs, has whole frames.
+    Ok(file.flush()?)
 }

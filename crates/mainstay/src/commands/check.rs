@@ -15,7 +15,7 @@ use config::compact::promise;
 use config::validate::mapping::formulas;
 use config::validated::{MembershipSource, Redundancy, Replication};
 use console::counted;
-use daemon::url_lists;
+use daemon::url_lists::{self, UrlListsErrors};
 
 /// What `--json` prints of a file that can be used.
 #[derive(Serialize)]
@@ -44,8 +44,8 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         let (host, found) = Host::look(config);
         problems.extend(secrets(config, user.as_deref()));
         problems.extend(found);
-        if let Err(error) = url_lists::check(&config.url_filter) {
-            problems.push(Problem::error("[url_filter]", &error.to_string()));
+        if let Err(UrlListsErrors(errors)) = url_lists::check(&config.url_filter) {
+            problems.extend(errors.iter().map(|error| Problem::error("[url_filter]", &error.to_string())));
         }
         host
     });

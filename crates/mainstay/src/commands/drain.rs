@@ -30,7 +30,7 @@ struct RoleReport {
 pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     client.drain(args.force)?;
-    let status = await_role(&mut client, |role| matches!(role, "left" | "active"))?;
+    let status = await_role(&mut client, |role| matches!(role, "drained" | "active"))?;
     if status.node.role == "active" {
         return Err(NotDrained::GivenUp.into());
     }

@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::CommandError;
 use super::probe::{self, Secrets, ServiceUser};
 use super::problem::{self, Problem};
-use crate::cli::{CheckArgs, EdgeArgs, EdgeCommand};
+use crate::cli::{CheckArgs, EdgeArgs, EdgeCommand, EdgeDrainArgs};
 use config::edge::{self, EdgeSettings};
 use console::counted;
+use control::client::Client;
 use daemon::edge::fast_path_obstacle;
 use flow::fast_path::Hook;
 
@@ -32,10 +33,28 @@ pub fn run(args: &EdgeArgs) -> Result<(), CommandError> {
     match (&args.command, &args.config) {
         (Some(EdgeCommand::Status(args)), _) => super::status::run(args),
         (Some(EdgeCommand::Events(args)), _) => super::events::run(args.socket.target(), args.json),
+        (Some(EdgeCommand::Flows(args)), _) => super::flows::run(args),
+        (Some(EdgeCommand::Drain(args)), _) => drain(args, true),
+        (Some(EdgeCommand::Undrain(args)), _) => drain(args, false),
         (None, Some(path)) if args.check.check => check(path, &args.check),
         (None, Some(path)) => Ok(daemon::edge::run(path)?),
         (None, None) => unreachable!("a file is required without a command"),
     }
+}
+
+/// What `--json` prints of an edge's node.
+#[derive(Serialize)]
+struct Drained {
+    node: u8,
+    drained: bool,
+}
+
+fn drain(args: &EdgeDrainArgs, drained: bool) -> Result<(), CommandError> {
+    Client::open(args.socket.target())?.drain_node(args.node, drained)?;
+    let text =
+        if drained { "gets no new connections; those that it has stay there" } else { "gets new connections again" };
+    let report = Drained { node: args.node, drained };
+    Ok(console::print_as(args.json, &report, || format!("node {} {text}\n", args.node))?)
 }
 
 fn check(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {

@@ -10,6 +10,7 @@ use config::{ConfigError, Diagnostic, FILE_BYTES_MAX};
 use control::client::ClientError;
 use control::remote::RemoteError;
 use daemon::ProcessError;
+use packet_io::IoError;
 use packet_io::pcap::PcapError;
 
 #[cfg(feature = "studies")]
@@ -152,6 +153,12 @@ pub enum CaptureError {
     /// Something cannot be written to it.
     #[error("the capture cannot be written: {0}")]
     Write(#[from] PcapError),
+    /// No signal can end it.
+    #[error("the capture is not begun: {0}")]
+    Signals(#[from] IoError),
+    /// No thread can wait for signals.
+    #[error("the capture is not begun: no thread can be started: {0}")]
+    Thread(io::Error),
     /// The gateway sends malformed frames.
     #[error("the gateway's frames are malformed: is this program of another version?")]
     NotUnderstood,

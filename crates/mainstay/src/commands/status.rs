@@ -1,5 +1,6 @@
 //! `mainstay status`: how a running gateway is.
 
+mod all;
 mod class;
 mod edge;
 mod filter;
@@ -21,7 +22,7 @@ use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
 use api::{LazyStatus, PeerStatus, Status};
-use console::{Table, count, counted, scaled, yes_no};
+use console::{Table, count, counted, scaled, wrap, yes_no};
 use control::client::Client;
 
 /// Asks the gateway for its status and prints it.
@@ -44,9 +45,18 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
         return Ok(());
     }
     let status = client.status()?;
+    if args.all {
+        let members = all::members(&status, &args.socket.target());
+        return Ok(console::print_as(args.json, &members, || all::describe(&members))?);
+    }
     console::print_as(args.json, &status, || describe(&status))?;
     Ok(())
 }
+
+/// Characters of a line at most: those of a terminal as it is opened.
+const COLUMNS_MAX: usize = 80;
+/// Where the text behind a line's first word begins.
+const INDENT: usize = 13;
 
 fn ago(now_ns: u64, then_ns: u64) -> String {
     console::duration(Duration::from_nanos(now_ns.saturating_sub(then_ns)))
@@ -116,6 +126,7 @@ pub fn describe(status: &Status) -> String {
     );
     text.push_str(&membership::describe(status));
     text.push_str(&paths(status));
+    text.push_str(&keys(status));
     if let Some(filter) = &status.filter {
         text.push_str(&filter::describe(filter));
     }
@@ -155,15 +166,16 @@ fn fast_path(status: &Status) -> String {
     format!("Fast path    {state} at {hook} · {connections} connections · {packets} packets{full}\n{reason}")
 }
 
-/// The tables that have rows, each after an empty line.
+/// The tables that have rows, each after an empty line. The text before them is broken into lines that fit, too.
 fn add_tables(text: &mut String, tables: impl IntoIterator<Item = Table>) {
+    *text = wrap(text, COLUMNS_MAX, INDENT);
     for table in tables.into_iter().filter(|table| !table.is_empty()) {
         text.push('\n');
-        text.push_str(&table.render());
+        text.push_str(&table.render_within(COLUMNS_MAX));
     }
 }
 
-/// Peers that are reachable over service ports alone, and split brains, where there are any.
+/// Peers that are reachable over service ports alone, silent peers and split brains, where there are any.
 fn paths(status: &Status) -> String {
     let mut text = String::new();
     for peer in &status.peers {
@@ -181,14 +193,40 @@ fn paths(status: &Status) -> String {
                 up.join(", ")
             );
         }
-        let trouble = match peer.split_brain.as_str() {
-            "suspected" => "is silent on all paths and did not hand over: it is dead, or cut off and active too",
-            "confirmed" => "holds the same addresses as this node: check the links between the nodes",
-            _ => continue,
+        let _ = match peer.split_brain.as_str() {
+            // What a dead peer and a cut-off one have in common is all that this node can know.
+            "suspected" => writeln!(
+                text,
+                "Silent       node {} on all paths, without a hand-over: dead, or cut off and active too",
+                peer.id
+            ),
+            "confirmed" => writeln!(
+                text,
+                "Split brain  node {} holds the same addresses as this node: check the links between the nodes",
+                peer.id
+            ),
+            _ => Ok(()),
         };
-        let _ = writeln!(text, "Split brain  {}: node {} {trouble}", peer.split_brain, peer.id);
     }
     text
+}
+
+/// Peers with which no channel is established because one of the two nodes has the wrong credentials. Each of them says so.
+fn keys(status: &Status) -> String {
+    let cause = |reason: &str| match reason {
+        "unknown_key" => Some("uses a key that this node does not have: give both the same file in pre_shared_keys"),
+        "forged" => Some("does not have the key that it names: compare the files, and node.id of both nodes"),
+        "certificate" => Some("shows a certificate that is refused: `mainstay events` has the reason"),
+        "unprotected" => Some("sends plain text: give both nodes the same mode in [replication.security]"),
+        "incompatible" => Some("authenticates in another way, or runs another release"),
+        _ => None,
+    };
+    let without = status.peers.iter().filter(|peer| peer.channel.secured_by == "establishing");
+    let lines = without.flat_map(|peer| {
+        let refused = peer.channel.refused.iter().filter_map(|refused| cause(&refused.reason));
+        refused.map(|cause| format!("Keys         node {} {cause}\n", peer.id))
+    });
+    lines.collect()
 }
 
 /// The state of deferral, if it is configured.

@@ -3,13 +3,18 @@
 use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
-    AntiEntropy, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FastPathStatus,
-    FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PacketPath,
-    PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, StateServiceStatus,
-    Status, TakeoverStatus,
+    AntiEntropy, BackendStatus, BothWays, ChannelStatus, CheckStatus, ConnectionsStatus, DropCount, Ends, Event,
+    EventKind, FastPathStatus, FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus, NodeStatus,
+    PacketPath, PeerFilterStatus, PeerStatus, PortStatus, RateLimitStatus, Rates, RedundancyStatus, RefusedCount,
+    ReloadReport, ServiceStatus, StateServiceStatus, Status, TakeoverStatus,
 };
 
-fn node_status() -> Status {
+/// A text without its line breaks and indents: lines are broken to fit a terminal.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn node_status() -> Status {
     Status {
         program_version: "0.1.0".to_owned(),
         node: NodeStatus {
@@ -117,13 +122,18 @@ left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
 Take-over    ready
 Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
-Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no place
+Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no
+             place
              not at XDP: the driver of eth0, e1000, has no XDP
-Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 false positive · 0 dropped
+Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 false
+             positive · 0 dropped
 Config       0123456789abcdef
 
-PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
-1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago
+PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT
+1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms
+
+PEER  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
+1          0         12       0     0  2.0 ms ago
 
 REPLICAS OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  EXTRA REMOVED
           1  1 s ago              0      3         3              0
@@ -142,6 +152,78 @@ firewall_denied    1 200
 no_route               3
 ";
     assert_eq!(status::describe(&node_status()), expected);
+}
+
+#[test]
+fn a_status_fits_into_80_columns_however_long_names_are() {
+    let mut node = node_status();
+    let name = "a-name-of-a-node-that-somebody-has-chosen-with-the-greatest-care-and-without-any-thought-of-columns";
+    node.node.name = name.to_owned();
+    node.node.role = "taking_over".to_owned();
+    node.takeover = TakeoverStatus {
+        ready: false,
+        obstacles: vec!["node 1 has not replicated all its connections yet".to_owned(), format!("port {name} is down")],
+    };
+    node.lazy =
+        Some(LazyStatus { threshold_ms: 60.0, level: 3, levels: 10, utilisation: Some(0.92), ..LazyStatus::default() });
+    node.redundancy = Some(Box::default());
+    node.ports[0].name = name.to_owned();
+    node.peers[0].address = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:3781".to_owned();
+    node.peers[0].split_brain = "suspected".to_owned();
+    node.peers[0].configuration = Some("fedcba9876543210".to_owned());
+    let backend = BackendStatus {
+        address: "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".to_owned(),
+        state: "down".to_owned(),
+        last_check: Some(CheckStatus {
+            at_ns: 201_000_000_000,
+            succeeded: false,
+            reason: "the server answered with status 503".to_owned(),
+        }),
+        ..BackendStatus::default()
+    };
+    node.services = vec![ServiceStatus {
+        name: name.to_owned(),
+        checked: true,
+        backends: vec![backend; 2],
+        ..ServiceStatus::default()
+    }];
+    node.rate_limits =
+        vec![RateLimitStatus { rule: name.to_owned(), per: "source".to_owned(), ..RateLimitStatus::default() }];
+    node.drops.push(DropCount { reason: name.to_owned(), packets: 1 });
+    let text = status::describe(&node);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} characters: {line}\n\n{text}", line.chars().count());
+    }
+    let flat = flat(&text);
+    assert!(flat.contains("failed 1 s ago: the server") && flat.contains("503"), "{text}");
+    assert!(
+        flat.contains("Silent node 1 on all paths, without a hand-over: dead, or cut off and active too"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wrong_key_is_named_on_either_node() {
+    let mut node = node_status();
+    node.peers[0].channel.secured_by = "establishing".to_owned();
+    node.peers[0].channel.refused = vec![RefusedCount { reason: "unknown_key".to_owned(), datagrams: 3 }];
+    let text = status::describe(&node).split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "Keys node 1 uses a key that this node does not have: give both the same file in pre_shared_keys";
+    assert!(text.contains(expected), "{text}");
+    node.peers[0].channel.secured_by = "pre-shared key 5e8c21b7".to_owned();
+    assert!(!status::describe(&node).contains("Keys "), "an old datagram of a peer that has the key now");
+}
+
+#[test]
+fn a_tunnel_that_saved_nothing_says_so_without_a_percentage() {
+    let mut node = node_status();
+    let mut tunnel = RedundancyStatus::default();
+    (tunnel.sent.packet_bytes, tunnel.sent.datagram_bytes, tunnel.sent.saved_bytes) = (20, 11_511, -11_491);
+    node.redundancy = Some(Box::new(tunnel));
+    let text = status::describe(&node).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("(nothing saved, 11 kB more)") && !text.contains("-5"), "{text}");
+    node.redundancy = Some(Box::default());
+    assert!(flat(&status::describe(&node)).contains("(nothing to save yet)"));
 }
 
 #[test]
@@ -165,8 +247,8 @@ fn a_status_has_what_a_failover_now_would_lose() {
     for (lazy, expected) in cases {
         node.lazy = Some(lazy);
         let lines = "1 480 deferred, which a failover now would lose · 1 234 567 never replicated · 31 replicated late\nLookup ";
-        let expected = format!("\nLazy         {expected} · {lines}");
-        assert!(status::describe(&node).contains(&expected), "{}", status::describe(&node));
+        let expected = format!("Lazy {expected} · {lines}");
+        assert!(flat(&status::describe(&node)).contains(&flat(&expected)), "{}", status::describe(&node));
     }
 }
 
@@ -192,11 +274,11 @@ FILTER OF  ENTRIES  WHOLE  DRIFTS REPAIRED  UNUSABLE
         1        7  yes                  1         0
 ";
     let text = status::describe(&node);
-    assert!(text.contains(line) && text.contains(table), "{text}");
+    assert!(flat(&text).contains(&flat(line)) && text.contains(table), "{text}");
     let digest = FilterStatus { entries: 12, entries_max: 10, beyond: 2, ..FilterStatus::default() };
     node.filter = Some(Box::new(digest));
     let text = status::describe(&node);
-    assert!(text.contains("12 of 10 entries, 2 entered so far beyond its size"), "{text}");
+    assert!(flat(&text).contains("12 of 10 entries, 2 entered so far beyond its size"), "{text}");
 }
 
 #[test]
@@ -212,7 +294,7 @@ Tunnel       open · 4.0 MB of packets sent in 1.0 MB of datagrams (75.0 % saved
              from the other site 9 datagrams lost for good · 4 packets waited for bytes, 1 abandoned
 ";
     let text = status::describe(&node);
-    assert!(text.contains(expected), "{text}");
+    assert!(flat(&text).contains(&flat(expected)), "{text}");
 }
 
 #[test]
@@ -257,15 +339,14 @@ fn the_status_of_a_node_without_peers_has_the_reason_for_no_take_over() {
 #[test]
 fn a_status_names_peers_with_another_configuration() {
     let mut node = node_status();
-    let line = |node: &Status| {
-        let text = status::describe(node);
-        text.lines().find(|line| line.starts_with("Config")).map(ToOwned::to_owned).expect(&text)
-    };
-    node.peers[0].configuration = Some("0123456789abcdef".to_owned());
-    assert_eq!(line(&node), "Config       0123456789abcdef, alike on all nodes that answer");
-    node.peers[0].configuration = Some("fedcba9876543210".to_owned());
-    let expected = "Config       0123456789abcdef: another on node 1; change the file there too and reload it";
-    assert_eq!(line(&node), expected);
+    for (other, expected) in [
+        ("0123456789abcdef", "Config 0123456789abcdef, alike on all nodes that answer"),
+        ("fedcba9876543210", "Config 0123456789abcdef: another on node 1; change the file there too and reload it"),
+    ] {
+        node.peers[0].configuration = Some(other.to_owned());
+        let text = status::describe(&node);
+        assert!(flat(&text).contains(expected), "{text}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::netlink::Netlink;
 use packet_io::pcap::CaptureReader;
+use packet_io::signal::{self, Signal};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
@@ -149,6 +150,36 @@ fn frames_are_captured_as_they_came_and_as_nat_made_them() {
     assert_eq!(source, CLIENT);
     let comment = b"dropped: firewall_denied";
     assert!(bytes.windows(comment.len()).any(|window| window == comment), "the reason stands beside the packet");
+}
+
+#[test]
+fn a_capture_that_is_interrupted_has_all_frames_and_counts_them() {
+    let Some(mut running) = Running::start("interrupt", 1) else { return };
+    let file = running.host.folder.join("interrupted.pcapng");
+    for signal in [Signal::Interrupt, Signal::Terminate] {
+        let mut command = mainstay(&["capture", "--source", "10.1.0.10", "--duration", "1h", "--output"]);
+        command.arg(&file).arg("--socket").arg(running.gateway.socket()).stderr(Stdio::piped());
+        let capture = command.spawn().expect("it can be run");
+        let frames = || {
+            let mut reader = CaptureReader::new(File::open(&file).ok()?).ok()?;
+            let mut frames = 0;
+            while reader.read(&mut Vec::new()).ok()?.is_some() {
+                frames += 1;
+            }
+            Some(frames)
+        };
+        wait_for("frames to be in the file while the capture runs", || {
+            running.send_syn(80);
+            frames() >= Some(2)
+        });
+        signal::send(capture.id(), signal).expect("it runs");
+        let output = capture.wait_with_output().expect("it has ended");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let whole = frames().expect("the file is complete to its last block");
+        assert_eq!(said, format!("{whole} frames captured\n"));
+        std::fs::remove_file(&file).expect("it is ours");
+    }
 }
 
 #[test]

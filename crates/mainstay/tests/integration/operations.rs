@@ -164,8 +164,8 @@ fn a_node_that_nobody_could_relieve_is_drained_only_by_force() {
          (--force drains all the same)\n"
     );
     let drained = gateway.json(&["drain", "--force"]);
-    assert_eq!((&drained["role"], &drained["active"]), (&"left".into(), &serde_json::Value::Null));
-    assert_eq!(gateway.status()["node"]["role"], "left");
+    assert_eq!((&drained["role"], &drained["active"]), (&"drained".into(), &serde_json::Value::Null));
+    assert_eq!(gateway.status()["node"]["role"], "drained");
     let undrained = gateway.run(&["undrain"]);
     assert!(undrained.status.success(), "{}", text(&undrained.stderr));
     gateway.0.wait_for_role("active");

@@ -12,6 +12,7 @@ use flow::wire::Transport;
 use flow::{Direction, HashKey, Instant, PortId, Tuple};
 
 use super::buckets::{Bucket, Buckets, Meter, Rate, Sources};
+use super::offenders::{OFFENDERS_MAX, Offender, Offenders};
 use super::quota::{Amount, Quota};
 use super::state::RateLimitState;
 use crate::class::Class;
@@ -158,6 +159,7 @@ struct Live {
     packets: AtomicU64,
     bytes: AtomicU64,
     connections: AtomicU64,
+    offenders: Offenders,
 }
 
 impl Live {
@@ -168,7 +170,8 @@ impl Live {
             Per::Class => Scope::Classes(Box::default()),
             Per::Source => Scope::Sources(Sources::new(key, config.prefixes, config.sources_max)),
         };
-        Self { scope, packets: AtomicU64::new(0), bytes: AtomicU64::new(0), connections: AtomicU64::new(0) }
+        let [packets, bytes, connections] = core::array::from_fn(|_| AtomicU64::new(0));
+        Self { scope, packets, bytes, connections, offenders: Offenders::default() }
     }
 }
 
@@ -222,6 +225,7 @@ impl Limit {
             bucket.take(now, meter, 1);
         } else {
             self.live.connections.fetch_add(1, Ordering::Relaxed);
+            self.live.offenders.note(at.original.source_ip());
         }
         may
     }
@@ -232,6 +236,7 @@ impl Limit {
         if !may {
             self.live.packets.fetch_add(amount.packets, Ordering::Relaxed);
             self.live.bytes.fetch_add(amount.bytes, Ordering::Relaxed);
+            self.live.offenders.note(at.original.source_ip());
         }
         may
     }
@@ -265,7 +270,13 @@ impl Limit {
         }
     }
 
-    fn view(&self) -> LimitView {
+    /// What the rule's connections together have used of the quota in the present period.
+    fn used_of_quota(&self, unix_ms: u64) -> Option<u64> {
+        let Scope::Rule(buckets) = &self.live.scope else { return None };
+        self.config.quota.map(|quota| buckets.usage.used_in(quota.period(unix_ms)))
+    }
+
+    fn view(&self, unix_ms: u64) -> LimitView {
         let (sources, sources_evicted) = match &self.live.scope {
             Scope::Sources(sources) => (sources.known(), sources.evicted()),
             Scope::Connections | Scope::Rule(_) | Scope::Classes(_) => (0, 0),
@@ -277,6 +288,8 @@ impl Limit {
             connections: self.live.connections.load(Ordering::Relaxed),
             sources,
             sources_evicted,
+            used_of_quota: self.used_of_quota(unix_ms),
+            offenders: self.live.offenders.view(),
         }
     }
 }
@@ -296,6 +309,10 @@ pub struct LimitView {
     pub sources: u64,
     /// Sources that were evicted while their buckets were not full.
     pub sources_evicted: u64,
+    /// What a rule's connections together have used of their quota in the present period; `None`: they have none.
+    pub used_of_quota: Option<u64>,
+    /// The sources that were beyond the limit most often.
+    pub offenders: [Option<Offender>; OFFENDERS_MAX],
 }
 
 /// What is known of a rule.
@@ -432,9 +449,11 @@ impl RateLimitRules {
 
     /// What is known of the rules, in their order.
     pub fn views(&self) -> impl Iterator<Item = RuleView> + '_ {
-        self.rules
-            .iter()
-            .map(|rule| RuleView { name: rule.name.clone(), limits: rule.limits.iter().map(Limit::view).collect() })
+        let unix_ms = self.clock.last_unix_ms();
+        self.rules.iter().map(move |rule| {
+            let limits = rule.limits.iter().map(|limit| limit.view(unix_ms)).collect();
+            RuleView { name: rule.name.clone(), limits }
+        })
     }
 }
 

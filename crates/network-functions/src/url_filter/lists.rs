@@ -10,6 +10,8 @@
 //! (`SOA`, `NS`, other types, triggers by address or name server) are counted and skipped.
 
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::convert::Infallible;
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
@@ -140,33 +142,63 @@ pub fn read<E>(
     text: &[u8],
     mut take: impl FnMut(ListEntry) -> Result<(), E>,
 ) -> Result<ListSummary, ReadError<E>> {
-    let mut summary = ListSummary::default();
-    let mut zone = Zone::default();
-    let mut lines = 0;
-    for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+    let (mut summary, mut zone, mut lines) = (ListSummary::default(), Zone::default(), 0);
+    for (line, bytes) in lines_of(text) {
         lines = line;
-        let mistake = |mistake| ReadError::List(ListError { line, mistake });
-        if bytes.len() > LINE_BYTES_MAX {
-            return Err(mistake(ListMistake::TooLong));
-        }
-        let comment = if format == ListFormat::Rpz { b';' } else { b'#' };
-        let content = bytes.split(|byte| *byte == comment).next().unwrap_or_default();
-        let mut add = |entry: ListEntry| {
-            summary.entries += 1;
-            take(entry).map_err(|error| ReadError::Entry { line, error })
-        };
-        let skipped = match format {
-            ListFormat::Plain => plain(content).map_err(mistake)?.map_or(Ok(0), |entry| add(entry).map(|()| 0))?,
-            ListFormat::Hosts => hosts(content, mistake, add)?,
-            ListFormat::Rpz => zone.line(content).map_err(mistake)?.map_or(Ok(0), |entry| add(entry).map(|()| 0))?,
-        };
-        summary.skipped += skipped;
+        read_line(format, (line, bytes), &mut zone, &mut summary, &mut take)?;
     }
-    if zone.depth > 0 {
-        return Err(ReadError::List(ListError { line: lines, mistake: ListMistake::Parenthesis }));
-    }
+    zone.end(lines).map_err(ReadError::List)?;
     summary.skipped += zone.skipped;
     Ok(summary)
+}
+
+/// The mistakes of a list in the order of its lines, at most `mistakes_max`.
+#[must_use]
+pub fn mistakes(format: ListFormat, text: &[u8], mistakes_max: usize) -> Vec<ListError> {
+    let (mut summary, mut zone, mut lines) = (ListSummary::default(), Zone::default(), 0);
+    let mut mistakes = Vec::new();
+    for (line, bytes) in lines_of(text) {
+        if mistakes.len() >= mistakes_max {
+            return mistakes;
+        }
+        lines = line;
+        let found = read_line(format, (line, bytes), &mut zone, &mut summary, &mut |_| Ok::<(), Infallible>(()));
+        if let Err(ReadError::List(mistake)) = found {
+            mistakes.push(mistake);
+        }
+    }
+    mistakes.extend(zone.end(lines).err());
+    mistakes
+}
+
+fn lines_of(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    (1..).zip(text.split(|byte| *byte == b'\n'))
+}
+
+fn read_line<E>(
+    format: ListFormat,
+    (line, bytes): (usize, &[u8]),
+    zone: &mut Zone,
+    summary: &mut ListSummary,
+    take: &mut impl FnMut(ListEntry) -> Result<(), E>,
+) -> Result<(), ReadError<E>> {
+    let mistake = |mistake| ReadError::List(ListError { line, mistake });
+    if bytes.len() > LINE_BYTES_MAX {
+        return Err(mistake(ListMistake::TooLong));
+    }
+    let comment = if format == ListFormat::Rpz { b';' } else { b'#' };
+    let content = bytes.split(|byte| *byte == comment).next().unwrap_or_default();
+    let mut add = |entry: ListEntry| {
+        summary.entries += 1;
+        take(entry).map_err(|error| ReadError::Entry { line, error })
+    };
+    let skipped = match format {
+        ListFormat::Plain => plain(content).map_err(mistake)?.map_or(Ok(0), |entry| add(entry).map(|()| 0))?,
+        ListFormat::Hosts => hosts(content, mistake, add)?,
+        ListFormat::Rpz => zone.line(content).map_err(mistake)?.map_or(Ok(0), |entry| add(entry).map(|()| 0))?,
+    };
+    summary.skipped += skipped;
+    Ok(())
 }
 
 /// Why reading a list ended.
@@ -263,6 +295,11 @@ struct Zone {
 }
 
 impl Zone {
+    /// The file ends behind this line.
+    const fn end(&self, line: usize) -> Result<(), ListError> {
+        if self.depth > 0 { Err(ListError { line, mistake: ListMistake::Parenthesis }) } else { Ok(()) }
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Option<ListEntry>, ListMistake> {
         let was_open = self.depth > 0;
         for byte in line {

@@ -386,11 +386,12 @@ impl UrlFilterRules {
             skipped: 0,
             fingerprint: 0,
         };
-        let mut texts = SipHasher13::new_with_keys(key[0], key[1]);
+        // The same on every node: it is compared between nodes.
+        let mut texts = SipHasher13::new_with_keys(0, 0);
         for (index, (config, text)) in lists.enumerate() {
             let summary = new.read(index, config.format, text)?;
             new.skipped += summary.skipped;
-            texts.write_usize(text.len());
+            texts.write_u64(text.len() as u64);
             texts.write(text);
             let category = new.category_mut(&config.category)?;
             category.lists |= 1 << index;
@@ -547,7 +548,7 @@ impl UrlFilterRules {
         self.skipped
     }
 
-    /// A number that differs, under the same key, where the texts of the lists do.
+    /// A number that differs where the texts of the lists do. Nodes with the same lists have the same.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint

@@ -308,6 +308,14 @@ impl<W: Write> PcapngWriter<W> {
         Ok(new)
     }
 
+    /// Hands everything written so far to the file, so that a reader sees whole blocks.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<(), PcapError> {
+        Ok(self.writer.flush()?)
+    }
+
     /// Appends a frame of `wire_bytes` on `interface`, an index of the writer's names; `frame` holds its beginning.
     ///
     /// # Errors

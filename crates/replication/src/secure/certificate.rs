@@ -68,6 +68,12 @@ pub enum CertificatesError {
     /// Key and certificate do not go together.
     #[error("the key is not that of the certificate: give the key that the certificate was requested with")]
     KeyDiffers,
+    /// The node's certificate is an authority's.
+    #[error(
+        "the node's certificate is that of an authority (CA:TRUE), as `openssl req -x509` makes one, and no peer accepts it: \
+         issue one for the node, with basicConstraints = CA:FALSE, signed by the authority"
+    )]
+    OfAuthority,
     /// The chain is too large.
     #[error("the certificates take {0} bytes, more than {PROOF_BYTES_MAX}: use Ed25519 or ECDSA, and shorter chains")]
     TooLarge(usize),
@@ -111,6 +117,17 @@ pub enum CertificateError {
     /// Signed without the certificate's key.
     #[error("its signature is not of its certificate's key: somebody else shows its certificate")]
     Signature,
+    /// It is an authority's.
+    #[error(
+        "its certificate is that of an authority (CA:TRUE), as `openssl req -x509` makes one: issue one for that node, with \
+         basicConstraints = CA:FALSE, signed by the authority"
+    )]
+    OfAuthority,
+    /// A certificate above it is not an authority's.
+    #[error(
+        "its certificate was issued by one that may not issue any (CA:FALSE): sign it by an authority's, with CA:TRUE"
+    )]
+    NoAuthority,
     /// Anything else.
     #[error("its certificate is not accepted: {0}")]
     Other(String),
@@ -188,7 +205,10 @@ impl Certificates {
             let anchor = anchor_from_trusted_cert(authority);
             anchor.map(|anchor| anchor.to_owned()).map_err(|error| CertificatesError::Authority(error.to_string()))
         };
-        let authorities = authorities.iter().map(anchor).collect::<Result<_, _>>()?;
+        let authorities = authorities.iter().map(anchor).collect::<Result<Vec<TrustAnchor<'static>>, _>>()?;
+        if is_of_authority(&own, &authorities) {
+            return Err(CertificatesError::OfAuthority);
+        }
         let named = |(id, name): &(NodeId, String)| {
             let parsed = ServerName::try_from(name.clone()).map_err(|_| CertificatesError::Name(name.clone()))?;
             Ok(PeerName { peer: *id, text: name.clone(), name: parsed })
@@ -263,6 +283,19 @@ impl Certificates {
     }
 }
 
+/// Whether a certificate is an authority's, which peers refuse as a node's. Its own time counts: there is no clock here.
+fn is_of_authority(own: &EndEntityCert<'_>, authorities: &[TrustAnchor<'static>]) -> bool {
+    let verify = |time| {
+        let usage = KeyUsage::server_auth();
+        own.verify_for_usage(CERTIFICATE_ALGORITHMS, authorities, &[], time, usage, None, None).map(drop)
+    };
+    let mut result = verify(UnixTime::since_unix_epoch(Duration::ZERO));
+    if let Err(webpki::Error::CertNotValidYet { not_before, .. }) = result {
+        result = verify(not_before);
+    }
+    result == Err(webpki::Error::CaUsedAsEndEntity)
+}
+
 fn refused(error: webpki::Error) -> CertificateError {
     let since =
         |later: UnixTime, earlier: UnixTime| Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs()));
@@ -272,6 +305,8 @@ fn refused(error: webpki::Error) -> CertificateError {
         webpki::Error::CertExpired { time, not_after } => CertificateError::Expired(since(time, not_after)),
         webpki::Error::CertNotValidYet { time, not_before } => CertificateError::NotYetValid(since(not_before, time)),
         webpki::Error::BadDer => CertificateError::Malformed,
+        webpki::Error::CaUsedAsEndEntity => CertificateError::OfAuthority,
+        webpki::Error::EndEntityUsedAsCa => CertificateError::NoAuthority,
         other => CertificateError::Other(other.to_string()),
     }
 }

@@ -1,5 +1,6 @@
 //! Scenarios of observers: what they see of packets, frames and connections.
 
+use core::time::Duration;
 use std::boxed::Box;
 use std::string::ToString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,11 @@ use super::cluster::{
 use super::operations::{reload, with_rules};
 use super::site::Site;
 use super::{ACK, exchange};
+use crate::forwarding::is_path_frame;
 use crate::observation::{
-    Arrival, BATCHES_PER_SAMPLE, CapturedFrame, ConnectionChange, Dropped, OBSERVED_WAITING_MAX, Outcome, PacketFilter,
-    PacketTrace, Point, RoutedTo, Sight, Step, Stopwatch, Subject, TooManyWatches, WATCHES_MAX, WatchId,
+    Arrival, BATCHES_PER_SAMPLE, CapturedFrame, ConnectionChange, Dropped, OBSERVED_WAITING_MAX, Observed, Outcome,
+    OwnFrames, PacketFilter, PacketTrace, Point, RoutedTo, Sight, Step, Stopwatch, Subject, TooManyWatches,
+    WATCHES_MAX, WatchId,
 };
 
 const WATCH: WatchId = WatchId(7);
@@ -170,6 +173,61 @@ fn the_trace_of_a_replicas_first_packet_shows_the_take_over() {
     assert_eq!(first.steps[1], Step::TakenOver { from: NodeId(0) });
     assert!(matches!(second.steps[0], Step::Known { is_copy: false, master: NodeId(1), .. }), "{:?}", second.steps);
     assert!(!second.steps.iter().any(|step| matches!(step, Step::TakenOver { .. })), "only once");
+}
+
+#[test]
+fn both_directions_of_a_translated_connection_are_traced_by_a_port_of_either_side() {
+    let mut cluster = Cluster::start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    for port in [40_000, seen_port] {
+        let tuple = TupleFilter { port: Some(port), ..TupleFilter::default() };
+        watch(&mut cluster, 0, Subject::Packets(PacketFilter { tuple, ..PacketFilter::default() }));
+        exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
+        let ingress: Vec<_> = traces(&mut cluster, 0).iter().map(|trace| trace.ingress).collect();
+        assert_eq!(ingress, [INSIDE, OUTSIDE], "question and answer, by port {port}");
+        cluster.node_mut(0).pipeline_mut().observation_mut().end(WATCH);
+    }
+}
+
+#[test]
+fn frames_of_the_nodes_among_themselves_are_traced_only_if_asked_for() {
+    let options = Options { has_service_paths: true, ..Options::default() };
+    let heartbeats = |own_frames: OwnFrames, subject: fn(PacketFilter) -> Subject| {
+        let mut cluster = Cluster::start(options);
+        watch(&mut cluster, 0, subject(PacketFilter { own_frames, ..PacketFilter::default() }));
+        cluster.run(Duration::from_secs(1));
+        let observation = cluster.node_mut(0).pipeline_mut().observation_mut();
+        // Neighbours are asked for, too: those are packets as others.
+        let is_own = |observed: &Observed| match &observed.sight {
+            Sight::Packet(trace) => matches!(trace.arrival, Arrival::Refused(_)),
+            Sight::Frame(frame) => is_path_frame(&frame.bytes),
+            Sight::Connection(_) => false,
+        };
+        core::iter::from_fn(|| observation.poll()).filter(is_own).count()
+    };
+    let subjects: [fn(PacketFilter) -> Subject; 2] =
+        [Subject::Packets, |filter| Subject::Frames { at: Point::Ingress, filter, snapshot_bytes: 1500 }];
+    for subject in subjects {
+        assert_eq!(heartbeats(OwnFrames::default(), subject), 0);
+        assert!(heartbeats(OwnFrames::Included, subject) > 0);
+    }
+}
+
+#[test]
+fn replication_over_a_service_port_is_traced_only_if_asked_for() {
+    let replication = Tuple::v4(ip_protocol::UDP, (CLIENT, 3781), (SERVER, 3781));
+    let address = core::net::SocketAddr::from((SERVER, 3781));
+    let (left_out, any) = (OwnFrames::LeftOut(std::vec![address]), TupleFilter::default());
+    let port = TupleFilter { port: Some(3781), ..TupleFilter::default() };
+    for (own_frames, tuple, expected) in
+        [(left_out.clone(), any.clone(), 0), (left_out, port, 1), (OwnFrames::Included, any, 1)]
+    {
+        let mut cluster = Cluster::start(Options::default());
+        watch(&mut cluster, 0, Subject::Packets(PacketFilter { own_frames, tuple, ..PacketFilter::default() }));
+        cluster.client_sends_frame(|envelope| envelope.udp(&replication, b"an update"));
+        let udp = traces(&mut cluster, 0).iter().filter(|trace| matches!(trace.arrival, Arrival::Ip(_))).count();
+        assert_eq!(udp, expected);
+    }
 }
 
 #[test]

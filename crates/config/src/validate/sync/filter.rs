@@ -15,7 +15,11 @@ use super::super::{parsed, parsed_list};
 const IGNORE_MAX: usize = 256;
 const TCP: u8 = 6;
 
-pub(super) fn filter(raw: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> Filter {
+/// Beside a conntrackd (`is_beside_conntrackd`), connections of other protocols than TCP are replicated from their first packet on, as
+/// conntrackd does.
+pub(super) fn filter(raw: &RawFilter, is_beside_conntrackd: bool, diagnostics: &mut Diagnostics<'_>) -> Filter {
+    let others = choice("filter.others", raw.others.as_ref(), &Others::ALL, diagnostics);
+    let others = if raw.others.is_none() && is_beside_conntrackd { Others::Begun } else { others };
     let tcp_states = raw.tcp_states.as_ref().map(|list| {
         check_not_empty("filter.tcp_states", list, "name the states that are replicated, or remove it", diagnostics);
         states("filter.tcp_states", list.get_ref(), diagnostics)
@@ -42,7 +46,7 @@ pub(super) fn filter(raw: &RawFilter, diagnostics: &mut Diagnostics<'_>) -> Filt
     }
     Filter {
         tcp_states: tcp_states.unwrap_or_else(|| TCP_STATES_DEFAULT.to_vec()),
-        others: choice("filter.others", raw.others.as_ref(), &Others::ALL, diagnostics),
+        others,
         protocols,
         addresses,
         ignore: raw.ignore.iter().map(|entry| ignore(entry, diagnostics)).collect(),

@@ -53,7 +53,7 @@ pub(crate) fn validate(raw: &RawSync, diagnostics: &mut Diagnostics<'_>) -> Sync
         diagnostics.error(0..0, "[replication]", mistake);
     }
     let kernel = kernel::kernel(&raw.kernel, diagnostics);
-    let filter = filter::filter(&raw.filter, diagnostics);
+    let filter = filter::filter(&raw.filter, conntrackd.is_some(), diagnostics);
     if let Some(list) =
         raw.filter.tcp_states.as_ref().filter(|_| kernel.events == Events::Lean && filter.replicates_handshakes())
     {

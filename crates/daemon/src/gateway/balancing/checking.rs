@@ -101,6 +101,7 @@ impl Checker {
             self.follow_reload();
             self.in_force.services.handle_timeout(clock::now());
             for (index, result) in self.check() {
+                self.note(index, &result);
                 if self.checked[index].handle_result(&result) {
                     let reason = result.err().map(|failure| failure.reason).unwrap_or_default();
                     self.report(index, &reason);
@@ -172,8 +173,23 @@ impl Checker {
             }
         }
         self.in_force = in_force;
+        let InForce { services, configured, .. } = &self.in_force;
+        let name = |checked: &Checked| services.services()[checked.service].backends()[checked.backend].view().name();
+        self.balancing.retain_checks(|service, backend| {
+            let mut checked = self.checked.iter();
+            checked.any(|checked| configured[checked.service].config.name == service && name(checked) == backend)
+        });
         // A service may have begun to end the connections of failed backends.
         self.order_end_of_failed();
+    }
+
+    /// Has operators see the result.
+    fn note(&self, index: usize, result: &Result<(), Failure>) {
+        let Checked { service, backend, .. } = &self.checked[index];
+        let InForce { services, configured, .. } = &self.in_force;
+        let end = services.services()[*service].backends()[*backend].view().name();
+        let reason = result.as_ref().err().map(|failure| failure.reason.as_str());
+        self.balancing.note_check(clock::now(), &configured[*service].config.name, end, reason);
     }
 
     /// The health of a backend has changed.

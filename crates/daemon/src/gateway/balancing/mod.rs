@@ -11,12 +11,14 @@ mod command;
 mod health;
 mod probe;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use api::{BackendStatus, ServiceStatus};
+use api::{BackendStatus, CheckStatus, ServiceStatus};
 use config::validated::Service;
 use config::value;
+use flow::Instant;
 use network_functions::load_balancer::{self, SHARES, Scheduler, Services};
 use rustls::ClientConfig;
 
@@ -46,6 +48,8 @@ pub(super) struct Balancing {
     in_force: Mutex<InForce>,
     /// With the rest of what functions of all workers share.
     shared: Mutex<SharedFunctions>,
+    /// The last result of each checked backend, by the names of service and backend. There are no more than backends.
+    results: Mutex<BTreeMap<(String, String), CheckStatus>>,
     /// `shared` was replaced, or the thread that asks for categories is to end.
     is_replaced: Condvar,
 }
@@ -54,7 +58,7 @@ impl Balancing {
     /// Begins with these services.
     pub(super) fn new(shared: SharedFunctions, configured: &[Service]) -> Self {
         let in_force = Mutex::new(InForce::of(&shared, configured));
-        Self { in_force, shared: Mutex::new(shared), is_replaced: Condvar::new() }
+        Self { in_force, shared: Mutex::new(shared), results: Mutex::default(), is_replaced: Condvar::new() }
     }
 
     /// What functions of all workers share.
@@ -104,14 +108,35 @@ impl Balancing {
         before.categories.iter().for_each(|server| server.wake());
     }
 
+    fn lock_results(&self) -> MutexGuard<'_, BTreeMap<(String, String), CheckStatus>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A check of a backend has this result; `None` for a reason: it succeeded.
+    pub(super) fn note_check(&self, now: Instant, service: &str, backend: String, failure: Option<&str>) {
+        let reason = failure.unwrap_or_default().to_owned();
+        let status = CheckStatus { at_ns: now.as_nanos(), succeeded: failure.is_none(), reason };
+        self.lock_results().insert((service.to_owned(), backend), status);
+    }
+
+    /// Results of backends that are not checked any more are forgotten.
+    pub(super) fn retain_checks(&self, checked: impl Fn(&str, &str) -> bool) {
+        self.lock_results().retain(|(service, backend), _| checked(service, backend));
+    }
+
     /// The services as operators see them.
     pub(super) fn statuses(&self) -> Vec<ServiceStatus> {
         let InForce { services, configured, .. } = self.in_force();
-        services.services().iter().zip(&*configured).map(|(service, known)| status(service, known)).collect()
+        let results = self.lock_results();
+        services.services().iter().zip(&*configured).map(|(service, known)| status(service, known, &results)).collect()
     }
 }
 
-fn status(service: &load_balancer::Service, Service { config, check }: &Service) -> ServiceStatus {
+fn status(
+    service: &load_balancer::Service,
+    Service { config, check }: &Service,
+    results: &BTreeMap<(String, String), CheckStatus>,
+) -> ServiceStatus {
     let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
     let backends = service.backends().iter().map(|backend| {
         let view = backend.view();
@@ -128,6 +153,7 @@ fn status(service: &load_balancer::Service, Service { config, check }: &Service)
             share: f64::from(view.share) / f64::from(SHARES),
             connections: view.connections.into(),
             begun: view.begun,
+            last_check: results.get(&(service.name().to_owned(), view.name())).cloned(),
         }
     });
     ServiceStatus {

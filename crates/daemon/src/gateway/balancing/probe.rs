@@ -48,7 +48,8 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self { is_refused: error.kind() == ErrorKind::ConnectionRefused, ..Self::of(error) }
+        let is_refused = error.kind() == ErrorKind::ConnectionRefused;
+        Self { is_refused, ..Self::of(control::remote::describe_tls(&error)) }
     }
 }
 

@@ -70,6 +70,7 @@ impl Answers<'_> {
                 self.node.handle_answer(now);
                 Ok(true)
             }
+            Order::DrainNode { .. } => Err("this is a gateway, not an edge".to_owned()),
             Order::Sync(_) | Order::SyncReload(_) => Err("this is a gateway, not mainstay sync".to_owned()),
             Order::Note(kind, detail) => {
                 self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);

@@ -1,8 +1,8 @@
 //! The rules of the rate limits, for operators.
 
-use api::{RateLimitQuota, RateLimitStatus, RateLimited};
+use api::{RateLimitQuota, RateLimitSource, RateLimitStatus, RateLimited};
 use flow::Direction;
-use network_functions::rate_limit::{Action, LimitView, Per, RateLimitRules, Unit};
+use network_functions::rate_limit::{Action, LimitView, Offender, Per, RateLimitRules, Unit};
 
 /// The limits of all rules as operators see them.
 pub(super) fn statuses(rules: &RateLimitRules) -> Vec<RateLimitStatus> {
@@ -47,10 +47,16 @@ fn status(rule: &str, number: u32, limit: &LimitView) -> RateLimitStatus {
             .to_owned(),
             amount: quota.amount,
             period_s: quota.period.as_secs(),
+            used: limit.used_of_quota,
         }),
         beyond: RateLimited { packets: limit.packets, bytes: limit.bytes, connections: limit.connections },
         sources: limit.sources,
         sources_max: (config.per == Per::Source).then_some(config.sources_max),
         sources_evicted: limit.sources_evicted,
+        exceeded_by: limit.offenders.iter().flatten().map(exceeded_by).collect(),
     }
+}
+
+fn exceeded_by(offender: &Offender) -> RateLimitSource {
+    RateLimitSource { source: offender.source.to_string(), beyond: offender.times }
 }

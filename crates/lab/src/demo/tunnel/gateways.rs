@@ -202,6 +202,7 @@ fn tunnel(site: usize, rate_bits_per_second: u64, is_mirrored: bool) -> String {
     format!(
         "[redundancy]\nlocal = \"{}:{TUNNEL_PORT}\"\npeer = \"{}:{TUNNEL_PORT}\"\ncache = \"{CACHE}\"\n\
          rate_bits_per_second = {rate_bits_per_second}\nmirror = {is_mirrored}\n\n\
+         [redundancy.security]\nmode = \"plain\"\n\n\
          [[redundancy.rule]]\nprotocol = \"tcp\"\nport = {}\n",
         own.uplink,
         other.uplink,

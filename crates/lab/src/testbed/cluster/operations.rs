@@ -67,7 +67,7 @@ impl Cluster {
         let drained = self.active()?;
         self.nodes[drained].ask(|client| client.drain(false))?;
         self.wait_until(watch, |cluster| {
-            cluster.nodes[drained].check_role("left")?;
+            cluster.nodes[drained].check_role("drained")?;
             cluster.nodes[1 - drained].check_role("active")
         })?;
         self.nodes[drained].ask(Client::undrain)?;

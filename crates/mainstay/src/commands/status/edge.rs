@@ -41,7 +41,7 @@ pub(super) fn node_table(status: &Status, edge: &EdgeStatus) -> Table {
             node.id.to_string(),
             detector,
             since,
-            console::yes_no(node.forwards).to_owned(),
+            if node.drained && node.forwards { "no new" } else { console::yes_no(node.forwards) }.to_owned(),
             if serves.is_empty() { "-".to_owned() } else { serves.join(" ") },
             node.link_address.clone().unwrap_or_else(|| "-".to_owned()),
         ]);

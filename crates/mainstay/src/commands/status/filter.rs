@@ -66,10 +66,20 @@ fn describe_recovery(recovery: &RecoveryStatus) -> String {
         None => "over".to_owned(),
     };
     let of = |name| count(recovery.count_of(name));
+    // Each of these makes a connection of a packet in its middle.
+    let ways =
+        [("restored", "by filters"), ("cold_started", "from trusted ports"), ("unblocked", "by retransmissions")];
+    let back = ways.map(|(name, _)| recovery.count_of(name)).iter().sum();
+    let by: Vec<String> = ways
+        .iter()
+        .filter(|(name, _)| recovery.count_of(name) > 0)
+        .map(|(name, way)| format!("{} {way}", of(name)))
+        .collect();
+    let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
     format!(
-        "Recovery     {state} · {} connections back, {} of them disowned · packets: {} missed, {} denied by the rules, \
+        "Recovery     {state} · {} connections back{by}, {} of them disowned · packets: {} missed, {} denied by the rules, \
          {} ambiguous, {} unasked\n",
-        of("restored"),
+        count(back),
         of("disowned"),
         of("missed"),
         of("denied"),
@@ -97,11 +107,28 @@ mod tests {
             ..FilterStatus::default()
         };
         let text = describe(&filter);
-        for part in
-            ["multi-level: 1", "2.5", "drifts found and repaired", "900 connections back, 2 of them", "100 entries"]
-        {
+        for part in [
+            "multi-level: 1",
+            "2.5",
+            "drifts found and repaired",
+            "900 connections back (900 by filters), 2 of them",
+            "100 entries",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("Precisely"), "there is nothing to report: {text}");
+    }
+    #[test]
+    fn connections_that_a_block_or_a_cold_start_saved_are_among_those_that_are_back() {
+        let of = |counts: &[(&str, u64)]| {
+            let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            describe_recovery(&RecoveryStatus { begun: 1, ends_in_s: None, counts })
+        };
+        let text = of(&[("cold_started", 12), ("unblocked", 8)]);
+        assert!(
+            text.contains("20 connections back (12 from trusted ports, 8 by retransmissions), 0 of them"),
+            "{text}"
+        );
+        assert!(of(&[]).contains(" 0 connections back, 0 of them"));
     }
 }

@@ -2,6 +2,7 @@
 
 use api::RedundancyStatus;
 use api::mirror::{MirroredCache, RedundancyMirror};
+use api::redundancy::RedundancySent;
 use console::{count, counted, scaled};
 
 /// The tunnel in two lines, for people.
@@ -12,19 +13,28 @@ pub(super) fn describe(status: &RedundancyStatus) -> String {
         Some(reason) => format!("gone past ({})", reason.replace('_', " ")),
     };
     let mirror = status.mirror.as_ref().map(describe_mirror).unwrap_or_default();
-    let share = if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
     let bytes = |bytes: u64| scaled(bytes as f64, "B");
     format!(
-        "Tunnel       {state} · {} of packets sent in {} of datagrams ({share:.1} % saved) · {} datagrams sent again, {} given up\n             \
+        "Tunnel       {state} · {} of packets sent in {} of datagrams ({}) · {} datagrams sent again, {} given up\n             \
          from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n{mirror}",
         bytes(sent.packet_bytes),
         bytes(sent.datagram_bytes),
+        savings(sent),
         count(sent.datagrams_retransmitted),
         count(sent.datagrams_given_up),
         count(received.datagrams_lost),
         count(received.misses),
         count(received.abandoned),
     )
+}
+
+/// What encoding saved. Where it saved nothing, the datagrams have more bytes than the packets by the tunnel's own traffic.
+fn savings(sent: &RedundancySent) -> String {
+    match u64::try_from(sent.saved_bytes) {
+        _ if sent.packet_bytes == 0 => "nothing to save yet".to_owned(),
+        Ok(saved) => format!("{:.1} % saved", 100.0 * saved as f64 / sent.packet_bytes as f64),
+        Err(_) => format!("nothing saved, {} more", scaled(sent.saved_bytes.unsigned_abs() as f64, "B")),
+    }
 }
 
 /// A line for people.

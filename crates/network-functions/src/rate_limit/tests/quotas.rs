@@ -219,3 +219,23 @@ fn a_source_that_has_used_much_is_not_evicted() {
     }
     assert_eq!(cluster.send(&mut heavy, 500), PACKETS - 501);
 }
+
+#[test]
+fn what_is_used_of_a_rules_quota_and_who_exceeds_it_is_known() {
+    let rules = Arc::new(RateLimitRules::new(&[rule(vec![quota(Per::Rule)])], KEY, None).unwrap());
+    rules.set_unix_time(Instant::ZERO, UNIX_TIME);
+    let mut gateway = Gateway::with(RateLimit::new(Arc::clone(&rules)));
+    let view = || rules.views().next().unwrap().limits[0];
+    let mut quiet = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
+    for _ in 0..99 {
+        gateway.pass(&mut quiet, INSIDE, Direction::Original);
+    }
+    assert_eq!((view().used_of_quota, view().offenders), (Some(100), [None; OFFENDERS_MAX]));
+    let mut loud = gateway.begin(INSIDE, from("10.0.0.66")).unwrap().connection;
+    for _ in 0..1000 {
+        gateway.pass(&mut loud, INSIDE, Direction::Original);
+    }
+    assert_eq!(view().used_of_quota, Some(PACKETS));
+    let [Some(first), None, ..] = view().offenders else { panic!("one source: {:?}", view().offenders) };
+    assert_eq!((first.source, first.times), ("10.0.0.66".parse().unwrap(), 461));
+}

@@ -63,6 +63,24 @@ fn ed25519() -> KeyPair {
     KeyPair::generate_for(&PKCS_ED25519).unwrap()
 }
 
+/// A certificate as `openssl req -x509` makes one: signed by itself, and an authority's.
+fn self_signed_authority(name: &str) -> (CertificateDer<'static>, KeyPair) {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut params = CertificateParams::new(vec![name.to_string()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(2027, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2028, 1, 1);
+    (params.self_signed(&key).unwrap().der().clone(), key)
+}
+
+#[test]
+fn a_certificate_of_an_authority_as_a_nodes_is_refused_in_words() {
+    let site = Site::new();
+    let own = self_signed_authority("node-0.example");
+    let error = site.certificates(&own, 1, "node-1.example").expect_err("no peer would accept it").to_string();
+    assert!(error.contains("that of an authority (CA:TRUE)") && error.contains("CA:FALSE"), "{error}");
+}
+
 struct Site {
     authority: Authority,
 }
