@@ -14,6 +14,7 @@ mod functions;
 mod links;
 mod mailbox;
 mod members;
+mod nat;
 mod outgoing;
 mod reload;
 mod reporting;
