@@ -4,6 +4,7 @@ use flow::Tuple;
 use network_functions::inspect::assembly::Assemblies;
 use network_functions::inspect::quic::decryption::{client_initial, client_initial_bytes};
 use network_functions::inspect::{Inspected, dns, http, protocol, quic, tls};
+use network_functions::load_balancer::QuicConfig;
 
 /// A prefix of a stream; also taken as a datagram.
 pub fn run(data: &[u8]) {
@@ -21,6 +22,9 @@ pub fn run(data: &[u8]) {
         assert!(initial.number_offset + initial.protected.len() <= data.len());
     }
     let _ = client_initial(data).found();
+    let server_ids = vec![vec![0, 1], vec![0, 2]];
+    let routing = QuicConfig { config: 0, server_id_bytes: 2, nonce_bytes: 4, server_ids };
+    assert!(routing.backend_of(data).is_none_or(|backend| backend < 2));
     check_scattered(data);
     if let Inspected::Found(request) = http::request(data) {
         let _ = request.path();

@@ -86,7 +86,7 @@ metrics! {
     ConnectionsRelated: Counter "connections_related_total" [] "Related connections that began on this node.",
     ConnectionsTakenOver: Counter "connections_taken_over_total" [] "Replicas that this node became owner of because their packets arrived here.",
     ConnectionsRelearnt: Counter "connections_relearnt_total" [] "Connections whose windows this node relearned because a peer may have forwarded their packets meanwhile.",
-    FailedConnectionResets: Counter "failed_connection_resets_total" ["outcome"] "Resets of TCP connections that ended because their backend failed: sent when they ended, sent in answer to a later segment, or left out because of the limit.",
+    FailedConnectionResets: Counter "failed_connection_resets_total" ["outcome"] "Resets of TCP connections that ended because their backend failed: sent when they ended, sent in answer to a later segment, or left out because of the limit. Outcome `stray`: sent in answer to a segment of a connection that no node has.",
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections that ended because the rules in force no longer accept them.",
     RepliesHeld: Counter "replies_held_total" [] "First replies that were held until a peer acknowledged their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies that were sent without a peer's acknowledgement because `hold_first_reply` had passed or there was no room to hold them.",

@@ -127,6 +127,7 @@ fn main() {
             tracker: TrackerConfig::default(),
             chain: chain(denied_from, layout),
             reevaluation,
+            translates_otherwise: false,
             forwarding: forwarding(),
             role: role_config(),
             selection: Selection::default(),

@@ -24,7 +24,7 @@ pub use self::membership::RawMembership;
 pub use self::rate_limit::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule};
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
-pub use self::service::{RawCheck, RawService, RawServiceBackend};
+pub use self::service::{RawCheck, RawQuic, RawService, RawServiceBackend};
 pub use self::syn_proxy::{RawSynProxy, RawSynProxyRule};
 pub use self::url_filter::{RawUrlFilter, RawUrlList, RawUrlRule, RawUrlServer};
 pub use super::compact::{RawFilter, RawRecovery};
@@ -256,10 +256,15 @@ impl std::fmt::Display for WorkersText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTracking {
-    /// Whether TCP connections and SCTP associations are picked up in the middle when the node has not seen their beginning.
+    /// Whether TCP connections and SCTP associations are picked up in the middle when the node has not seen their beginning. A picked-up
+    /// connection has the state of a new one: see `docs/operations.md` for what is not restored.
     pub loose: Option<Spanned<bool>>,
     /// Whether TCP segments outside the window pass. Resets are checked against the window in any case.
     pub liberal: Option<bool>,
+    /// TCP segments of no connection that are answered by a reset, so that hosts learn at once that a connection is lost. `"served"`: those
+    /// that `[nat]` would translate and those to a service, if the firewall accepts them. `"always"`: all that the firewall accepts. `"never"`:
+    /// none. A reset is not answered. Nothing is answered while another node or a recovery may have the connection.
+    pub reset_stray: Option<Text>,
 }
 
 /// The section configures the stateful packet filter.
@@ -323,9 +328,15 @@ pub struct RawRule {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNat {
-    /// Ports that source NAT translates to. Node *k* of *n* uses the *k*-th part, so that two nodes never choose the same port. Computed
-    /// mappings are equal on all nodes and divide the ports among inside addresses instead.
+    /// Ports that source NAT translates to. Where several nodes forward at a time (groups, edges), node *k* of *n* uses the *k*-th part, so
+    /// that two nodes never choose the same port. Computed mappings are equal on all nodes and divide the ports among inside addresses
+    /// instead.
     pub ports: Option<Spanned<PortText>>,
+    /// File with the secret under which free ports are chosen, which `mainstay key` makes. Its mode is 0600 and its content is the same on all
+    /// nodes: a connection that `tracking.loose` picks up finds its port again by it. Default: it follows from the first of
+    /// `replication.security.pre_shared_keys`. Without these, each start draws another secret; with `tracking.loose` the secret then
+    /// follows from the rules of `[nat]`, and who knows these can guess ports.
+    pub key: Option<PathText>,
     /// File with the secret of keyed mappings, which `mainstay key` makes. Its mode is 0600 and its content is the same on all nodes.
     pub mapping_key: Option<PathText>,
     /// `[[nat.source]]`.
@@ -349,7 +360,8 @@ pub struct RawSourceNat {
     pub protocol: Option<Spanned<ProtocolText>>,
     /// Shared addresses to translate to: 1 to 256 of the same family as `source`.
     pub to: Spanned<Vec<AddressText>>,
-    /// Choice of the outside address and port. `"dynamic"` takes a free port. `"deterministic"` computes both from the inside address and
+    /// Choice of the outside address and port. `"dynamic"` takes a free port. `"endpoint-independent"` takes one for each inside address and
+    /// port, towards all destinations (RFC 4787 REQ-1), as long as a connection uses it. `"deterministic"` computes both from the inside address and
     /// port (RFC 7422). `"deterministic-keyed"` computes them under the secret of `nat.mapping_key`, so that ports do not identify hosts.
     pub mapping: Option<Text>,
     /// Ports of an inside address where the mapping is computed; at least 128. Default: the hosts of an outside address have equal

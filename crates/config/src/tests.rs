@@ -263,7 +263,7 @@ fn what_is_doubtful_is_warned_of_but_runs() {
         (
             "[node]",
             "[tracking]\nloose = true\n[node]",
-            "mainstay.toml:3:9: warning: tracking.loose: TCP connections are picked up in the middle without a check of sequence numbers: set it to false unless other gateways hand connections over without their state\n",
+            "mainstay.toml:3:9: warning: tracking.loose: TCP connections are picked up in the middle without a check of sequence numbers, and without what only their record held (ports of source NAT beyond the first choice, announced connections, shifted sequence numbers, classes): set it to false unless other gateways hand connections over without their state, or connections are to outlast the failure of all nodes\nmainstay.toml:3:9: warning: nat.key: no secret outlasts the nodes, so the ports of source NAT follow from the rules alone, and can be guessed: write key = \"/etc/mainstay/nat.key\" in [nat]; `mainstay key` makes one, which all nodes need\n",
         ),
     ];
     for (from, to, expected) in cases {

@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use flow::conntrack::StrayResets;
 use flow::{NodeId, PortId};
 use network_functions::classifier::ClassifierConfig;
 use network_functions::rate_limit::RuleConfig as RateLimitRule;
@@ -89,6 +90,8 @@ pub struct Config {
     pub nat_ports: PortRange,
     /// File of the secret that keyed mappings are computed under; there if one is keyed.
     pub nat_mapping_key: Option<PathBuf>,
+    /// File with the secret under which free ports are chosen; `None`: the cluster's.
+    pub nat_key: Option<PathBuf>,
     /// Source translations, first match wins.
     pub source_nat: Vec<SourceNat>,
     /// Destination translations; no two of them match the same packet.
@@ -107,6 +110,16 @@ pub struct Config {
     pub control: Option<RemoteAccess>,
 }
 
+impl Config {
+    /// Whether several nodes may forward at the same time: each holds a group of addresses, or edges distribute flows over them.
+    #[must_use]
+    pub fn several_forward(&self) -> bool {
+        let has_edges =
+            |cluster: &Cluster| cluster.failure_detection.edges_max > 0 || cluster.replication.backups.is_some();
+        self.groups.len() > 1 || self.cluster.as_ref().is_some_and(has_edges)
+    }
+}
+
 /// This node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
@@ -114,7 +127,7 @@ pub struct Node {
     pub id: NodeId,
     /// Its name for people.
     pub name: String,
-    /// Nodes of the cluster, this one included: they divide the NAT ports among them.
+    /// Nodes of the cluster, this one included: where several forward at a time, they divide the NAT ports among them.
     pub nodes: u8,
     /// The higher, the rather this node is the active one; where there are groups, each has its own.
     pub priority: u8,
@@ -217,10 +230,12 @@ pub struct Route {
 }
 
 /// Options of connection tracking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracking {
     /// TCP connections whose beginning was not seen are picked up in the middle.
     pub loose: bool,
     /// Segments outside the window pass; only resets are held to it.
     pub liberal: bool,
+    /// Which TCP segments of no connection are answered by a reset.
+    pub reset_stray: StrayResets,
 }

@@ -26,6 +26,8 @@ use config::validated::{CertificateFiles, Cluster, Security};
 
 /// The purpose of the secret of SYN cookies, by which it differs from all others of the same key.
 const SYN_COOKIES: &[u8] = b"syn cookies";
+/// The purpose of the secret under which free ports of source NAT are chosen.
+const NAT_PORTS: &[u8] = b"nat ports";
 /// The purpose of the secret that gossip is authenticated by.
 const GOSSIP: &[u8] = b"gossip of members";
 /// The largest file that can hold certificates.
@@ -51,6 +53,9 @@ pub enum SecretError {
     /// The file of the secret that mappings are computed under.
     #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
     MappingKey(SecretFileError),
+    /// The file of the secret under which free ports are chosen.
+    #[error("{0}: `mainstay key` makes keys; the path is key in [nat]")]
+    NatKey(SecretFileError),
     /// The file of the secret that flows are hashed under.
     #[error(
         "{0}: `mainstay key` makes keys; the path is hash_key in [edge], or edge_hash_key in [replication.backups]"
@@ -94,6 +99,18 @@ pub fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
 /// What two nodes compare to find whether they have the same key. It does not reveal the key.
 pub(crate) fn comparable(path: &Path) -> Result<[u64; 2], SecretError> {
     derived(path, b"comparison of configurations", SecretError::Secret)
+}
+
+/// The secret under which free ports of source NAT are chosen, from a file as `mainstay key` writes it.
+pub fn nat_key(path: &Path) -> Result<HashKey, SecretError> {
+    Ok(HashKey(derived(path, NAT_PORTS, SecretError::NatKey)?))
+}
+
+/// The same, as it follows from the first key of the cluster; `None` without one.
+pub(super) fn cluster_nat_key(cluster: Option<&Cluster>) -> Result<Option<HashKey>, SecretError> {
+    let security = cluster.and_then(|cluster| cluster.replication.security.as_ref());
+    let first = security.and_then(|security| security.pre_shared_keys.first());
+    first.map(|path| Ok(HashKey(derived(path, NAT_PORTS, SecretError::Secret)?))).transpose()
 }
 
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.

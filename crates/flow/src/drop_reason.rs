@@ -125,6 +125,8 @@ drop_reasons! {
     NoBackend = "no_backend",
     /// The connection's backend has failed, and its service ends connections then.
     BackendFailed = "backend_failed",
+    /// A datagram of a flow that a reload has ended: its backend or its translation is not configured any more.
+    TranslationReplaced = "translation_replaced",
     /// The packet would begin a connection to a service with direct return, and another function translates it: the backend would answer
     /// an address that is not the client's.
     TunnelTranslated = "tunnel_translated",

@@ -97,6 +97,7 @@ fn load_balancer() -> LoadBalancer {
         mode: Mode::Nat,
         on_failure: OnFailure::Keep,
         slow_start: None,
+        quic: None,
         backends: (0..100).map(backend).collect(),
     };
     let services = Services::new(&[service], &Services::default()).expect("the service makes sense");

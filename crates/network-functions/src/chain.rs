@@ -19,6 +19,7 @@ mod layout;
 mod placement;
 mod renewal;
 mod restoring;
+mod stray;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -540,9 +541,8 @@ impl Chain {
     #[inline]
     pub fn note_entered(&self, connection: &Connection) {
         if self.counts_connections {
-            self.links.iter().for_each(|link| {
-                link.function.on_enter(&connection.functions[link.state.clone()], &connection.original)
-            });
+            let Connection { original, reply, functions, .. } = connection;
+            self.links.iter().for_each(|link| link.function.on_enter(&functions[link.state.clone()], original, reply));
         }
     }
 
@@ -550,7 +550,8 @@ impl Chain {
     #[inline]
     pub fn note_left(&self, connection: &Connection) {
         if self.counts_connections {
-            self.links.iter().for_each(|link| link.function.on_leave(&connection.functions[link.state.clone()]));
+            let Connection { original, reply, functions, .. } = connection;
+            self.links.iter().for_each(|link| link.function.on_leave(&functions[link.state.clone()], original, reply));
         }
     }
 

@@ -26,13 +26,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use flow::wire::Packet;
 use flow::wire::tlv::{self, TlvError};
+use flow::wire::{Headers, Packet};
 use flow::{Direction, DropReason, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::class::Class;
-use crate::function::{Context, FlowState, NetworkFunction, ReevaluationOutcome, Verdict, state_attribute};
+use crate::function::{Context, FlowState, NetworkFunction, ReevaluationOutcome, Stray, Verdict, state_attribute};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
@@ -219,6 +219,13 @@ impl NetworkFunction for Firewall {
             log(context, Action::Drop, "default", tuple);
         }
         Err(DropReason::FirewallDenied)
+    }
+
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        let Headers { tuple, transport, .. } = &*packet.headers;
+        let index = self.rules.classify(&RuleKey::new(*tuple, transport, packet.frame.ingress));
+        let is_permitted = index.is_some_and(|index| self.outcomes[index.get()].action == Action::Accept);
+        if is_permitted { Stray::Unknown } else { Stray::Denied }
     }
 
     fn decides_by_class(&self) -> bool {

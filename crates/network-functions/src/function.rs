@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use flow::table::Table;
 use flow::wire::tlv::TlvError;
-use flow::wire::{Packet, TcpSegment, TunnelEnd};
+use flow::wire::{Packet, TcpSegment, TunnelEnd, ip_protocol};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,6 +40,36 @@ pub enum CloseReason {
     Terminated,
     /// Its server has failed.
     Failed,
+}
+
+/// What a function knows of a TCP segment that belongs to no connection and begins none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stray {
+    /// The rules would refuse its connection.
+    Denied,
+    /// The function would translate its connection, so without the record it never reaches the other end.
+    Served,
+    /// Nothing.
+    Unknown,
+}
+
+/// The tuples of a connection that is re-evaluated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TranslatedTuples {
+    /// That of its packets in the original direction, as they come in.
+    pub original: Tuple,
+    /// The same, as they leave the chain.
+    pub outgoing: Tuple,
+    /// No function before the one that is asked translates: it saw `original`.
+    pub is_untouched: bool,
+}
+
+impl TranslatedTuples {
+    /// The flow has no end of its own: it ends by its timeout, which each datagram renews.
+    #[must_use]
+    pub const fn is_of_datagrams(&self) -> bool {
+        !matches!(self.original.protocol, ip_protocol::TCP | ip_protocol::SCTP)
+    }
 }
 
 /// The result of re-evaluating a connection that began under an earlier configuration.
@@ -294,7 +324,7 @@ pub trait NetworkFunction {
     /// only: it receives a default state, changes to it are lost, and packets do not fetch the state.
     const PACKETS_USE_STATE: bool = true;
 
-    /// Whether it counts the connections in the table, in [`NetworkFunction::on_enter`] and [`NetworkFunction::on_leave`].
+    /// Whether it may count the connections in the table, in [`NetworkFunction::on_enter`] and [`NetworkFunction::on_leave`].
     const COUNTS_CONNECTIONS: bool = false;
 
     /// Whether it is the classifier. The first byte of its state is then the [class's number](Class::number).
@@ -305,6 +335,11 @@ pub trait NetworkFunction {
 
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
+
+    /// Whether it counts the connections in the table as it is configured.
+    fn counts_connections(&self) -> bool {
+        Self::COUNTS_CONNECTIONS
+    }
 
     /// Names of its counters (for example `rule_0_hits`), in the order of [`Context::counters`].
     fn counter_names(&self) -> Vec<String> {
@@ -373,14 +408,20 @@ pub trait NetworkFunction {
         ReevaluationOutcome::Allowed
     }
 
-    /// Whether a connection with this state may continue, after an input of the function other than its configuration has
-    /// changed: a backend that has failed. The default permits every connection.
+    /// Whether a connection with this state may continue, after an input of the function has changed: a backend that has failed, or for
+    /// a flow of datagrams a backend or a translation that a reload has removed. The default permits every connection.
     ///
     /// # Errors
     /// It must end; the reason is that of its further packets.
-    fn may_continue(&self, state: &Self::State) -> Result<(), DropReason> {
-        let _ = state;
+    fn may_continue(&self, state: &Self::State, tuples: &TranslatedTuples) -> Result<(), DropReason> {
+        let _ = (state, tuples);
         Ok(())
+    }
+
+    /// What it knows of a TCP segment that belongs to no connection and begins none.
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        let _ = packet;
+        Stray::Unknown
     }
 
     /// The tunnel that packets of the connection in the original direction leave in, once all functions have processed them. Their
@@ -394,14 +435,14 @@ pub trait NetworkFunction {
     }
 
     /// A record with this state has entered the table: of a connection that began here, or of a replica, with each update of it. `original`
-    /// is its incoming tuple in the original direction.
-    fn on_enter(&self, state: &Self::State, original: &Tuple) {
-        let _ = (state, original);
+    /// and `reply` are its incoming tuples.
+    fn on_enter(&self, state: &Self::State, original: &Tuple, reply: &Tuple) {
+        let _ = (state, original, reply);
     }
 
     /// A record with this state has left the table, however its connection ended.
-    fn on_leave(&self, state: &Self::State) {
-        let _ = state;
+    fn on_leave(&self, state: &Self::State, original: &Tuple, reply: &Tuple) {
+        let _ = (state, original, reply);
     }
 
     /// Whether its state of a connection follows from the connection's tuple and the configuration. A node that has

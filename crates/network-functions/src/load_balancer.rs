@@ -19,6 +19,12 @@
 //! **A slow start** gives a backend that returns or is added a growing part of its weight ([`Services::handle_timeout`]). Connections
 //! that exist do not change.
 //!
+//! **QUIC.** A packet of a new tuple goes to the backend that its connection identifier names, where that is configured
+//! ([`QuicConfig`]): a client that changes its address keeps its backend, on every node.
+//!
+//! **Removed backends** keep their connections to the connections' end. Flows of datagrams (UDP) have none, so they end at the reload, and
+//! the next datagram goes to another backend.
+//!
 //! **Drained backends** have the weight 0: they get no new connections, and those that they have go on.
 //!
 //! **Refusal.** A connection to a service of which no backend takes connections is dropped ([`DropReason::NoBackend`]). The
@@ -28,6 +34,7 @@
 
 mod config;
 pub mod maglev;
+mod quic;
 mod services;
 mod slow_start;
 mod state;
@@ -41,13 +48,14 @@ use alloc::vec::Vec;
 use flow::wire::{Packet, TunnelEnd};
 use flow::{Direction, DropReason, Tuple};
 
-use crate::function::{Context, NetworkFunction, Verdict};
-use crate::nat::{SourcePorts, TranslatedSource, translate_packet};
+use crate::function::{Context, NetworkFunction, Stray, TranslatedTuples, Verdict};
+use crate::nat::{SourcePorts, translate_packet};
 use crate::restoration::{Restoring, Unrestorable};
 pub use config::{
     Affinity, BACKENDS_MAX, BackendConfig, Mode, OnFailure, SERVICES_MAX, SOURCES_MAX, Scheduler, ServiceConfig,
     ServiceError, WEIGHT_MAX,
 };
+pub use quic::{ID_AND_NONCE_BYTES_MAX, NONCE_BYTES, QUIC_CONFIG_MAX, QuicConfig, SERVER_ID_BYTES_MAX};
 pub use services::{Backend, BackendView, Service, Services, backend_id, service_id};
 pub use slow_start::SHARES;
 pub use state::BalancerState;
@@ -56,7 +64,7 @@ pub use state::BalancerState;
 pub const NAME: &str = "load_balancer";
 
 /// Names of the counters behind those of the services.
-const COUNTER_NAMES: [&str; 3] = ["no_backend", "ports_exhausted", "tuples_in_use"];
+const COUNTER_NAMES: [&str; 4] = ["no_backend", "ports_exhausted", "tuples_in_use", "quic_routed"];
 
 /// Indices of the counters behind those of the services.
 #[derive(Clone, Copy)]
@@ -64,6 +72,7 @@ enum Counter {
     NoBackend,
     PortsExhausted,
     TuplesInUse,
+    QuicRouted,
 }
 
 /// The load balancer of one worker; see the [module](self).
@@ -104,7 +113,7 @@ impl LoadBalancer {
             // The port of a service on the same address is no source of another connection.
             self.services.find(&tuple.inverse()).is_some()
         });
-        translated.map(|TranslatedSource { outgoing, .. }| outgoing).ok_or_else(|| {
+        translated.ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatPortsExhausted
         })
@@ -123,18 +132,23 @@ impl NetworkFunction for LoadBalancer {
         NAME
     }
 
-    /// `service/NAME/connections` of each service, then `no_backend`, `ports_exhausted` and `tuples_in_use`.
+    /// `service/NAME/connections` of each service, then `no_backend`, `ports_exhausted`, `tuples_in_use` and
+    /// `quic_routed`.
     fn counter_names(&self) -> Vec<String> {
         self.services.counter_names().chain(COUNTER_NAMES.map(|name| name.to_string())).collect()
     }
 
-    fn on_init(&self, context: &mut Context<'_>, _packet: &Packet<'_, '_>) -> Result<BalancerState, DropReason> {
+    fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<BalancerState, DropReason> {
         let incoming = context.outgoing();
         if context.expected.is_some() {
             return Ok(BalancerState::default());
         }
         let Some(service) = self.services.find(&incoming) else { return Ok(BalancerState::default()) };
-        let Some(backend) = service.choose(&incoming) else {
+        let named = service.named(packet);
+        if named.is_some() {
+            self.count(context, Counter::QuicRouted);
+        }
+        let Some(backend) = named.or_else(|| service.choose(&incoming)) else {
             self.count(context, Counter::NoBackend);
             return Err(DropReason::NoBackend);
         };
@@ -159,11 +173,22 @@ impl NetworkFunction for LoadBalancer {
         translate_packet(context, packet, direction)
     }
 
-    fn may_continue(&self, state: &BalancerState) -> Result<(), DropReason> {
+    /// The backend has not failed, or its service keeps connections. A flow of datagrams continues only while it would be balanced, and its
+    /// backend is one of the service's.
+    fn may_continue(&self, state: &BalancerState, tuples: &TranslatedTuples) -> Result<(), DropReason> {
         if state.is_balanced() && self.services.has_ended(state.service, state.backend) {
             return Err(DropReason::BackendFailed);
         }
-        Ok(())
+        let is_replaced = || {
+            let service = self.services.find(&tuples.original).map_or(0, |service| service.id);
+            let is_other = tuples.is_untouched && service != state.service;
+            is_other || (state.is_balanced() && !self.services.has_backend(state.service, state.backend))
+        };
+        if tuples.is_of_datagrams() && is_replaced() { Err(DropReason::TranslationReplaced) } else { Ok(()) }
+    }
+
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        if self.services.find(&packet.headers.tuple).is_some() { Stray::Served } else { Stray::Unknown }
     }
 
     fn tunnel(&self, state: &BalancerState) -> Result<Option<TunnelEnd>, DropReason> {
@@ -173,13 +198,13 @@ impl NetworkFunction for LoadBalancer {
         self.services.tunnel(state.service, state.backend).map(Some).ok_or(DropReason::TunnelUnknown)
     }
 
-    fn on_enter(&self, state: &BalancerState, _original: &Tuple) {
+    fn on_enter(&self, state: &BalancerState, _original: &Tuple, _reply: &Tuple) {
         if state.is_balanced() {
             self.services.count(state.service, state.backend, true);
         }
     }
 
-    fn on_leave(&self, state: &BalancerState) {
+    fn on_leave(&self, state: &BalancerState, _original: &Tuple, _reply: &Tuple) {
         if state.is_balanced() {
             self.services.count(state.service, state.backend, false);
         }

@@ -8,20 +8,25 @@
 //!   reply direction:     in  Connection.reply         out  inverse of Connection.original
 //! ```
 //!
-//! **Nodes never choose the same port.** Each node takes ports for new connections from its part of the range
-//! ([`PortRange::slice`]), so two active nodes never choose one tuple, without coordination. Connections that are taken
-//! over keep their ports, whatever part they are from.
+//! **Nodes that forward at the same time never choose the same port.** Each takes ports for new connections from its part of the
+//! range ([`PortRange::slice`]), so two of them never choose one tuple, without coordination. Connections that are taken
+//! over keep their ports, whatever part they are from. Where one node forwards at a time, each has all ports.
 //!
 //! Protocols without ports have nothing to divide. Two inside hosts that reach the same outside host by such a protocol
 //! (GRE, ESP) through two nodes at once may collide; the table of the node that learns of it second refuses the
 //! connection.
 //!
-//! **Port selection.** The connection's own source port if it is in the node's part and free; otherwise ports in the
-//! order of a keyed hash of the inside end point (RFC 6056 section 3.3.3 without its counter).
+//! **Port selection.** The node's ports in the order of a keyed hash of the inside end point (RFC 6056 section 3.3.3 without its
+//! counter). Nodes with the same key and ports have the same order: a connection of which every node has lost the record, and that
+//! is picked up in the middle, finds its former port unless that is another's.
 //!
 //! As the destination is not hashed, an end point has the same port towards all peers as long as that is free (RFC 4787
 //! REQ-1), and an inside address always the same pool address (REQ-2). ICMP queries are translated by their identifier
 //! (RFC 5508 REQ-1).
+//!
+//! **Endpoint-independent mappings** ([`EndpointMappings`]) make that certain: an end point keeps its port towards all peers, and
+//! no other end point has the port. Filtering is address and port-dependent as for all connections: a packet from outside passes
+//! only if it answers one from inside.
 //!
 //! **Computed mappings** ([`Mapping`], RFC 7422): an inside address has a fixed block of ports, and the outside address
 //! and port follow from the inside ones; see the `deterministic` module. Nodes then do not divide the ports, and a node
@@ -41,12 +46,14 @@
 //! inside destinations of port forwarding.
 //!
 //! **New rules** apply to new connections: an existing one keeps its translation to its end, as its end points know
-//! each other by it.
+//! each other by it. Flows of datagrams have no end of their own, so they end when the rules would translate them otherwise.
 //!
 //! **Untranslated connections** are never rewritten. If the reply tuple of one is another connection's, the table
 //! refuses it (`tuple_in_use`) on insertion, as Linux does for connections without a NAT rule.
 
+mod continuing;
 mod deterministic;
+mod endpoints;
 pub(crate) mod ports;
 mod restoring;
 mod rule;
@@ -65,13 +72,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::address::tuple_bytes;
 use crate::class::Class;
 use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
-use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
+use crate::function::{Context, FlowState, NetworkFunction, Stray, TranslatedTuples, Verdict, state_attribute};
 use crate::port_range::PortRange;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
 pub use deterministic::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingError, MappingKey};
 use deterministic::{Computed, port_setter};
-pub(crate) use ports::TranslatedSource;
+pub use endpoints::{ENDPOINT_ADDRESSES_MAX, EndpointMappings};
 pub use ports::{PORT_PROBES_MAX, SourcePorts};
 pub use rule::{
     DestinationRule, NatConfig, NatError, POOL_ADDRESSES_MAX, RuleKind, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
@@ -156,18 +163,19 @@ pub struct Nat {
     asks_ingress: bool,
     /// This node's part of the ports.
     ports: SourcePorts,
+    /// Those of all nodes.
+    all_ports: PortRange,
 }
 
 /// Indices of the counters behind those of the rules.
 #[derive(Clone, Copy)]
 enum Counter {
-    PortsPreserved,
     PortsExhausted,
     TuplesInUse,
     PortsDisplaced,
 }
 
-const COUNTER_NAMES: [&str; 4] = ["ports_preserved", "ports_exhausted", "tuples_in_use", "ports_displaced"];
+const COUNTER_NAMES: [&str; 3] = ["ports_exhausted", "tuples_in_use", "ports_displaced"];
 
 impl Nat {
     /// NAT by these rules.
@@ -190,6 +198,7 @@ impl Nat {
             source_rules: compile(&source_conditions, RuleKind::Source)?,
             pools,
             ports: SourcePorts::new(ports, node, nodes, key).ok_or(NatError::NoPorts { ports, node, nodes })?,
+            all_ports: ports,
         })
     }
 
@@ -204,8 +213,24 @@ impl Nat {
     pub fn formulas(&self) -> impl Iterator<Item = (usize, String)> + '_ {
         self.pools.iter().enumerate().filter_map(|(index, pool)| match pool {
             Pool::Computed(mapping) => Some((index, mapping.describe())),
-            Pool::Exempt | Pool::Chosen(_) => None,
+            Pool::Exempt | Pool::Chosen(_) | Pool::Endpoints(..) => None,
         })
+    }
+
+    fn endpoints(&self) -> impl Iterator<Item = &EndpointMappings> {
+        self.pools.iter().filter_map(|pool| match pool {
+            Pool::Endpoints(_, mappings) => Some(&**mappings),
+            Pool::Exempt | Pool::Chosen(_) | Pool::Computed(_) => None,
+        })
+    }
+
+    /// All rules have the same value, which knows their addresses.
+    fn count_endpoint(&self, state: &NatState, original: &Tuple, reply: &Tuple, is_entering: bool) {
+        if state.source_rule_number != 0
+            && let Some(mappings) = self.endpoints().next()
+        {
+            mappings.count(original, reply, is_entering);
+        }
     }
 
     fn count(&self, context: &mut Context<'_>, counter: Counter) {
@@ -239,11 +264,31 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Result<Tuple, DropReason> {
         let translated = self.ports.translate(outgoing, pool, context.tuples, |tuple| self.is_forwarded(tuple));
-        let TranslatedSource { outgoing, is_preserved } = translated.ok_or_else(|| self.exhausted(context))?;
-        if is_preserved {
-            self.count(context, Counter::PortsPreserved);
+        translated.ok_or_else(|| self.exhausted(context))
+    }
+
+    /// `outgoing` with the source that its inside end point has towards all destinations.
+    fn translate_endpoint(
+        &self,
+        outgoing: &Tuple,
+        (pool, mappings): (&[[u8; 16]], &EndpointMappings),
+        context: &mut Context<'_>,
+    ) -> Result<Tuple, DropReason> {
+        let address = self.ports.address(outgoing, pool);
+        let mut translated = Tuple { source: address, ..*outgoing };
+        let Some(set_port) = port_setter(outgoing.protocol) else { return Ok(translated) };
+        let may_take = |port| {
+            let mut candidate = translated;
+            set_port(&mut candidate, port);
+            self.ports.ports().contains(port) && !self.is_forwarded(&candidate)
+        };
+        let port = mappings.claim(context.now, outgoing, &address, may_take);
+        set_port(&mut translated, port.ok_or_else(|| self.exhausted(context))?);
+        if context.tuples.is_used(&translated.inverse()) {
+            self.count(context, Counter::TuplesInUse);
+            return Err(DropReason::TupleInUse);
         }
-        Ok(outgoing)
+        Ok(translated)
     }
 
     fn exhausted(&self, context: &mut Context<'_>) -> DropReason {
@@ -371,13 +416,26 @@ impl NetworkFunction for Nat {
     const TRANSLATES: bool = true;
     const ONLY_TRANSLATES: bool = true;
     const PACKETS_USE_STATE: bool = false;
+    const COUNTS_CONNECTIONS: bool = true;
 
     fn name(&self) -> &'static str {
         NAME
     }
 
-    /// `source_rule_0_connections` and so on, `destination_rule_0_connections` and so on, `ports_preserved`,
-    /// `ports_exhausted`, `tuples_in_use` and `ports_displaced`.
+    fn counts_connections(&self) -> bool {
+        self.endpoints().next().is_some()
+    }
+
+    fn on_enter(&self, state: &NatState, original: &Tuple, reply: &Tuple) {
+        self.count_endpoint(state, original, reply, true);
+    }
+
+    fn on_leave(&self, state: &NatState, original: &Tuple, reply: &Tuple) {
+        self.count_endpoint(state, original, reply, false);
+    }
+
+    /// `source_rule_0_connections` and so on, `destination_rule_0_connections` and so on, `ports_exhausted`,
+    /// `tuples_in_use` and `ports_displaced`.
     fn counter_names(&self) -> Vec<String> {
         let sources = (0..self.pools.len()).map(|index| format!("source_rule_{index}_connections"));
         let destinations = (0..self.targets.len()).map(|index| format!("destination_rule_{index}_connections"));
@@ -401,8 +459,11 @@ impl NetworkFunction for Nat {
         }
         let rule = self.source_rules.classify(&key);
         let pool = rule.map(|index| (index, &self.pools[index.get()]));
-        if let Some((index, pool @ (Pool::Chosen(_) | Pool::Computed(_)))) = pool {
+        if let Some((index, pool @ (Pool::Chosen(_) | Pool::Endpoints(..) | Pool::Computed(_)))) = pool {
             outgoing = match pool {
+                Pool::Endpoints(addresses, mappings) => {
+                    self.translate_endpoint(&outgoing, (addresses, mappings), context)?
+                }
                 Pool::Computed(mapping) => self.compute_source(&outgoing, mapping, context)?,
                 Pool::Chosen(addresses) => self.translate_source(&outgoing, addresses, context)?,
                 Pool::Exempt => outgoing,
@@ -418,6 +479,21 @@ impl NetworkFunction for Nat {
         }
         context.reply = reply;
         Ok(state)
+    }
+
+    fn may_continue(&self, state: &NatState, tuples: &TranslatedTuples) -> Result<(), DropReason> {
+        if tuples.is_of_datagrams() && !self.still_translates(*state, tuples) {
+            return Err(DropReason::TranslationReplaced);
+        }
+        Ok(())
+    }
+
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        let key = RuleKey::new(packet.headers.tuple, &packet.headers.transport, packet.frame.ingress);
+        let is_translated = |index: RuleIndex| !matches!(self.pools[index.get()], Pool::Exempt);
+        let is_served = self.source_rules.classify(&key).is_some_and(is_translated)
+            || self.destination_rules.classify(&key).is_some();
+        if is_served { Stray::Served } else { Stray::Unknown }
     }
 
     fn restorable(&self) -> Result<(), Unrestorable> {

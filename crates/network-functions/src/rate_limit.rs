@@ -147,7 +147,7 @@ impl NetworkFunction for RateLimit {
     }
 
     /// Another node may have counted more of a quota.
-    fn on_enter(&self, state: &RateLimitState, original: &Tuple) {
+    fn on_enter(&self, state: &RateLimitState, original: &Tuple, _reply: &Tuple) {
         self.rules.merge(state, original);
     }
 

@@ -421,13 +421,13 @@ impl NetworkFunction for SynProxy {
         }
     }
 
-    fn on_enter(&self, state: &SynProxyState, _original: &Tuple) {
+    fn on_enter(&self, state: &SynProxyState, _original: &Tuple, _reply: &Tuple) {
         if state.phase() == Phase::Watched {
             self.count_half_open(state, true);
         }
     }
 
-    fn on_leave(&self, state: &SynProxyState) {
+    fn on_leave(&self, state: &SynProxyState, _original: &Tuple, _reply: &Tuple) {
         if state.phase() == Phase::Watched {
             self.count_half_open(state, false);
         }

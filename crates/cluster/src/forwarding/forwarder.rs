@@ -117,6 +117,8 @@ pub struct Forwarder {
     pub(super) neighbours: Neighbours,
     /// The groups of shared addresses that this node holds. It forwards if there is any.
     pub(super) held: GroupSet,
+    /// Since when it has held any.
+    pub(super) active_since: Option<Instant>,
     pub(super) announcement: Option<Announcement>,
     pub(super) refresh: Refresh,
     pub(super) conflicts: Conflicts,
@@ -163,6 +165,7 @@ impl Forwarder {
             next_hops,
             neighbours,
             held: GroupSet::EMPTY,
+            active_since: None,
             announcement: None,
             refresh: Refresh::new(config.seed),
             conflicts: Conflicts::default(),

@@ -19,6 +19,7 @@ impl Forwarder {
     pub fn set_held(&mut self, now: Instant, held: GroupSet) {
         let (come, gone) = (held.without(self.held), self.held.without(held));
         self.held = held;
+        self.active_since = self.active_since.or(Some(now)).filter(|_| !held.is_empty());
         self.void_plans();
         self.end_announcement(now, gone);
         if !come.is_empty() {
@@ -35,6 +36,11 @@ impl Forwarder {
             self.counters.abandoned_packets += self.released.len() as u64;
             self.released.clear();
         }
+    }
+
+    /// Whether it has held a group for so long without a break.
+    pub(crate) fn is_active_for(&self, now: Instant, time: Duration) -> bool {
+        self.active_since.is_some_and(|since| since + time <= now)
     }
 
     /// Whether this node forwards: it holds a group.

@@ -268,6 +268,9 @@ impl Node {
             Reevaluation::Keep => self.reevaluation.cancel(&mut self.pipeline),
             Reevaluation::Reevaluate => self.reevaluation.require(true, &self.roles, &mut self.pipeline),
         }
+        if new.translates_otherwise {
+            self.reevaluation.require(false, &self.roles, &mut self.pipeline);
+        }
         // Last, because it may make this node active, or another.
         self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);

@@ -13,6 +13,9 @@ use crate::forwarding::{Admission, Forwarder, PlannedLink};
 use crate::observation::RoutedTo;
 use crate::pipeline::{Edge, FilterMatch};
 
+/// How long after a take-over updates of the former owner may still arrive: until then, no segment is answered as one of no connection.
+const SETTLING_TIME: Duration = Duration::from_millis(200);
+
 /// What the pipeline needs from outside, lent for one batch: addresses and neighbours, the tunnel, and the peers that confirm
 /// connections.
 pub(super) struct Ports<'a> {
@@ -91,6 +94,11 @@ impl Edge for Ports<'_> {
         let destination = tuple.destination_ip();
         let next_hop = self.forwarder.route(destination)?;
         Some(RoutedTo { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
+    }
+
+    fn may_reset_strays(&self, now: Instant) -> bool {
+        let is_settled = self.forwarder.is_active_for(now, SETTLING_TIME);
+        is_settled && self.replication.peers.iter().all(|peer| !peer.is_up() || peer.is_synchronised_or_away())
     }
 
     fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {

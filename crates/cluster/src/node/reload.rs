@@ -30,6 +30,8 @@ pub struct Reconfiguration {
     pub chain: Chain,
     /// What of the connections that began under earlier rules.
     pub reevaluation: Reevaluation,
+    /// What connections are translated to has changed: flows of datagrams end whose translation is not configured any more.
+    pub translates_otherwise: bool,
     /// Addresses and routes, for the same ports.
     pub forwarding: forwarding::Config,
     /// The choice of who holds the addresses; node and peers stay.

@@ -82,6 +82,12 @@ pub trait Edge {
         None
     }
 
+    /// Whether a TCP segment of no connection may be answered by a reset: this node forwards, and has everything that its peers have.
+    fn may_reset_strays(&self, now: Instant) -> bool {
+        let _ = now;
+        false
+    }
+
     /// The packet would have begun a connection to a service of which no backend takes connections: its sender is to be informed.
     fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
         let _ = (now, packet);

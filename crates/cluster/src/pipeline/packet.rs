@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use flow::connection::flags;
-use flow::conntrack::{Change, Next, state_name};
+use flow::conntrack::{Change, Next, StrayResets, state_name};
 use flow::table::Slot;
 use flow::wire::{IcmpError, Packet, Transport, TunnelEnd};
 use flow::{Connection, Direction, Disposition, DropReason, Instant, Tuple};
@@ -90,7 +90,10 @@ impl Pipeline {
         let (connections, now) = (&mut self.connections, arrival.now);
         if let Some(reason) = self.reevaluation.ends(connections, now, slot) {
             connections.observe(Step::Disallowed);
-            return Err(reason);
+            let has_ends = matches!(packet.headers.transport, Transport::Tcp(_) | Transport::Sctp(_));
+            // A datagram begins the next flow at once.
+            let begins = reason != DropReason::FirewallDenied && direction == Direction::Original && !has_ends;
+            return if begins { self.handle_unknown(arrival, packet, edge) } else { Err(reason) };
         }
         connections.take_seen(slot);
         let Some((verdict, states_changed)) = connections.process_plain(now, packet, slot, direction) else {
@@ -225,11 +228,30 @@ impl Pipeline {
             Ok(slot) => send_first(connections, arrival, packet, slot, edge),
             Err(DropReason::SynProxied) => connections.answer_handshake(arrival.now, packet),
             Err(reason) => {
-                if reason == DropReason::NoBackend {
-                    edge.refuse_service(arrival.now, packet);
+                match reason {
+                    DropReason::NoBackend => edge.refuse_service(arrival.now, packet),
+                    DropReason::NoConnection => self.answer_stray(arrival, packet, edge),
+                    _ => {}
                 }
                 Err(reason)
             }
+        }
+    }
+
+    /// Answers a TCP segment of no connection by a reset, where that is configured and no other node can have the connection.
+    #[cold]
+    fn answer_stray<E: Edge>(&mut self, arrival: &Arrival, packet: &Packet<'_, '_>, edge: &mut E) {
+        let connections = &mut self.connections;
+        let policy = connections.tracker.config().stray_resets;
+        let may_be_elsewhere = self.recovery.is_active() || connections.has_living_peer() || connections.looks_up();
+        if policy == StrayResets::Never || may_be_elsewhere || !edge.may_reset_strays(arrival.now) {
+            return;
+        }
+        if !connections.functions.chain.may_reset_stray(packet, policy == StrayResets::Always) {
+            return;
+        }
+        if let Some((to, reset)) = connections.resets.answer_stray(arrival.now, packet) {
+            post(&to, reset, |packet| edge.post(arrival.now, packet));
         }
     }
 

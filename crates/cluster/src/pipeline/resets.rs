@@ -8,8 +8,9 @@
 //! The record's numbers may be wrong: a segment can be lost behind the node. The end point then asks back with an acknowledgement
 //! (RFC 5961 section 3.2), which gives the right number. After a take-over, numbers are not known, and only the answer is left.
 //!
-//! A segment is answered only if its connection is remembered: a node cannot distinguish another ended connection from one whose replica
-//! has not arrived yet. A connection that enters the table is forgotten here.
+//! A later segment is answered if its connection is remembered. A segment of another connection is *stray*. It is answered where that is
+//! configured, and where no replica, recovery or lookup can bring the connection: all nodes have lost it.
+//! A connection that enters the table is forgotten here.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -17,7 +18,7 @@ use core::time::Duration;
 use flow::connection::flags;
 use flow::conntrack::{TcpPeer, TcpState, peer_flags};
 use flow::wire::build::Tcp;
-use flow::wire::{Packet, Transport, ip_protocol, tcp_flags};
+use flow::wire::{Packet, TcpSegment, Transport, ip_protocol, tcp_flags};
 use flow::{Connection, Direction, Instant, RateLimit, TokenBucket, Tuple};
 
 /// Connections whose end is remembered; the oldest is forgotten.
@@ -42,6 +43,8 @@ pub struct ResetCounters {
     pub sent: u64,
     /// Sent in answer to segments of ended connections.
     pub answered: u64,
+    /// Sent in answer to segments of connections that are not known.
+    pub strays: u64,
     /// Segments that were not answered because of the limit, and connections beyond the queue's.
     pub limited: u64,
 }
@@ -138,14 +141,28 @@ impl Resets {
         if kind & tcp_flags::RST != 0 || kind & tcp_flags::ACK == 0 {
             return Some(None);
         }
-        if !self.answers.take(now, &RateLimit::new(ANSWERS_PER_S, ANSWERS_PER_S / 10)) {
-            self.counters.limited += 1;
+        if !self.takes_answer(now) {
             return Some(None);
         }
         self.counters.answered += 1;
-        // RFC 9293 section 3.10.7.1.
-        let reset = Tcp { flags: tcp_flags::RST, sequence: segment.acknowledgement, window: 0, ..Tcp::default() };
-        Some(Some((tuple.inverse(), reset)))
+        Some(Some((tuple.inverse(), reset_of(&segment))))
+    }
+
+    /// The reset that answers a segment of no connection; `None` for a SYN, a reset, and beyond the limit.
+    pub(super) fn answer_stray(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Option<Made> {
+        let Transport::Tcp(segment) = packet.headers.transport else { return None };
+        if segment.flags & (tcp_flags::SYN | tcp_flags::RST) != 0 || !self.takes_answer(now) {
+            return None;
+        }
+        self.counters.strays += 1;
+        Some((packet.headers.tuple.inverse(), reset_of(&segment)))
+    }
+
+    /// Whether the limit permits another answer to a segment.
+    fn takes_answer(&mut self, now: Instant) -> bool {
+        let is_permitted = self.answers.take(now, &RateLimit::new(ANSWERS_PER_S, ANSWERS_PER_S / 10));
+        self.counters.limited += u64::from(!is_permitted);
+        is_permitted
     }
 
     /// The next connections whose end points are to be reset now.
@@ -161,6 +178,17 @@ impl Resets {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (!self.queued.is_empty()).then_some(self.next_at)
     }
+}
+
+/// The reset that answers a segment of no connection (RFC 9293 section 3.10.7.1).
+fn reset_of(segment: &TcpSegment) -> Tcp<'static> {
+    let reset = Tcp { flags: tcp_flags::RST, sequence: segment.acknowledgement, window: 0, ..Tcp::default() };
+    if segment.has(tcp_flags::ACK) {
+        return reset;
+    }
+    let fin = u32::from(segment.has(tcp_flags::FIN));
+    let acknowledgement = segment.sequence.wrapping_add(segment.payload_bytes).wrapping_add(fin);
+    Tcp { flags: tcp_flags::RST | tcp_flags::ACK, sequence: 0, acknowledgement, ..reset }
 }
 
 /// The resets to client and server by the record's numbers, as far as these are known.

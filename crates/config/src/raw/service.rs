@@ -44,6 +44,8 @@ pub struct RawService {
     /// Time in which the share of a backend that returns, or is added by a reload, grows to its weight. It begins with a sixteenth. `"0s"`: it
     /// has its weight at once.
     pub slow_start: Option<DurationText>,
+    /// `[service.quic]`.
+    pub quic: Option<Spanned<RawQuic>>,
     /// `[service.check]`.
     pub check: Option<Spanned<RawCheck>>,
     /// `[[service.backend]]`.
@@ -60,6 +62,23 @@ pub struct RawServiceBackend {
     /// Share of new connections relative to the other backends. 0 drains the backend: it gets no new connections, and keeps those that it
     /// has.
     pub weight: Option<Spanned<u8>>,
+    /// Identifier of the server in QUIC connection identifiers, as hexadecimal digits, two for each of `service.quic.server_id_bytes`. The
+    /// server is configured alike. With `[service.quic]` each backend has its own.
+    pub server_id: Option<Text>,
+}
+
+/// The section routes QUIC packets by the server that their connection identifier names (draft-ietf-quic-load-balancers, unencrypted): a
+/// client that changes its address or port keeps its backend. The servers issue such identifiers. Packets that name no backend are balanced by
+/// `scheduler`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawQuic {
+    /// Number of the configuration in the first three bits of identifiers (config rotation).
+    pub config: Option<Spanned<u8>>,
+    /// Length of server identifiers.
+    pub server_id_bytes: Option<Spanned<u8>>,
+    /// Length of the nonce behind them. Both have at most 19 bytes together.
+    pub nonce_bytes: Option<Spanned<u8>>,
 }
 
 /// The section has the backends of the service above it checked. Without it, all backends count as up. Each node checks by itself, from

@@ -2,27 +2,43 @@
 
 use std::path::PathBuf;
 
-use network_functions::nat::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingKey};
+use network_functions::load_balancer::Mode;
+use network_functions::nat::{Algorithm, BLOCK_PORTS_MIN, ENDPOINT_ADDRESSES_MAX, Mapping, MappingKey};
 use network_functions::port_range;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::{RawNat, RawSourceNat};
+use super::super::raw::{RawConfig, RawNat, RawSourceNat};
 use super::super::validated::{Config, NatMapping, SourceNat};
 use super::super::value::PortRange;
 use super::common::quoted;
 use super::one_of;
 
 const SUBJECT: &str = "nat.source";
-/// Whether a mapping of this name is computed, and if so under a secret.
-const MAPPINGS: [(&str, Option<bool>); 3] =
-    [("dynamic", None), ("deterministic", Some(false)), ("deterministic-keyed", Some(true))];
 
-/// The mapping of a rule.
-pub(super) fn mapping(raw: &RawSourceNat, diagnostics: &mut Diagnostics<'_>) -> Option<NatMapping> {
+/// How a rule chooses the outside address and port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Dynamic,
+    EndpointIndependent,
+    Computed { is_keyed: bool },
+}
+
+const MAPPINGS: [(&str, Kind); 4] = [
+    ("dynamic", Kind::Dynamic),
+    ("endpoint-independent", Kind::EndpointIndependent),
+    ("deterministic", Kind::Computed { is_keyed: false }),
+    ("deterministic-keyed", Kind::Computed { is_keyed: true }),
+];
+
+/// The mapping of a rule, if it is computed, and whether it is endpoint-independent.
+pub(super) fn mapping(raw: &RawSourceNat, diagnostics: &mut Diagnostics<'_>) -> (Option<NatMapping>, bool) {
     diagnostics.describe("nat.source.mapping", Some(format!("{:?}", MAPPINGS[0].0)), quoted(&MAPPINGS));
-    let chosen =
-        raw.mapping.as_ref().and_then(|text| one_of("nat.source.mapping", text, &MAPPINGS, diagnostics)).flatten();
+    let kind = raw.mapping.as_ref().and_then(|text| one_of("nat.source.mapping", text, &MAPPINGS, diagnostics));
+    let chosen = match kind {
+        Some(Kind::Computed { is_keyed }) => Some(is_keyed),
+        Some(Kind::Dynamic | Kind::EndpointIndependent) | None => None,
+    };
     let block_ports = raw.block_ports.as_ref();
     if let (None, Some(written)) = (chosen, block_ports) {
         let mistake = Mistake::new(
@@ -38,7 +54,45 @@ pub(super) fn mapping(raw: &RawSourceNat, diagnostics: &mut Diagnostics<'_>) -> 
         );
         diagnostics.error(written.span(), "nat.source.block_ports", mistake);
     }
-    Some(NatMapping { is_keyed: chosen?, block_ports: block_ports.map(|written| *written.get_ref()) })
+    let block_ports = block_ports.map(|written| *written.get_ref());
+    (chosen.map(|is_keyed| NatMapping { is_keyed, block_ports }), kind == Some(Kind::EndpointIndependent))
+}
+
+/// Finds endpoint-independent mappings that the nodes or the other functions would break.
+pub(super) fn check_endpoints(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnostics<'_>) {
+    let Some(raw) = raw.nat.as_ref().map(Spanned::get_ref) else { return };
+    let written = raw.source.iter().zip(&config.source_nat).filter(|(_, rule)| rule.is_endpoint_independent);
+    let mut addresses = 0;
+    for (written, rule) in written {
+        let span = || written.get_ref().mapping.as_ref().map_or_else(|| written.span(), Spanned::span);
+        if config.cluster.as_ref().is_some_and(|cluster| cluster.replication.backups.is_some()) {
+            let mistake = Mistake::new(
+                "with [replication.backups], an inside host's connections lie on several nodes, none of which knows all of its mappings",
+                "write mapping = \"deterministic\", which all nodes compute alike, or remove [replication.backups]",
+            );
+            diagnostics.error(span(), "nat.source.mapping", mistake);
+        }
+        let sources = config.services.iter().filter_map(|service| match &service.config.mode {
+            Mode::FullNat(sources) => Some(sources),
+            Mode::Nat | Mode::DirectReturn(_) => None,
+        });
+        if let Some(shared) = sources.flatten().find(|address| rule.to.contains(address)) {
+            let mistake = Mistake::new(
+                format!("the source of a service is {shared}, too, and would take ports of mappings"),
+                "give the service another shared address as its source",
+            );
+            diagnostics.error(written.get_ref().to.span(), SUBJECT, mistake);
+        }
+        addresses += rule.to.len();
+        if addresses > ENDPOINT_ADDRESSES_MAX {
+            let mistake = Mistake::new(
+                format!("endpoint-independent mappings to more than {ENDPOINT_ADDRESSES_MAX} addresses"),
+                "translate to fewer: each has 64,512 ports for each protocol",
+            );
+            diagnostics.error(written.get_ref().to.span(), SUBJECT, mistake);
+            return;
+        }
+    }
 }
 
 /// Finds mappings that cannot be computed, and the file of their secret.
@@ -106,12 +160,12 @@ pub fn formulas(config: &Config) -> Vec<(usize, String)> {
 fn check_shared(raw: &RawNat, rules: &[SourceNat], diagnostics: &mut Diagnostics<'_>) {
     for (index, (written, rule)) in raw.source.iter().zip(rules).enumerate() {
         let shares = |other: &SourceNat| {
-            let is_computed = rule.mapping.is_some() || other.mapping.is_some();
-            is_computed && other.to.iter().any(|address| rule.to.contains(address))
+            let is_exclusive = |rule: &SourceNat| rule.mapping.is_some() || rule.is_endpoint_independent;
+            (is_exclusive(rule) || is_exclusive(other)) && other.to.iter().any(|address| rule.to.contains(address))
         };
         if rules[..index].iter().any(shares) {
             let mistake = Mistake::new(
-                "an earlier rule translates to the same address, and at least one of the two computes its mapping",
+                "an earlier rule translates to the same address, and at least one of the two computes its mapping or has one for each end point",
                 "give each addresses of its own, or merge their sources into one rule",
             );
             diagnostics.error(written.get_ref().to.span(), SUBJECT, mistake);

@@ -22,6 +22,7 @@ pub mod mapping;
 mod membership;
 mod nat;
 mod ports;
+mod quic;
 mod rate_limit;
 mod reachability;
 mod record;
@@ -40,9 +41,10 @@ use std::time::Duration;
 
 use ::cluster::forwarding::ANNOUNCE_REFRESH_DEFAULT;
 use flow::NodeId;
+use flow::conntrack::StrayResets;
 use toml::Spanned;
 
-use self::common::{family_name, named, one_of, parsed, parsed_list, port_named};
+use self::common::{family_name, named, one_of, parsed, parsed_list, port_named, quoted};
 use super::diagnostic::{Diagnostics, Mistake};
 use super::raw::{RawConfig, RawNode, RawTracking};
 use super::timeouts::Timeouts;
@@ -53,6 +55,8 @@ use super::value;
 const CONNECTIONS_LIMIT: u64 = 1 << 31;
 /// The default of connections held at most.
 const CONNECTIONS_MAX_DEFAULT: u32 = 262_144;
+/// The TCP segments of no connection that are answered by a reset, by default.
+const RESET_STRAY_DEFAULT: &str = "served";
 /// The default priority of a node.
 const PRIORITY_DEFAULT: u8 = 100;
 /// Longest path of a Unix socket (unix(7): 108 with the terminator), less what binding needs for its own use.
@@ -101,6 +105,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         firewall_log_per_s: log::firewall_entries_per_s(raw, diagnostics),
         services: service::services(&raw.service, (&ports, &destination_nat), diagnostics),
         nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, diagnostics),
+        nat_key: nat.and_then(|section| section.key.as_ref()).map(|text| PathBuf::from(text.get_ref())),
         nat_ports,
         source_nat,
         destination_nat,
@@ -120,6 +125,8 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     direct_return::check_functions(&raw.service, &config, diagnostics);
     compact::check(raw, &config, diagnostics);
     backups::check_functions(raw, &config, diagnostics);
+    nat::check_key(raw, &config, diagnostics);
+    mapping::check_endpoints(raw, &config, diagnostics);
     config
 }
 
@@ -314,12 +321,19 @@ fn tracking(raw: &RawTracking, diagnostics: &mut Diagnostics<'_>) -> Tracking {
     let loose = common::flag("tracking.loose", raw.loose.as_ref().map(|loose| *loose.get_ref()), false, diagnostics);
     if let (true, Some(key)) = (loose, &raw.loose) {
         let mistake = Mistake::new(
-            "TCP connections are picked up in the middle without a check of sequence numbers",
-            "set it to false unless other gateways hand connections over without their state",
+            "TCP connections are picked up in the middle without a check of sequence numbers, and without what only their record held (ports \
+             of source NAT beyond the first choice, announced connections, shifted sequence numbers, classes)",
+            "set it to false unless other gateways hand connections over without their state, or connections are to outlast the failure of all nodes",
         );
         diagnostics.warning(key.span(), "tracking.loose", mistake);
     }
-    Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, diagnostics) }
+    diagnostics.describe("tracking.reset_stray", Some(format!("{RESET_STRAY_DEFAULT:?}")), quoted(&StrayResets::ALL));
+    let reset_stray = raw
+        .reset_stray
+        .as_ref()
+        .and_then(|text| one_of("tracking.reset_stray", text, &StrayResets::ALL, diagnostics))
+        .unwrap_or(StrayResets::Served);
+    Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, diagnostics), reset_stray }
 }
 
 /// Where the section of a function is, if it is there.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::{RawDestinationNat, RawSourceNat, Text};
-use super::super::validated::{DestinationNat, Node, Port, SourceNat};
+use super::super::raw::{RawConfig, RawDestinationNat, RawSourceNat, Text};
+use super::super::validated::{Config, DestinationNat, Node, Port, SourceNat};
 use super::super::value::{self, PortRange, PortText, Prefix, ProtocolText};
 use super::{family_name, parsed, parsed_list};
 
@@ -58,8 +58,9 @@ fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], diagnostics: &mu
             diagnostics.error(written.span(), SUBJECT, mistake);
         }
     }
-    let mapping = super::mapping::mapping(raw, diagnostics);
-    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), diagnostics), to, mapping }
+    let (mapping, is_endpoint_independent) = super::mapping::mapping(raw, diagnostics);
+    let protocol = protocol(SUBJECT, raw.protocol.as_ref(), diagnostics);
+    SourceNat { source, destination, protocol, to, mapping, is_endpoint_independent }
 }
 
 fn addresses_to(list: &[Text], ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Vec<IpAddr> {
@@ -111,6 +112,21 @@ pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, diagnostic
         Ok(range)
     });
     checked.map_err(|mistake| diagnostics.error(written.span(), "nat.ports", mistake)).unwrap_or(PORTS_DEFAULT)
+}
+
+/// Picked-up connections find their ports again by a secret that outlasts the nodes.
+pub(super) fn check_key(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnostics<'_>) {
+    let Some(loose) = raw.tracking.loose.as_ref().filter(|_| config.tracking.loose) else { return };
+    let chooses = config.source_nat.iter().any(|rule| rule.mapping.is_none());
+    let security = config.cluster.as_ref().and_then(|cluster| cluster.replication.security.as_ref());
+    let has_shared = security.is_some_and(|security| !security.pre_shared_keys.is_empty());
+    if chooses && config.nat_key.is_none() && !has_shared {
+        let mistake = Mistake::new(
+            "no secret outlasts the nodes, so the ports of source NAT follow from the rules alone, and can be guessed",
+            "write key = \"/etc/mainstay/nat.key\" in [nat]; `mainstay key` makes one, which all nodes need",
+        );
+        diagnostics.warning(loose.span(), "nat.key", mistake);
+    }
 }
 
 fn protocol(subject: &str, raw: Option<&Spanned<ProtocolText>>, diagnostics: &mut Diagnostics<'_>) -> Option<u8> {

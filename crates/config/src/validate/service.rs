@@ -20,6 +20,7 @@ use super::common::{absolute_path, choice, flag, ranged, within};
 use super::direct_return;
 use super::firewall::port_ranges;
 use super::nat::{server, warn_if_nobody_answers};
+use super::quic;
 use super::{family_name, named, parsed};
 
 const SCHEDULERS: [(&str, Scheduler); 2] =
@@ -83,6 +84,7 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
     choice("service.affinity", None, &AFFINITIES, diagnostics);
     choice("service.mode", None, &MODES, diagnostics);
     direct_return::describe(diagnostics);
+    quic::describe(diagnostics);
     choice("service.on_failure", None, &ON_FAILURE, diagnostics);
     slow_start(None, diagnostics);
     within("service.backend.weight", None, WEIGHT_DEFAULT, 0..=WEIGHT_MAX, diagnostics);
@@ -118,6 +120,7 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
         mode,
         ports: service_ports,
         slow_start: slow_start(raw.slow_start.as_ref(), diagnostics),
+        quic: quic::quic(raw, protocol, diagnostics),
         on_failure: choice("service.on_failure", raw.on_failure.as_ref(), &ON_FAILURE, diagnostics),
         name,
         address: address?,

@@ -127,6 +127,8 @@ pub struct SourceNat {
     pub to: Vec<IpAddr>,
     /// How address and port outside are computed; `None`: they are chosen among those that are free.
     pub mapping: Option<NatMapping>,
+    /// They are chosen for each inside end point, towards all destinations.
+    pub is_endpoint_independent: bool,
 }
 
 /// How a source translation is computed (RFC 7422).

@@ -113,7 +113,7 @@ pub(super) struct NewChain<'a> {
 pub(super) fn reconfiguration(
     config: &Config,
     new: NewChain<'_>,
-    reevaluation: Reevaluation,
+    (reevaluation, translates_otherwise): (Reevaluation, bool),
     secrets: &Secrets,
 ) -> Result<Reconfiguration, ProcessError> {
     let cluster = config.cluster.as_ref();
@@ -121,6 +121,7 @@ pub(super) fn reconfiguration(
         tracker: tracker(config),
         chain: chain(config, new.functions, new.shared, secrets)?.build_within(new.layout)?,
         reevaluation,
+        translates_otherwise,
         forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster, new.shared.files),
         selection: selection(cluster),
@@ -234,6 +235,7 @@ fn tracker(config: &Config) -> TrackerConfig {
         timeouts: timeouts(&config.timeouts),
         loose: config.tracking.loose,
         liberal: config.tracking.liberal,
+        stray_resets: config.tracking.reset_stray,
     }
 }
 

@@ -16,6 +16,17 @@ use network_functions::classifier::ClassifierConfig;
 /// Names that a phrase lists; further ones are counted.
 const NAMES_MAX: usize = 8;
 
+/// Whether connections that begin are translated by both alike.
+fn translate_alike(old: &Config, new: &Config) -> bool {
+    let services = |config: &Config| config.services.iter().map(|service| service.config.clone()).collect::<Vec<_>>();
+    old.chain == new.chain
+        && old.nat_ports == new.nat_ports
+        && old.nat_mapping_key == new.nat_mapping_key
+        && old.source_nat == new.source_nat
+        && old.destination_nat == new.destination_nat
+        && services(old) == services(new)
+}
+
 /// The differences, a phrase each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Changes {
@@ -25,6 +36,8 @@ pub(super) struct Changes {
     pub(super) needs_restart: Vec<String>,
     /// What of the connections that there are.
     pub(super) reevaluation: Reevaluation,
+    /// What connections are translated to has changed.
+    pub(super) translates_otherwise: bool,
 }
 
 impl Changes {
@@ -51,6 +64,7 @@ impl Changes {
             url_filter,
             nat_ports: _,
             nat_mapping_key: _,
+            nat_key: _,
             source_nat: _,
             destination_nat: _,
             related,
@@ -73,7 +87,12 @@ impl Changes {
             OnReload::Keep => Reevaluation::Keep,
             OnReload::Reevaluate => Reevaluation::Reevaluate,
         };
-        let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
+        let mut changes = Self {
+            applicable: Vec::new(),
+            needs_restart: Vec::new(),
+            reevaluation,
+            translates_otherwise: !translate_alike(old, new),
+        };
         changes.node(node, &new.node);
         changes.groups(groups, &new.groups);
         changes.ports((ports, groups), (&new.ports, &new.groups));
@@ -93,9 +112,10 @@ impl Changes {
         for ((key, before), (_, after)) in timeouts.entries().into_iter().zip(new.timeouts.entries()) {
             changes.apply(&format!("timeouts.{key}"), &before, &after);
         }
-        let Tracking { loose, liberal } = tracking;
+        let Tracking { loose, liberal, reset_stray } = tracking;
         changes.apply("tracking.loose", loose, &new.tracking.loose);
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
+        changes.apply("tracking.reset_stray", reset_stray, &new.tracking.reset_stray);
         let reaches = [reachability.entries(ports), new.reachability.entries(&new.ports)];
         for ((key, before), (_, after)) in reaches[0].iter().zip(&reaches[1]) {
             changes.apply(&format!("reachability.{key}"), before, after);
@@ -346,6 +366,7 @@ impl Changes {
         let applicable = self.applicable.len();
         self.apply("nat.ports", &old.nat_ports, &new.nat_ports);
         self.apply("nat.mapping_key", &old.nat_mapping_key, &new.nat_mapping_key);
+        self.apply("nat.key", &old.nat_key, &new.nat_key);
         self.whole("nat.source", &old.source_nat, &new.source_nat);
         self.whole("nat.destination", &old.destination_nat, &new.destination_nat);
         if is_compact(old) || is_compact(new) {

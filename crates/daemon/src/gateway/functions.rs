@@ -1,7 +1,6 @@
 //! From the checked configuration to the functions of a worker's chain.
 
 use std::net::IpAddr;
-use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use flow::IpFamily;
@@ -11,20 +10,20 @@ use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::load_balancer::{LoadBalancer, Services};
 use network_functions::nat::{
-    Algorithm, DestinationRule, Mapping, Nat, NatConfig, NatError, SourceAction, SourcePorts, SourceRule,
+    Algorithm, DestinationRule, EndpointMappings, Mapping, Nat, NatConfig, NatError, SourceAction, SourcePorts,
+    SourceRule,
 };
-use network_functions::port_range::PortRange;
 use network_functions::rate_limit::RateLimit;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use network_functions::syn_proxy::SynProxy;
 use network_functions::url_filter::UrlFilter;
 
+use super::nat::{PortDivision, nat_key, port_division, port_range};
 use super::secrets::Secrets;
 use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
 use config::validated::{self, Action, Config, Function, NatMapping, Related};
-use config::value;
 
 /// The chain of a worker, with these functions.
 pub(super) fn chain(
@@ -42,7 +41,7 @@ pub(super) fn chain(
             Function::RateLimit => builder.push(RateLimit::new(Arc::clone(&shared.rate_limit))),
             Function::SynProxy => builder.push(SynProxy::new(Arc::clone(&shared.syn_proxy))),
             Function::LoadBalancer => builder.push(load_balancer_of(config, &shared.services, secrets)?),
-            Function::Nat => builder.push(nat_of(config, secrets)?),
+            Function::Nat => builder.push(nat_of(config, &shared.endpoints, secrets)?),
             Function::Ftp => builder.push(ftp_of(config, secrets)?),
         };
     }
@@ -94,19 +93,13 @@ fn load_balancer_of(
     services: &Arc<Services>,
     secrets: &Secrets,
 ) -> Result<LoadBalancer, ProcessError> {
-    let (ports, nodes) = nat_ports(config);
-    let source_ports = SourcePorts::new(ports, config.node.id, nodes, secrets.nat_key);
-    let source_ports = source_ports.ok_or(NatError::NoPorts { ports, node: config.node.id, nodes })?;
+    let PortDivision { ports, node, nodes } = port_division(config);
+    let source_ports = SourcePorts::new(ports, node, nodes, nat_key(config, secrets)?);
+    let source_ports = source_ports.ok_or(NatError::NoPorts { ports, node, nodes })?;
     Ok(LoadBalancer::new(Arc::clone(services), source_ports))
 }
 
-/// The ports for translated sources, and the number of nodes that they are divided among.
-fn nat_ports(config: &Config) -> (PortRange, NonZeroU8) {
-    let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
-    (ports, NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN))
-}
-
-fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {
+fn nat_of(config: &Config, endpoints: &Arc<EndpointMappings>, secrets: &Secrets) -> Result<Nat, ProcessError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -116,6 +109,9 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {
             ..Conditions::default()
         };
         let action = match rule.mapping {
+            None if rule.is_endpoint_independent => {
+                SourceAction::TranslateEndpoints(rule.to.clone(), Arc::clone(endpoints))
+            }
             None => SourceAction::Translate(rule.to.clone()),
             Some(mapping) => SourceAction::Compute(rule.to.clone(), computed(config, mapping)?),
         };
@@ -132,14 +128,14 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, ProcessError> {
         address: rule.to,
         port: rule.to_port,
     });
-    let (ports, nodes) = nat_ports(config);
+    let PortDivision { ports, node, nodes } = port_division(config);
     Ok(Nat::new(NatConfig {
         source_rules: source_rules.collect::<Result<Vec<_>, ProcessError>>()?,
         destination_rules: destination_rules.collect(),
         ports,
-        node: config.node.id,
+        node,
         nodes,
-        key: secrets.nat_key,
+        key: nat_key(config, secrets)?,
     })?)
 }
 
@@ -156,25 +152,21 @@ fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, ProcessErro
 fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, ProcessError> {
     let is_wanted = config.chain.contains(&Function::Ftp);
     let control_ports = config.ftp.ports.iter().filter(|_| is_wanted);
-    let (ports, nodes) = nat_ports(config);
+    let PortDivision { ports, node, nodes } = port_division(config);
     Ok(Ftp::new(FtpConfig {
         control_ports: control_ports.filter_map(port_range).collect(),
         loose: config.ftp.loose,
         privileged_ports: config.ftp.privileged_ports,
         timeout: config.ftp.timeout,
         ports,
-        node: config.node.id,
+        node,
         nodes,
-        key: secrets.nat_key,
+        key: nat_key(config, secrets)?,
     })?)
 }
 
 const fn family(address: IpAddr) -> IpFamily {
     if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
-}
-
-fn port_range(range: &value::PortRange) -> Option<PortRange> {
-    PortRange::new(*range.start(), *range.end())
 }
 
 /// FNV-1a: nothing here is secret, but it must be the same on every node.

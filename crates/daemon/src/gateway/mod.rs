@@ -15,6 +15,7 @@ mod functions;
 mod links;
 mod mailbox;
 mod members;
+mod nat;
 mod outgoing;
 mod reload;
 mod reporting;

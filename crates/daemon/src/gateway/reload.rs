@@ -181,7 +181,7 @@ impl Operator {
         report.changes.extend(lists.clone());
         let build = |_| {
             let chain = NewChain { functions: &functions, layout: running.layout.clone(), shared: &shared };
-            build::reconfiguration(&config, chain, changes.reevaluation, &self.secrets)
+            build::reconfiguration(&config, chain, (changes.reevaluation, changes.translates_otherwise), &self.secrets)
         };
         // One for each worker, before any of them is given its own.
         let built: Result<Vec<_>, ProcessError> = (0..self.sender.workers()).map(build).collect();

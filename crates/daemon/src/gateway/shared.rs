@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::validated::{Config, Function};
 use network_functions::load_balancer::Services;
+use network_functions::nat::EndpointMappings;
 use network_functions::rate_limit::RateLimitRules;
 use network_functions::syn_cookie::CookieKeys;
 use network_functions::syn_proxy::SynProxyRules;
@@ -14,6 +15,7 @@ use packet_io::clock;
 use rustls::ClientConfig;
 
 use super::files;
+use super::nat;
 use super::secrets::Secrets;
 use crate::category_server::CategoryServer;
 use crate::check_tls;
@@ -38,6 +40,8 @@ pub struct SharedFunctions {
     pub rate_limit: Arc<RateLimitRules>,
     /// A digest of the files that nodes which back each other up have alike.
     pub(super) files: u64,
+    /// The mappings of source NAT that are one for each inside end point.
+    pub endpoints: Arc<EndpointMappings>,
 }
 
 impl SharedFunctions {
@@ -64,8 +68,21 @@ impl SharedFunctions {
         let check_tls = check_tls::clients(&config.services)?;
         let (syn_proxy, rate_limit) = (Arc::new(syn_proxy), Arc::new(rate_limit));
         let files = files::digest(config, url_filter.fingerprint());
-        Ok(Self { services, check_tls, syn_proxy, rate_limit, url_filter, categories, files })
+        let endpoints = endpoints(config, secrets, previous.map(|previous| &*previous.endpoints))?;
+        Ok(Self { endpoints, services, check_tls, syn_proxy, rate_limit, url_filter, categories, files })
     }
+}
+
+/// The mappings of the rules that have one for each inside end point. Those of addresses that stay continue from `previous`.
+fn endpoints(
+    config: &Config,
+    secrets: &Secrets,
+    previous: Option<&EndpointMappings>,
+) -> Result<Arc<EndpointMappings>, ProcessError> {
+    let rules = config.source_nat.iter().filter(|rule| rule.is_endpoint_independent);
+    let addresses = rules.flat_map(|rule| rule.to.iter().copied());
+    let key = nat::nat_key(config, secrets)?;
+    Ok(Arc::new(EndpointMappings::new(addresses, nat::nat_ports(config), key, previous)))
 }
 
 /// The secrets of SYN cookies: those of a file or of the cluster, as every node has them; or else one of this process.

@@ -29,7 +29,7 @@ pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
 pub use sctp::SctpState;
 pub(crate) use tcp::note_acknowledgement;
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
-pub use timeouts::{Timeouts, TrackerConfig};
+pub use timeouts::{StrayResets, Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};
 
 /// The automata, with their timeouts and options: read-only while packets flow.

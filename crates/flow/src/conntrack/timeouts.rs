@@ -106,6 +106,24 @@ impl Timeouts {
     }
 }
 
+/// Which TCP segments of no connection are answered by a reset (RFC 9293 section 3.10.7.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StrayResets {
+    /// None.
+    #[default]
+    Never,
+    /// Those whose addresses or ports a function would translate: without the connection's record they never reach the other end.
+    Served,
+    /// All that the rules would let begin a connection.
+    Always,
+}
+
+impl StrayResets {
+    /// All choices, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("never", Self::Never), ("served", Self::Served), ("always", Self::Always)];
+}
+
 /// The operator's options of tracking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrackerConfig {
@@ -116,4 +134,6 @@ pub struct TrackerConfig {
     pub loose: bool,
     /// Of the TCP segments outside the window only RSTs are dropped (Linux's `tcp_be_liberal`).
     pub liberal: bool,
+    /// Which TCP segments of no connection are answered by a reset.
+    pub stray_resets: StrayResets,
 }

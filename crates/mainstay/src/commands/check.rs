@@ -67,6 +67,7 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     let redundancy = config.redundancy.as_ref();
     secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
     secrets.mapping_key(config.nat_mapping_key.as_ref());
+    secrets.nat_key(config.nat_key.as_ref());
     secrets.syn_proxy_key(config.syn_proxy.key.as_ref());
     secrets.category_token(config.url_filter.server.as_ref().and_then(|server| server.token.as_ref()));
     secrets.category_tls(config.url_filter.server.as_ref());

@@ -94,6 +94,16 @@ impl<'a> Secrets<'a> {
         }
     }
 
+    /// That of `nat.key`.
+    pub(super) fn nat_key(&mut self, path: Option<&PathBuf>) {
+        let Some(path) = path else { return };
+        if self.files("nat.key", [path])
+            && let Err(error) = credentials::nat_key(path)
+        {
+            self.problems.push(Problem::error("nat.key", &error.to_string()));
+        }
+    }
+
     /// That of `nat.mapping_key`.
     pub(super) fn mapping_key(&mut self, path: Option<&PathBuf>) {
         let Some(path) = path else { return };

@@ -74,7 +74,12 @@ impl Gateway {
             tcp_unacknowledged: of(Lifetime::Unacknowledged),
             ..Timeouts::default()
         };
-        let tracker = Tracker::new(TrackerConfig { timeouts, loose: options.loose, liberal: options.liberal });
+        let tracker = Tracker::new(TrackerConfig {
+            timeouts,
+            loose: options.loose,
+            liberal: options.liberal,
+            ..TrackerConfig::default()
+        });
         let chain = ChainBuilder::new().build().expect("no functions always go together");
         let pipeline = Pipeline::new(NodeId(0), CONNECTIONS_MAX, HashKey([1, 2]), tracker, chain);
         Self { pipeline, now: Instant::from_millis(1000) }

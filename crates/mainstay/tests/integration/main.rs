@@ -5,13 +5,16 @@ mod common;
 
 mod backends;
 mod classifier;
+mod datagrams;
 mod direct_return;
 mod gateway_refuses;
 mod large_packets;
 mod load_balancer;
 mod looking;
+mod mapping;
 mod operations;
 mod program;
+mod quic_routing;
 mod quick_start;
 mod service;
 mod study_redundancy;

@@ -4,6 +4,7 @@
 mod common;
 mod demo;
 mod demo_failures;
+mod double_failure;
 mod edge_fast_path;
 mod edges;
 mod fast_path_bench;

@@ -10,7 +10,10 @@ use zerocopy::FromBytes;
 
 use super::layout::StateLayout;
 use crate::class::Class;
-use crate::function::{CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Verdict};
+use crate::function::{
+    CloseReason, Context, FlowState, HandshakeProxy, NetworkFunction, ReevaluationOutcome, Stray, TranslatedTuples,
+    Verdict,
+};
 use crate::restoration::{Restoring, Unrestorable};
 
 /// The result of a function, or of the chain, for a packet.
@@ -52,11 +55,12 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn is_refused(&self, state: &[u8]) -> bool;
     fn decides_by_class(&self) -> bool;
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
-    fn may_continue(&self, state: &[u8]) -> Result<(), DropReason>;
+    fn may_continue(&self, state: &[u8], tuples: &TranslatedTuples) -> Result<(), DropReason>;
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray;
     fn uses_tunnels(&self) -> bool;
     fn tunnel(&self, state: &[u8]) -> Result<Option<TunnelEnd>, DropReason>;
-    fn on_enter(&self, state: &[u8], original: &Tuple);
-    fn on_leave(&self, state: &[u8]);
+    fn on_enter(&self, state: &[u8], original: &Tuple, reply: &Tuple);
+    fn on_leave(&self, state: &[u8], original: &Tuple, reply: &Tuple);
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
     fn is_restorable_by_class(&self, state: &[u8]) -> bool;
@@ -114,7 +118,7 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
     }
 
     fn counts_connections(&self) -> bool {
-        F::COUNTS_CONNECTIONS
+        self.0.counts_connections()
     }
 
     fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {
@@ -183,8 +187,12 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.reevaluate(state, outgoing, class)
     }
 
-    fn may_continue(&self, state: &[u8]) -> Result<(), DropReason> {
-        self.0.may_continue(&read(state))
+    fn may_continue(&self, state: &[u8], tuples: &TranslatedTuples) -> Result<(), DropReason> {
+        self.0.may_continue(&read(state), tuples)
+    }
+
+    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        self.0.judge_stray(packet)
     }
 
     fn uses_tunnels(&self) -> bool {
@@ -195,12 +203,12 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.tunnel(&read(state))
     }
 
-    fn on_enter(&self, state: &[u8], original: &Tuple) {
-        self.0.on_enter(&read(state), original);
+    fn on_enter(&self, state: &[u8], original: &Tuple, reply: &Tuple) {
+        self.0.on_enter(&read(state), original, reply);
     }
 
-    fn on_leave(&self, state: &[u8]) {
-        self.0.on_leave(&read(state));
+    fn on_leave(&self, state: &[u8], original: &Tuple, reply: &Tuple) {
+        self.0.on_leave(&read(state), original, reply);
     }
 
     fn restorable(&self) -> Result<(), Unrestorable> {

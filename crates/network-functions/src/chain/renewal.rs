@@ -7,11 +7,11 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use flow::{Connection, DropReason};
+use flow::{Connection, Direction, DropReason};
 
 use super::placement::ChainLayout;
 use super::{Chain, ChainCounters, ChainEntry};
-use crate::function::ReevaluationOutcome;
+use crate::function::{ReevaluationOutcome, TranslatedTuples};
 
 impl Chain {
     /// The layout for building a chain that replaces this one ([`super::ChainBuilder::build_within`]).
@@ -68,11 +68,18 @@ impl Chain {
         ReevaluationOutcome::Allowed
     }
 
-    /// Whether a connection may continue after an input of a function has changed, for example a backend's health.
+    /// Whether a connection may continue after an input of a function has changed, for example a backend's health, or what it
+    /// translates to.
     ///
     /// # Errors
     /// It must end; the reason is that of its further packets.
     pub fn may_continue(&self, connection: &Connection) -> Result<(), DropReason> {
-        self.links.iter().try_for_each(|link| link.function.may_continue(&connection.functions[link.state.clone()]))
+        let outgoing = connection.translated(Direction::Original);
+        let mut tuples = TranslatedTuples { original: connection.original, outgoing, is_untouched: true };
+        for link in &self.links {
+            link.function.may_continue(&connection.functions[link.state.clone()], &tuples)?;
+            tuples.is_untouched &= !link.function.translates();
+        }
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use flow::wire::Encapsulation;
 
+use super::quic::QuicConfig;
 use crate::port_range::PortRange;
 
 /// The maximum number of services: each that balances by hashing has a table of 128 KiB.
@@ -92,6 +93,8 @@ pub struct ServiceConfig {
     pub on_failure: OnFailure,
     /// The time in which the share of a backend that returns or is added grows to its weight.
     pub slow_start: Option<Duration>,
+    /// How QUIC packets name their backends; `None`: they do not.
+    pub quic: Option<QuicConfig>,
     /// The backends, at least one.
     pub backends: Vec<BackendConfig>,
 }
@@ -150,6 +153,12 @@ pub enum ServiceError {
     /// Affinity by source needs the table.
     #[error("service {0}: affinity by source is by hashing: choose the scheduler maglev")]
     Affinity(usize),
+    /// Connection identifiers that cannot name the backends.
+    #[error(
+        "service {0}: connection identifiers need UDP, a number up to 6, a server id of 1 to 15 bytes for each backend, all different, and a \
+         nonce of 4 to 18 bytes, together at most 19 bytes"
+    )]
+    Quic(usize),
     /// Two services serve the same packets.
     #[error("services {0} and {1} serve the same packets: make addresses, protocols or ports differ")]
     Overlap(usize, usize),

@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use flow::wire::{Encapsulation, TunnelEnd, ip_protocol};
+use flow::wire::{Encapsulation, Packet, TunnelEnd, ip_protocol};
 use flow::{HashKey, Instant, Tuple};
 
 use super::config::{
@@ -20,6 +20,7 @@ use super::config::{
     WEIGHT_MAX,
 };
 use super::maglev::{self, Candidate};
+use super::quic::{Named, QuicRoutes};
 use super::slow_start::SlowStart;
 use crate::address::{family, tuple_bytes};
 use crate::port_range::PortRange;
@@ -138,6 +139,7 @@ pub struct Service {
     pub(super) encapsulation: Option<Encapsulation>,
     on_failure: OnFailure,
     slow_start: Option<Duration>,
+    quic: Option<QuicRoutes>,
     /// The Maglev table; empty with another scheduler.
     table: Vec<AtomicU16>,
     backends: Vec<Backend>,
@@ -173,6 +175,16 @@ impl Service {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         chosen
+    }
+
+    /// The backend that a QUIC packet of a new tuple names. A drained one is named only by clients that it has already, and a failed one where
+    /// the service keeps its connections.
+    pub(super) fn named(&self, packet: &Packet<'_, '_>) -> Option<&Backend> {
+        let quic = self.quic.as_ref().filter(|_| !packet.headers.is_fragment)?;
+        let Named { backend, is_handshake } = quic.named(packet.payload())?;
+        let backend = self.backends.get(usize::from(backend))?;
+        let has_ended = backend.is_down() && self.on_failure == OnFailure::End;
+        (backend.takes_connections() || !(is_handshake || has_ended)).then_some(backend)
     }
 
     fn hashed(&self, tuple: &Tuple) -> Option<&Backend> {
@@ -303,6 +315,7 @@ impl Services {
             encapsulation,
             on_failure: config.on_failure,
             slow_start: config.slow_start,
+            quic: config.quic.as_ref().map(QuicRoutes::new),
             table: (0..entries).map(|_| AtomicU16::new(maglev::NONE)).collect(),
             backends,
             refused: AtomicU64::new(before.map_or(0, Service::refused)),
@@ -379,6 +392,12 @@ impl Services {
         service.on_failure == OnFailure::End && service.backends.iter().any(|backend| failed(&backend))
     }
 
+    /// Whether the backend is one of the service's.
+    pub(super) fn has_backend(&self, service: u32, backend: u32) -> bool {
+        let service = self.services.iter().find(|known| known.id == service);
+        service.is_some_and(|service| service.backends.iter().any(|known| known.id == backend))
+    }
+
     pub(super) fn count(&self, service: u32, backend: u32, is_entering: bool) {
         let Some(live) = self.live.get(&(service, backend)) else { return };
         if is_entering {
@@ -418,6 +437,11 @@ fn check(index: usize, config: &ServiceConfig) -> Result<(), ServiceError> {
     }
     if let Mode::DirectReturn(_) = config.mode {
         check_tunnels(index, config)?;
+    }
+    if let Some(quic) = &config.quic
+        && !(config.protocol == ip_protocol::UDP && quic.is_sound(config.backends.len()))
+    {
+        return Err(ServiceError::Quic(index));
     }
     let sources = match &config.mode {
         Mode::Nat | Mode::DirectReturn(_) => &[][..],

@@ -48,6 +48,7 @@ fn service(name: &str, address: &str, protocol: u8, backends: Vec<BackendConfig>
         mode: Mode::default(),
         on_failure: OnFailure::default(),
         slow_start: None,
+        quic: None,
         backends,
     }
 }
@@ -453,5 +454,149 @@ proptest! {
     #[test]
     fn decoding_never_panics(bytes: Vec<u8>) {
         let _ = BalancerState::decode(&bytes);
+    }
+}
+
+/// The web service without its first backend, or without itself; and the same for DNS, which is over UDP.
+fn dns() -> Vec<ServiceConfig> {
+    let backends = || (1..=3).map(|host| backend(&std::format!("10.0.0.{host}:8053"), 1)).collect();
+    vec![service("web", "192.0.2.80:80", TCP, backends()), service("dns", "192.0.2.80:53", UDP, backends())]
+}
+
+#[test]
+fn flows_of_datagrams_end_with_the_backend_or_service_that_a_reload_removes_and_tcp_goes_on() {
+    let before = services(&dns());
+    let mut gateway = gateway(&before);
+    let flows: Vec<_> = (0..30)
+        .map(|port| {
+            gateway.begin(OUTSIDE, udp(&std::format!("198.51.100.1:{}", 4000 + port), "192.0.2.80:53")).unwrap()
+        })
+        .collect();
+    let connections: Vec<_> = (0..30).map(|number| gateway.begin(OUTSIDE, client(number)).unwrap()).collect();
+    let first: SocketAddr = "10.0.0.1:8053".parse().unwrap();
+    let continues = |gateway: &Gateway, one: &Begun| gateway.chain.may_continue(&one.connection);
+    let reloaded = |gateway: &mut Gateway, change: &dyn Fn(&mut Vec<ServiceConfig>)| {
+        let mut configs = dns();
+        change(&mut configs);
+        gateway.chain = rebuilt(gateway, &Arc::new(Services::new(&configs, &before).unwrap()));
+    };
+    // Drained: all go on.
+    reloaded(&mut gateway, &|configs| configs.iter_mut().for_each(|service| service.backends[0].weight = 0));
+    assert!(flows.iter().chain(&connections).all(|one| continues(&gateway, one).is_ok()));
+    // A removed backend.
+    reloaded(&mut gateway, &|configs| {
+        configs.iter_mut().for_each(|service| drop(service.backends.remove(0)));
+    });
+    for flow in &flows {
+        let expected = if backend_of(flow) == first { Err(DropReason::TranslationReplaced) } else { Ok(()) };
+        assert_eq!(continues(&gateway, flow), expected);
+    }
+    assert!(connections.iter().all(|one| continues(&gateway, one).is_ok()));
+    // A removed service, and one that moves to another address.
+    for change in [&|configs: &mut Vec<ServiceConfig>| configs.clear(), &|configs: &mut Vec<ServiceConfig>| {
+        configs.iter_mut().for_each(|service| service.address = [192, 0, 2, 81].into());
+    }] as [&dyn Fn(&mut Vec<ServiceConfig>); 2]
+    {
+        reloaded(&mut gateway, change);
+        assert!(flows.iter().all(|one| continues(&gateway, one) == Err(DropReason::TranslationReplaced)));
+        assert!(connections.iter().all(|one| continues(&gateway, one).is_ok()));
+    }
+}
+
+#[test]
+fn a_flow_of_datagrams_that_a_new_service_would_balance_begins_anew() {
+    let before = services(&web());
+    let mut gateway = gateway(&before);
+    let flow = gateway.begin(OUTSIDE, udp("198.51.100.1:4000", "192.0.2.80:53")).unwrap();
+    assert_eq!(gateway.chain.may_continue(&flow.connection), Ok(()));
+    gateway.chain = rebuilt(&gateway, &services(&dns()));
+    assert_eq!(gateway.chain.may_continue(&flow.connection), Err(DropReason::TranslationReplaced));
+}
+
+/// A service whose backends have connection identifiers, and a short-header packet that names the backend of this position.
+fn quic() -> ServiceConfig {
+    let backends = (1..=3).map(|host| backend(&std::format!("10.0.0.{host}:8443"), 1)).collect();
+    let server_ids = (1..=3).map(|id| vec![id]).collect();
+    let quic = Some(QuicConfig { config: 1, server_id_bytes: 1, nonce_bytes: 4, server_ids });
+    ServiceConfig { quic, ..service("quic", "192.0.2.80:443", UDP, backends) }
+}
+
+/// The first bytes of a QUIC packet, with a short header or a long one.
+fn quic_packet(is_short: bool, server: u8) -> Vec<u8> {
+    let identifier = [1 << 5 | 5, server, 9, 9, 9, 9];
+    let header = if is_short { vec![0x40] } else { vec![0xc0, 0, 0, 0, 1, 6] };
+    [&header[..], &identifier, &[0; 24]].concat()
+}
+
+/// The backend that the first packet of a client's port comes to.
+fn backend_of_quic(gateway: &mut Gateway, port: u16, payload: &[u8]) -> Option<SocketAddr> {
+    let tuple = udp(&std::format!("198.51.100.1:{port}"), "192.0.2.80:443");
+    let mut bytes = flow::wire::build::Envelope::default().udp(&tuple, payload);
+    let length_bytes = bytes.len();
+    let mut frame = flow::Frame::new(&mut bytes, 0, length_bytes, OUTSIDE).unwrap();
+    let flow::wire::Parsed::Ip(mut headers) = flow::wire::parse(&frame).unwrap() else { panic!("it is IP") };
+    let mut connection =
+        Connection::new(tuple, NodeId(0), flow::conntrack::ProtocolState::default(), Instant::FAR_FUTURE);
+    let packet = Packet { frame: &mut frame, headers: &mut headers };
+    gateway.begin_with(&mut connection, &packet).ok()?;
+    let reply = connection.reply;
+    Some(SocketAddr::new(reply.source_ip(), reply.source_port))
+}
+
+#[test]
+fn a_quic_client_that_changes_its_port_keeps_the_backend_that_its_connection_identifier_names() {
+    let services = services(&[quic()]);
+    // Two nodes, whose tables know nothing of each other.
+    for mut gateway in [gateway(&services), gateway(&services)] {
+        for server in 1..=3 {
+            let named: SocketAddr = std::format!("10.0.0.{server}:8443").parse().unwrap();
+            for port in 4000..4050 {
+                assert_eq!(backend_of_quic(&mut gateway, port, &quic_packet(true, server)), Some(named));
+                assert_eq!(backend_of_quic(&mut gateway, port, &quic_packet(false, server)), Some(named));
+            }
+        }
+        assert_eq!(gateway.counter("load_balancer.quic_routed"), 300);
+    }
+}
+
+#[test]
+fn quic_packets_that_name_no_backend_are_balanced_as_other_datagrams() {
+    let services = services(&[quic()]);
+    let mut gateway = gateway(&services);
+    for payload in [quic_packet(true, 4), vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8], Vec::new()] {
+        let seen: HashSet<_> =
+            (4000..4100).map(|port| backend_of_quic(&mut gateway, port, &payload).unwrap()).collect();
+        assert_eq!(seen.len(), 3);
+    }
+    assert_eq!(gateway.counter("load_balancer.quic_routed"), 0);
+}
+
+#[test]
+fn a_drained_or_failed_backend_keeps_the_quic_connections_that_its_service_keeps() {
+    let first: SocketAddr = "10.0.0.1:8443".parse().unwrap();
+    let mut drained = quic();
+    drained.backends[0].weight = 0;
+    let mut gateway = gateway(&services(&[drained]));
+    assert_eq!(backend_of_quic(&mut gateway, 4000, &quic_packet(true, 1)), Some(first));
+    assert_ne!(
+        backend_of_quic(&mut gateway, 4001, &quic_packet(false, 1)),
+        Some(first),
+        "a handshake begins elsewhere"
+    );
+    for (on_failure, keeps) in [(OnFailure::Keep, true), (OnFailure::End, false)] {
+        let services = services(&[ServiceConfig { on_failure, ..quic() }]);
+        services.handle_health(0, 0, false);
+        let mut gateway = self::gateway(&services);
+        assert_eq!(backend_of_quic(&mut gateway, 4000, &quic_packet(true, 1)) == Some(first), keeps);
+    }
+}
+
+#[test]
+fn unsound_connection_identifiers_are_refused() {
+    let tcp = ServiceConfig { protocol: TCP, ..quic() };
+    let mut same = quic();
+    same.quic.as_mut().unwrap().server_ids[0] = vec![2];
+    for config in [tcp, same] {
+        assert_eq!(Services::new(&[config], &Services::default()).err(), Some(ServiceError::Quic(0)));
     }
 }

@@ -189,11 +189,6 @@ impl Computed {
         Ok(Self { hosts: hosts.collect(), addresses, family, ports, block_ports, blocks_per_address, key })
     }
 
-    /// Whether the pool contains `address`.
-    pub(super) fn has_address(&self, address: &[u8; 16]) -> bool {
-        self.addresses.contains(address)
-    }
-
     pub(super) fn addresses(&self) -> &[[u8; 16]] {
         &self.addresses
     }

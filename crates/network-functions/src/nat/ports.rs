@@ -25,18 +25,13 @@ pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u1
 
 /// A node's part of the ports for source translation, and the secret by which it chooses among them. Functions that share
 /// outside addresses have equal ones: each checks in the table which tuples are in use.
+///
+/// Nodes with equal parts and secrets choose alike: a connection that is begun once more, of which no node has the record any
+/// more, gets its former port if that is free.
 #[derive(Clone, Copy)]
 pub struct SourcePorts {
     ports: PortRange,
     key: HashKey,
-}
-
-/// A tuple with a translated source, whose inverse is free.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TranslatedSource {
-    pub(crate) outgoing: Tuple,
-    /// The source port stayed the same.
-    pub(crate) is_preserved: bool,
 }
 
 impl SourcePorts {
@@ -60,28 +55,23 @@ impl SourcePorts {
         pool: &[[u8; 16]],
         tuples: &dyn TupleUse,
         is_reserved: impl Fn(&Tuple) -> bool,
-    ) -> Option<TranslatedSource> {
-        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's suffices.)
-        let inside = Tuple { destination: [0; 16], destination_port: 0, ..*outgoing };
-        let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside };
-        let address = pool[pick(self.key.hash(&host), pool.len())];
+    ) -> Option<Tuple> {
+        let (inside, address) = (inside_of(outgoing), self.address(outgoing, pool));
         let Some(set_port) = port_setter(outgoing.protocol) else {
-            return Some(TranslatedSource { outgoing: Tuple { source: address, ..*outgoing }, is_preserved: false });
+            return Some(Tuple { source: address, ..*outgoing });
         };
         let with_port = |port| {
             let mut translated = Tuple { source: address, ..*outgoing };
             set_port(&mut translated, port);
             translated
         };
-        if self.ports.contains(outgoing.source_port) {
-            let preserved = with_port(outgoing.source_port);
-            let is_here = !tuples.belongs_to_other_worker(&preserved.inverse());
-            if is_here && !tuples.is_used(&preserved.inverse()) && !is_reserved(&preserved) {
-                return Some(TranslatedSource { outgoing: preserved, is_preserved: true });
-            }
-        }
-        let outgoing = self.free_port(&inside, with_port, tuples, is_reserved)?;
-        Some(TranslatedSource { outgoing, is_preserved: false })
+        self.free_port(&inside, with_port, tuples, is_reserved)
+    }
+
+    /// The address of `pool` (not empty) that the source of `outgoing` is translated to.
+    pub(crate) fn address(&self, outgoing: &Tuple, pool: &[[u8; 16]]) -> [u8; 16] {
+        let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside_of(outgoing) };
+        pool[pick(self.key.hash(&host), pool.len())]
     }
 
     /// The first of the ports, in the order of the keyed hash of `order`, for which the reply tuple is free and its packets
@@ -98,6 +88,11 @@ impl SourcePorts {
         let ordered = candidates(self.ports, self.key.hash(order)).map(with_port);
         ordered.filter(is_here).take(PORT_PROBES_MAX).find(|candidate| is_free(candidate) && !is_reserved(candidate))
     }
+}
+
+/// The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's suffices.)
+fn inside_of(outgoing: &Tuple) -> Tuple {
+    Tuple { destination: [0; 16], destination_port: 0, ..*outgoing }
 }
 
 /// An index below `length` (not 0) from `hash`.

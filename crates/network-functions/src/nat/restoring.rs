@@ -17,7 +17,7 @@ const ICMP_QUERY_CODE: u8 = 0;
 impl Nat {
     /// Destination NAT follows from the rules; source NAT where the mapping is computed.
     pub(super) fn check_restorable(&self) -> Result<(), Unrestorable> {
-        let is_chosen = self.pools.iter().any(|pool| matches!(pool, Pool::Chosen(_)));
+        let is_chosen = self.pools.iter().any(|pool| matches!(pool, Pool::Chosen(_) | Pool::Endpoints(..)));
         if is_chosen {
             return Err(Unrestorable {
                 reason: "chooses free ports for source NAT, which do not follow from a tuple",
@@ -45,7 +45,7 @@ impl Nat {
         if let Some(index) = self.source_rules.classify(&key) {
             match &self.pools[index.get()] {
                 Pool::Exempt => {}
-                Pool::Chosen(_) => return None,
+                Pool::Chosen(_) | Pool::Endpoints(..) => return None,
                 Pool::Computed(mapping) => {
                     outgoing = mapping.translate(&outgoing)?;
                     state.source_rule_number = index.0 + 1;
@@ -107,7 +107,7 @@ impl Nat {
 
 /// The rule key of a connection's first packet. No rule depends on the ingress where connections are restored
 /// ([`Nat::check_restorable`]).
-fn rule_key(tuple: Tuple, ingress: Option<PortId>) -> RuleKey {
+pub(super) fn rule_key(tuple: Tuple, ingress: Option<PortId>) -> RuleKey {
     let kind = u8::try_from(tuple.discriminator).ok().filter(|kind| *kind != 0);
     let is_icmp = matches!(tuple.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
     let icmp = kind.filter(|_| is_icmp).map(|kind| (kind, ICMP_QUERY_CODE));

@@ -1,5 +1,6 @@
 //! NAT rules in the operator's form, and validated.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::num::NonZeroU8;
@@ -7,6 +8,7 @@ use core::num::NonZeroU8;
 use flow::{HashKey, IpFamily, NodeId};
 
 use super::deterministic::{Computed, Mapping, MappingError};
+use super::endpoints::EndpointMappings;
 use crate::address::{family, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, RuleSetError};
@@ -29,6 +31,9 @@ pub enum SourceAction {
     /// The addresses must belong to the cluster, not to one node: a connection with a node's address cannot survive
     /// that node, so there is no masquerading.
     Translate(Vec<IpAddr>),
+    /// As [`SourceAction::Translate`], with one address and port towards all destinations of an inside end point. No other rule has the
+    /// addresses.
+    TranslateEndpoints(Vec<IpAddr>, Arc<EndpointMappings>),
     /// As [`SourceAction::Translate`], with address and port computed from the inside address and port; the inside
     /// addresses are the conditions' sources.
     Compute(Vec<IpAddr>, Mapping),
@@ -120,8 +125,8 @@ pub enum NatError {
     },
     /// An outside port would map to hosts of two rules.
     #[error(
-        "source NAT rules {first} and {second} translate to one address, and at least one computes its mapping: give each \
-         addresses of its own, or merge their sources into one rule"
+        "source NAT rules {first} and {second} translate to one address, and at least one computes its mapping, or has one for each \
+         end point: give each addresses of its own, or merge their sources into one rule"
     )]
     SharedPool {
         /// The first of them.
@@ -154,6 +159,8 @@ pub(super) enum Pool {
     Exempt,
     /// It chooses one of these addresses and a free port.
     Chosen(Vec<[u8; 16]>),
+    /// It chooses one of these addresses and a port for each inside end point.
+    Endpoints(Vec<[u8; 16]>, Arc<EndpointMappings>),
     /// It computes both.
     Computed(Computed),
 }
@@ -162,7 +169,7 @@ impl Pool {
     fn addresses(&self) -> &[[u8; 16]] {
         match self {
             Self::Exempt => &[],
-            Self::Chosen(addresses) => addresses,
+            Self::Chosen(addresses) | Self::Endpoints(addresses, _) => addresses,
             Self::Computed(mapping) => mapping.addresses(),
         }
     }
@@ -171,8 +178,10 @@ impl Pool {
 /// A port of a computed address belongs to one host: no other rule may choose it.
 pub(super) fn check_shared(pools: &[Pool]) -> Result<(), NatError> {
     for (computing, pool) in pools.iter().enumerate() {
-        let Pool::Computed(mapping) = pool else { continue };
-        let shares = |other: &Pool| other.addresses().iter().any(|address| mapping.has_address(address));
+        if !matches!(pool, Pool::Computed(_) | Pool::Endpoints(..)) {
+            continue;
+        }
+        let shares = |other: &Pool| other.addresses().iter().any(|address| pool.addresses().contains(address));
         let others = pools.iter().enumerate().filter(|(index, _)| *index != computing);
         if let Some((other, _)) = others.into_iter().find(|(_, other)| shares(other)) {
             return Err(NatError::SharedPool { first: computing.min(other), second: computing.max(other) });
@@ -202,10 +211,11 @@ impl Target {
 /// Validates source rule `index`: its conditions restricted to the pool's family, and its pool; `ports` are those to
 /// translate to.
 pub(super) fn check_source(index: usize, rule: SourceRule, ports: PortRange) -> Result<(Conditions, Pool), NatError> {
-    let (addresses, mapping) = match rule.action {
+    let (addresses, mapping, endpoints) = match rule.action {
         SourceAction::Exempt => return Ok((rule.conditions, Pool::Exempt)),
-        SourceAction::Translate(addresses) => (addresses, None),
-        SourceAction::Compute(addresses, mapping) => (addresses, Some(mapping)),
+        SourceAction::Translate(addresses) => (addresses, None, None),
+        SourceAction::TranslateEndpoints(addresses, endpoints) => (addresses, None, Some(endpoints)),
+        SourceAction::Compute(addresses, mapping) => (addresses, Some(mapping), None),
     };
     let Some(&first) = addresses.first() else { return Err(NatError::EmptyPool(index)) };
     if addresses.len() > POOL_ADDRESSES_MAX {
@@ -217,6 +227,9 @@ pub(super) fn check_source(index: usize, rule: SourceRule, ports: PortRange) -> 
     }
     let conditions = narrowed(rule.conditions, family, index, RuleKind::Source)?;
     let pool: Vec<_> = addresses.into_iter().map(tuple_bytes).collect();
+    if let Some(endpoints) = endpoints {
+        return Ok((conditions, Pool::Endpoints(pool, endpoints)));
+    }
     let Some(mapping) = mapping else { return Ok((conditions, Pool::Chosen(pool))) };
     let computed = Computed::new(&conditions.sources, pool, family, ports, mapping)
         .map_err(|error| NatError::Mapping { rule: index, error })?;

@@ -76,49 +76,72 @@ fn assert_translated(gateway: &mut Gateway, ingress: flow::PortId, tuple: Tuple,
     assert_eq!(gateway.answer(&mut begun), tuple.inverse());
 }
 
-#[test]
-fn inside_hosts_get_the_shared_address_and_keep_their_port_while_it_is_free() {
-    let mut gateway = gateway(config());
-    let first = tcp("10.0.0.1:5000", "198.51.100.1:443");
-    assert_translated(&mut gateway, INSIDE, first, tcp("192.0.2.1:5000", "198.51.100.1:443"));
-    assert_eq!(gateway.counter("nat.ports_preserved"), 1);
+/// Asserts that the connection leaves from `address` and a port of this node, and that its reply returns. The port.
+fn assert_source_translated(gateway: &mut Gateway, tuple: Tuple, address: &str) -> u16 {
+    let mut begun = gateway.begin(INSIDE, tuple).unwrap();
+    let outgoing = begun.outgoing;
+    assert_eq!(source_of(&outgoing), address.parse::<IpAddr>().unwrap());
+    assert!(SOURCE_PORTS_DEFAULT.slice(NodeId(0), NonZeroU8::new(2).unwrap()).unwrap().contains(outgoing.source_port));
+    assert_eq!((outgoing.destination, begun.connection.reply), (tuple.destination, outgoing.inverse()));
+    assert_eq!(gateway.answer(&mut begun), tuple.inverse());
+    outgoing.source_port
+}
 
+#[test]
+fn inside_hosts_get_the_shared_address_and_different_ports() {
+    let mut gateway = gateway(config());
+    let first = assert_source_translated(&mut gateway, tcp("10.0.0.1:5000", "198.51.100.1:443"), "192.0.2.1");
     // Another host with the same port, to the same server: another port.
-    let second = gateway.begin(INSIDE, tcp("10.0.0.2:5000", "198.51.100.1:443")).unwrap().outgoing;
-    assert_eq!(source_of(&second), source_of(&tcp("192.0.2.1:1", "192.0.2.1:1")));
-    assert_ne!(second.source_port, 5000);
-    // And to another server: the port is free there.
-    let third = tcp("10.0.0.2:5000", "198.51.100.2:443");
-    assert_translated(&mut gateway, INSIDE, third, tcp("192.0.2.1:5000", "198.51.100.2:443"));
+    let second = assert_source_translated(&mut gateway, tcp("10.0.0.2:5000", "198.51.100.1:443"), "192.0.2.1");
+    assert_ne!(first, second);
+    // And to another server: the end point's own.
+    let third = assert_source_translated(&mut gateway, tcp("10.0.0.2:5000", "198.51.100.2:443"), "192.0.2.1");
+    assert_eq!(second, third);
     assert_eq!(gateway.counter("nat.source_rule_0_connections"), 3);
-    assert_eq!(gateway.counter("nat.ports_preserved"), 2);
+}
+
+/// Every node has all ports, as where one forwards at a time.
+fn undivided() -> NatConfig {
+    NatConfig { nodes: NonZeroU8::MIN, ..config() }
+}
+
+#[test]
+fn a_connection_that_all_nodes_have_lost_gets_the_same_port_from_any_of_them() {
+    let tuples: Vec<Tuple> =
+        (0..100).map(|port| tcp(&format!("10.0.0.{}:{}", port % 7, 40_000 + port), "198.51.100.1:443")).collect();
+    let mut before = gateway(undivided());
+    let known: HashMap<Tuple, Tuple> =
+        tuples.iter().map(|tuple| (*tuple, before.begin(INSIDE, *tuple).unwrap().outgoing)).collect();
+    // Another process, in which the connections are picked up in another order.
+    let mut after = gateway(undivided());
+    let moved = tuples.iter().rev().filter(|tuple| after.begin(INSIDE, **tuple).unwrap().outgoing != known[tuple]);
+    assert_eq!(moved.count(), 0);
+    // Outsiders, who do not have the key, cannot compute them.
+    let mut other = gateway(NatConfig { key: HashKey([1, 2]), ..undivided() });
+    let same = tuples.iter().filter(|tuple| other.begin(INSIDE, **tuple).unwrap().outgoing == known[tuple]);
+    assert!(same.count() < 5);
 }
 
 #[test]
 fn ipv6_and_udp_are_translated_alike() {
     let mut gateway = gateway(config());
-    let six = tcp("[fd00::1]:5000", "[2001:db8:1::1]:443");
-    assert_translated(&mut gateway, INSIDE, six, tcp("[2001:db8::1]:5000", "[2001:db8:1::1]:443"));
-    let datagram = udp("10.0.0.1:5000", "198.51.100.1:53");
-    assert_translated(&mut gateway, INSIDE, datagram, udp("192.0.2.1:5000", "198.51.100.1:53"));
+    assert_source_translated(&mut gateway, tcp("[fd00::1]:5000", "[2001:db8:1::1]:443"), "2001:db8::1");
+    assert_source_translated(&mut gateway, udp("10.0.0.1:5000", "198.51.100.1:53"), "192.0.2.1");
 }
 
 #[test]
 fn pings_are_distinguished_by_their_identifier() {
     let mut gateway = gateway(config());
-    assert_translated(
-        &mut gateway,
-        INSIDE,
-        echo("10.0.0.1", "198.51.100.1", 5000),
-        echo("192.0.2.1", "198.51.100.1", 5000),
-    );
-    let mut second = gateway.begin(INSIDE, echo("10.0.0.2", "198.51.100.1", 5000)).unwrap();
-    let identifier = second.outgoing.source_port;
-    assert_ne!(identifier, 5000);
-    assert_eq!(second.outgoing, echo("192.0.2.1", "198.51.100.1", identifier));
-    assert_eq!(gateway.answer(&mut second), echo("10.0.0.2", "198.51.100.1", 5000).inverse());
-    let six = echo("fd00::1", "2001:db8:1::1", 6000);
-    assert_translated(&mut gateway, INSIDE, six, echo("2001:db8::1", "2001:db8:1::1", 6000));
+    let identifiers = ["10.0.0.1", "10.0.0.2"].map(|host| {
+        let mut begun = gateway.begin(INSIDE, echo(host, "198.51.100.1", 5000)).unwrap();
+        let identifier = begun.outgoing.source_port;
+        assert_eq!(begun.outgoing, echo("192.0.2.1", "198.51.100.1", identifier));
+        assert_eq!(gateway.answer(&mut begun), echo(host, "198.51.100.1", 5000).inverse());
+        identifier
+    });
+    assert_ne!(identifiers[0], identifiers[1]);
+    let six = gateway.begin(INSIDE, echo("fd00::1", "2001:db8:1::1", 6000)).unwrap().outgoing;
+    assert_eq!(six, echo("2001:db8::1", "2001:db8:1::1", six.source_port));
 }
 
 #[test]
@@ -162,7 +185,8 @@ fn an_inside_host_reaches_an_inside_server_by_its_public_address() {
     // Both translations apply: the server must see the gateway, or its replies would bypass it (hairpinning).
     let mut gateway = gateway(config());
     let tuple = tcp("10.0.0.1:5000", "192.0.2.1:80");
-    assert_translated(&mut gateway, INSIDE, tuple, tcp("192.0.2.1:5000", "10.0.0.80:8080"));
+    let outgoing = gateway.begin(INSIDE, tuple).unwrap().outgoing;
+    assert_eq!(outgoing, tcp(&format!("192.0.2.1:{}", outgoing.source_port), "10.0.0.80:8080"));
     assert_eq!(gateway.counter("nat.source_rule_0_connections"), 1);
     assert_eq!(gateway.counter("nat.destination_rule_0_connections"), 1);
 }
@@ -200,7 +224,7 @@ fn when_the_ports_towards_a_server_run_out_connections_are_refused_until_one_end
 }
 
 #[test]
-fn a_node_does_not_take_a_port_of_another_node_even_to_preserve_it() {
+fn a_node_does_not_take_a_port_of_another_node() {
     let mut gateway = gateway(NatConfig { ports: range(2000, 2999), ..config() });
     let begun = gateway.begin(INSIDE, tcp("10.0.0.1:2700", "198.51.100.1:443")).unwrap();
     assert!(range(2000, 2499).contains(begun.outgoing.source_port), "{:?}", begun.outgoing);
@@ -377,21 +401,20 @@ proptest! {
 
 #[test]
 fn forwarded_ports_are_not_chosen_by_source_nat() {
-    // TCP 8443 and UDP 7000-7010 of the shared address are forwarded, the first to one client alone.
-    let mut narrow = forward("192.0.2.1", TCP, PortRange::single(8443), "10.0.0.80", Some(443));
+    // Of eleven ports of the shared address, ten are forwarded for UDP, and one more to one client alone for TCP.
+    let ports = range(7000, 7010);
+    let mut narrow = forward("192.0.2.1", TCP, PortRange::single(7003), "10.0.0.80", Some(443));
     narrow.conditions.sources = vec!["203.0.113.9/32".parse().unwrap()];
     narrow.conditions.ingress = vec![OUTSIDE];
-    let mut rules = config().destination_rules;
-    rules.push(narrow);
-    let mut gateway = gateway(NatConfig { destination_rules: rules, nodes: NonZeroU8::MIN, ..config() });
-    for shadowed in [tcp("10.0.0.1:8443", "198.51.100.1:443"), udp("10.0.0.1:7003", "198.51.100.1:53")] {
-        let outgoing = gateway.begin(INSIDE, shadowed).unwrap().outgoing;
-        assert_ne!(outgoing.source_port, shadowed.source_port);
-        assert_eq!(source_of(&outgoing), source_of(&tcp("192.0.2.1:1", "192.0.2.1:1")));
+    let wide = forward("192.0.2.1", UDP, range(7001, 7010), "10.0.0.7", Some(9000));
+    let rules = vec![narrow, wide];
+    let mut gateway = gateway(NatConfig { destination_rules: rules, ports, ..undivided() });
+    for host in 1..=40 {
+        let of_host =
+            |tuple: fn(&str, &str) -> Tuple| tuple(&format!("10.0.0.{host}:7003"), &format!("198.51.100.{host}:53"));
+        assert_ne!(gateway.begin(INSIDE, of_host(tcp)).unwrap().outgoing.source_port, 7003);
+        assert_eq!(gateway.begin(INSIDE, of_host(udp)).unwrap().outgoing.source_port, 7000);
     }
-    // The other protocol's port is not forwarded.
-    let other = gateway.begin(INSIDE, udp("10.0.0.1:8443", "198.51.100.1:53")).unwrap().outgoing;
-    assert_eq!(other.source_port, 8443);
 }
 
 #[test]
@@ -408,9 +431,9 @@ fn source_nat_fails_where_all_ports_are_forwarded() {
 fn sctp_associations_of_two_hosts_with_one_port_are_distinguished() {
     let mut gateway = gateway(config());
     let first = sctp("10.0.0.1:2905", "198.51.100.1:2905");
-    assert_translated(&mut gateway, INSIDE, first, sctp("192.0.2.1:2905", "198.51.100.1:2905"));
+    let first = assert_source_translated(&mut gateway, first, "192.0.2.1");
     let mut second = gateway.begin(INSIDE, sctp("10.0.0.2:2905", "198.51.100.1:2905")).unwrap();
-    assert_ne!(second.outgoing.source_port, 2905);
+    assert_ne!(second.outgoing.source_port, first);
     assert_eq!(gateway.answer(&mut second), sctp("10.0.0.2:2905", "198.51.100.1:2905").inverse());
 }
 
@@ -424,4 +447,168 @@ fn a_fragment_of_an_sctp_packet_passes_only_with_unchanged_ports() {
             assert_eq!(may_be_renumbered(packet, &outgoing), passes);
         });
     }
+}
+
+/// Whether the connection may continue under `config`.
+fn continues_under(config: NatConfig, begun: &crate::testing::Begun) -> bool {
+    gateway(config).chain.may_continue(&begun.connection).is_ok()
+}
+
+#[test]
+fn flows_of_datagrams_end_when_a_reload_replaces_their_translation_and_tcp_goes_on() {
+    let mut before = gateway(config());
+    let mut begin = |ingress, tuple| before.begin(ingress, tuple).unwrap();
+    let outwards = begin(INSIDE, udp("10.0.0.1:5000", "198.51.100.1:53"));
+    let ping = begin(INSIDE, echo("10.0.0.1", "198.51.100.1", 7));
+    let gre = begin(INSIDE, portless(GRE, "10.0.0.1", "198.51.100.1"));
+    let inwards = begin(OUTSIDE, udp("198.51.100.1:5000", "192.0.2.1:7001"));
+    let untranslated = begin(INSIDE, udp("172.16.0.1:5000", "198.51.100.1:53"));
+    let connection = begin(INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:443"));
+    let association = begin(INSIDE, sctp("10.0.0.1:5000", "198.51.100.1:443"));
+    let all = [&outwards, &ping, &gre, &inwards, &untranslated, &connection, &association];
+    let ended_under = |change: &dyn Fn(&mut NatConfig)| {
+        let mut config = config();
+        change(&mut config);
+        all.map(|begun| !continues_under(config.clone(), begun))
+    };
+    assert_eq!(ended_under(&|_| {}), [false; 7]);
+    let larger = source(from("10.0.0.0/8"), &["192.0.2.9", "192.0.2.1"]);
+    assert_eq!(ended_under(&|config| config.source_rules[0] = larger.clone()), [false; 7], "the address stays");
+    let replaced = source(from("10.0.0.0/8"), &["192.0.2.9"]);
+    let of_source = [true, true, true, false, false, false, false];
+    assert_eq!(ended_under(&|config| config.source_rules[0] = replaced.clone()), of_source);
+    assert_eq!(ended_under(&|config| config.source_rules.clear()), of_source);
+    let exempt = SourceRule { conditions: from("10.0.0.0/8"), action: SourceAction::Exempt };
+    assert_eq!(ended_under(&|config| config.source_rules.insert(0, exempt.clone())), of_source);
+    let wider = source(from("172.16.0.0/12"), &["192.0.2.1"]);
+    let of_new = [false, false, false, false, true, false, false];
+    assert_eq!(ended_under(&|config| config.source_rules.push(wider.clone())), of_new, "it is translated from now on");
+    let of_destination = [false, false, false, true, false, false, false];
+    assert_eq!(ended_under(&|config| config.destination_rules.clear()), of_destination);
+    let moved = forward("192.0.2.1", UDP, range(7000, 7010), "10.0.0.8", Some(9000));
+    assert_eq!(ended_under(&|config| config.destination_rules[2] = moved.clone()), of_destination);
+    let shifted = forward("192.0.2.1", UDP, range(7000, 7010), "10.0.0.7", Some(9100));
+    assert_eq!(ended_under(&|config| config.destination_rules[2] = shifted.clone()), of_destination);
+    let fewer = |config: &mut NatConfig| config.ports = range(60_000, 60_100);
+    assert_eq!(ended_under(&fewer), [true, true, false, false, false, false, false]);
+}
+
+#[test]
+fn a_node_may_continue_what_another_nodes_part_of_the_ports_was_used_for() {
+    let begun = gateway(config()).begin(INSIDE, udp("10.0.0.1:5000", "198.51.100.1:53")).unwrap();
+    assert!(continues_under(NatConfig { node: NodeId(1), ..config() }, &begun));
+}
+
+/// One outside address and port for each end point, of a node of a pair of which one forwards at a time.
+fn endpoints_in(ports: PortRange) -> NatConfig {
+    let address: IpAddr = "192.0.2.1".parse().unwrap();
+    let mappings = alloc::sync::Arc::new(EndpointMappings::new([address], ports, KEY, None));
+    let action = SourceAction::TranslateEndpoints(vec![address], mappings);
+    let source_rules = vec![SourceRule { conditions: from("10.0.0.0/8"), action }];
+    NatConfig { source_rules, ports, nodes: NonZeroU8::MIN, ..config() }
+}
+
+fn server(number: u16, port: u16) -> String {
+    format!("198.51.{}.{}:{port}", number / 250, 1 + number % 250)
+}
+
+fn end(gateway: &mut Gateway, begun: &crate::testing::Begun) {
+    gateway.tuples.0.remove(&begun.connection.original);
+    gateway.tuples.0.remove(&begun.connection.reply);
+    gateway.chain.note_left(&begun.connection);
+}
+
+#[test]
+fn an_end_point_with_its_own_mapping_has_one_port_that_no_other_end_point_has() {
+    let mut gateway = gateway(endpoints_in(range(2000, 2063)));
+    for tuple in [tcp, udp, sctp] {
+        let mut owners: HashMap<u16, u16> = HashMap::new();
+        for host in 1..=20 {
+            let seen: HashSet<u16> = (1..=30)
+                .map(|number| tuple(&format!("10.0.0.{host}:5000"), &server(number, 50 + number)))
+                .map(|tuple| gateway.begin(INSIDE, tuple).unwrap().outgoing.source_port)
+                .collect();
+            assert_eq!(seen.len(), 1, "host {host}: {seen:?}");
+            assert_eq!(owners.insert(*seen.iter().next().unwrap(), host), None);
+        }
+    }
+    // Nor do two pings of different identifiers.
+    let identifier = |gateway: &mut Gateway, of: u16, to: &str| {
+        gateway.begin(INSIDE, echo("10.0.0.1", to, of)).unwrap().outgoing.source_port
+    };
+    let [one, same, other] = [(7, "198.51.100.1"), (7, "198.51.100.2"), (8, "198.51.100.1")]
+        .map(|(of, to)| identifier(&mut gateway, of, to));
+    assert_eq!(one, same);
+    assert_ne!(one, other);
+}
+
+#[test]
+fn a_mapping_lasts_as_long_as_a_connection_uses_it_and_its_port_is_then_for_others() {
+    let mut gateway = gateway(endpoints_in(range(2000, 2001)));
+    let begin = |gateway: &mut Gateway, host: u16, number| {
+        gateway.begin(INSIDE, udp(&format!("10.0.0.{host}:5000"), &server(number, 53)))
+    };
+    let first = [1, 2].map(|number| begin(&mut gateway, 1, number).unwrap());
+    let second = begin(&mut gateway, 2, 1).unwrap();
+    assert_eq!(begin(&mut gateway, 3, 9).err(), Some(DropReason::NatPortsExhausted), "towards any server");
+    gateway.now = flow::Instant::from_millis(10_000);
+    end(&mut gateway, &first[0]);
+    assert_eq!(begin(&mut gateway, 3, 9).err(), Some(DropReason::NatPortsExhausted));
+    assert_eq!(begin(&mut gateway, 1, 3).unwrap().outgoing.source_port, first[0].outgoing.source_port);
+    end(&mut gateway, &second);
+    assert_eq!(begin(&mut gateway, 2, 4).unwrap().outgoing.source_port, second.outgoing.source_port, "it returns");
+    let mut without = self::gateway(endpoints_in(range(2000, 2000)));
+    let only = begin(&mut without, 1, 1).unwrap();
+    without.now = flow::Instant::from_millis(10_000);
+    end(&mut without, &only);
+    assert_eq!(begin(&mut without, 3, 1).unwrap().outgoing.source_port, 2000);
+}
+
+#[test]
+fn a_node_that_takes_over_continues_the_mappings_of_the_connections_that_it_has() {
+    let ports = range(2000, 2999);
+    let mut before = gateway(endpoints_in(ports));
+    // Ports that were taken when a mapping began are free later: the order of candidates alone does not give it.
+    let begun: Vec<_> = (0..300)
+        .map(|port| before.begin(INSIDE, udp(&format!("10.0.0.1:{}", 5000 + port), &server(1, 53))).unwrap())
+        .collect();
+    // The other node divides the ports, as if another forwarded beside it.
+    let mut after = gateway(NatConfig { node: NodeId(1), nodes: NonZeroU8::new(2).unwrap(), ..endpoints_in(ports) });
+    for one in begun.iter().rev() {
+        let mut attributes = Vec::new();
+        before.chain.encode_states(&one.connection, &mut attributes);
+        let mut copy = one.connection;
+        after.chain.decode_states(&mut copy, &attributes).unwrap();
+        after.chain.note_entered(&copy);
+    }
+    for (port, one) in begun.iter().enumerate() {
+        let tuple = udp(&format!("10.0.0.1:{}", 5000 + port), &server(2, 99));
+        assert_eq!(after.begin(INSIDE, tuple).unwrap().outgoing.source_port, one.outgoing.source_port);
+    }
+    let fresh = after.begin(INSIDE, udp("10.0.0.2:5000", &server(2, 99))).unwrap().outgoing.source_port;
+    assert!(fresh >= 2500 && begun.iter().all(|one| one.outgoing.source_port != fresh));
+}
+
+#[test]
+fn mappings_of_addresses_that_stay_continue_across_a_reload() {
+    let addresses = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+    let ports = range(2000, 2999);
+    let old = EndpointMappings::new(addresses(&["192.0.2.1", "192.0.2.2"]), ports, KEY, None);
+    let tuple = udp("10.0.0.1:5000", "198.51.100.1:53");
+    let stays = tcp("192.0.2.2:1", "192.0.2.2:1").source;
+    let port = old.claim(flow::Instant::ZERO, &tuple, &stays, |_| true).unwrap();
+    let new = EndpointMappings::new(addresses(&["192.0.2.2"]), ports, KEY, Some(&old));
+    assert_eq!(new.claim(flow::Instant::ZERO, &tuple, &stays, |_| true), Some(port));
+    let other = udp("10.0.0.2:5000", "198.51.100.1:53");
+    let is_port = |candidate: u16| candidate == port;
+    assert_eq!(new.claim(flow::Instant::ZERO, &other, &stays, is_port), None, "it is claimed");
+}
+
+#[test]
+fn an_address_of_mappings_is_no_other_rules() {
+    let mut config = endpoints_in(range(2000, 2999));
+    config.source_rules.push(source(from("fd00::/8"), &["2001:db8::1"]));
+    assert!(Nat::new(config.clone()).is_ok());
+    config.source_rules.push(source(from("172.16.0.0/12"), &["192.0.2.1"]));
+    assert_eq!(Nat::new(config).err(), Some(NatError::SharedPool { first: 0, second: 2 }));
 }

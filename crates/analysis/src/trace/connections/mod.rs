@@ -76,7 +76,7 @@ impl ConnectionsConfig {
             ..Timeouts::default()
         };
         Self {
-            tracker: TrackerConfig { timeouts, loose: false, liberal: true },
+            tracker: TrackerConfig { timeouts, liberal: true, ..TrackerConfig::default() },
             ends_when_closed: true,
             ..Self::default()
         }

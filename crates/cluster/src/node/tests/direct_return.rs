@@ -37,6 +37,7 @@ fn service(protocol: u8, encapsulation: Encapsulation, backend: Ipv4Addr) -> Ser
         mode: Mode::DirectReturn(encapsulation),
         on_failure: OnFailure::default(),
         slow_start: None,
+        quic: None,
         backends: std::vec![BackendConfig { address: backend.into(), port: None, weight: 1 }],
     }
 }

@@ -29,6 +29,7 @@ fn services() -> &'static [Arc<Services>; 2] {
         mode: Mode::default(),
         on_failure: OnFailure::End,
         slow_start: None,
+        quic: None,
         backends: std::vec![backend(8080), backend(8081)],
     };
     let services = || Arc::new(Services::new(core::slice::from_ref(&config), &Services::default()).unwrap());

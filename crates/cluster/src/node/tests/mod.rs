@@ -32,6 +32,7 @@ mod secured;
 mod segments;
 mod sharing;
 mod site;
+mod strays;
 mod syn_proxy;
 mod tracking;
 mod two_sites;

@@ -23,6 +23,7 @@ pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfi
         tracker: config.tracker,
         chain: ChainBuilder::new().push(firewall(rules)).push(nat(id, true)).build_within(layout).unwrap(),
         reevaluation: Reevaluation::Keep,
+        translates_otherwise: false,
         forwarding: config.forwarding,
         role: config.role,
         selection: config.selection,

@@ -17,7 +17,12 @@ fn changed(replacements: &[(&str, &str)]) -> Changes {
 
 #[test]
 fn nothing_changes_when_comments_do() {
-    let nothing = Changes { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation: Reevaluation::AsBefore };
+    let nothing = Changes {
+        applicable: Vec::new(),
+        needs_restart: Vec::new(),
+        reevaluation: Reevaluation::AsBefore,
+        translates_otherwise: false,
+    };
     assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), nothing);
 }
 

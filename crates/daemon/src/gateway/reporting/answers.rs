@@ -175,6 +175,7 @@ impl ControlHandler for Answers<'_> {
         let resets = pipeline.reset_counters();
         samples.add_count(Metric::FailedConnectionResets, &["sent"], resets.sent);
         samples.add_count(Metric::FailedConnectionResets, &["answered"], resets.answered);
+        samples.add_count(Metric::FailedConnectionResets, &["stray"], resets.strays);
         samples.add_count(Metric::FailedConnectionResets, &["limited"], resets.limited);
         samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
         samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);

@@ -120,6 +120,7 @@ pub(in crate::bench) fn balanced_chain(firewall_rules: u16) -> Chain {
         mode: Mode::Nat,
         on_failure: OnFailure::Keep,
         slow_start: None,
+        quic: None,
         backends: (0..BALANCED_BACKENDS).map(backend).collect(),
     };
     let configs: Vec<_> = (0..SERVER_COUNT).map(service).collect();

@@ -189,6 +189,7 @@ pub(super) fn reconfiguration(id: u8, setup: Setup, node: &Node, now: Instant) -
         tracker: config.tracker,
         chain: chain(id, setup).build_within(node.pipeline().chain().layout()).unwrap(),
         reevaluation: Reevaluation::AsBefore,
+        translates_otherwise: false,
         forwarding: config.forwarding,
         role: config.role,
         selection: config.selection,

@@ -46,6 +46,7 @@ fn checked_of(end: SocketAddr, check: HealthCheck) -> Checked {
             mode: Default::default(),
             on_failure: OnFailure::Keep,
             slow_start: None,
+            quic: None,
             backends: Vec::new(),
         },
         check: Some(check.clone()),
