@@ -35,6 +35,7 @@ mod site;
 mod syn_proxy;
 mod tracking;
 mod two_sites;
+mod unanswered;
 mod url_filter;
 mod workers;
 
