@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use analysis::replication_study::{Method, Outcome, Study, StudyConfig};
+use analysis::replication_study::{DIGEST_INTERVAL_OF_PAPER_S, Method, Outcome, Study, StudyConfig};
 use analysis::synthesis::ReplicationTraffic;
 use analysis::synthesis::replication::presets::preset;
 use analysis::trace::{ConnectionsConfig, Trace};
@@ -114,16 +114,21 @@ impl Run {
     }
 }
 
+/// What the paper does, and a gateway need not.
+fn of_paper() -> StudyConfig {
+    StudyConfig { digest_interval_s: Some(DIGEST_INTERVAL_OF_PAPER_S), as_in_the_paper: true, ..StudyConfig::default() }
+}
+
 /// Methods at no threshold but 0.
 fn only(methods: &[Method]) -> StudyConfig {
-    StudyConfig { methods: methods.to_vec(), thresholds_ms: vec![0], ..StudyConfig::default() }
+    StudyConfig { methods: methods.to_vec(), thresholds_ms: vec![0], ..of_paper() }
 }
 
 /// Figures 6 and 7, and the differences of section 2.1.4.
 fn flow_digests() -> Vec<Run> {
     let digest = |connections_max, digest_interval_s| StudyConfig {
         connections_max,
-        digest_interval_s,
+        digest_interval_s: Some(digest_interval_s),
         counters_per_item: Some(4),
         ..only(&[Method::PreciseSelective, Method::FlowDigest])
     };
@@ -144,8 +149,8 @@ fn flow_digests() -> Vec<Run> {
 
 /// Figures 8 to 12 and 23 to 25, section 4.1 B.
 fn traces() -> Vec<Run> {
-    let mut runs: Vec<Run> = ["ipls-1", "ipls-3", "auck-4"].map(|name| run(name, name, StudyConfig::default())).into();
-    let at_once = StudyConfig { batch_ms: 0, thresholds_ms: vec![0], ..StudyConfig::default() };
+    let mut runs: Vec<Run> = ["ipls-1", "ipls-3", "auck-4"].map(|name| run(name, name, of_paper())).into();
+    let at_once = StudyConfig { batch_ms: 0, thresholds_ms: vec![0], ..of_paper() };
     runs.push(Run { seconds: Some(600), ..run("auck-4-each-change-by-itself", "auck-4", at_once) });
     runs
 }

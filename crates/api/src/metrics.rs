@@ -90,6 +90,7 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections that ended because the rules in force no longer accept them.",
     RepliesHeld: Counter "replies_held_total" [] "First replies that were held until a peer acknowledged their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies that were sent without a peer's acknowledgement because `hold_first_reply` had passed or there was no room to hold them.",
+    ConnectionsUnanswered: Gauge "connections_unanswered" [] "Own connections that are not replicated yet, because nobody has answered them or they are not established (`replication.start`).",
     LazyThreshold: Gauge "lazy_threshold_seconds" [] "Age from which connections are replicated.",
     LazyLevel: Gauge "lazy_level" [] "Level of deferral that the load requires; 0 defers no connection.",
     LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval in which the worker, or a processor that serves ports, was busy, from 0 to 1.",

@@ -190,6 +190,9 @@ pub struct ConnectionsStatus {
     pub count: u64,
     /// Largest number of connections (`limits.connections_max`).
     pub max: u64,
+    /// Own connections that are not replicated, because nobody has answered them or they are not established (`replication.start`).
+    #[serde(default)]
+    pub unanswered: u64,
     /// Connections that this node owns, where it counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<u64>,

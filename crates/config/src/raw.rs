@@ -411,6 +411,12 @@ pub struct RawReplication {
     /// Confirmation that established connections may break. `representation = "flow-digest"` needs it, and any other refuses it. Default:
     /// `false`.
     pub experimental: Option<Spanned<bool>>,
+    /// Packet from which a connection is replicated. `"handshake-reply"` is the first reply of TCP and SCTP, whose initiators repeat an
+    /// unanswered packet, and the first packet of other protocols. `"first-reply"` never replicates a stream without replies.
+    /// `"established"` begins with the established connection; a filter then has no entry for other states, which halves its updates.
+    /// `"first-packet"` replicates every SYN of a scan. A connection that peers need earlier is replicated at once: of several groups,
+    /// with `hold_first_reply`, through the SYN proxy, and of the FTP helper.
+    pub start: Option<Text>,
     /// Longest time that the first reply of a connection (the SYN/ACK) waits until a peer has acknowledged the connection. An
     /// established connection then survives a failure a moment later. Each handshake takes a round trip to the peer longer. `"0ms"`
     /// disables it.

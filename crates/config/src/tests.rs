@@ -15,6 +15,7 @@ mod security;
 mod segments;
 mod service;
 mod shape;
+mod start;
 mod syn_proxy;
 mod url_filter;
 

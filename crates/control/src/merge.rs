@@ -18,6 +18,7 @@ pub(super) fn status(mut workers: Vec<Status>) -> Status {
 fn add(whole: &mut Status, number: u8, other: Status) {
     whole.connections.count += other.connections.count;
     whole.connections.max += other.connections.max;
+    whole.connections.unanswered += other.connections.unanswered;
     whole.connections.master = whole.connections.master.zip(other.connections.master).map(|(a, b)| a + b);
     if let Some((lazy, others)) = whole.lazy.as_mut().zip(other.lazy) {
         lazy.add(&others);
@@ -182,7 +183,7 @@ mod tests {
 
     fn worker(number: u8) -> Status {
         Status {
-            connections: ConnectionsStatus { count: 10, max: 100, master: None },
+            connections: ConnectionsStatus { count: 10, max: 100, unanswered: 0, master: None },
             takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
             peers: vec![PeerStatus { session: "open".into(), synchronised: true, sent: 5, ..PeerStatus::default() }],
             ports: vec![PortStatus { received_packets: 7, ..PortStatus::default() }],

@@ -79,6 +79,8 @@ pub struct ReloadOrder {
     pub reconfiguration: Reconfiguration,
     /// How long the node puts connections off.
     pub lazy: Option<replication::deferral::Config>,
+    /// From which packet on connections are replicated.
+    pub start: replication::representation::Start,
     /// How unacknowledged segments are replicated.
     pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// What the node tracks, by its lead worker.

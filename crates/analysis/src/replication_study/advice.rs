@@ -96,7 +96,7 @@ fn is_sound(cost: &Cost) -> bool {
 fn without_states(outcome: &Outcome, chosen: &Cost, seconds: f64) -> Option<String> {
     let digest = cost(outcome, Method::FlowDigest).filter(|digest| digest.bytes < chosen.bytes)?;
     Some(format!(
-        "flow-digest takes {} and knows established connections alone, sent every few seconds: a failover loses {} of them, and lets {} of \
+        "flow-digest takes {} and knows established connections alone: a failover loses {} of them, and lets {} of \
          the packets pass that belong to no connection.",
         per_second(digest.bytes as f64 / seconds),
         percent(digest.false_negative),

@@ -9,7 +9,7 @@ use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, Tuple};
 use replication::compact::CellState;
-use replication::representation::{Selection, is_worth_replicating};
+use replication::representation::{Selection, Start, is_worth_replicating};
 
 use super::config::{StudyConfig, THRESHOLDS_MAX};
 use super::hosts::Hosts;
@@ -31,6 +31,8 @@ struct Record {
     state: CellState,
     /// It is in this slot; else the slot is free.
     is_open: bool,
+    /// It has come to the packet from which on it is replicated.
+    is_reached: bool,
     /// Both hosts keep it and would close it: TCP that was answered.
     is_kept: bool,
     /// It is closing: a backup that lacked it by then never gets it.
@@ -49,6 +51,7 @@ const FREE: Record = Record {
     began: Instant::ZERO,
     state: CellState::from_number(0),
     is_open: false,
+    is_reached: false,
     is_kept: false,
     is_over: false,
     replicated: 0,
@@ -94,6 +97,7 @@ impl OfThreshold {
 /// The account.
 #[derive(Debug)]
 pub(super) struct Book {
+    start: Start,
     thresholds: Vec<Duration>,
     records: Vec<Record>,
     /// Connections that wait for a threshold, oldest first: the first's queue is that of the second threshold.
@@ -121,6 +125,7 @@ impl Book {
         Self {
             of_threshold: vec![of; thresholds.len()],
             waiting: vec![VecDeque::new(); thresholds.len() - 1],
+            start: config.start(),
             thresholds,
             records: Vec::new(),
             due: Instant::FAR_FUTURE,
@@ -166,7 +171,7 @@ impl Book {
         let age = self.now.saturating_since(record.began);
         let remaining = self.thresholds[usize::from(record.replicated)..].iter();
         let reached = record.replicated + remaining.take_while(|threshold| **threshold <= age).count() as u8;
-        if reached > record.replicated && !record.is_over && connection.is_some() {
+        if record.is_reached && reached > record.replicated && !record.is_over && connection.is_some() {
             self.replicate(*slot, reached);
         }
         self.bytes_by_replicated[usize::from(self.records[slot.0 as usize].replicated)] += bytes;
@@ -225,6 +230,7 @@ impl Book {
             began: self.now,
             state: CellState::of(event.connection),
             is_open: true,
+            is_reached: self.start.is_reached(event.connection),
             is_kept: false,
             is_over: false,
             replicated: 0,
@@ -237,7 +243,9 @@ impl Book {
             self.due = self.due.min(self.now + self.thresholds[1]);
         }
         self.note_established(event.slot, false, self.is_member(event.slot));
-        self.replicate(event.slot, 1);
+        if self.records[index].is_reached {
+            self.replicate(event.slot, 1);
+        }
     }
 
     fn is_member(&self, slot: Slot) -> bool {
@@ -274,6 +282,7 @@ impl Book {
         record.state_bytes = state_bytes;
         let protocol = connection.original.protocol;
         record.is_kept = protocol == ip_protocol::TCP && connection.flags & flow::connection::flags::REPLIED != 0;
+        record.is_reached |= self.start.is_reached(connection);
         record.is_over = is_closing(protocol, &connection.protocol);
         let record = *record;
         let is_member = self.is_member(slot);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use replication::compact::BATCH_DEFAULT;
+use replication::representation::Start;
 use serde::Serialize;
 
 /// A way to replicate connections to a backup.
@@ -112,6 +114,9 @@ pub const CONNECTIONS_MAX: u32 = 16 << 20;
 /// The most tuples that are asked for at a simulated failover, of each kind.
 pub const PROBES_MAX: usize = 1_000_000;
 
+/// Seconds between two updates of a flow digest in MLCBF (section 2.1.4).
+pub const DIGEST_INTERVAL_OF_PAPER_S: f64 = 5.0;
+
 /// What is to be studied, and how.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StudyConfig {
@@ -126,8 +131,11 @@ pub struct StudyConfig {
     pub connections_max: u32,
     /// How long a filter's changes wait for more to share their datagram (`replication.filter.interval` of a gateway).
     pub batch_ms: u32,
-    /// Seconds between two updates of the flow digest and of the host aggregate.
-    pub digest_interval_s: f64,
+    /// Seconds between two updates of the flow digest and of the host aggregate. `None`: changes are sent at once, as a gateway sends them
+    /// unless it is configured otherwise.
+    pub digest_interval_s: Option<f64>,
+    /// Connections are replicated from their first packet on, and establishments wait as other changes do: as MLCBF had it.
+    pub as_in_the_paper: bool,
     /// Cells (or bits) per connection of the filters that have them; the rooms' own choice without this.
     pub counters_per_item: Option<u8>,
     /// Bits of a fingerprint; the rooms' own choice without this.
@@ -149,8 +157,9 @@ impl Default for StudyConfig {
             thresholds_ms: vec![0, 50, 100, 200, 320, 500, 650, 1000, 2000, 5000, 10_000, 20_000],
             has_all_thresholds: false,
             connections_max: 200_000,
-            batch_ms: 10,
-            digest_interval_s: 5.0,
+            batch_ms: BATCH_DEFAULT.as_millis() as u32,
+            digest_interval_s: None,
+            as_in_the_paper: false,
             counters_per_item: None,
             fingerprint_bits: None,
             failover_every_s: 10.0,
@@ -204,9 +213,19 @@ impl StudyConfig {
         range("the number of probes", self.probes as u64, 1, PROBES_MAX as u64)?;
         range("the number of workers", self.workers as u64, 1, 64)?;
         // As whole milliseconds; what is no number becomes zero and is refused.
-        range("the digest's interval in milliseconds", (self.digest_interval_s * 1e3) as u64, 10, 3_600_000)?;
+        range(
+            "the digest's interval in milliseconds",
+            (self.digest_interval_s.unwrap_or(DIGEST_INTERVAL_OF_PAPER_S) * 1e3) as u64,
+            10,
+            3_600_000,
+        )?;
         range("the time between failovers in milliseconds", (self.failover_every_s * 1e3) as u64, 10, 86_400_000)?;
         range("the batch's milliseconds", self.batch_ms.into(), 0, 10_000)
+    }
+
+    /// From which packet on connections are replicated.
+    pub(super) fn start(&self) -> Start {
+        if self.as_in_the_paper { Start::FirstPacket } else { Start::default() }
     }
 
     /// The ages from which connections are replicated.

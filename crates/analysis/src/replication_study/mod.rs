@@ -39,7 +39,9 @@ use ops::Entry;
 use urls::UrlBook;
 use workers::Workers;
 
-pub use config::{CONNECTIONS_MAX, ConfigError, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX};
+pub use config::{
+    CONNECTIONS_MAX, ConfigError, DIGEST_INTERVAL_OF_PAPER_S, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX,
+};
 pub use hosts::{HOST_PAIRS_MAX, LIFETIMES_MS, Parallel};
 pub use outcome::{
     Advice, Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlMembership, UrlStructure, Urls,

@@ -174,7 +174,7 @@ pub(super) const fn secret(config: &StudyConfig) -> [u64; 2] {
     [config.seed ^ 0x5ec0_11ab_0f5e_c2e7, config.seed.rotate_left(32) ^ 0x1357_9bdf_0246_8ace]
 }
 
-fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
+pub(super) fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
     let representation = match method {
         Method::HostAggregate => Representation::HostAggregate,
         Method::FlowDigest => Representation::FlowDigest,
@@ -183,14 +183,15 @@ fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
     };
     let mut compact = CompactConfig::new(representation, config.connections_max.into(), secret(config));
     compact.symbols = matches!(method, Method::MultiLevelFaSymbols | Method::MultiLevelLlSymbols);
-    compact.update = match method {
-        Method::HostAggregate | Method::FlowDigest => {
-            UpdateRule::Periodic(Duration::from_secs_f64(config.digest_interval_s))
+    compact.update = match (method, config.digest_interval_s) {
+        (Method::HostAggregate | Method::FlowDigest, Some(seconds)) => {
+            UpdateRule::Periodic(Duration::from_secs_f64(seconds))
         }
-        // The paper's rule: every change waits.
-        _ => {
-            UpdateRule::Immediate { batch: Duration::from_millis(config.batch_ms.into()), establishment_at_once: false }
-        }
+        _ => UpdateRule::Immediate {
+            batch: Duration::from_millis(config.batch_ms.into()),
+            // In the paper every change waits.
+            establishment_at_once: !config.as_in_the_paper,
+        },
     };
     if let Some(counters) = config.counters_per_item {
         compact.counters_per_item = counters;

@@ -45,7 +45,8 @@ fn at(outcome: &Outcome, method: Method, threshold_ms: u32) -> Option<&Cost> {
 
 fn flow_digest(config: &StudyConfig, outcome: &Outcome, rows: &mut Vec<SeedRow>) {
     let is_alike = |of: f64, value: f64| (value / of - 1.0).abs() <= RATE_TOLERANCE;
-    let interval = FLOW_DIGEST_INTERVALS_S.into_iter().position(|of| is_alike(of, config.digest_interval_s));
+    let Some(interval_s) = config.digest_interval_s else { return };
+    let interval = FLOW_DIGEST_INTERVALS_S.into_iter().position(|of| is_alike(of, interval_s));
     let rate = outcome.traffic.connections_per_second;
     let near = FLOW_DIGEST.into_iter().find(|(of, _)| is_alike(*of, rate));
     let (Some((of, seed)), Some(interval), Some(cost)) = (near, interval, at(outcome, Method::FlowDigest, 0)) else {
@@ -58,7 +59,7 @@ fn flow_digest(config: &StudyConfig, outcome: &Outcome, rows: &mut Vec<SeedRow>)
     // The rate is steady, so messages of as many connections are sent in any time.
     let precise = outcome.traffic.connections * MESSAGES_PER_CONNECTION * MESSAGE_BYTES;
     let saved = |bytes: f64| (precise > 0).then(|| 1.0 - bytes / precise as f64);
-    let whole = outcome.traffic.busy_s / config.digest_interval_s * cost.filter_bytes as f64;
+    let whole = outcome.traffic.busy_s / interval_s * cost.filter_bytes as f64;
     row(
         rows,
         format!(

@@ -42,8 +42,15 @@ fn small() -> StudyConfig {
         connections_max: 20_000,
         failover_every_s: 3.0,
         probes: 2000,
+        digest_interval_s: Some(DIGEST_INTERVAL_OF_PAPER_S),
+        as_in_the_paper: true,
         ..StudyConfig::default()
     }
+}
+
+/// The same traffic, as a gateway replicates it unless it is configured otherwise.
+fn of_gateway() -> StudyConfig {
+    StudyConfig { digest_interval_s: None, as_in_the_paper: false, ..small() }
 }
 
 fn cost(outcome: &Outcome, method: Method, threshold_ms: u32) -> &Cost {
@@ -78,6 +85,31 @@ fn filters_know_the_connections_they_got_and_cost_less_than_messages() {
     let digest = cost(&outcome, Method::FlowDigest, 0);
     assert!(digest.inaccurate_state.is_none(), "it has no states");
     assert!(digest.false_negative.expect("there were failovers") > 0.0, "it is sent every five seconds only");
+}
+
+#[test]
+fn the_study_takes_the_defaults_of_the_gateway() {
+    use replication::compact::UpdateRule;
+    for method in [Method::HostAggregate, Method::FlowDigest, Method::MultiLevelFa] {
+        let compact = pair::compact_config(&StudyConfig::default(), method);
+        assert_eq!(compact.update, UpdateRule::default(), "{method:?}");
+    }
+    let every_5s = StudyConfig { digest_interval_s: Some(DIGEST_INTERVAL_OF_PAPER_S), ..of_gateway() };
+    let capture = capture("ipls-3", 300.0, 10);
+    let lost = |config| {
+        let outcome = study(&capture, config);
+        cost(&outcome, Method::FlowDigest, 0).false_negative.expect("there were failovers")
+    };
+    let (at_once, late) = (lost(of_gateway()), lost(every_5s));
+    assert!(at_once < 0.01 && late > 10.0 * at_once, "{at_once} and {late} of the connections");
+}
+
+#[test]
+fn comparing_the_copies_is_on_the_page_beside_what_it_compares() {
+    let page = report(&study(&capture("ipls-3", 300.0, 10), of_gateway()), "", "");
+    let tile = page.tiles.iter().find(|tile| tile.name == "flow-digest").expect("it was studied");
+    assert!(tile.beside.contains("to compare the copies"), "{tile:?}");
+    assert!(page.html().contains("comparing the copies"));
 }
 
 #[test]
@@ -232,7 +264,7 @@ fn what_cannot_be_studied_is_refused_by_name() {
     for thresholds_ms in [vec![], vec![50], vec![0, 50, 50], (0..17).collect()] {
         assert_eq!(refused(StudyConfig { thresholds_ms, ..small() }), ConfigError::Thresholds);
     }
-    let error = refused(StudyConfig { digest_interval_s: f64::NAN, ..small() });
+    let error = refused(StudyConfig { digest_interval_s: Some(f64::NAN), ..small() });
     assert!(error.to_string().starts_with("the digest's interval"), "{error}");
     let error = refused(StudyConfig { fingerprint_bits: Some(31), ..small() });
     assert!(matches!(error, ConfigError::Filter { .. }), "{error}");

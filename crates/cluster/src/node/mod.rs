@@ -52,6 +52,7 @@ use flow::conntrack::Tracker;
 use flow::table::Slot;
 use flow::{HashKey, Instant, NodeId, Tuple};
 use replication::deferral;
+use replication::representation::Start;
 
 use crate::edge_link::EdgeSessions;
 use crate::failure_detector;
@@ -92,7 +93,7 @@ use outbox::Outbox;
 use passive::Passive;
 use readiness::readiness;
 use reevaluation::PendingReevaluation;
-use replication_set::ReplicationSet;
+use replication_set::{ReplicationSet, Unanswered};
 use segment_sender::SegmentSender;
 use stall::ServiceGap;
 use tracking::Tracking;
@@ -161,6 +162,7 @@ impl Node {
                 hold_first_reply: config.hold_first_reply,
                 peers,
                 next_session: 0,
+                unanswered: Unanswered::new(config.connections_max),
                 deferral: None,
                 compact,
                 backups,
@@ -245,6 +247,12 @@ impl Node {
         self.replication.set_deferral(now, &self.pipeline, config)
     }
 
+    /// From now on connections are replicated from this packet on. A connection that peers need earlier is replicated at once: its first
+    /// reply may come to another node or waits for a backup, or its client was answered by the SYN proxy.
+    pub fn set_start(&mut self, now: Instant, start: Start) {
+        self.replication.set_start(now, &self.pipeline, start);
+    }
+
     /// How often the addresses that this node holds are announced again; zero: never. Randomly shortened or lengthened by up to
     /// a tenth.
     pub fn set_announce_refresh(&mut self, now: Instant, interval: Duration) {
@@ -294,6 +302,7 @@ impl Node {
             tombstones: self.pipeline.tombstones(),
             replies_held: self.held.held,
             replies_overdue: self.held.overdue,
+            unanswered: self.replication.unanswered(),
             lazy: self.replication.deferral.as_ref().map(|deferral| deferral.status()),
             passive: self.passive.status(now, roles),
             forwarding: self.forwarder.counters(),
@@ -372,6 +381,12 @@ impl Node {
     #[must_use]
     pub fn is_deferred(&self, slot: Slot) -> bool {
         self.replication.is_deferred(slot)
+    }
+
+    /// Whether the connection in the slot is not replicated because nobody has answered it.
+    #[must_use]
+    pub fn is_unanswered(&self, slot: Slot) -> bool {
+        self.replication.unanswered.is_withheld(slot)
     }
 
     /// What peers replicated compactly of the connection that began with this tuple, whether this node recovers at present or not.

@@ -46,6 +46,8 @@ pub struct NodeStatus {
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
     pub replies_overdue: u64,
+    /// Own connections that are not replicated, because nobody has answered them.
+    pub unanswered: u32,
     /// The state of lazy insertion; `None` where connections are replicated as soon as they begin.
     pub lazy: Option<replication::deferral::DeferralStatus>,
     /// Why it takes no shared addresses, if it is so.

@@ -10,7 +10,7 @@ use replication::representation::precise::{self, EndCause, Ended};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
 use super::replication_set::compact::Cells;
-use super::replication_set::{Backups, Deferral};
+use super::replication_set::{Backups, Deferral, Unanswered};
 use crate::pipeline::{Applied, ChainStates, Pipeline};
 
 /// Counters of what peers replicated.
@@ -43,8 +43,10 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) cells: Option<&'a mut Cells>,
     /// The backups of each connection; `None`: all peers.
     pub(super) backups: Option<&'a mut Backups>,
-    /// Which connections are not replicated yet.
+    /// Which connections are not replicated yet, for their age.
     pub(super) deferral: Option<&'a Deferral>,
+    /// As above, because they are not answered.
+    pub(super) unanswered: &'a Unanswered,
 }
 
 impl ReplicaStore<'_> {
@@ -154,6 +156,7 @@ impl Store for ReplicaStore<'_> {
             let is_own = is_ours || (self.claims_all && self.may_claim(slot));
             if is_own
                 && self.is_carried_to_peer(slot)
+                && !self.unanswered.is_withheld(slot)
                 && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot))
             {
                 return Some(Handle(slot.0));

@@ -183,6 +183,7 @@ fn what_belongs_to_gateways_alone_is_refused_with_a_reason() {
     let deferred = format!("{LEAST}[replication.lazy]\nthreshold = \"1s\"\n");
     assert_refused(&deferred, "replication.lazy: it is about packets");
     assert_refused(&with("hold_first_reply = \"1ms\""), "the kernel forwards");
+    assert_refused(&with("start = \"established\""), "replication.start");
     assert_refused(&LEAST.replace("id = 0", "id = 0\nnodes = 2"), "no meaning here");
     assert_refused("chain = []", "unknown field");
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use cluster::edge_link::EDGES_MAX;
 use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
+use replication::representation::Start;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawFailureDetection, RawPeer, RawReplication, Text};
 use super::super::validated::{Cluster, FailureDetection, Node, Peer, Port, Replication, Representation};
 use super::super::value;
-use super::common::{DATAGRAM_BYTES, flag, quoted, ranged, within};
+use super::common::{DATAGRAM_BYTES, choice, flag, quoted, ranged, within};
 use super::{family_name, one_of, parsed};
 
 /// UDP port of BFD control packets (RFC 5881 section 4).
@@ -70,11 +71,36 @@ pub(super) fn cluster(
     };
     let backups = super::backups::backups(section.get_ref(), node, &peers, diagnostics);
     let replication = Replication { security, compact, backups, ..replication };
+    check_start(raw, section.get_ref(), &replication, diagnostics);
     super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
     super::segments::check(raw, section.get_ref(), &replication, diagnostics);
     let reach = (peers.len(), failure_detection.edges_max);
     super::backups::check(raw, section.get_ref(), (&replication, reach), diagnostics);
     Some(Cluster { replication, failure_detection })
+}
+
+/// Finds settings that need connections replicated before the packet that was written.
+fn check_start(
+    raw: &RawConfig,
+    section: &RawReplication,
+    replication: &Replication,
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    let Some(written) = section.start.as_ref().filter(|_| replication.start != Start::FirstPacket) else { return };
+    let contradictions = [
+        (
+            !replication.hold_first_reply.is_zero(),
+            "hold_first_reply needs connections replicated from the first packet on, so that the reply seldom waits",
+        ),
+        (
+            raw.group.len() > 1,
+            "the first reply may come to a node of another group, which must know the connection by then",
+        ),
+    ];
+    for (_, problem) in contradictions.iter().filter(|(is_so, _)| *is_so) {
+        let mistake = Mistake::new(*problem, "remove start, or write start = \"first-packet\"");
+        diagnostics.error(written.span(), "replication.start", mistake);
+    }
 }
 
 /// An address that stays with this node.
@@ -153,6 +179,7 @@ pub(super) fn replication(
         local,
         representation: representation.unwrap_or_default(),
         compact: None,
+        start: choice("replication.start", raw.start.as_ref(), &Start::ALL, diagnostics),
         hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), diagnostics),
         wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), diagnostics),
         datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), diagnostics),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cluster::pipeline::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT};
-use replication::compact::{CompactConfig, CompactConfigError, UpdateRule};
+use replication::compact::{BATCH_DEFAULT, CompactConfig, CompactConfigError, UpdateRule};
 use toml::Spanned;
 
 use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
@@ -18,7 +18,6 @@ use super::port_named;
 /// How long a recovery may last.
 const RECOVERY_LASTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 const SUBJECT: &str = "replication.representation";
-const BATCH_DEFAULT: Duration = Duration::from_millis(10);
 const PERIOD_DEFAULT: Duration = Duration::from_secs(5);
 const THRESHOLD_PER_MILLE_DEFAULT: u16 = 10;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use filters::Insertion;
 use flow::{Affinity, NodeId, NodeSet};
 use replication::compact;
+use replication::representation::Start;
 
 use super::{Compact, Security};
 
@@ -73,6 +74,8 @@ pub struct Replication {
     pub representation: Representation,
     /// The filter of compact replication.
     pub compact: Option<Compact>,
+    /// From which packet on connections are replicated, unless peers need them earlier.
+    pub start: Start,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Where nodes forward at the same time: how long at most a packet waits that cannot be handled without a peer's update.

@@ -24,6 +24,7 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
     samples.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
     samples.add_count(Metric::Connections, &[], status.connections.count);
     samples.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+    samples.add_count(Metric::ConnectionsUnanswered, &[], status.connections.unanswered);
     if let Some(lazy) = &status.lazy {
         samples.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
         samples.add_count(Metric::LazyLevel, &[], lazy.level.into());

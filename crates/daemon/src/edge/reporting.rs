@@ -216,6 +216,7 @@ impl ControlHandler for Answers<'_> {
             connections: ConnectionsStatus {
                 count: self.edge.status().connections.into(),
                 max: reporting.connections_max.into(),
+                unanswered: 0,
                 master: None,
             },
             ports: reporting.ports.iter().enumerate().map(|(index, port)| self.port(index, port)).collect(),

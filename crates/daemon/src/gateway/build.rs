@@ -18,7 +18,7 @@ use network_functions::chain::ChainLayout;
 use packet_io::netlink::Netlink;
 use packet_io::{random, tun};
 use replication::SessionConfig;
-use replication::representation::Selection;
+use replication::representation::{Selection, Start};
 
 use super::functions::{chain, fnv};
 pub use super::secrets::Secrets;
@@ -132,6 +132,11 @@ pub(super) fn reconfiguration(
         backups: cluster.and_then(backups_shape),
         seed: random::number(),
     })
+}
+
+/// From which packet on connections are replicated.
+pub(super) fn start(config: &Config) -> Start {
+    config.cluster.as_ref().map_or_else(Start::default, |cluster| cluster.replication.start)
 }
 
 /// How compact replication is configured. The filter's secret is drawn anew at each start.

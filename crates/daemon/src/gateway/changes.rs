@@ -263,6 +263,7 @@ impl Changes {
             local,
             representation,
             compact,
+            start,
             hold_first_reply,
             wait_for_peer,
             datagram_bytes_max,
@@ -287,6 +288,12 @@ impl Changes {
             self.restart("replication.representation", representation, &new.representation);
         }
         self.compact(compact.as_ref(), new.compact.as_ref());
+        if representation.is_compact() {
+            // A filter's entries would be of both kinds.
+            self.restart("replication.start", &start.name(), &new.start.name());
+        } else {
+            self.apply("replication.start", &start.name(), &new.start.name());
+        }
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);

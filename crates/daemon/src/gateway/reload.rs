@@ -222,6 +222,7 @@ impl Operator {
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
             let (node_name, summary) = (config.node.name.clone(), summary.clone());
             let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
+            let start = build::start(&config);
             let segments = build::segments(&config);
             let tracking = config.reachability.tracking.clone();
             let announce_refresh = config.node.announce_refresh;
@@ -230,6 +231,7 @@ impl Operator {
             let order = ReloadOrder {
                 reconfiguration,
                 lazy,
+                start,
                 segments,
                 tracking,
                 announce_refresh,

@@ -252,6 +252,7 @@ impl ControlHandler for Answers<'_> {
             connections: ConnectionsStatus {
                 count: status.connections.into(),
                 max: status.connections_max.into(),
+                unanswered: 0,
                 master: Some(status.own.into()),
             },
             peers: status.peers.iter().map(|peer| peer_status(peer, now, reporting)).collect(),

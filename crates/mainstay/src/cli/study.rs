@@ -40,12 +40,12 @@ pub struct StudyReplicationArgs {
     /// Capacity of filters and of the connection table
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(16..=i64::from(CONNECTIONS_MAX)))]
     pub connections: u32,
-    /// How long a filter's changes wait for more to share their datagram, as replication.filter.interval
-    #[arg(long = "batch-interval", value_name = "TIME", default_value = "10ms", value_parser = batch_ms)]
-    pub batch_ms: u32,
-    /// Time between two updates of the flow digest and of the host aggregate
-    #[arg(long = "digest-interval", value_name = "TIME", default_value = "5s", value_parser = interval_s)]
-    pub digest_interval_s: f64,
+    /// How long a filter's changes wait for more to share their datagram [default: as replication.filter.interval]
+    #[arg(long = "batch-interval", value_name = "TIME", value_parser = batch_ms)]
+    pub batch_ms: Option<u32>,
+    /// Time between two updates of the flow digest and of the host aggregate [default: at once, as a gateway; 5s with --as-in-the-paper]
+    #[arg(long = "digest-interval", value_name = "TIME", value_parser = interval_s)]
+    pub digest_interval_s: Option<f64>,
     /// Bits or cells of Bloom filters for each connection [default: 10]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub counters_per_item: Option<u8>,
@@ -58,7 +58,8 @@ pub struct StudyReplicationArgs {
     /// Connections that are looked up at the backup at a failover, and as many tuples without a connection
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=PROBES_MAX as i64))]
     pub probes: u32,
-    /// Track connections as MLCBF did: short timeouts, and none whose beginning is not in the capture
+    /// Track and replicate connections as MLCBF did: short timeouts, none whose beginning is not in the capture, each from its first packet on;
+    /// every change waits
     #[arg(long)]
     pub as_in_the_paper: bool,
     /// Packets with wrong checksums, which captures on end hosts are full of: verify skips them, believe studies them

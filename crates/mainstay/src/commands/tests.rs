@@ -29,7 +29,7 @@ pub(super) fn node_status() -> Status {
         uptime_s: 3725.0,
         configuration: "0123456789abcdef".to_owned(),
         takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
-        connections: ConnectionsStatus { count: 12_345, max: 1_000_000, master: Some(12_000) },
+        connections: ConnectionsStatus { count: 12_345, max: 1_000_000, unanswered: 0, master: Some(12_000) },
         lazy: None,
         rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
         peers: vec![PeerStatus {

@@ -122,6 +122,15 @@ impl CellState {
         TcpState::from_u8(self.0 & AUTOMATON).is_some_and(|state| open.contains(&state))
     }
 
+    /// The same, as established where a connection of TCP is established or closing: a half-closed connection goes on as such.
+    #[must_use]
+    pub fn as_established(self, protocol: u8) -> Self {
+        if protocol != ip_protocol::TCP || !self.is_established(protocol) {
+            return self;
+        }
+        Self(self.0 & !AUTOMATON | TcpState::Established as u8)
+    }
+
     /// Whether an end may take the connection for established: the other end's first answer has passed.
     #[must_use]
     pub fn is_answered(self, protocol: u8) -> bool {

@@ -82,6 +82,9 @@ impl Representation {
     }
 }
 
+/// How long the first change waits for others, unless a gateway's operator says otherwise.
+pub const BATCH_DEFAULT: Duration = Duration::from_millis(10);
+
 /// When changes are sent (MLCBF, section 2.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateRule {
@@ -102,6 +105,13 @@ pub enum UpdateRule {
         /// But no sooner after the last time.
         at_most_every: Duration,
     },
+}
+
+/// What a gateway does unless its operator says otherwise.
+impl Default for UpdateRule {
+    fn default() -> Self {
+        Self::Immediate { batch: BATCH_DEFAULT, establishment_at_once: true }
+    }
 }
 
 /// A compact stream's make and limits. The stream carries all that peers must know of it.

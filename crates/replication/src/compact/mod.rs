@@ -61,8 +61,8 @@ mod wire;
 
 pub use cell::{CLASSES_MAX, CellState, STATE_BITS};
 pub use config::{
-    ACK_DELAY, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INHERITED_FILTERS_MAX,
-    Representation, UpdateRule,
+    ACK_DELAY, BATCH_DEFAULT, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN,
+    INHERITED_FILTERS_MAX, Representation, UpdateRule,
 };
 pub use error::CompactError;
 pub use held::Known;

@@ -262,6 +262,11 @@ impl Survival {
             if !is_missing || (is_held && !is_established) {
                 continue;
             }
+            if !is_established && is_unanswered(former, &tuple) {
+                // Its client repeats the SYN, which begins it anew at the other node, with another translation where ports are chosen.
+                self.may_move.insert(transfer.number);
+                continue;
+            }
             // Established, or about to be: its first reply may be on the wire.
             let is_new = self.excused.insert(transfer.number);
             let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
@@ -327,6 +332,11 @@ fn is_replicated(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
     let has_states = scenario.representation.is_none_or(Representation::has_states);
     let known = || node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot));
     has_states || known().is_none_or(|known| CellState::of(known).is_established(known.original.protocol))
+}
+
+/// The node has forwarded no reply of this connection, and has not replicated it therefore.
+fn is_unanswered(node: &Node, tuple: &Tuple) -> bool {
+    node.pipeline().lookup(tuple).is_some_and(|(slot, _)| node.is_unanswered(slot))
 }
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {

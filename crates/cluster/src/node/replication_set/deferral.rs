@@ -179,7 +179,7 @@ impl Deferral {
 }
 
 /// Both sides have closed the connection, or one has broken off.
-fn is_over(connection: &Connection) -> bool {
+pub(super) fn is_over(connection: &Connection) -> bool {
     let state = connection.protocol.state;
     connection.original.protocol == ip_protocol::TCP
         && (state == TcpState::TimeWait as u8 || state == TcpState::Close as u8)

@@ -2,7 +2,8 @@
 //! filter.
 //!
 //! ```text
-//!   pipeline ─ changes ─► on_change ─┬─ deferred: nothing, until the connection is old enough
+//!   pipeline ─ changes ─► on_change ─┬─ withheld: nothing, until the connection is answered
+//!                                    ├─ deferred: nothing, until the connection is old enough
 //!                                    ├─ in the filter: the compact sender ═══════► peers' receivers
 //!                                    └─ precise: marked in every session ═══════► peers' tables
 //! ```
@@ -11,6 +12,7 @@ mod backups;
 pub(super) mod compact;
 mod deferral;
 mod members;
+mod unanswered;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +25,7 @@ use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId, Tuple};
 use replication::deferral::{Config, ConfigError};
 use replication::representation::precise::{self, Ended};
-use replication::representation::{Selection, is_worth_replicating};
+use replication::representation::{Selection, Start, is_worth_replicating};
 use replication::{Handle, Link, Session, SessionStatus};
 
 use super::error::NodeError;
@@ -39,6 +41,7 @@ pub use backups::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus};
 use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
+pub(super) use unanswered::Unanswered;
 
 /// What this node replicates, and to whom.
 pub(super) struct ReplicationSet {
@@ -49,6 +52,8 @@ pub(super) struct ReplicationSet {
     pub(super) peers: Peers,
     /// The place of the peer whose session sends next.
     pub(super) next_session: usize,
+    /// Connections that are not replicated because they are not answered.
+    pub(super) unanswered: Unanswered,
     /// Connections that are replicated only once they have lived for a while, if any are.
     pub(super) deferral: Option<Box<Deferral>>,
     /// What connections are replicated compactly by, if they are.
@@ -78,6 +83,7 @@ impl ReplicationSet {
             .deferral
             .as_deref_mut()
             .map_or(Verdict::Replicate, |deferral| deferral.on_change(now, pipeline, change, self.id, is_awaited));
+        let verdict = self.unanswered.on_change(pipeline, change, self.id, is_awaited, verdict);
         match (verdict, change) {
             (Verdict::Replicate, _) => self.replicate(now, pipeline, change),
             (
@@ -258,6 +264,7 @@ impl ReplicationSet {
             cells: self.compact.as_mut().map(|compact| &mut compact.cells),
             backups: self.backups.as_deref_mut(),
             deferral: self.deferral.as_deref(),
+            unanswered: &self.unanswered,
         };
         Some((session.as_mut()?, store))
     }
@@ -298,8 +305,32 @@ impl ReplicationSet {
     }
 }
 
-/// Deferral, and a departure for which all is replicated.
+/// Unanswered connections, deferral, and a departure for which all is replicated.
 impl ReplicationSet {
+    /// From now on connections are replicated from this packet on. Those that are withheld now are replicated if that differs from before.
+    pub(super) fn set_start(&mut self, now: Instant, pipeline: &Pipeline, start: Start) {
+        if self.unanswered.start() != start {
+            self.replicate_unanswered(now, pipeline);
+            self.unanswered.set_start(start);
+            let is_of_established = start == Start::Established;
+            self.compact.iter_mut().for_each(|compact| compact.set_of_established(is_of_established));
+        }
+    }
+
+    /// Replicates all connections that nobody has answered, unless they are deferred.
+    fn replicate_unanswered(&mut self, now: Instant, pipeline: &Pipeline) {
+        for slot in self.unanswered.take_all() {
+            if !self.is_deferred(slot) {
+                self.on_begun(now, pipeline, slot);
+            }
+        }
+    }
+
+    /// Connections that are not replicated because they are not answered.
+    pub(super) const fn unanswered(&self) -> u32 {
+        self.unanswered.len()
+    }
+
     /// From now on connections are deferred as configured; `None`: they are all replicated as soon as they begin. Those that
     /// are deferred now are replicated if the configuration differs from the one before.
     ///
@@ -322,7 +353,7 @@ impl ReplicationSet {
 
     /// Whether the connection in the slot is not replicated for now.
     pub(super) fn is_deferred(&self, slot: Slot) -> bool {
-        self.deferral.as_ref().is_some_and(|deferral| deferral.is_deferred(slot))
+        self.unanswered.is_withheld(slot) || self.deferral.as_ref().is_some_and(|deferral| deferral.is_deferred(slot))
     }
 
     /// Replicates all connections that are deferred, at once, and defers none from now on.
@@ -333,16 +364,24 @@ impl ReplicationSet {
         }
     }
 
-    /// Replicates all connections that are deferred. `resumes_deferral`: further ones are deferred.
-    pub(super) fn flush_deferred(&mut self, now: Instant, pipeline: &Pipeline, resumes_deferral: bool) {
+    /// Replicates all connections that are withheld or deferred, and no further one waits.
+    fn replicate_waiting(&mut self, now: Instant, pipeline: &Pipeline) {
+        self.unanswered.suspend();
+        self.replicate_unanswered(now, pipeline);
         self.replicate_deferred(now, pipeline);
+    }
+
+    /// Replicates all connections that are withheld or deferred. `resumes_deferral`: further ones are.
+    pub(super) fn flush_deferred(&mut self, now: Instant, pipeline: &Pipeline, resumes_deferral: bool) {
+        self.replicate_waiting(now, pipeline);
         if resumes_deferral {
             self.resume_deferral();
         }
     }
 
-    /// Connections are deferred again, as configured.
+    /// Connections are withheld and deferred again, as configured.
     pub(super) fn resume_deferral(&mut self) {
+        self.unanswered.resume();
         self.deferral.iter_mut().for_each(|deferral| deferral.insertion.resume());
     }
 
@@ -352,13 +391,16 @@ impl ReplicationSet {
         while let Some(deferral) = &mut self.deferral
             && let Some(slot) = deferral.poll_due(now, pipeline, &mut looks_left)
         {
-            self.on_begun(now, pipeline, slot);
+            // One that is not answered is replicated with its answer.
+            if !self.unanswered.is_withheld(slot) {
+                self.on_begun(now, pipeline, slot);
+            }
         }
     }
 
     /// Replicates all that peers would need if this node left.
     pub(super) fn replicate_all(&mut self, now: Instant, pipeline: &Pipeline) {
-        self.replicate_deferred(now, pipeline);
+        self.replicate_waiting(now, pipeline);
         self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
         sessions(&mut self.peers).for_each(Session::ask_for_acknowledgement);
     }
@@ -384,7 +426,8 @@ impl ReplicationSet {
         let has_all = |status: SessionStatus| {
             status.link == Link::Open && status.sent_all && status.queued == 0 && status.in_flight == 0
         };
-        self.deferral.as_ref().is_none_or(|deferral| deferral.deferred() == 0)
+        self.unanswered() == 0
+            && self.deferral.as_ref().is_none_or(|deferral| deferral.deferred() == 0)
             && self.backups.as_ref().is_none_or(|backups| !backups.is_marking())
             && statuses.map(Session::status).all(has_all)
             && !self.has_unacknowledged_filter()

@@ -36,6 +36,7 @@ mod strays;
 mod syn_proxy;
 mod tracking;
 mod two_sites;
+mod unanswered;
 mod url_filter;
 mod workers;
 

@@ -96,6 +96,7 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
     }
     let of_gateways = [
         ("representation", raw.representation.as_ref().map(Spanned::span)),
+        ("start", raw.start.as_ref().map(Spanned::span)),
         ("hold_first_reply", raw.hold_first_reply.as_ref().map(Spanned::span)),
         ("wait_for_peer", raw.wait_for_peer.as_ref().map(Spanned::span)),
         ("backups", raw.backups.as_ref().map(Spanned::span)),

@@ -34,6 +34,17 @@ fn what_needs_a_restart_is_listed_and_the_rest_too() {
 }
 
 #[test]
+fn the_packet_from_which_on_connections_are_replicated_changes_at_once_unless_a_filter_has_entries() {
+    let changes = changed(&[("[replication]\n", "[replication]\nstart = \"established\"\n")]);
+    assert_eq!(changes.applicable, ["replication.start: \"handshake-reply\" before, \"established\" now"]);
+    const COMPACT: &str = include_str!("../../../../../examples/compact.toml");
+    let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+    let after = COMPACT.replace("[replication]\n", "[replication]\nstart = \"established\"\n");
+    let changes = Changes::between(&parse(COMPACT), &parse(&after));
+    assert_eq!(changes.needs_restart, ["replication.start: \"handshake-reply\" before, \"established\" now"]);
+}
+
+#[test]
 fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
     const GROUPS: &str = include_str!("../../../../../examples/multi-primary-a.toml");
     let changed = |part: &str, by: &str| {

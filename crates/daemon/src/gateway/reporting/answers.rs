@@ -104,6 +104,7 @@ impl ControlHandler for Answers<'_> {
             connections: ConnectionsStatus {
                 count: status.connections.into(),
                 max: status.connections_max.into(),
+                unanswered: status.unanswered.into(),
                 master: None,
             },
             lazy: status.lazy.as_ref().map(describe::lazy),

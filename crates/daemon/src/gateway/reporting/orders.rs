@@ -18,6 +18,7 @@ impl Answers<'_> {
                 let ReloadOrder {
                     reconfiguration,
                     lazy,
+                    start,
                     segments,
                     tracking,
                     announce_refresh,
@@ -32,6 +33,7 @@ impl Answers<'_> {
                     self.node.set_service_paths(&ports, detector, seed).map_err(|error| error.to_string())?;
                 }
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
+                self.node.set_start(now, start);
                 self.node.set_segments(segments);
                 if self.reporting.place.leads() {
                     self.node.set_tracking(now, tracking);

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use analysis::replication_study::{Cost, Method, Outcome, Study, StudyConfig, datasets, report};
+use analysis::replication_study::{
+    Cost, DIGEST_INTERVAL_OF_PAPER_S, Method, Outcome, Study, StudyConfig, datasets, report,
+};
 use analysis::trace::connections::ConnectionsConfig;
 use analysis::trace::{Skip, Trace};
 
@@ -99,8 +101,9 @@ fn config(args: &StudyReplicationArgs) -> StudyConfig {
         thresholds_ms: if args.thresholds_ms.is_empty() { usual.thresholds_ms } else { args.thresholds_ms.clone() },
         has_all_thresholds: args.all_thresholds,
         connections_max: args.connections,
-        batch_ms: args.batch_ms,
-        digest_interval_s: args.digest_interval_s,
+        batch_ms: args.batch_ms.unwrap_or(usual.batch_ms),
+        digest_interval_s: args.digest_interval_s.or(args.as_in_the_paper.then_some(DIGEST_INTERVAL_OF_PAPER_S)),
+        as_in_the_paper: args.as_in_the_paper,
         counters_per_item: args.counters_per_item,
         fingerprint_bits: args.fingerprint_bits,
         failover_every_s: args.failover_interval_s,

@@ -52,6 +52,8 @@ impl Compact {
     /// What an entry of the filter holds of the connection.
     fn cell(&self, pipeline: &Pipeline, connection: &Connection) -> CellState {
         let state = CellState::of(connection);
+        let protocol = connection.original.protocol;
+        let state = if self.is_of_established { state.as_established(protocol) } else { state };
         self.class(pipeline, connection).map_or(state, |class| state.with_class(class.number()))
     }
 
@@ -70,6 +72,9 @@ impl Compact {
     /// Inserts the slot's connection, which this node owns, or updates its state.
     fn enter(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection) {
         let (name, state) = (name(pipeline, &connection.original), self.cell(pipeline, connection));
+        if self.is_of_established && !state.is_established(connection.original.protocol) {
+            return;
+        }
         match self.cells.filtered(slot, name) {
             Some(before) => self.sender.modify(&connection.original, before, state),
             None => self.sender.insert(&connection.original, state),
@@ -81,6 +86,22 @@ impl Compact {
     /// the connection's first entry may still wait.
     fn change(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection, is_worth: bool) {
         let (name, state) = (name(pipeline, &connection.original), self.cell(pipeline, connection));
+        if self.is_of_established {
+            let protocol = connection.original.protocol;
+            match self.cells.filtered(slot, name) {
+                None if state.is_established(protocol) && !self.cells.is_precise_as(slot, name) => {
+                    return self.enter(pipeline, slot, connection);
+                }
+                // It is over, though its record stays for a while.
+                Some(_) if !state.is_established(protocol) => {
+                    if let Some(before) = self.cells.take_filtered(slot, name) {
+                        self.sender.remove(&connection.original, before);
+                    }
+                    return;
+                }
+                _ => {}
+            }
+        }
         let is_sent = |before: &CellState| {
             *before != state && (is_worth || self.sender.is_establishment(&connection.original, *before, state))
         };

@@ -74,6 +74,8 @@ pub(in crate::node) struct Compact {
     is_of_hosts: bool,
     /// The filter's entries have states.
     has_states: bool,
+    /// Only established connections have entries, in that state, until they are over.
+    is_of_established: bool,
     mixture: Mixture,
     inherited: InheritedFilters,
     recovery: RecoveryConfig,
@@ -101,6 +103,7 @@ impl Compact {
             cells: Cells::new(connections_max),
             is_of_hosts: config.config.representation == Representation::HostAggregate,
             has_states: config.config.representation.has_states(),
+            is_of_established: false,
             mixture: Mixture::new(config.precise, connections_max),
             inherited: InheritedFilters::default(),
             recovery: config.recovery.clone(),
@@ -110,6 +113,11 @@ impl Compact {
             awaits_entries_until: None,
             attributes: Vec::new(),
         })
+    }
+
+    /// Whether only established connections have entries, from now on.
+    pub(super) const fn set_of_established(&mut self, is_of_established: bool) {
+        self.is_of_established = is_of_established;
     }
 
     /// Notes whether the peer is reachable.
