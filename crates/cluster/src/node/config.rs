@@ -179,6 +179,7 @@ impl PeerBuilder<'_> {
             is_watched: true,
             is_up_by_lead: false,
             is_forwarding: false,
+            drained_at: None,
             refused: None,
             has_state_service: None,
             heartbeats: None,

@@ -244,6 +244,15 @@ impl Node {
             self.handle_role_events(now);
             self.update_announcing(now);
         }
+        self.departure.note_claims(&self.replication, &self.pipeline);
+    }
+
+    /// Whether a node that leaves may end: it holds no addresses, its peers have acknowledged everything, and own the connections that
+    /// they are to claim.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let has_handed_over = self.departure.has_handed_over() && self.workers.have_handed_over();
+        !self.holds_addresses() && !self.has_unacknowledged() && has_handed_over
     }
 
     /// Takes another configuration. Connections go on, whatever it allows, unless it asks for their re-evaluation.
@@ -341,7 +350,8 @@ impl Node {
             self.workers.publish(place, &self.roles, peers, is_leaving, is_forwarded_elsewhere);
         } else {
             let has_replicated_all = is_departing && self.replication.has_replicated_to(Peer::is_up);
-            self.workers.report(peers.have_been_copied(), has_replicated_all);
+            let has_handed_over = self.departure.has_handed_over();
+            self.workers.report(peers.have_been_copied(), has_replicated_all, has_handed_over);
         }
         self.workers.poll()
     }

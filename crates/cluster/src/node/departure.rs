@@ -10,6 +10,7 @@
 use core::time::Duration;
 
 use flow::Instant;
+use flow::table::Slot;
 
 use super::readiness::obstacles_of_peer;
 use super::replication_set::ReplicationSet;
@@ -61,6 +62,8 @@ pub(super) struct Departure {
     phase: Phase,
     /// When a node that is being drained goes on if no peer has taken its addresses.
     given_up_at: Option<Instant>,
+    /// Other nodes own the connections in the slots before this one; `None`: all that will be claimed.
+    unclaimed: Option<Slot>,
 }
 
 impl Departure {
@@ -74,6 +77,7 @@ impl Departure {
     ) {
         replication.replicate_all(now, pipeline);
         self.phase = Phase::Replicating(until);
+        self.unclaimed = Some(Slot(0));
     }
 
     /// The drain is given up at `at` unless a peer has taken the addresses; `None`: the node leaves even if none does.
@@ -120,6 +124,18 @@ impl Departure {
             self.phase = Phase::Ready;
         }
         is_ready
+    }
+
+    /// Looks whether other nodes have claimed this worker's connections.
+    pub(super) fn note_claims(&mut self, replication: &ReplicationSet, pipeline: &Pipeline) {
+        if self.phase == Phase::Ready {
+            self.unclaimed = self.unclaimed.and_then(|from| replication.next_unclaimed(pipeline, from));
+        }
+    }
+
+    /// Whether the node has given everything up: other nodes own the connections that this worker had, where they claim them.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.phase == Phase::Ready && self.unclaimed.is_none()
     }
 
     /// Whether a drain is to be given up now, because no peer has taken the addresses.

@@ -68,6 +68,8 @@ pub(super) struct Peer {
     pub(super) is_up_by_lead: bool,
     /// It forwards packets of a group, as its heartbeats were last.
     pub(super) is_forwarding: bool,
+    /// Since when it has left the choice of every group, as its heartbeats were last.
+    pub(super) drained_at: Option<Instant>,
     /// How it divides its packets, if that is not how this node does: then nothing is replicated.
     pub(super) refused: Option<Division>,
     /// Whether its heartbeats announce a state service with messages of the same version; `None`: it has sent none yet.
@@ -100,6 +102,11 @@ impl Peer {
         }
     }
 
+    /// The peer may have started anew: what it does not send again it may never have known.
+    pub(super) fn note_restart(&mut self) {
+        self.resync = restarted(core::mem::take(&mut self.resync));
+    }
+
     /// This node stood still: the peer's silence meanwhile counts for nothing.
     pub(super) fn handle_stall(&mut self, now: Instant, stall: Duration) {
         self.detector.handle_absence(now, stall);
@@ -129,7 +136,7 @@ impl Peer {
         while let Some(event) = session.poll_event() {
             match event {
                 SessionEvent::PeerSilent | SessionEvent::PeerLeft => self.resync.unsettle(),
-                SessionEvent::PeerRestarted => self.resync.restart(),
+                SessionEvent::PeerRestarted => self.resync = restarted(core::mem::take(&mut self.resync)),
                 _ => {}
             }
             has_restarted |= event == SessionEvent::PeerRestarted;
@@ -344,6 +351,15 @@ impl Peer {
             has_whole_filter: self.has_whole_filter() && self.has_readvertised(),
         }
     }
+}
+
+/// The marks of a peer's replicas once it has started anew. A walk that removes what it had ended before does not reach what is left now.
+const fn restarted(mut resync: Resync) -> Resync {
+    if resync.is_sweeping() {
+        resync.start();
+    }
+    resync.restart();
+    resync
 }
 
 /// Writes heartbeats as they are sent, with what this node announces of itself, over `datagram`.

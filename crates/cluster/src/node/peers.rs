@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use flow::{Instant, NodeId};
+use replication::Resync;
 use replication::secure::{Content, Security, UnnamedPeer};
 
 use super::error::{ConfigError, NodeError, ReloadError};
@@ -15,7 +16,7 @@ use super::peer::{Peer, encode_heartbeats};
 use crate::forwarding::{Forwarder, OutFrame};
 use crate::group::GroupSet;
 use crate::pipeline::{Pipeline, ReplicaExpiry};
-use crate::role::{Capabilities, Heartbeats, Roles};
+use crate::role::{Capabilities, Heartbeats, Roles, State};
 
 /// A replica whose own timer runs out while its owner lives is looked at again after this time.
 const REPLICA_RECHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -29,9 +30,27 @@ pub(super) struct Peers {
     places: [u8; 1 << u8::BITS],
     /// Room for a datagram before it is encrypted.
     plain: Vec<u8>,
-    /// Nodes that were peers and are none any more, and since when: replicas of their connections end as those of a dead owner.
-    /// At most one for each number.
-    removed: Vec<(NodeId, Instant)>,
+    /// Nodes that were peers and are none any more: their replicas are claimed, or end, as those of a dead owner. At most one for each
+    /// number.
+    removed: Vec<Removed>,
+}
+
+/// A node that was a peer and is none any more.
+struct Removed {
+    id: NodeId,
+    /// Since when it decides no connections.
+    since: Instant,
+    /// The marks of its replicas.
+    resync: Resync,
+}
+
+/// Why a node does not decide its connections any more, and since when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Withdrawal {
+    /// It is down, or no peer.
+    Lost(Instant),
+    /// It is up, and is drained or about to end.
+    Drained(Instant),
 }
 
 /// Looking a peer up.
@@ -52,33 +71,45 @@ impl Peers {
         }
     }
 
-    /// Removes all peers but those in `stay`. Sessions with the others go on.
+    /// Removes all peers but those in `stay`. Sessions with those go on.
     pub(super) fn retain(&mut self, now: Instant, stay: &[NodeId]) {
-        let gone: Vec<_> = self.ids().filter(|id| !stay.contains(id)).collect();
-        self.list.retain(|peer| stay.contains(&peer.id));
-        self.removed.extend(gone.into_iter().map(|id| (id, now)));
+        for peer in self.list.extract_if(.., |peer| !stay.contains(&peer.id)) {
+            let since = peer.orphaned_at.unwrap_or(now);
+            self.removed.push(Removed { id: peer.id, since, resync: peer.resync });
+        }
         self.note_places();
     }
 
     /// Adds a peer that is not one yet. It counts as away until it is up. A node that had everything that its peers had still has:
-    /// a node that was alone has only what it is sent.
+    /// a node that was alone has only what it is sent. Of a node that was a peer before, replicas may be left that it does not know
+    /// any more: they are those of a node that has restarted.
     pub(super) fn add(&mut self, now: Instant, mut peer: Peer) {
         debug_assert!(self.place(peer.id).is_err() && self.list.len() < crate::role::PEERS_MAX);
         peer.orphaned_at = Some(now);
+        if let Some(place) = self.removed.iter().position(|removed| removed.id == peer.id) {
+            let removed = self.removed.swap_remove(place);
+            (peer.orphaned_at, peer.resync) = (Some(removed.since), removed.resync);
+            peer.note_restart();
+        }
         peer.has_sent_all |= !self.list.is_empty() && self.have_sent_all();
-        self.removed.retain(|(id, _)| *id != peer.id);
         self.list.push(peer);
         self.note_places();
     }
 
     /// Nodes that were peers, and are none any more.
     pub(super) fn removed(&self) -> impl Iterator<Item = NodeId> {
-        self.removed.iter().map(|(id, _)| *id)
+        self.removed.iter().map(|removed| removed.id)
     }
 
-    /// The numbers of the peers.
-    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
-        self.list.iter().map(|peer| peer.id)
+    /// Whether, why and since when a node does not decide its connections any more.
+    pub(super) fn withdrawal(&self, id: NodeId) -> Option<Withdrawal> {
+        if let Some(peer) = self.get(id) {
+            let lost = peer.orphaned_at.map(Withdrawal::Lost);
+            return lost.or(peer.drained_at.map(Withdrawal::Drained));
+        }
+        // What is no peer, and never was one since this node began, will not be back with what it had.
+        let removed = self.removed.iter().find(|removed| removed.id == id);
+        Some(Withdrawal::Lost(removed.map_or(Instant::ZERO, |removed| removed.since)))
     }
 
     /// Where the peer lies.
@@ -172,12 +203,16 @@ impl Peers {
         }
     }
 
-    /// Notes which peers forward. One whose heartbeats are late does as it did.
+    /// Notes which peers forward, and which are drained. One whose heartbeats are late does as it did.
     pub(super) fn note_forwarding(&mut self, now: Instant, roles: &Roles) {
         for peer in &mut self.list {
-            let mut heartbeats = roles.groups().filter_map(|group| roles.peer(now, peer.id, group)).peekable();
-            if heartbeats.peek().is_some() || !peer.is_up() {
-                peer.is_forwarding = peer.is_up() && heartbeats.any(|heartbeat| heartbeat.state.forwards());
+            let heartbeats = || roles.groups().filter_map(|group| roles.peer(now, peer.id, group));
+            let (is_up, is_known) = (peer.is_up(), heartbeats().next().is_some());
+            if is_known || !is_up {
+                let is_forwarding = is_up && heartbeats().any(|heartbeat| heartbeat.state.forwards());
+                let is_drained = is_up && heartbeats().all(|heartbeat| heartbeat.state == State::Left);
+                peer.is_forwarding = is_forwarding;
+                peer.drained_at = is_drained.then(|| peer.drained_at.unwrap_or(now));
             }
         }
     }
@@ -234,7 +269,7 @@ impl Peers {
     /// The expiry of the owner's replicas whose own timer runs out.
     pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> ReplicaExpiry {
         let lost = self.list.iter().filter_map(|peer| Some((peer.id, peer.orphaned_at?)));
-        let lost = lost.chain(self.removed.iter().copied());
+        let lost = lost.chain(self.removed.iter().map(|removed| (removed.id, removed.since)));
         copy_expiry(lost, owner, roles.holds_any(), roles.claims_all())
     }
 }

@@ -53,6 +53,9 @@ pub enum Obstacle {
     /// It has not received all connections, or had no room for some.
     #[error("lacks connections (see its events: its table may be too small)")]
     LacksConnections,
+    /// Nodes came or went: not every connection has an owner, and backups that have acknowledged it.
+    #[error("is giving connections new owners or backups, because nodes came or went")]
+    Unsettled,
     /// Its replicas are older than [`LAG_MAX`].
     #[error("lags {} ms behind", .0.as_millis())]
     Lags(Duration),
@@ -94,7 +97,8 @@ fn add_obstacles_of_backups(status: &NodeStatus, backups: &BackupsStatus, node: 
         is_up && backups.edge_nodes.contains(peer.id)
     };
     status.peers.iter().filter(is_backup).for_each(|peer| readiness.add(peer.id, obstacles_of_replication(peer)));
-    readiness.add(node, backups.is_marking.then_some(Obstacle::Synchronising));
+    readiness.add(node, backups.is_unsettled.then_some(Obstacle::Unsettled));
+    readiness.add(node, (!status.synchronised).then_some(Obstacle::Synchronising));
 }
 
 /// Whether a take-over of every group would keep every connection.

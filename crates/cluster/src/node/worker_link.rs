@@ -76,6 +76,7 @@ struct PeerView {
     id: NodeId,
     is_up: bool,
     is_forwarding: bool,
+    drained_at: Option<Instant>,
     down_since: Option<Instant>,
     refused: Option<Division>,
     has_state_service: Option<bool>,
@@ -90,6 +91,8 @@ pub struct WorkerReport {
     is_synchronised: bool,
     /// It is about to leave, and its peers have acknowledged all that they would need.
     has_replicated_all: bool,
+    /// It is leaving, and other nodes own the connections that it had.
+    has_handed_over: bool,
 }
 
 impl PeerView {
@@ -98,6 +101,7 @@ impl PeerView {
             id: peer.id,
             is_up: peer.is_up(),
             is_forwarding: peer.is_forwarding,
+            drained_at: peer.drained_at,
             down_since: peer.orphaned_at,
             refused: peer.refused,
             has_state_service: peer.has_state_service,
@@ -113,7 +117,7 @@ impl LeadView {
             let Some(peer) = peers.get_mut(view.id) else { continue };
             is_any_lost |= view.down_since.is_some() && peer.orphaned_at != view.down_since;
             (peer.is_up_by_lead, peer.orphaned_at, peer.refused) = (view.is_up, view.down_since, view.refused);
-            peer.is_forwarding = view.is_forwarding;
+            (peer.is_forwarding, peer.drained_at) = (view.is_forwarding, view.drained_at);
             peer.has_state_service = view.has_state_service;
         }
         is_any_lost
@@ -191,8 +195,9 @@ impl WorkerLink {
     }
 
     /// Reports to the lead, if something has changed.
-    pub(super) fn report(&mut self, is_synchronised: bool, has_replicated_all: bool) {
-        let report = WorkerReport { usable_terms: self.usable_terms, is_synchronised, has_replicated_all };
+    pub(super) fn report(&mut self, is_synchronised: bool, has_replicated_all: bool, has_handed_over: bool) {
+        let usable_terms = self.usable_terms;
+        let report = WorkerReport { usable_terms, is_synchronised, has_replicated_all, has_handed_over };
         if self.reported != Some(report) {
             self.reported = Some(report);
             self.push(WorkerId::LEAD, WorkerMessage::Report(report));
@@ -236,6 +241,11 @@ impl WorkerLink {
     /// The peers of all other workers have acknowledged all that they would need.
     pub(super) fn have_replicated_all(&self) -> bool {
         self.reports.iter().all(|report| report.has_replicated_all)
+    }
+
+    /// Other nodes own the connections that all other workers had.
+    pub(super) fn have_handed_over(&self) -> bool {
+        self.reports.iter().all(|report| report.has_handed_over)
     }
 
     /// A take-over of the group began. True if other workers must make their connections usable first.

@@ -19,6 +19,13 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
+    /// This node became its owner without a packet of it, because the former owner does not decide it any more.
+    Claimed {
+        /// Where it lies.
+        slot: Slot,
+        /// The former owner.
+        former: NodeId,
+    },
     /// A peer has sent the connection at this node's request, which makes this node the owner. The former owner must learn of it, backup or not.
     Pulled {
         /// Where it lies.

@@ -197,8 +197,9 @@ impl Replicas<'_> {
 
     /// This node becomes the owner of a replica without having seen a packet of it, and replicates it to its backups.
     pub fn claim(&mut self, now: Instant, slot: Slot) {
+        let former = record(&self.connections.table, slot).owner;
         self.connections.claim(now, slot);
-        self.connections.changes.push(TableChange::TakenOver { slot });
+        self.connections.changes.push(TableChange::Claimed { slot, former });
     }
 
     /// Applies `stale` to replicas of `from` that it has not sent again: those whose [`flags::RESYNCED`] is not `epoch`. Looks

@@ -44,8 +44,8 @@ const WAIT_MAX_OF_WORKER: Duration = Duration::from_millis(40);
 const ROUNDS_PER_TURN_MAX: usize = 16;
 /// Datagrams of a peer taken before packets have their turn.
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
-/// A leaving node waits so long for a peer to take the addresses.
-const LEAVE_WAIT_MAX: Duration = Duration::from_secs(6);
+/// A leaving node waits so long for peers to take the addresses, and to claim its connections.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(8);
 
 /// The sockets to the peers.
 struct PeerSockets {
@@ -312,10 +312,9 @@ impl DataPath {
         }
     }
 
-    /// A leaving node ends when it holds no addresses any more and its peers have acknowledged everything.
+    /// A leaving node ends when it has handed everything over.
     fn may_end(&self, now: Instant) -> bool {
-        let has_left = || !self.node.holds_addresses() && !self.node.has_unacknowledged();
-        self.leaving_until.is_some_and(|until| until <= now || has_left())
+        self.leaving_until.is_some_and(|until| until <= now || self.node.has_left())
     }
 
     /// Handles packets. Updates are sent to the peers before the packets leave.

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | the connection begins | is computed |
 //! | this node takes it over, or pulls it | is computed; its former owner, and a node that contradicted, are added |
+//! | this node claims it, because its owner is lost, removed or drained | is computed; its former owner is added |
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
 //! | the number of backups, or the edges' nodes, change | the same |
@@ -20,9 +21,11 @@
 //! A node that leaves a set is sent an end, as if the connection's time were over: it refuses that if it forwards packets of the connection
 //! ([`crate::pipeline::Replicas::refuse_end`]), and becomes its owner. Shared connections keep their backups.
 //!
-//! Connections of a dead owner that have no packets would keep one replica less than configured. So the node where their packets would land
-//! claims them a second after the failure. Edges still have the dead node for such a connection, and send its packets there once the
-//! node is back. So it is in the set until a packet arrives here.
+//! Connections of an owner that is dead, removed from the cluster or drained would keep one replica less than configured if they have no
+//! packets. So the node where their packets would land claims them a second later; if that one has none, any node that has a replica of a
+//! lost owner's connection claims it two seconds after that. Edges still have the former owner for such a connection, and send its packets
+//! there once the node is back. So it is in the set until a packet arrives here. A node that leaves for good waits until others have claimed
+//! what it owns.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -65,8 +68,8 @@ pub struct BackupsStatus {
     pub count: usize,
     /// The nodes that the edges distribute packets to.
     pub edge_nodes: NodeSet,
-    /// Nodes came or went, and not all connections have their new backups yet.
-    pub is_marking: bool,
+    /// Nodes came or went, and not all connections have an owner and backups that have acknowledged them yet.
+    pub is_unsettled: bool,
 }
 
 /// A sweep over all slots.
@@ -77,6 +80,16 @@ pub(super) struct Sweep {
     pub(super) is_final: bool,
     /// Some nodes could not leave yet.
     pub(super) is_incomplete: bool,
+    /// The owner of some replicas decides them no more, and nobody has claimed them yet.
+    pub(super) is_unclaimed: bool,
+    /// Some connections were not acknowledged yet by all backups that live.
+    pub(super) is_unconfirmed: bool,
+}
+
+impl Sweep {
+    pub(super) const fn new(is_final: bool) -> Self {
+        Self { next: Slot(0), is_final, is_incomplete: false, is_unclaimed: false, is_unconfirmed: false }
+    }
 }
 
 /// The backups of this node's connections.
@@ -87,6 +100,8 @@ pub(in crate::node) struct Backups {
     edge_affinity: Affinity,
     /// This node and the peers that receive what it sends, whether the edges have them or not.
     pub(super) live: NodeSet,
+    /// Nodes that were removed from the cluster, or are drained.
+    pub(super) withdrawn: NodeSet,
     /// The edges' tables, with the nodes that forward.
     pub(super) forwarding: Ecmp,
     /// The edges' tables, with all nodes that are up.
@@ -101,6 +116,8 @@ pub(in crate::node) struct Backups {
     pub(super) sweep: Option<Sweep>,
     /// When the final sweep begins.
     pub(super) settles_at: Option<Instant>,
+    /// Nodes came or went, and since then no final sweep has found every connection with owner and backups.
+    pub(super) is_unsettled: bool,
 }
 
 impl Backups {
@@ -113,6 +130,7 @@ impl Backups {
             edge_hash_key,
             edge_affinity,
             live: NodeSet::EMPTY,
+            withdrawn: NodeSet::EMPTY,
             forwarding: tables.clone(),
             up: tables,
             is_complete: false,
@@ -120,12 +138,13 @@ impl Backups {
             claimed_from: vec![NodeSet::EMPTY; connections_max as usize],
             sweep: None,
             settles_at: None,
+            is_unsettled: false,
         }
     }
 
     pub(in crate::node) fn status(&self) -> BackupsStatus {
         let BackupsShape { count, edge_nodes } = self.shape;
-        BackupsStatus { count, edge_nodes, is_marking: self.is_marking() }
+        BackupsStatus { count, edge_nodes, is_unsettled: self.is_unsettled }
     }
 
     /// Nodes came or went, and not all connections have their new backups yet.

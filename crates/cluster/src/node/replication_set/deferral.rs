@@ -101,7 +101,7 @@ impl Deferral {
                 }
                 if self.is_deferred(*slot) { Verdict::Defer } else { Verdict::Replicate }
             }
-            TableChange::TakenOver { slot } | TableChange::Pulled { slot, .. } => {
+            TableChange::TakenOver { slot } | TableChange::Claimed { slot, .. } | TableChange::Pulled { slot, .. } => {
                 if self.begins_early(now, *slot) {
                     Verdict::BeginAndReplicate
                 } else {

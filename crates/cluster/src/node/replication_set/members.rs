@@ -11,20 +11,45 @@ use replication::representation::precise::{self, EndCause, Ended};
 
 use super::backups::{BACKUPS_MAX, Backups, BackupsShape, Sweep, set_alive, tables};
 use crate::node::peer::Peer;
-use crate::node::peers::Peers;
+use crate::node::peers::{Peers, Withdrawal};
 use crate::pipeline::Pipeline;
 
 /// Slots looked at in one call of [`Node::handle_timeout`](crate::node::Node::handle_timeout), at most: packets wait no longer than that.
-const SLOTS_PER_TIMEOUT_MAX: usize = 1024;
+pub(super) const SLOTS_PER_TIMEOUT_MAX: usize = 1024;
 /// Packets of connections that a failure has moved mostly arrive within this time, and new backups acknowledge what they were sent.
 pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(1);
+/// A node claims any replica of an owner that is lost for so long: the node where its packets would land has none, or would have claimed it.
+const CLAIMED_BY_ANY_AFTER: Duration = Duration::from_secs(3);
+/// Whether backups have acknowledged what they were sent is looked at again after this time.
+const CONFIRMS_WITHIN: Duration = Duration::from_millis(250);
+
+const _: () = assert!(SETTLES_WITHIN.as_millis() * 2 < CLAIMED_BY_ANY_AFTER.as_millis());
+
+/// Whether this node is to own a replica in the place of its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Claim {
+    /// The owner decides it, or another node claims it.
+    No,
+    /// It has no owner, and this node does not claim it yet.
+    Later,
+    /// At once.
+    Now,
+}
 
 /// Members that come and go.
 impl Backups {
     /// This node has become the owner of a connection. To be called while the sessions still hold it as a replica.
-    pub(super) fn take_over(&mut self, node: NodeId, pipeline: &Pipeline, peers: &[Peer], slot: Slot) {
+    /// `claimed_from`: the former owner, if this node has claimed it; the session with that one may be over.
+    pub(super) fn take_over(
+        &mut self,
+        node: NodeId,
+        pipeline: &Pipeline,
+        peers: &[Peer],
+        slot: Slot,
+        claimed_from: Option<NodeId>,
+    ) {
         let holds_copy = |peer: &&Peer| peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)));
-        let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).collect();
+        let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).chain(claimed_from).collect();
         let beside = former.union(self.of(slot));
         self.begin(node, pipeline, slot);
         beside.iter().for_each(|node| self.add(slot, node));
@@ -35,14 +60,22 @@ impl Backups {
         }
     }
 
-    /// Follows which nodes are up and forward. `forwards`: this node, `node`, does.
-    pub(super) fn follow(&mut self, now: Instant, node: NodeId, peers: &[Peer], forwards: bool) {
+    /// Whether the peer claims connections of an owner that is drained.
+    pub(super) fn claims(&self, peer: &Peer) -> bool {
+        peer.can_back_up() && peer.is_forwarding && self.shape.edge_nodes.contains(peer.id)
+    }
+
+    /// Follows which nodes are up, forward and are drained. `forwards`: this node, `node`, forwards.
+    pub(super) fn follow(&mut self, now: Instant, node: NodeId, peers: &Peers, forwards: bool) {
         let live = || peers.iter().filter(|peer| peer.can_back_up());
         let up: NodeSet = live().map(|peer| peer.id).chain([node]).collect();
         let forwarding = live().filter(|peer| peer.is_forwarding).map(|peer| peer.id);
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
         let edge_nodes = self.shape.edge_nodes;
+        let drained = peers.iter().filter(|peer| peer.drained_at.is_some()).map(|peer| peer.id);
+        let withdrawn: NodeSet = drained.chain(peers.removed()).collect();
         let has_changed = core::mem::replace(&mut self.live, up) != up;
+        let has_changed = core::mem::replace(&mut self.withdrawn, withdrawn) != withdrawn || has_changed;
         let has_changed = set_alive(&mut self.up, edge_nodes, up) || has_changed;
         if set_alive(&mut self.forwarding, edge_nodes, forwarding) || has_changed {
             self.begin_sweep(now);
@@ -73,33 +106,65 @@ impl Backups {
     }
 
     fn begin_sweep(&mut self, now: Instant) {
-        self.sweep = Some(Sweep { next: Slot(0), is_final: false, is_incomplete: false });
+        self.sweep = Some(Sweep::new(false));
         self.settles_at = Some(now + SETTLES_WITHIN);
+        self.is_unsettled = true;
     }
 
     /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.
     pub(super) fn handle_timeout(&mut self, now: Instant, node: NodeId, pipeline: &mut Pipeline, peers: &mut Peers) {
         if self.sweep.is_none() && self.settles_at.is_some_and(|at| at <= now) {
             self.settles_at = None;
-            self.sweep = Some(Sweep { next: Slot(0), is_final: true, is_incomplete: false });
+            self.sweep = Some(Sweep::new(true));
         }
         let Some(mut sweep) = self.sweep else { return };
         for _ in 0..SLOTS_PER_TIMEOUT_MAX {
             let Some(slot) = pipeline.table().next_occupied(sweep.next) else {
-                self.sweep = None;
-                let repeats_at = sweep.is_incomplete.then_some(now + SETTLES_WITHIN);
-                self.settles_at = self.settles_at.or(repeats_at);
+                self.end_sweep(now, sweep);
                 return;
             };
             sweep.next = Slot(slot.0 + 1);
             let Some(connection) = pipeline.connection(slot) else { continue };
             if connection.owner == node {
                 sweep.is_incomplete |= !self.update(node, connection, slot, sweep.is_final, peers);
-            } else if sweep.is_final && self.may_claim(now, node, connection, peers) {
-                pipeline.replicas().claim(now, slot);
+                sweep.is_unconfirmed |= sweep.is_final && !self.is_confirmed(now, pipeline, slot, peers);
+                continue;
+            }
+            match self.claim(now, node, connection, peers) {
+                Claim::Now if sweep.is_final => {
+                    pipeline.replicas().claim(now, slot);
+                    sweep.is_unconfirmed = true;
+                }
+                Claim::Now | Claim::Later => sweep.is_unclaimed = true,
+                Claim::No => {}
             }
         }
         self.sweep = Some(sweep);
+    }
+
+    /// A sweep has seen all slots. Another final one follows while connections lack something.
+    fn end_sweep(&mut self, now: Instant, sweep: Sweep) {
+        self.sweep = None;
+        if !sweep.is_final {
+            return;
+        }
+        let is_superseded = self.settles_at.is_some();
+        self.is_unsettled = is_superseded || sweep.is_unclaimed || sweep.is_unconfirmed;
+        let repeats_after = match sweep {
+            Sweep { is_unconfirmed: true, .. } => Some(CONFIRMS_WITHIN),
+            Sweep { is_incomplete: true, .. } | Sweep { is_unclaimed: true, .. } => Some(SETTLES_WITHIN),
+            _ => None,
+        };
+        self.settles_at = self.settles_at.or(repeats_after.map(|after| now + after));
+    }
+
+    /// Whether all live backups have acknowledged the connection, if they have had the time to.
+    fn is_confirmed(&self, now: Instant, pipeline: &Pipeline, slot: Slot, peers: &Peers) -> bool {
+        let backups = self.of(slot);
+        let live = backups.without(backups.without(self.live));
+        let entered_at =
+            pipeline.table().cold(slot).map_or(Instant::ZERO, |cold| Instant::from_nanos(cold.created_at_nanos));
+        now < entered_at + SETTLES_WITHIN || have_acknowledged(peers, live, Handle(slot.0))
     }
 
     /// When there is something to do next.
@@ -138,13 +203,26 @@ impl Backups {
         may_leave || surplus.is_empty() || is_shared || !is_final
     }
 
-    /// Whether the owner of a replica is dead, and packets of the connection would land here.
-    fn may_claim(&self, now: Instant, node: NodeId, connection: &Connection, peers: &Peers) -> bool {
-        let is_dead = |peer: &Peer| peer.orphaned_at.is_some_and(|at| at + SETTLES_WITHIN <= now);
-        peers.get(connection.owner).is_some_and(is_dead)
-            && self.landing(connection) == Some(node)
-            && !conntrack::is_closing(connection.original.protocol, &connection.protocol)
+    /// Whether a replica's owner decides it no more, and packets of the connection would land here. A node that is lost may have died
+    /// before the landing had the connection: then each node that has it claims it later.
+    fn claim(&self, now: Instant, node: NodeId, connection: &Connection, peers: &Peers) -> Claim {
+        let Some(withdrawal) = peers.withdrawal(connection.owner).filter(|_| is_claimed_once_lost(connection)) else {
+            return Claim::No;
+        };
+        let lands_here = self.landing(connection) == Some(node);
+        let due = match withdrawal {
+            Withdrawal::Lost(since) | Withdrawal::Drained(since) if lands_here => since + SETTLES_WITHIN,
+            Withdrawal::Lost(since) => since + CLAIMED_BY_ANY_AFTER,
+            // It lives, and sends the connection to the landing.
+            Withdrawal::Drained(_) => return Claim::No,
+        };
+        if due <= now { Claim::Now } else { Claim::Later }
     }
+}
+
+/// Whether a connection is claimed once its owner decides it no more: one that ends is left to its timeout.
+pub(super) fn is_claimed_once_lost(connection: &Connection) -> bool {
+    !conntrack::is_closing(connection.original.protocol, &connection.protocol)
 }
 
 /// Whether all these nodes receive what this one sends, and have acknowledged the connection.

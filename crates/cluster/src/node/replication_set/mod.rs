@@ -42,6 +42,7 @@ use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
 pub(super) use unanswered::Unanswered;
+use members::{SLOTS_PER_TIMEOUT_MAX, is_claimed_once_lost};
 
 /// What this node replicates, and to whom.
 pub(super) struct ReplicationSet {
@@ -90,6 +91,7 @@ impl ReplicationSet {
                 Verdict::BeginAndReplicate,
                 TableChange::FunctionsChanged { slot }
                 | TableChange::TakenOver { slot }
+                | TableChange::Claimed { slot, .. }
                 | TableChange::Pulled { slot, .. },
             ) => {
                 self.on_begun(now, pipeline, *slot);
@@ -118,9 +120,11 @@ impl ReplicationSet {
                 self.compact.iter_mut().for_each(|compact| compact.note_replica(pipeline, *slot));
                 self.note_copied(pipeline, *slot);
             }
-            TableChange::TakenOver { slot } | TableChange::Pulled { slot, .. } => {
+            TableChange::TakenOver { slot } | TableChange::Claimed { slot, .. } | TableChange::Pulled { slot, .. } => {
                 if let Some(backups) = &mut self.backups {
-                    backups.take_over(self.id, pipeline, &self.peers, *slot);
+                    let claimed_from =
+                        if let TableChange::Claimed { former, .. } = change { Some(*former) } else { None };
+                    backups.take_over(self.id, pipeline, &self.peers, *slot, claimed_from);
                     if let TableChange::Pulled { from, former, .. } = change {
                         for node in [*from, *former].into_iter().filter(|node| *node != self.id) {
                             backups.add(*slot, node);
@@ -431,6 +435,25 @@ impl ReplicationSet {
             && self.backups.as_ref().is_none_or(|backups| !backups.is_marking())
             && statuses.map(Session::status).all(has_all)
             && !self.has_unacknowledged_filter()
+    }
+
+    /// Where the first connection from `from` on lies that another node is still to claim from this one, which forwards nothing any more.
+    /// `None`: there is none, or no node that would claim it.
+    pub(super) fn next_unclaimed(&self, pipeline: &Pipeline, from: Slot) -> Option<Slot> {
+        let backups = self.backups.as_ref()?;
+        let claimants =
+            || self.peers.iter().filter(|peer| backups.claims(peer)).filter_map(|peer| peer.session.as_ref());
+        claimants().next()?;
+        let mut slot = from;
+        for _ in 0..SLOTS_PER_TIMEOUT_MAX {
+            slot = pipeline.table().next_occupied(slot)?;
+            let is_own = pipeline.connection(slot).is_some_and(|it| it.owner == self.id && is_claimed_once_lost(it));
+            if is_own && claimants().any(|session| session.is_open() && session.is_replicated(Handle(slot.0))) {
+                return Some(slot);
+            }
+            slot = Slot(slot.0 + 1);
+        }
+        Some(slot)
     }
 
     fn has_unacknowledged_filter(&self) -> bool {

@@ -14,7 +14,7 @@ use api::ReloadReport;
 use control::client::{Client, ClientError};
 
 /// How long a node may take to end on request.
-const ENDS_WITHIN: Duration = Duration::from_secs(8);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Has the node do something.

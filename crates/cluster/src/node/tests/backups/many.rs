@@ -253,8 +253,33 @@ impl Many {
 
     pub(super) fn kill(&mut self, id: u8) {
         self.nodes[usize::from(id)] = None;
+        self.take_out(id);
+    }
+
+    /// The node ends in good order, as by `SIGTERM`: how long that took.
+    pub(super) fn stop(&mut self, id: u8) -> Duration {
+        let began = self.now;
+        self.nodes[usize::from(id)].as_mut().expect("it lives").leave(began);
+        self.run_until("the node to have left", |many| {
+            // Edges send it packets until it forwards none.
+            many.node(id).has_left()
+        });
+        self.kill(id);
+        self.now.saturating_since(began)
+    }
+
+    /// The edges send no packets to the node.
+    pub(super) fn take_out(&mut self, id: u8) {
         self.inside.ecmp.set_alive(NodeId(id), false);
         self.outside.ecmp.set_alive(NodeId(id), false);
+    }
+
+    /// The node has these peers from now on, whatever the other nodes have.
+    pub(super) fn set_members_of(&mut self, id: u8, members: NodeSet) {
+        let (now, setup) = (self.now, Setup { members, ..self.setup });
+        let node = self.nodes[usize::from(id)].as_mut().expect("it lives");
+        let new = reconfiguration(id, setup, node, now);
+        node.reload(now, new).expect("it can be taken");
     }
 
     /// The node starts again and knows nothing. Edges send it packets once it holds its group: see [`Many::run_until_ready`].

@@ -1,6 +1,7 @@
 //! Connections that some of the peers back up: where they are, before and after failures.
 
 mod changes;
+mod leaving;
 mod many;
 
 use std::time::Duration;
