@@ -4,6 +4,8 @@ mod conflicts;
 mod groups;
 mod harness;
 mod probing;
+mod router_advertising;
+mod sources;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;

@@ -19,6 +19,7 @@ pub mod ipv4;
 pub mod ipv6;
 mod parse;
 mod rewrite;
+pub mod router;
 pub mod sctp;
 mod segment;
 mod segmentation;
