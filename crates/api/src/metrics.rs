@@ -71,6 +71,7 @@ metrics! {
     PacketsDropped: Counter "dropped_packets_total" ["reason"] "Packets that the gateway dropped, by reason.",
     PacketsFragmented: Counter "fragmented_packets_total" [] "Packets that the gateway fragmented because the egress port's MTU was too small.",
     PacketsInFragments: Gauge "packets_in_fragments" [] "Fragmented packets of which not all fragments have arrived.",
+    RouterAdvertisementsSent: Counter "router_advertisements_sent_total" [] "Router advertisements that the gateway sent, answers to solicitations among them.",
     IcmpErrorsSent: Counter "icmp_errors_sent_total" [] "ICMP errors that the gateway sent about packets that it did not forward.",
     IcmpErrorsLimited: Counter "icmp_errors_limited_total" [] "ICMP errors that the rate limit suppressed.",
     PacketsAwaitingNeighbour: Gauge "packets_awaiting_neighbour" [] "Packets that wait for the link address of their next hop.",

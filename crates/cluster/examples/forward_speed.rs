@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant as Clock;
 
-use cluster::forwarding::{Admission, Config, Forwarder, Port, Prefix, Route};
+use cluster::forwarding::{Admission, Config, Forwarder, Port, Prefix, ReversePath, Route};
 use flow::wire::build::{self, Envelope};
 use flow::wire::{MacAddress, Packet, Parsed, ip_protocol, parse};
 use flow::{Checksum, Disposition, Frame, Instant, PortId, Tuple};
@@ -27,6 +27,8 @@ fn forwarder(now: Instant) -> Forwarder {
         own: vec![],
         shared: vec![Prefix::new(address.into(), 24).into()],
         mss_clamp: None,
+        reverse_path: ReversePath::default(),
+        router_advertisements: None,
     };
     let network = |index: u32| Ipv4Addr::from_bits(Ipv4Addr::new(100, 0, 0, 0).to_bits() + (index << 8));
     let route = |index| Route {
@@ -37,6 +39,7 @@ fn forwarder(now: Instant) -> Forwarder {
     let config = Config {
         ports: vec![port(MAC[0], Ipv4Addr::new(10, 0, 0, 1)), port(MAC[1], Ipv4Addr::new(192, 0, 2, 1))],
         routes: (0..ROUTES).map(route).collect(),
+        direct_return: vec![],
         seed: 1,
     };
     let mut forwarder = Forwarder::new(config).expect("the configuration is right");

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU8;
 use std::time::Instant as Clock;
 
-use cluster::forwarding::{Admission, Config, Forwarder, PlannedLink, Port, Prefix, Route};
+use cluster::forwarding::{Admission, Config, Forwarder, PlannedLink, Port, Prefix, ReversePath, Route};
 use cluster::pipeline::{Edge, Pipeline, ReplicaExpiry};
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::build::{self, Envelope};
@@ -79,6 +79,8 @@ fn test_ports(now: Instant) -> TestPorts {
         own: vec![],
         shared: vec![Prefix::new(OWN[number].into(), 24).into()],
         mss_clamp: None,
+        reverse_path: ReversePath::default(),
+        router_advertisements: None,
     };
     let route = |destination, number: u8| Route {
         destination,
@@ -89,7 +91,7 @@ fn test_ports(now: Instant) -> TestPorts {
         route(Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8), 0),
         route(Prefix::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), 1),
     ];
-    let config = Config { ports: vec![port(0), port(1)], routes, seed: 1 };
+    let config = Config { ports: vec![port(0), port(1)], routes, direct_return: vec![], seed: 1 };
     let mut forwarder = Forwarder::new(config).expect("the configuration is right");
     forwarder.set_held(now, cluster::GroupSet::ALL);
     for (port, (gateway, own)) in GATEWAYS.into_iter().zip(OWN).enumerate() {

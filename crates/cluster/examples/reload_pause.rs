@@ -47,10 +47,13 @@ fn forwarding() -> forwarding::Config {
         own: vec![],
         shared: vec![forwarding::Prefix::new(address.into(), 8).into()],
         mss_clamp: None,
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     forwarding::Config {
         ports: vec![port(MAC[0], [10, 255, 255, 1]), port(MAC[1], [198, 255, 255, 1])],
         routes: vec![],
+        direct_return: vec![],
         seed: 1,
     }
 }

@@ -10,6 +10,7 @@ mod membership;
 mod rate_limit;
 mod reachability;
 mod redundancy;
+mod router_advertisements;
 mod service;
 mod syn_proxy;
 pub mod sync;
@@ -24,6 +25,7 @@ pub use self::membership::RawMembership;
 pub use self::rate_limit::{RawRateLimit, RawRateLimitLimit, RawRateLimitRule};
 pub use self::reachability::{RawReachability, RawTrack};
 pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
+pub use self::router_advertisements::RawRouterAdvertisements;
 pub use self::service::{RawCheck, RawQuic, RawService, RawServiceBackend};
 pub use self::syn_proxy::{RawSynProxy, RawSynProxyRule};
 pub use self::url_filter::{RawUrlFilter, RawUrlList, RawUrlRule, RawUrlServer};
@@ -145,7 +147,7 @@ pub struct RawPort {
     /// Method by which the port receives and sends frames.
     pub backend: Option<Text>,
     /// Shared addresses with the prefix lengths of their networks. The active node answers requests for them, and the interface itself must not
-    /// have them. Networks of different ports must not overlap. Where there are several groups, `[[port.group]]` replaces the key.
+    /// have them. Networks of different ports must not overlap, but for IPv6 link-local ones: each port may have `fe80::1/64`. Where there are several groups, `[[port.group]]` replaces the key.
     #[serde(default)]
     pub addresses: Vec<PrefixText>,
     /// `[[port.group]]`.
@@ -155,6 +157,13 @@ pub struct RawPort {
     /// is what fits the port's MTU: 40 bytes less for IPv4, 60 for IPv6. A number from 536 to 65495 applies to both families. Of a
     /// connection's two ports, the smaller value applies. SYN and SYN/ACK are lowered, never raised. Default: segments are not clamped.
     pub mss_clamp: Option<Spanned<MssText>>,
+    /// Check of the source addresses of packets that come in by the port (RFC 3704). `"strict"`: the route to the source leads by this
+    /// port. `"loose"`: it leads by any port that is not `"strict"`. `"off"`: only sources are refused that no other host can have, such as
+    /// the gateway's own addresses. Packets that fail are dropped as `reverse_path`. Default: `"loose"` for IPv4 if a route to `0.0.0.0/0`
+    /// leads by the port, and for IPv6 if one to `::/0` does; otherwise `"strict"`.
+    pub reverse_path: Option<Text>,
+    /// `[port.router_advertisements]`.
+    pub router_advertisements: Option<Spanned<RawRouterAdvertisements>>,
     /// Whether the fast path hands packets for this port to the other end of its virtual cable at once (`bpf_redirect_peer`). For an
     /// interface that is a veth whose other end is in another network namespace, as a container's is. The port's own interface then
     /// neither counts nor captures these packets. A change needs a restart.
@@ -196,8 +205,11 @@ pub struct RawPortGroup {
 pub struct RawRoute {
     /// Destination of the route. It is unique.
     pub to: PrefixText,
-    /// Next hop, of the same family as `to` and on the network of a port.
+    /// Next hop, of the same family as `to` and on the network of a port. A link-local address is followed by `%` and the name of its port or
+    /// interface (`"fe80::1%outside"`), or `port` is given.
     pub via: AddressText,
+    /// Name of the port on whose network the next hop is. Default: the port that `via` names, or that has an address in its network.
+    pub port: Option<Text>,
 }
 
 /// Workers are the threads that move packets. Each has a share of the connections and its own sockets. All nodes of a cluster must have

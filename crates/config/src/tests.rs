@@ -1,5 +1,6 @@
 //! Files that are right, and files that are wrong in one place each.
 
+mod addresses;
 mod backups;
 mod broken;
 mod classifier;

@@ -189,6 +189,11 @@ pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
         .map_err(|_| Mistake::new(format!("{text:?} is not an IP address"), "write one like 192.0.2.1 or 2001:db8::1"))
 }
 
+/// Whether an address is of IPv6 and counts on its link alone (RFC 4291 section 2.5.6).
+pub(super) const fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, Mistake> {
     let address: SocketAddr = text.parse().map_err(|_| {
         Mistake::new(

@@ -33,8 +33,12 @@ drop_reasons! {
     BadIpChecksum = "bad_ip_checksum",
     /// The transport checksum is wrong.
     BadTransportChecksum = "bad_transport_checksum",
-    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3), such as a multicast or zero source.
+    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3), such as a multicast or zero source, or the
+    /// gateway's own address as source.
     MartianAddress = "martian_address",
+    /// The source lies behind another port than the one that the packet came in by, or behind none: it is forged, or
+    /// `port.reverse_path` is too strict for the routes (RFC 3704).
+    ReversePath = "reverse_path",
     /// A link-layer protocol that the node does not forward.
     UnsupportedLinkProtocol = "unsupported_link_protocol",
     /// A network-layer feature that the node does not pass (source routing, for example).
@@ -57,7 +61,7 @@ drop_reasons! {
     FragmentTableFull = "fragment_table_full",
     /// The fragment's source has reached its limit of fragmented packets or bytes.
     FragmentSourceLimit = "fragment_source_limit",
-    /// Link-layer broadcast or multicast that is not for forwarding.
+    /// Broadcast or multicast, of the link or of the network layer, that is not for forwarding (RFC 2644).
     LinkBroadcast = "link_broadcast",
 
     /// The frame is for another host on the link (the port sees all frames).

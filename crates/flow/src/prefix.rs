@@ -30,6 +30,17 @@ impl Prefix {
         self.length_bits <= if self.address.is_ipv4() { 32 } else { 128 }
     }
 
+    /// The address that all hosts of an IPv4 network listen to; networks of 31 and 32 bits have none (RFC 3021).
+    #[must_use]
+    pub fn broadcast(&self) -> Option<Ipv4Addr> {
+        match self.address {
+            IpAddr::V4(address) if self.length_bits < 31 => {
+                Some(Ipv4Addr::from_bits(address.to_bits() | u32::MAX >> self.length_bits))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the address is in the network; one of the other family is not.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

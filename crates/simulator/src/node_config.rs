@@ -175,9 +175,16 @@ fn forwarding(node: usize, seed: u64) -> forwarding::Config {
             own: own.map(prefix).into(),
             shared: side.shared().map(|address| prefix(address).into()).into(),
             mss_clamp: None,
+            reverse_path: forwarding::ReversePath::default(),
+            router_advertisements: None,
         }
     };
-    forwarding::Config { ports: vec![port(Side::Inside), port(Side::Outside)], routes: Vec::new(), seed }
+    forwarding::Config {
+        ports: vec![port(Side::Inside), port(Side::Outside)],
+        routes: Vec::new(),
+        direct_return: Vec::new(),
+        seed,
+    }
 }
 
 const fn prefix(address: IpAddr) -> forwarding::Prefix {

@@ -243,6 +243,8 @@ fn config(number: u8, chain: Chain) -> NodeConfig {
         own: Vec::new(),
         shared: vec![forwarding::Prefix::new(host.gateway.into(), PREFIX_BITS).into()],
         mss_clamp: None,
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     let id = NodeId(number);
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
@@ -254,7 +256,12 @@ fn config(number: u8, chain: Chain) -> NodeConfig {
         seed: 1000 + u64::from(number),
         tracker: TrackerConfig::default(),
         chain,
-        forwarding: forwarding::Config { ports: vec![port(&CLIENT), port(&SERVER)], routes: Vec::new(), seed: 3 },
+        forwarding: forwarding::Config {
+            ports: vec![port(&CLIENT), port(&SERVER)],
+            routes: Vec::new(),
+            direct_return: Vec::new(),
+            seed: 3,
+        },
         role: role::Config { priority: 200 - number, ..role::Config::new(id, Vec::new()) },
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,

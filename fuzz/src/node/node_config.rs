@@ -38,6 +38,9 @@ pub(super) fn node_config() -> NodeConfig {
             .map(|(ip, bits)| forwarding::Prefix::new(ip, bits).into())
             .into(),
         mss_clamp: Some(forwarding::MssClamp::Mtu),
+        // What one port refuses gets further on the other.
+        reverse_path: if number == 0 { forwarding::ReversePath::Strict } else { forwarding::ReversePath::Off },
+        router_advertisements: None,
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
     NodeConfig {
@@ -51,6 +54,7 @@ pub(super) fn node_config() -> NodeConfig {
         forwarding: forwarding::Config {
             ports: vec![port(0, SHARED_INSIDE, SHARED_INSIDE_V6), port(1, SHARED_OUTSIDE, SHARED_OUTSIDE_V6)],
             routes: Vec::new(),
+            direct_return: Vec::new(),
             seed: 4,
         },
         role: role::Config { priority: 100, startup_hold: Duration::ZERO, ..role::Config::new(NodeId(0), Vec::new()) },

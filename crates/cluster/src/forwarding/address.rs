@@ -85,7 +85,9 @@ impl LocalAddresses {
         }
         let address = first.prefix.address;
         let mut same = self.all[start + 1..].iter().take_while(|local| local.prefix.address == address);
-        same.find(|local| local.port == port).or(Some(first))
+        // A link-local address on another link is another host's.
+        let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        same.find(|local| local.port == port).or((!is_link_local).then_some(first))
     }
 
     /// The shared addresses of these groups.
@@ -128,4 +130,12 @@ pub(super) const fn link_local(mac: MacAddress) -> Ipv6Addr {
         u16::from_be_bytes(words[2]),
         u16::from_be_bytes(words[3]),
     )
+}
+
+/// Such packets stay on their link (RFC 3927 section 2.7, RFC 4291 section 2.5.6).
+pub(super) const fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
 }

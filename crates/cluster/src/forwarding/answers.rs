@@ -60,6 +60,9 @@ impl Forwarder {
             {
                 self.handle_neighbour_discovery(now, packet)
             }
+            Transport::IcmpOther(icmpv6::kind::ROUTER_SOLICITATION, _) if packet.headers.tuple.version == 6 => {
+                self.handle_router_solicitation(now, packet)
+            }
             Transport::IcmpQuery(IcmpQuery { kind: icmp::kind::ECHO_REQUEST | icmpv6::kind::ECHO_REQUEST, .. })
                 if self.answers_echo(packet.headers.tuple.destination_ip(), packet.frame.ingress)
                     && !packet.headers.is_fragment =>

@@ -1,11 +1,13 @@
 //! The configuration of a forwarder, checked before use.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
 
 use flow::wire::MacAddress;
 use flow::wire::ipv4::IPV4_HEADER_BYTES;
 use flow::wire::ipv6::IPV6_HEADER_BYTES;
+use flow::wire::router::RouterPreference;
 use flow::wire::tcp::TCP_HEADER_BYTES;
 use flow::{PortId, Prefix};
 
@@ -41,6 +43,73 @@ pub enum MssClamp {
     Bytes(u16),
 }
 
+/// How the sources of packets that come in by a port are compared with the routes (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReversePath {
+    /// [`ReversePath::Loose`] for a family of which the port has a default route, else [`ReversePath::Strict`].
+    #[default]
+    Automatic,
+    /// The route to the source leads by the port.
+    Strict,
+    /// There is a route to the source, by the port or by one that is not strict.
+    Loose,
+    /// They are not compared.
+    Off,
+}
+
+/// How the shared link-local addresses of a port are advertised as routers (RFC 4861 section 6.2.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouterAdvertisements {
+    /// The longest time between two advertisements to all hosts.
+    pub interval_max: Duration,
+    /// The shortest.
+    pub interval_min: Duration,
+    /// How long hosts may use the router by default; zero: never.
+    pub lifetime: Duration,
+    /// How hosts rank it among others.
+    pub preference: RouterPreference,
+    /// Hosts get addresses by DHCPv6.
+    pub is_managed: bool,
+    /// Hosts get other settings by DHCPv6.
+    pub has_other: bool,
+    /// Hosts find addresses of the port's networks on the link.
+    pub is_on_link: bool,
+    /// Hosts make themselves addresses in the port's networks.
+    pub is_autonomous: bool,
+    /// How long the networks count.
+    pub valid_lifetime: Duration,
+    /// How long addresses in them are used for new connections.
+    pub preferred_lifetime: Duration,
+    /// The MTU of the link, if it is to be said.
+    pub mtu_bytes: Option<u32>,
+    /// Name servers for the hosts.
+    pub name_servers: Vec<Ipv6Addr>,
+    /// How long the name servers may be used.
+    pub name_servers_lifetime: Duration,
+}
+
+impl Default for RouterAdvertisements {
+    fn default() -> Self {
+        let interval_max = Duration::from_secs(600);
+        let lifetime = interval_max * 3;
+        Self {
+            interval_max,
+            interval_min: interval_max * 33 / 100,
+            lifetime,
+            preference: RouterPreference::Medium,
+            is_managed: false,
+            has_other: false,
+            is_on_link: true,
+            is_autonomous: true,
+            valid_lifetime: Duration::from_secs(30 * 86_400),
+            preferred_lifetime: Duration::from_secs(7 * 86_400),
+            mtu_bytes: None,
+            name_servers: Vec::new(),
+            name_servers_lifetime: lifetime,
+        }
+    }
+}
+
 /// A port and the addresses on its link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
@@ -54,6 +123,10 @@ pub struct Port {
     pub shared: Vec<Shared>,
     /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
     pub mss_clamp: Option<MssClamp>,
+    /// Which sources are believed of packets that come in by it.
+    pub reverse_path: ReversePath,
+    /// How its shared link-local addresses are advertised as routers, if they are.
+    pub router_advertisements: Option<RouterAdvertisements>,
 }
 
 /// A route to a network that is not on a port's own link.
@@ -74,6 +147,8 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The routes. Networks of the ports' own addresses need none.
     pub routes: Vec<Route>,
+    /// The address of each service with direct return, beside each of its backends, which have that address too.
+    pub direct_return: Vec<(IpAddr, IpAddr)>,
     /// Secret that spreads neighbours over their table, so that no attacker can choose addresses that collide.
     pub seed: u64,
 }

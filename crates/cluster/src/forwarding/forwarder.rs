@@ -5,12 +5,14 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use flow::steering::is_link_local_control;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PortId, Prefix, TokenBucket};
 
-use super::address::{LocalAddresses, link_local};
+use super::address::{LocalAddresses, is_link_local, link_local};
 use super::address_report::AddressReport;
+use super::advertising::Advertising;
 use super::announcement::{Announcement, Refresh};
 use super::config::{Config, ConfigError, Port};
 use super::conflict::Conflicts;
@@ -21,6 +23,8 @@ use super::out_frame::{OutFrame, Pending};
 use super::oversize::{FRAGMENT_FRAMES_MAX, fragment_packet, may_be_fragmented, wire_bytes};
 use super::path_frames::{Kind, PathFrame, PathFrames, PathId};
 use super::route::RouteTable;
+
+use super::source_check::Sources;
 use crate::group::GroupSet;
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
@@ -93,6 +97,8 @@ pub struct Counters {
     pub announcements: u64,
     /// Of those, the ones that answered another host's claim.
     pub defences: u64,
+    /// Router advertisements sent, answers among them.
+    pub router_advertisements: u64,
     /// Probes for shared addresses sent (RFC 5227, RFC 4862).
     pub probes: u64,
 }
@@ -113,6 +119,7 @@ pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) addresses: LocalAddresses,
     pub(super) routes: RouteTable,
+    pub(super) sources: Sources,
     pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
     /// The groups of shared addresses that this node holds. It forwards if there is any.
@@ -121,6 +128,7 @@ pub struct Forwarder {
     pub(super) active_since: Option<Instant>,
     pub(super) announcement: Option<Announcement>,
     pub(super) refresh: Refresh,
+    pub(super) advertising: Advertising,
     pub(super) conflicts: Conflicts,
     /// Groups that another node is about to take: its claims are no conflicts.
     pub(super) leaving: GroupSet,
@@ -159,6 +167,8 @@ impl Forwarder {
         let (routes, next_hops) = route_table(&config, &mut neighbours, Instant::ZERO);
         Ok(Self {
             addresses: LocalAddresses::new(&config.ports),
+            sources: Sources::new(&config, port_to(&routes, &next_hops)),
+            advertising: Advertising::new(config.seed, &config.ports),
             routes,
             clamps_segments: config.ports.iter().any(|port| port.mss_clamp.is_some()),
             ports: config.ports,
@@ -200,17 +210,28 @@ impl Forwarder {
         if !to_group && !to_port {
             return Admission::Refused(DropReason::OtherHost);
         }
-        if let Some(local) = self.addresses.find_destination(&packet.headers.tuple, ingress) {
-            // Who holds another group forwards whatever is sent to its port, so also what is for a translated connection.
-            let is_held = local.group.is_none() || self.is_active();
-            return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
-        }
-        if to_group || destination.is_multicast() {
+        let local = self.addresses.find_destination(&packet.headers.tuple, ingress);
+        if local.is_none() && (to_group || destination.is_multicast() || self.sources.is_broadcast(destination)) {
             let is_discovery = packet.headers.tuple.version == 6 && destination.is_multicast();
             return if is_discovery { Admission::Local } else { Admission::Refused(DropReason::LinkBroadcast) };
         }
-        if !self.is_active() {
-            return Admission::Refused(DropReason::NotActive);
+        // Who holds another group forwards whatever is sent to its port, so also what is for a translated connection.
+        if !self.is_active() && local.is_none_or(|local| local.group.is_some()) {
+            let is_for_group = local.is_some();
+            return if is_for_group {
+                self.admit_while_not_held(packet)
+            } else {
+                Admission::Refused(DropReason::NotActive)
+            };
+        }
+        // Two nodes that both hold an address must hear each other.
+        if !is_link_local_control(packet.headers)
+            && let Err(reason) = self.check_source(ingress, packet.headers.tuple.source_ip())
+        {
+            return Admission::Refused(reason);
+        }
+        if local.is_some() {
+            return Admission::Local;
         }
         if is_link_local(destination) || is_link_local(packet.headers.tuple.source_ip()) {
             return Admission::Refused(DropReason::MartianAddress);
@@ -223,6 +244,11 @@ impl Forwarder {
             return Admission::Refused(DropReason::TtlExceeded);
         }
         Admission::Transit
+    }
+
+    /// Checks the source of a packet that came in by a port.
+    fn check_source(&self, ingress: PortId, source: IpAddr) -> Result<(), DropReason> {
+        self.sources.check(ingress, source, &self.addresses, port_to(&self.routes, &self.next_hops))
     }
 
     /// The next hop to an address, by the longest matching prefix.
@@ -241,6 +267,10 @@ impl Forwarder {
             return Disposition::Drop(DropReason::NotActive);
         }
         let destination = packet.headers.tuple.destination_ip();
+        if is_link_local(packet.headers.tuple.source_ip()) {
+            // What came to an address of the node's own and was translated was not looked at by `admit`.
+            return Disposition::Drop(DropReason::MartianAddress);
+        }
         let Some(next_hop) = self.routes.lookup(destination).map(|index| &self.next_hops[usize::from(index)]) else {
             return self.refuse(DropReason::NoRoute, ErrorCause::NoRoute);
         };
@@ -260,7 +290,7 @@ impl Forwarder {
         });
         let Some(slot) = slot else { return Disposition::Drop(DropReason::NeighbourUnresolved) };
         if let Err(reason) = packet.decrement_ttl() {
-            // What came to an address of the node's own and was translated was not looked at by `admit`.
+            // Nor was its time to live.
             return self.refuse(reason, ErrorCause::TimeExceeded);
         }
         match self.neighbours.link_address(now, slot) {
@@ -294,6 +324,7 @@ impl Forwarder {
         self.warm(now);
         self.refresh_announcements(now);
         self.defend(now);
+        self.advertise_routers(now);
         while let Some(due) = self.neighbours.poll_due(now) {
             match due {
                 Due::Solicit(entry) => self.solicit(&entry),
@@ -314,8 +345,9 @@ impl Forwarder {
         let announcement = self.announcement.and_then(|announcement| announcement.due());
         let warming = self.warming.map(|warming| warming.at);
         let refresh = self.refresh.due().filter(|_| self.is_active());
-        let timers =
-            [waiting, announcement, warming, self.neighbours.poll_timeout(), refresh, self.conflicts.poll_timeout()];
+        let advertising = self.advertising_due();
+        let (neighbours, conflicts) = (self.neighbours.poll_timeout(), self.conflicts.poll_timeout());
+        let timers = [waiting, announcement, warming, neighbours, refresh, conflicts, advertising];
         timers.into_iter().flatten().min()
     }
 
@@ -515,6 +547,11 @@ impl Forwarder {
     }
 }
 
+/// The port that leads to an address.
+pub(super) fn port_to(routes: &RouteTable, next_hops: &[NextHop]) -> impl Fn(IpAddr) -> Option<PortId> {
+    move |address| routes.lookup(address).map(|index| next_hops[usize::from(index)].port)
+}
+
 /// The routes of a sound configuration, and the next hops that they lead to. Gateways' entries are pinned.
 pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Instant) -> (RouteTable, Vec<NextHop>) {
     let mut next_hops = Vec::new();
@@ -532,17 +569,10 @@ pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Ins
         add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
     }
     for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
-        for prefix in port.networks() {
+        // Nothing is routed to link-local networks.
+        for prefix in port.networks().filter(|prefix| !is_link_local(prefix.address)) {
             add(*prefix, NextHop { port: id, gateway: None, slot: None });
         }
     }
     (RouteTable::new(&routes), next_hops)
-}
-
-/// Such packets stay on their link (RFC 3927 section 2.7, RFC 4291 section 2.5.6).
-const fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
 }

@@ -26,6 +26,7 @@ impl Forwarder {
             let warms = self.sharing != Sharing::Follower;
             self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
             self.refresh.restart(now);
+            self.advertising.begin(now);
         }
         if !gone.is_empty() {
             // Replies for an address that is another node's now; their askers will ask again.

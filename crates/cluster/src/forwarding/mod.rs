@@ -24,6 +24,7 @@
 
 mod address;
 mod address_report;
+mod advertising;
 mod announcement;
 mod answers;
 mod config;
@@ -47,14 +48,19 @@ mod planned;
 mod reconfigure;
 mod refusal;
 mod route;
+mod router_advertising;
 mod sharing;
+mod source_check;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 
 pub use address_report::{AddressReport, AddressReportKind};
 pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
-pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, Route, Shared};
+pub use config::{
+    ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, ReversePath, Route, RouterAdvertisements,
+    Shared,
+};
 pub use conflict::{AddressConflict, CONFLICTS_MAX};
 pub use duplicate_address::PROBED_ADDRESSES_MAX;
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};

@@ -6,8 +6,9 @@ use flow::Instant;
 
 use super::address::{LocalAddress, LocalAddresses};
 use super::config::{Config, ConfigError};
-use super::forwarder::{Forwarder, Warming, route_table};
+use super::forwarder::{Forwarder, Warming, port_to, route_table};
 use super::learning::Sharing;
+use super::source_check::Sources;
 use crate::group::GroupSet;
 
 /// Why a forwarder cannot take another configuration while it works.
@@ -43,12 +44,22 @@ impl Forwarder {
         let addresses = LocalAddresses::new(&config.ports);
         let is_new = |local: &LocalAddress| self.addresses.shared(GroupSet::ALL).all(|known| known != local);
         let announces = addresses.shared(self.held).any(is_new);
+        let routers = self.advertised_routers();
         self.void_plans();
         self.neighbours.unpin_all();
         (self.routes, self.next_hops) = route_table(&config, &mut self.neighbours, now);
+        self.sources = Sources::new(&config, port_to(&self.routes, &self.next_hops));
         self.addresses = addresses;
         self.clamps_segments = config.ports.iter().any(|port| port.mss_clamp.is_some());
+        let advertises_other =
+            config.ports.iter().zip(&self.ports).any(|(new, old)| {
+                (&new.router_advertisements, &new.shared) != (&old.router_advertisements, &old.shared)
+            });
         self.ports = config.ports;
+        self.withdraw_ended(&routers);
+        if advertises_other {
+            self.advertising.follow(now, &self.ports);
+        }
         if !config.routes.is_empty() && self.sharing != Sharing::Follower {
             // A new gateway's link address is to be known before the first packet needs it.
             let everybody = self.warming.is_some_and(|warming| warming.everybody);

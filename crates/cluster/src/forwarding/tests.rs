@@ -5,6 +5,8 @@ mod errors;
 mod groups;
 mod harness;
 mod probing;
+mod router_advertising;
+mod sources;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;

@@ -159,6 +159,9 @@ impl Node {
                     self.workers.cancel(group);
                     self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_in_progress());
                     self.forwarder.set_held(now, self.roles.held());
+                    if self.departure.is_in_progress() && !self.roles.may_be_held_by_peer(now, group) {
+                        self.forwarder.withdraw_routers(GroupSet::EMPTY.with(group));
+                    }
                     self.follow_roles(now);
                     self.events.push(now, NodeEvent::BecameStandby { group });
                 }

@@ -104,7 +104,7 @@ impl Pipeline {
         }
         let sent = send_known(connections, arrival, packet, (slot, direction), verdict, edge);
         if connections.plans.are_used() && is_transmitted(sent) {
-            connections.plan(packet.headers, slot, direction, edge);
+            connections.plan(packet, slot, direction, edge);
         }
         connections.follow_in_fast_path(slot);
         sent

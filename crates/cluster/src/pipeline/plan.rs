@@ -17,10 +17,10 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use flow::Direction;
 use flow::table::Slot;
 use flow::table::prefetch::prefetch;
 use flow::wire::{Headers, Translation, Transport, tcp_flags};
+use flow::{Direction, PortId};
 
 use super::edge::Edge;
 
@@ -31,6 +31,8 @@ pub(super) struct Plan {
     revision: u32,
     /// The edge's number of the next hop.
     pub(super) hop: u16,
+    /// The port that its packets come in by. Another port may not have its sources.
+    pub(super) ingress: PortId,
     pub(super) translation: Translation,
 }
 
@@ -107,7 +109,7 @@ impl Plans {
     pub(super) fn set<E: Edge>(
         &mut self,
         (slot, direction): (Slot, Direction),
-        hop: u16,
+        (ingress, hop): (PortId, u16),
         translation: Translation,
         edge: &E,
     ) {
@@ -116,7 +118,7 @@ impl Plans {
         if index >= self.pairs.len() {
             self.pairs.resize(index + 1, PlanPair::default());
         }
-        self.pairs[index].0[direction.index()] = Plan { revision: revision.get(), hop, translation };
+        self.pairs[index].0[direction.index()] = Plan { revision: revision.get(), hop, ingress, translation };
     }
 
     /// A batch begins, in which plans are made and used or are not.

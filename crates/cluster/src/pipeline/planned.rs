@@ -1,7 +1,7 @@
 //! Packets that pass by a [plan](super::plan), and packets by which one is made.
 
 use flow::table::Slot;
-use flow::wire::{Headers, Packet, Translation};
+use flow::wire::{Packet, Translation};
 use flow::{Direction, Disposition, Instant};
 
 use super::connections::{Connections, record, record_mut};
@@ -32,7 +32,7 @@ impl Connections {
         (slot, direction): (Slot, Direction),
         edge: &mut E,
     ) -> Option<Disposition> {
-        let plan = self.plans.get(slot, direction, edge)?;
+        let plan = self.plans.get(slot, direction, edge).filter(|plan| plan.ingress == packet.frame.ingress)?;
         let link = edge.planned_link(now, plan.hop, packet)?;
         self.take_seen(slot);
         if !self.advance_plain(now, packet, slot, direction) {
@@ -52,14 +52,14 @@ impl Connections {
     }
 
     /// Plans the way of the packets that follow one that was admitted and sent, if they may be planned.
-    pub(super) fn plan<E: Edge>(&mut self, headers: &Headers, slot: Slot, direction: Direction, edge: &E) {
+    pub(super) fn plan<E: Edge>(&mut self, packet: &Packet<'_, '_>, slot: Slot, direction: Direction, edge: &E) {
         let connection = record(&self.table, slot);
-        if !may_be_planned(headers) || self.functions.chain.needs_packets(connection) {
+        if !may_be_planned(packet.headers) || self.functions.chain.needs_packets(connection) {
             return;
         }
         let outgoing = connection.translated(direction);
         let Some(hop) = edge.planned_hop(&outgoing) else { return };
         let translation = Translation::new(connection.tuple(direction), &outgoing);
-        self.plans.set((slot, direction), hop, translation, edge);
+        self.plans.set((slot, direction), (packet.frame.ingress, hop), translation, edge);
     }
 }

@@ -385,6 +385,12 @@ impl Roles {
         self.peers().filter_map(|peer| self.peer(now, peer, group)).any(|heartbeat| heartbeat.state.holds_addresses())
     }
 
+    /// Whether a peer holds the group, or takes part and may come to hold it.
+    #[must_use]
+    pub fn may_be_held_by_peer(&self, now: Instant, group: GroupId) -> bool {
+        self.peers().filter_map(|peer| self.peer(now, peer, group)).any(|heartbeat| heartbeat.state != State::Left)
+    }
+
     /// What a peer last said of the group, while it counts.
     #[must_use]
     pub fn peer(&self, now: Instant, node: NodeId, group: GroupId) -> Option<Heartbeat> {

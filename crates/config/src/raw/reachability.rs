@@ -30,7 +30,7 @@ pub struct RawReachability {
 pub struct RawTrack {
     /// Name of a port. It is lost while its interface is down. An entry has either `port` or `next_hop`.
     pub port: Option<Text>,
-    /// Address of a neighbour on the network of a port. It is lost while it does not answer, or while its port is down.
+    /// Address of a neighbour on the network of a port; a link-local one is followed by `%` and the name of its port. It is lost while it does not answer, or while its port is down.
     pub next_hop: Option<AddressText>,
     /// Weight of the entry. Default: `100` for a port, `50` for a next hop.
     pub weight: Option<Spanned<u16>>,

@@ -27,6 +27,8 @@ mod rate_limit;
 mod reachability;
 mod record;
 mod redundancy;
+mod router_advertisements;
+mod routes;
 mod security;
 mod segments;
 mod service;
@@ -83,7 +85,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
     let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, diagnostics));
     let destination_nat =
         nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, diagnostics));
-    let routes = ports::routes(&raw.route, &ports, diagnostics);
+    let routes = routes::routes(&raw.route, &ports, diagnostics);
     let chain = chain(raw, diagnostics);
     let config = Config {
         url_filter: url_filter::url_filter(raw.url_filter.as_ref(), &chain, diagnostics),

@@ -1,20 +1,27 @@
-//! `[[port]]` and `[[route]]`.
+//! `[[port]]`.
 
 use std::net::IpAddr;
 
+use ::cluster::forwarding::ReversePath;
 use flow::PortId;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::{RawPort, RawRoute, Text};
-use super::super::validated::{Backend, Group, Port, Route, SharedAddress};
-use super::super::value::{self, Prefix};
-use super::common::{flag, quoted};
+use super::super::raw::{RawPort, Text};
+use super::super::validated::{Backend, Group, Port, SharedAddress};
+use super::super::value::{self, Prefix, is_link_local};
+use super::common::{choice, flag, quoted};
 use super::groups::grouped_addresses;
-use super::{family_name, named, one_of, parsed};
+use super::router_advertisements::router_advertisements;
+use super::{named, one_of, parsed};
 
 /// Ports of a node at most: an index has to fit into a connection's record.
 const PORTS_MAX: usize = 64;
+/// Length of the prefix of all link-local addresses (RFC 4291 section 2.5.6).
+const LINK_LOCAL_BITS: u8 = 10;
+/// Checks of source addresses, by name.
+const REVERSE_PATHS: [(&str, ReversePath); 3] =
+    [("strict", ReversePath::Strict), ("loose", ReversePath::Loose), ("off", ReversePath::Off)];
 /// Longest name of an interface (Linux's `IFNAMSIZ` less the terminator).
 const INTERFACE_BYTES_MAX: usize = 15;
 
@@ -75,6 +82,16 @@ fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], diagnosti
         let checked = value::mss_clamp(clamp.get_ref());
         checked.map_err(|mistake| diagnostics.error(clamp.span(), &subject, mistake)).ok()
     });
+    let reverse_path = choice("port.reverse_path", raw.reverse_path.as_ref(), &REVERSE_PATHS, diagnostics);
+    let advertised = raw.router_advertisements.as_ref();
+    let router_advertisements = router_advertisements(advertised, &subject, &addresses, diagnostics);
+    if let Some(section) = advertised.filter(|_| backend == Backend::Tun) {
+        let mistake = Mistake::new(
+            "a tunnel device has no hosts that ask for routers",
+            "remove [port.router_advertisements], or choose another backend",
+        );
+        diagnostics.error(section.span(), &subject, mistake);
+    }
     let redirect_peer =
         flag("port.redirect_peer", raw.redirect_peer.as_ref().map(|flag| *flag.get_ref()), false, diagnostics);
     if let Some(written) = raw.redirect_peer.as_ref().filter(|_| redirect_peer && backend != Backend::AfPacket) {
@@ -84,7 +101,7 @@ fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], diagnosti
         );
         diagnostics.warning(written.span(), &subject, mistake);
     }
-    Port { id, name, interface, backend, addresses, mss_clamp, redirect_peer }
+    Port { id, name, interface, backend, addresses, mss_clamp, reverse_path, router_advertisements, redirect_peer }
 }
 
 /// Any ports can be mixed but for these two: a packet socket hands over runs of segments as one frame, which `AF_XDP`
@@ -136,12 +153,16 @@ fn shared_address(text: &str, earlier: &[Port], own: &[SharedAddress]) -> Result
     if own.iter().any(|other| other.prefix.addr() == address.addr()) {
         return Err(Mistake::new(format!("{} is listed twice", address.addr()), "list it once"));
     }
+    if is_link_local(address.addr()) {
+        // Each port has such a network of its own.
+        return Ok(address);
+    }
     for port in earlier {
         if let Some(other) = port
             .addresses
             .iter()
             .map(|other| other.prefix)
-            .find(|other| other.contains(&address) || address.contains(other))
+            .find(|other| !is_link_local(other.addr()) && (other.contains(&address) || address.contains(other)))
         {
             return Err(Mistake::new(
                 format!("{address} overlaps {other} of port {:?}", port.name),
@@ -155,8 +176,20 @@ fn shared_address(text: &str, earlier: &[Port], own: &[SharedAddress]) -> Result
 /// Whether the address is one that a host may have: no group, not the network itself, not its broadcast.
 fn host_address(address: Prefix) -> Result<(), Mistake> {
     let ip = address.addr();
-    if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
+    if let IpAddr::V6(v6) = ip
+        && let Some(v4) = v6.to_ipv4_mapped()
+    {
+        return Err(Mistake::new(
+            format!("{ip} is an IPv4-mapped address, which no packet carries"),
+            format!("write {v4} with a prefix length of IPv4"),
+        ));
+    }
+    let is_no_host = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || matches!(v4.octets()[0], 0 | 127));
+    if is_no_host || ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
         return Err(Mistake::new(format!("no host on a network can have the address {ip}"), "write a unicast address"));
+    }
+    if is_link_local(ip) && address.prefix_len() < LINK_LOCAL_BITS {
+        return Err(Mistake::new(format!("{address} is wider than the link-local network"), format!("write {ip}/64")));
     }
     let is_network = ip == address.network();
     if ip.is_ipv4() && address.prefix_len() < 31 && (is_network || ip == address.broadcast()) {
@@ -167,46 +200,4 @@ fn host_address(address: Prefix) -> Result<(), Mistake> {
         ));
     }
     Ok(())
-}
-
-pub(super) fn routes(raw: &[Spanned<RawRoute>], ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Vec<Route> {
-    let mut routes: Vec<Route> = Vec::new();
-    for written in raw {
-        let written = written.get_ref();
-        let subject = format!("route to {:?}", written.to.get_ref());
-        let to = parsed(&subject, &written.to, value::network, diagnostics);
-        let via = parsed(&subject, &written.via, value::address, diagnostics);
-        let (Some(to), Some(via)) = (to, via) else { continue };
-        if routes.iter().any(|route| route.to == to) {
-            let mistake = Mistake::new("another route has the same destination", "keep one of the two");
-            diagnostics.error(written.to.span(), &subject, mistake);
-        }
-        match next_hop_port(to, via, ports) {
-            Ok(port) => routes.push(Route { to, via, port }),
-            Err(mistake) => diagnostics.error(written.via.span(), &subject, mistake),
-        }
-    }
-    routes
-}
-
-fn next_hop_port(to: Prefix, via: IpAddr, ports: &[Port]) -> Result<PortId, Mistake> {
-    if to.addr().is_ipv4() != via.is_ipv4() {
-        return Err(Mistake::new(
-            format!("the next hop {via} is {}, the destination is not", family_name(via)),
-            format!("write an {} next hop", family_name(to.addr())),
-        ));
-    }
-    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.addr() == via)) {
-        return Err(Mistake::new(
-            format!("the next hop {via} is the gateway's own address on port {:?}", port.name),
-            "write the address of the next router",
-        ));
-    }
-    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.contains(&via)));
-    on_link.map(|port| port.id).ok_or_else(|| {
-        Mistake::new(
-            format!("the next hop {via} is on no port's network"),
-            "add an address of its network to a port, or correct the next hop",
-        )
-    })
 }

@@ -1,6 +1,5 @@
 //! `[reachability]`, checked.
 
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use super::super::raw::{RawConfig, RawGroup, RawTrack};
 use super::super::validated::{Port, Reachability, Route};
 use super::super::value;
 use super::common::durations;
+use super::routes::next_hop;
 
 /// Default weight of a port.
 const PORT_WEIGHT: u16 = 100;
@@ -130,29 +130,15 @@ fn target(raw: &RawTrack, ports: &[Port]) -> Result<(Target, u16), Mistake> {
             let missing = || Mistake::new(format!("there is no port {name:?}"), "write the name of a [[port]]");
             port.map(|port| (Target::Port(port.id), PORT_WEIGHT)).ok_or_else(missing)
         }
-        (None, Some(address)) => next_hop(value::address(address.get_ref())?, ports),
+        (None, Some(address)) => {
+            let (port, address) = next_hop(address.get_ref(), None, ports, None)?;
+            Ok((Target::NextHop(port, address), NEXT_HOP_WEIGHT))
+        }
         _ => Err(Mistake::new(
             "an entry names one port or one next hop",
             "write { port = \"…\", weight = 100 } or { next_hop = \"…\", weight = 50 }",
         )),
     }
-}
-
-fn next_hop(address: IpAddr, ports: &[Port]) -> Result<(Target, u16), Mistake> {
-    let has = |port: &&Port, is_it: &dyn Fn(value::Prefix) -> bool| port.addresses.iter().any(|own| is_it(own.prefix));
-    if let Some(port) = ports.iter().find(|port| has(port, &|own| own.addr() == address)) {
-        return Err(Mistake::new(
-            format!("the next hop {address} is the gateway's own address on port {:?}", port.name),
-            "write the address of another router or host",
-        ));
-    }
-    let on_link = ports.iter().find(|port| has(port, &|own| own.contains(&address)));
-    on_link.map(|port| (Target::NextHop(port.id, address), NEXT_HOP_WEIGHT)).ok_or_else(|| {
-        Mistake::new(
-            format!("the next hop {address} is on no port's network"),
-            "write an address of a network that a port has an address in",
-        )
-    })
 }
 
 fn within(duration: Duration, range: &RangeInclusive<Duration>) -> Result<Duration, Mistake> {

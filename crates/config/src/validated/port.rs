@@ -1,7 +1,7 @@
 //! `[[port]]`: where packets come in and leave.
 
 use ::cluster::GroupId;
-use ::cluster::forwarding::MssClamp;
+use ::cluster::forwarding::{MssClamp, ReversePath, RouterAdvertisements};
 use flow::PortId;
 
 use crate::value::Prefix;
@@ -45,6 +45,10 @@ pub struct Port {
     pub addresses: Vec<SharedAddress>,
     /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
     pub mss_clamp: Option<MssClamp>,
+    /// Which sources are believed of packets that come in by it.
+    pub reverse_path: ReversePath,
+    /// How its shared link-local addresses are advertised as routers, if they are.
+    pub router_advertisements: Option<RouterAdvertisements>,
     /// The fast path hands packets to the other end of the port's virtual cable, which is in another network namespace.
     pub redirect_peer: bool,
 }

@@ -1,5 +1,6 @@
 //! The interfaces of an edge as its ports.
 
+use cluster::forwarding::ReversePath;
 use config::edge::EdgeSettings;
 use config::validated::Port;
 use flow::PortId;
@@ -19,6 +20,8 @@ pub(super) fn interfaces(settings: &EdgeSettings) -> Vec<Port> {
         backend: settings.backend,
         addresses: Vec::new(),
         mss_clamp: None,
+        reverse_path: ReversePath::default(),
+        router_advertisements: None,
         redirect_peer: false,
     };
     named.map(port).collect()

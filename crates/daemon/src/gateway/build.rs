@@ -1,5 +1,6 @@
 //! From the checked configuration to the parts that the gateway runs.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use cluster::forwarding::PathId;
@@ -15,6 +16,7 @@ use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
 use flow::{HashKey, PortId};
 use network_functions::chain::ChainLayout;
+use network_functions::load_balancer::Mode;
 use packet_io::netlink::Netlink;
 use packet_io::{random, tun};
 use replication::SessionConfig;
@@ -377,9 +379,16 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
             own: Vec::new(),
             shared: forwarding_prefixes(port),
             mss_clamp: port.mss_clamp,
+            reverse_path: port.reverse_path,
+            router_advertisements: port.router_advertisements.clone(),
         });
     }
-    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
+    Ok(forwarding::Config {
+        ports,
+        routes: forwarding_routes(config),
+        direct_return: forwarding_direct_return(config),
+        seed: secrets.forwarding_seed,
+    })
 }
 
 /// A port's shared addresses as the forwarder takes them.
@@ -388,6 +397,14 @@ pub fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Shared> {
     let shared =
         addresses.map(|address| forwarding::Shared { prefix: forwarding_prefix(address.prefix), group: address.group });
     shared.collect()
+}
+
+/// The services with direct return and their backends: answers to clients that come by way of the gateway have the services' addresses.
+pub fn forwarding_direct_return(config: &Config) -> Vec<(IpAddr, IpAddr)> {
+    let services = config.services.iter().map(|service| &service.config);
+    let direct = services.filter(|service| matches!(service.mode, Mode::DirectReturn(_)));
+    let pairs = direct.flat_map(|service| service.backends.iter().map(|backend| (service.address, backend.address)));
+    pairs.collect()
 }
 
 /// The routes as the forwarder takes them.

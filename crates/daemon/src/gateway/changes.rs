@@ -203,11 +203,27 @@ impl Changes {
             return;
         }
         for (old, new) in old.iter().zip(new) {
-            let Port { id: _, name, interface, backend, addresses, mss_clamp, redirect_peer } = old;
+            let Port {
+                id: _,
+                name,
+                interface,
+                backend,
+                addresses,
+                mss_clamp,
+                reverse_path,
+                router_advertisements,
+                redirect_peer,
+            } = old;
             self.restart(&format!("interface of port {name:?}"), interface, &new.interface);
             self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
             self.restart(&format!("redirect_peer of port {name:?}"), redirect_peer, &new.redirect_peer);
             self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
+            self.apply(&format!("reverse_path of port {name:?}"), reverse_path, &new.reverse_path);
+            self.apply(
+                &format!("router_advertisements of port {name:?}"),
+                router_advertisements,
+                &new.router_advertisements,
+            );
             let what = format!("port {name:?}: address");
             let described = |addresses: &[SharedAddress], groups: &[Group]| -> Vec<String> {
                 addresses.iter().map(|address| describe(address, groups)).collect()

@@ -29,6 +29,8 @@ pub mod kind {
     pub const ECHO_REPLY: u8 = 129;
     /// Requests a router advertisement.
     pub const ROUTER_SOLICITATION: u8 = 133;
+    /// Announces a router and the networks of its link.
+    pub const ROUTER_ADVERTISEMENT: u8 = 134;
     /// Requests the link address of an address.
     pub const NEIGHBOUR_SOLICITATION: u8 = 135;
     /// Announces the link address of an address.
@@ -133,7 +135,7 @@ pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// Every option has a length of at least eight bytes, so the loop is bounded by the bytes.
-fn find_link_address(mut options: &[u8], wanted: u8) -> Result<Option<MacAddress>, DropReason> {
+pub(super) fn find_link_address(mut options: &[u8], wanted: u8) -> Result<Option<MacAddress>, DropReason> {
     let mut found = None;
     while let [kind, length, ..] = *options {
         let length_bytes = usize::from(length) * 8;

@@ -20,6 +20,7 @@ pub mod ipv6;
 mod parse;
 mod quoted;
 mod rewrite;
+pub mod router;
 pub mod sctp;
 mod segment;
 mod segmentation;

@@ -54,6 +54,8 @@ pub struct ManyNodesPlan {
     pub may_join: usize,
     /// The nodes find each other through etcd.
     pub has_etcd: bool,
+    /// Ports believe any source: an attack has spoofed ones.
+    pub believes_all_sources: bool,
 }
 
 impl ManyNodesPlan {
@@ -70,6 +72,7 @@ impl ManyNodesPlan {
                 backups: self.backups.filter(|_| self.is_replicated),
                 holds_first_reply: self.is_replicated,
                 may_join: self.may_join,
+                believes_all_sources: self.believes_all_sources,
                 etcd: self.has_etcd.then_some(ETCD),
                 heartbeat_interval: HEARTBEAT_INTERVAL,
                 // Nodes die behind ports that keep their carrier, and the kernel would forward for a moment longer.

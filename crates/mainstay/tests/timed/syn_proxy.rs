@@ -33,7 +33,7 @@ fn configuration(id: usize, key: &str) -> String {
     format!(
         "[node]\nid = {id}\nnodes = 2\npriority = {priority}\ncontrol_socket = \"CONTROL\"\n\
          [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/{bits}\"]\n\
-         [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/{bits}\", \"{SERVICE}/{bits}\"]\n\
+         [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/{bits}\", \"{SERVICE}/{bits}\"]\nreverse_path = \"off\"\n\
          [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n\
          [[syn_proxy.rule]]\nname = \"web\"\ndestination = [\"{SERVICE}\"]\nports = [{port}]\nmode = \"auto\"\nsyn_rate = 1000\nhold = \"2s\"\n\
          [[service]]\nname = \"web\"\naddress = \"{SERVICE}\"\nprotocol = \"tcp\"\nports = [{port}]\n\

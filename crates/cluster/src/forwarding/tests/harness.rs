@@ -26,6 +26,8 @@ pub(super) fn config() -> Config {
         own: vec![],
         shared: vec![Prefix::new(v4.into(), 24).into(), Prefix::new(v6.into(), 64).into()],
         mss_clamp: None,
+        reverse_path: ReversePath::default(),
+        router_advertisements: None,
     };
     let everywhere =
         |address: IpAddr, gateway: IpAddr| Route { destination: Prefix::new(address, 0), gateway, port: OUTSIDE };
@@ -35,6 +37,7 @@ pub(super) fn config() -> Config {
             everywhere(Ipv4Addr::UNSPECIFIED.into(), GATEWAY.into()),
             everywhere(Ipv6Addr::UNSPECIFIED.into(), GATEWAY6.into()),
         ],
+        direct_return: vec![],
         seed: 1,
     }
 }

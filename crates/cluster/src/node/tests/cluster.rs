@@ -315,6 +315,8 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         own: Vec::new(),
         shared: [prefix(shared).into()].into_iter().chain(options.has_groups.then(|| of_second(second))).collect(),
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     let connections_max = options.standby_connections_max.filter(|_| id == 1).unwrap_or(options.connections_max);
     let session = SessionConfig { connections_max, ..SessionConfig::default() };
@@ -329,6 +331,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, SHARED_INSIDE, SECOND_INSIDE), port(OUTSIDE, SHARED_OUTSIDE, SECOND_OUTSIDE)],
             routes: Vec::new(),
+            direct_return: Vec::new(),
             seed: 3,
         },
         // The node that is synchronised first takes the addresses first, which is chance where keys are agreed upon first.

@@ -52,6 +52,8 @@ fn node(site: usize, number: usize, setting: Setting, now: Instant) -> Node {
         own: Vec::new(),
         shared: std::vec![prefix(address, 24).into()],
         mss_clamp: None,
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
     let id = number as u8;
@@ -64,6 +66,7 @@ fn node(site: usize, number: usize, setting: Setting, now: Instant) -> Node {
                 gateway: OUTER[1 - site].into(),
                 port: OUTSIDE,
             }],
+            direct_return: Vec::new(),
             seed: 3,
         },
         role: role::Config { priority: 200 - id, preempt: true, ..role::Config::new(NodeId(id), Vec::new()) },

@@ -81,6 +81,8 @@ fn node(site: usize, families: Families, sealing: Option<SealingConfig>) -> Node
         own: Vec::new(),
         shared: addresses.iter().map(|address| network(*address).into()).collect(),
         mss_clamp: None,
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
     let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
@@ -98,6 +100,7 @@ fn node(site: usize, families: Families, sealing: Option<SealingConfig>) -> Node
                 gateway: gateway(1 - site, families),
                 port: OUTSIDE,
             }],
+            direct_return: Vec::new(),
             seed: 3,
         },
         role: role::Config { startup_hold: Duration::ZERO, ..role::Config::new(NodeId(site as u8), Vec::new()) },

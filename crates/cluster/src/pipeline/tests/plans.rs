@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::*;
 use crate::GroupSet;
-use crate::forwarding::{AsReceived, Config, Forwarder, PlannedLink, Port, Prefix, Route};
+use crate::forwarding::{AsReceived, Config, Forwarder, PlannedLink, Port, Prefix, ReversePath, Route};
 
 const MACS: [MacAddress; 2] = [MacAddress([2, 0xaa, 0, 0, 0, 1]), MacAddress([2, 0xaa, 0, 0, 0, 2])];
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 1), SHARED];
@@ -67,10 +67,12 @@ fn config(gateway: Ipv4Addr, mtu_bytes: u32) -> Config {
         own: std::vec![],
         shared: std::vec![Prefix::new(OWN[number].into(), 16).into()],
         mss_clamp: None,
+        reverse_path: ReversePath::default(),
+        router_advertisements: None,
     };
     let destination = Prefix::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let routes = std::vec![Route { destination, gateway: gateway.into(), port: OUTSIDE }];
-    Config { ports: std::vec![port(0), port(1)], routes, seed: 1 }
+    Config { ports: std::vec![port(0), port(1)], routes, direct_return: std::vec![], seed: 1 }
 }
 
 fn chain(translates: bool) -> Chain {
@@ -179,6 +181,8 @@ enum Oddity {
     ZeroWindow,
     TimeToLive(u8),
     LinkAddress,
+    /// It arrives where packets of the other direction do.
+    OtherPort,
     Broadcast,
     Vlan,
     BadChecksum,
@@ -211,6 +215,7 @@ fn oddity() -> impl Strategy<Value = Oddity> {
         1 => Just(Oddity::ZeroWindow),
         2 => (0u8..4).prop_map(Oddity::TimeToLive),
         1 => Just(Oddity::LinkAddress),
+        2 => Just(Oddity::OtherPort),
         1 => Just(Oddity::Broadcast),
         1 => Just(Oddity::Vlan),
         1 => Just(Oddity::BadChecksum),
@@ -263,6 +268,7 @@ impl Flow {
             Oddity::ZeroWindow => segment.window = 0,
             Oddity::TimeToLive(ttl) => envelope.ttl = ttl,
             Oddity::LinkAddress => envelope.destination = MacAddress([2, 9, 9, 9, 9, 9]),
+            Oddity::OtherPort => envelope.destination = MACS[other],
             Oddity::Broadcast => envelope.destination = MacAddress([0xff; 6]),
             Oddity::Vlan => envelope.vlans = &[7],
             Oddity::Options => envelope.ipv4_options = &[1, 1, 1, 0],
@@ -284,7 +290,8 @@ impl Flow {
             let is_syn = u32::from(flags & tcp_flags::SYN != 0);
             self.next[own] = self.next[own].wrapping_add(payload_bytes as u32 + is_syn);
         }
-        Arriving { port: PortId(own as u8), bytes, checksum, segmentation }
+        let port = if matches!(oddity, Oddity::OtherPort) { other } else { own };
+        Arriving { port: PortId(port as u8), bytes, checksum, segmentation }
     }
 }
 
@@ -426,6 +433,23 @@ fn the_second_packet_of_a_direction_passes_by_a_plan() {
         let before = pair.passed_by_plan();
         exchange(&mut pair);
         assert_eq!(pair.passed_by_plan() - before, 2 * CONNECTIONS as u64, "translates: {translates}");
+    }
+}
+
+#[test]
+fn a_packet_of_a_planned_connection_on_the_other_port_is_refused() {
+    for translates in [false, true] {
+        let mut pair = Pair::new(translates);
+        exchange(&mut pair);
+        exchange(&mut pair);
+        let before = pair.passed_by_plan();
+        for direction in [Direction::Original, Direction::Reply] {
+            let frame = pair.flows[0].frame(direction, tcp_flags::ACK, 0, Oddity::OtherPort);
+            pair.batch.push(frame);
+            pair.end_batch();
+        }
+        let refused = pair.gateways[0].pipeline.counters().drops[DropReason::ReversePath as usize];
+        assert_eq!((refused, pair.passed_by_plan()), (2, before), "translates: {translates}");
     }
 }
 

@@ -185,6 +185,7 @@ impl ControlHandler for Answers<'_> {
         let status = self.node.status(clock::now());
         samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
+        samples.add_count(Metric::RouterAdvertisementsSent, &[], status.forwarding.router_advertisements);
         samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
         samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
         samples.add_count(Metric::PacketsAwaitingNeighbour, &[], status.forwarding.waiting_packets);

@@ -28,7 +28,7 @@ use crate::Tuple;
 use crate::key::{address_bytes, unmapped};
 
 pub use neighbour::{
-    arp, arp_reply, arp_request, gratuitous_arp, neighbour_advertisement, neighbour_solicitation,
+    arp, arp_reply, arp_request, gratuitous_arp, neighbour_advertisement, neighbour_solicitation, router_advertisement,
     unsolicited_neighbour_advertisement,
 };
 pub use transport::{Echo, Tcp, offload_checksum};

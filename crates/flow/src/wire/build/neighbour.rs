@@ -10,6 +10,7 @@ use crate::wire::ethernet::{self, MacAddress, ether_type};
 use crate::wire::icmp::ICMP_CHECKSUM_OFFSET;
 use crate::wire::icmpv6::{NEIGHBOUR_HOP_LIMIT, NeighbourMessage, advertisement_flags, solicited_node};
 use crate::wire::ip_protocol;
+use crate::wire::router::RouterAdvertisement;
 
 /// Every node on the link.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -76,10 +77,25 @@ pub fn unsolicited_neighbour_advertisement(mac: MacAddress, target: Ipv6Addr, is
     neighbour_advertisement(mac, target, all_nodes, advertisement_flags::OVERRIDE | router)
 }
 
+/// A router's advertisement of itself from its link-local address, to one host or to all nodes on the link.
+#[must_use]
+pub fn router_advertisement(
+    from: (MacAddress, Ipv6Addr),
+    to: Option<(MacAddress, Ipv6Addr)>,
+    advertisement: &RouterAdvertisement<'_>,
+) -> Vec<u8> {
+    let to = to.unwrap_or_else(|| (MacAddress::of_ipv6_multicast(&ALL_NODES.octets()), ALL_NODES));
+    discovery(from, to, |transport| advertisement.emit(transport))
+}
+
 fn neighbour(from: (MacAddress, Ipv6Addr), to: (MacAddress, Ipv6Addr), message: &NeighbourMessage) -> Vec<u8> {
+    discovery(from, to, |transport| message.emit(transport))
+}
+
+fn discovery(from: (MacAddress, Ipv6Addr), to: (MacAddress, Ipv6Addr), emit: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let tuple = Tuple::v6(ip_protocol::ICMPV6, (from.1, 0), (to.1, 0));
     let mut transport = Vec::with_capacity(32);
-    message.emit(&mut transport);
+    emit(&mut transport);
     fill_checksum(&tuple, &mut transport, ICMP_CHECKSUM_OFFSET);
     let envelope = Envelope { source: from.0, destination: to.0, ttl: NEIGHBOUR_HOP_LIMIT, ..Envelope::default() };
     envelope.raw(&tuple, &transport)

@@ -82,6 +82,7 @@ impl Side {
             workers: 1,
             may_join: 0,
             has_etcd: false,
+            believes_all_sources: true,
         };
         let many = ManyNodes::start(plan, watch)?;
         let plan = Plan {

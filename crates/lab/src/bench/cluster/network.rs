@@ -51,6 +51,7 @@ impl Network {
             workers: 1,
             may_join,
             has_etcd: false,
+            believes_all_sources: false,
         };
         let many = ManyNodes::start(plan, watch)?;
         let remote = store.map(|program| RemoteStore::start(program, &many, watch)).transpose()?;

@@ -236,6 +236,8 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
         own: vec![],
         shared: vec![forwarding::Prefix::new(SHARED[index].into(), 8).into()],
         mss_clamp: None,
+        reverse_path: forwarding::ReversePath::default(),
+        router_advertisements: None,
     };
     let security = || Security {
         credentials: Arc::new(Credentials::new(vec![PreSharedKey::new([7; 32])], None).expect("there is a key")),
@@ -252,7 +254,12 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
         chain: chain(),
-        forwarding: forwarding::Config { ports: vec![port(0), port(1)], routes: vec![], seed: 1 },
+        forwarding: forwarding::Config {
+            ports: vec![port(0), port(1)],
+            routes: vec![],
+            direct_return: vec![],
+            seed: 1,
+        },
         role: role::Config { priority: 200 - id, preempt: true, ..role::Config::new(NodeId(id), vec![]) },
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,

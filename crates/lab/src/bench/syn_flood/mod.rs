@@ -66,7 +66,7 @@ fn measure(args: &BenchSynFloodArgs) -> Result<Report, BenchError> {
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend: Backend::default(),
-        tuning: Tuning { function: Function::SynProxy, ..Tuning::default() },
+        tuning: Tuning { function: Function::SynProxy, believes_all_sources: true, ..Tuning::default() },
     };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;

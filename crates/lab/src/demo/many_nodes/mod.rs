@@ -143,6 +143,7 @@ fn plan(args: &DemoArgs, settings: &ManyNodesSettings) -> ManyNodesPlan {
         workers: args.workers,
         may_join: settings.add,
         has_etcd: args.etcd,
+        believes_all_sources: false,
     }
 }
 

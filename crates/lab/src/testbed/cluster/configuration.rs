@@ -74,8 +74,9 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\n{}{shared}\n",
+            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\n{}{}{shared}\n",
             backend.name(),
+            if plan.tuning.believes_all_sources { "reverse_path = \"off\"\n" } else { "" },
             if plan.tuning.redirects_peer { "redirect_peer = true\n" } else { "" },
         );
     }

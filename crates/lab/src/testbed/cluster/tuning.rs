@@ -70,6 +70,8 @@ pub struct Tuning {
     pub may_join: usize,
     /// The nodes find each other through etcd at this address; else their files name each other.
     pub etcd: Option<IpAddr>,
+    /// Ports believe any source: a flood has spoofed ones.
+    pub believes_all_sources: bool,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
     pub heartbeat_interval: Duration,
 }
@@ -98,6 +100,7 @@ impl Default for Tuning {
             backups: None,
             may_join: 0,
             etcd: None,
+            believes_all_sources: false,
             heartbeat_interval: Duration::from_millis(10),
         }
     }

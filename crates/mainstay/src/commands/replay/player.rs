@@ -120,8 +120,15 @@ pub(super) fn forwarding_config(config: &Config) -> forwarding::Config {
         own: Vec::new(),
         shared: build::forwarding_prefixes(port),
         mss_clamp: port.mss_clamp,
+        reverse_path: port.reverse_path,
+        router_advertisements: port.router_advertisements.clone(),
     });
-    forwarding::Config { ports: ports.collect(), routes: build::forwarding_routes(config), seed: 0 }
+    forwarding::Config {
+        ports: ports.collect(),
+        routes: build::forwarding_routes(config),
+        direct_return: build::forwarding_direct_return(config),
+        seed: 0,
+    }
 }
 
 /// The node.

@@ -150,7 +150,15 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
             group: GroupId(group),
         };
         let shared = (0..setup.nodes).map(shared).collect();
-        forwarding::Port { mac: port_mac(id, port), mtu_bytes: 1500, own: Vec::new(), shared, mss_clamp: None }
+        forwarding::Port {
+            mac: port_mac(id, port),
+            mtu_bytes: 1500,
+            own: Vec::new(),
+            shared,
+            mss_clamp: None,
+            reverse_path: forwarding::ReversePath::default(),
+            router_advertisements: None,
+        }
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
     let peers = setup.members.iter().filter(|peer| *peer != NodeId(id)).map(|peer| PeerConfig {

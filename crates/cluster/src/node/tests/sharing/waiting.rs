@@ -128,8 +128,9 @@ fn when_there_is_no_room_the_newest_does_not_wait_and_nobody_is_pushed_out() {
     let seen = pair.server_receives().expect("the SYN passes").tuple.source_port;
     pair.server_sends(B, seen, syn_ack(), b"");
     for host in 0..2000_u32 {
-        let source = std::net::Ipv4Addr::from(0xc633_6500 + host);
-        let tuple = Tuple::v4(ip_protocol::TCP, (source, 80), (SHARED_OUTSIDE, 2000));
+        // Hosts on the link, with several ports each.
+        let source = std::net::Ipv4Addr::new(198, 51, 100, 100 + (host % 100) as u8);
+        let tuple = Tuple::v4(ip_protocol::TCP, (source, 80 + (host / 100) as u16), (SHARED_OUTSIDE, 2000));
         pair.host_sends(B, OUTSIDE, |envelope| envelope.tcp(&tuple, segment(tcp_flags::ACK, 1, 1), b""));
     }
     assert_eq!(pair.node(B).pipeline().waiting(), WAITING_FRAMES_MAX);
