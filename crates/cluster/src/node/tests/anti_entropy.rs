@@ -263,7 +263,10 @@ fn a_tuple_used_after_a_take_over_is_the_new_connection_on_both_nodes() {
     cluster.node_mut(0).leave(now);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     cluster.client_sends(40_000, build::Tcp { sequence: 900_000, ..syn() }, b"");
-    assert!(cluster.server_receives().is_some(), "a SYN in TIME_WAIT begins anew");
+    let seen_port = cluster.server_receives().expect("a SYN in TIME_WAIT begins anew").tuple.source_port;
+    let answer = build::Tcp { acknowledgement: 900_001, ..super::cluster::syn_ack() };
+    cluster.server_sends(seen_port, answer, b"");
+    assert!(cluster.client_receives().is_some(), "and is replicated with its answer");
     run_until_agreed(&mut cluster);
     let (copy, master) = (known(&cluster, 0, 40_000).unwrap().1, known(&cluster, 1, 40_000).unwrap().1);
     assert_eq!((copy.owner, copy.version, copy.protocol.state), (NodeId(1), master.version, master.protocol.state));

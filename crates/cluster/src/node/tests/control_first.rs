@@ -75,6 +75,8 @@ fn detection_and_heartbeats_pass_a_long_replication_queue_and_peers_take_turns()
     assert!(nodes[0].holds_addresses());
     assert!(nodes[0].status(now).peers.iter().all(crate::node::PeerStatus::could_take_over));
 
+    // Nobody answers the connections that fill the queue.
+    nodes[0].set_start(now, replication::representation::Start::FirstPacket);
     // The server's link address is asked for, and answered.
     begin_connection(&mut nodes[0], now, 9_999);
     let asker = (port_mac(0, OUTSIDE), SHARED_OUTSIDE);

@@ -181,6 +181,8 @@ fn keys_are_exchanged_by_reloads_without_a_session_noticing() {
 #[test]
 fn datagrams_leave_room_for_what_encryption_adds() {
     let mut cluster = Cluster::start(Options { connections_max: 256, ..secured() });
+    let now = cluster.now;
+    cluster.node_mut(0).set_start(now, replication::representation::Start::FirstPacket);
     for port in 40_000..40_200 {
         cluster.client_sends(port, super::syn(), b"");
     }

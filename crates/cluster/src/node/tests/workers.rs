@@ -266,6 +266,9 @@ fn protocols_without_ports_pass_through_nat_whichever_worker_their_replies_come_
 #[test]
 fn a_syn_ack_after_a_take_over_in_mid_handshake_finds_its_connection() {
     let mut site = Site::started(2);
+    let now = site.now;
+    // By default its client repeats the SYN.
+    site.nodes[0].iter_mut().for_each(|node| node.set_start(now, replication::representation::Start::FirstPacket));
     let mut begun = Vec::new();
     for port in 40_000..40_016 {
         site.client_sends(port, 80, syn());
