@@ -80,9 +80,7 @@ impl World {
             let mut roles: Vec<_> = self.nodes.iter().flatten().map(Program::role).collect();
             roles.sort_unstable();
             let is_ready =
-                self.nodes.iter().flatten().all(|node| {
-                    node.status().is_some_and(|status| status.cluster.is_some_and(|cluster| cluster.ready))
-                });
+                self.nodes.iter().flatten().all(|node| node.status().is_some_and(|status| status.takeover.ready));
             if roles == ["active", "standby"] && is_ready { Ok(()) } else { Err(format!("{roles:?}")) }
         });
     }

@@ -41,8 +41,8 @@ pub use backups::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus};
 use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
-pub(super) use unanswered::Unanswered;
 use members::{SLOTS_PER_TIMEOUT_MAX, is_claimed_once_lost};
+pub(super) use unanswered::Unanswered;
 
 /// What this node replicates, and to whom.
 pub(super) struct ReplicationSet {
