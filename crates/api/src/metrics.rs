@@ -167,6 +167,7 @@ metrics! {
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer has acknowledged every replicated connection.",
     PeerConfigurationDiffers: Gauge "peer_configuration_differs" ["peer"] "1 while the peer's configuration has another fingerprint than this node's.",
     ReplicationLag: Gauge "replication_lag_seconds" ["peer"] "Age of the oldest change that the peer has not acknowledged.",
+    ReplicationUncovered: Gauge "replication_uncovered" ["peer"] "Connections that are to be replicated to the peer and that it does not have in any state. A failover now would lose them.",
     ReplicationQueued: Gauge "replication_queued" ["peer"] "Changes that wait to be sent to the peer.",
     ReplicationInFlight: Gauge "replication_in_flight_messages" ["peer"] "Messages that were sent to the peer and are not acknowledged.",
     ReplicationSent: Counter "replication_sent_messages_total" ["peer"] "Messages that were sent to the peer.",

@@ -268,6 +268,9 @@ pub struct PeerStatus {
     pub rtt_ms: Option<f64>,
     /// Changes that wait to be sent.
     pub queued: u64,
+    /// Connections that are to be replicated to the peer and that it does not have in any state. A failover now would lose them.
+    #[serde(default)]
+    pub uncovered: u64,
     /// Messages that are sent and not acknowledged.
     pub in_flight: u64,
     /// Messages that were sent to the peer.

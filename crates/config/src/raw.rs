@@ -437,6 +437,9 @@ pub struct RawReplication {
     pub wait_for_peer: Option<DurationText>,
     /// Largest datagram in bytes, without IP and UDP headers. With encryption it is at least 1057.
     pub datagram_bytes_max: Option<Spanned<u16>>,
+    /// Bytes per second that updates may take on the links of ports while the replication link is down, with their frames. Updates go there
+    /// only if `mode` encrypts and `failure_detection.service_paths` is on. New connections go first. `0` sends none.
+    pub service_path_bytes_per_second: Option<Spanned<u32>>,
     /// Largest number of messages that are sent and not yet acknowledged.
     pub in_flight_messages_max: Option<Spanned<u16>>,
     /// Number of received messages after which an acknowledgement is sent.

@@ -84,6 +84,7 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.lag_ms = peer.lag_ms.max(other.lag_ms);
     peer.rtt_ms = [peer.rtt_ms, other.rtt_ms].into_iter().flatten().reduce(f64::max);
     peer.queued += other.queued;
+    peer.uncovered += other.uncovered;
     peer.in_flight += other.in_flight;
     peer.sent += other.sent;
     peer.received += other.received;

@@ -105,6 +105,8 @@ pub struct ServicePaths {
     pub detector: failure_detector::Config,
     /// Numbers of the sessions come from it.
     pub seed: u64,
+    /// A worker's share of the bytes per second of updates there.
+    pub bytes_per_s_max: u32,
 }
 
 /// What came of an order: whether connections are being held against new rules, or why it was not obeyed.

@@ -138,6 +138,7 @@ pub(crate) fn session(session: &SessionStatus) -> PeerStatus {
     PeerStatus {
         rtt_ms: session.round_trip.map(|time| time.as_secs_f64() * 1e3),
         queued: session.queued as u64,
+        uncovered: session.uncovered.into(),
         in_flight: session.in_flight.into(),
         sent: session.messages_sent,
         received: session.messages_received,

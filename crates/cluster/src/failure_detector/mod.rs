@@ -22,7 +22,7 @@ pub use config::{Config, ConfigError};
 pub use diagnostic::Diagnostic;
 pub use error::BfdError;
 pub use packet::{CONTROL_PACKET_BYTES, ControlPacket};
-pub use session::{EVENTS_PENDING_MAX, Event, Session, Status};
+pub use session::{EVENTS_PENDING_MAX, Event, Pace, Session, Status};
 pub use state::State;
 
 /// The time to live that a packet must arrive with: it has crossed no router (RFC 5881 section 5).

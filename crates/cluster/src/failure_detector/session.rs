@@ -61,6 +61,23 @@ enum Poll {
     Pausing,
 }
 
+/// How often a session sends while it is up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pace {
+    /// At the configured interval.
+    #[default]
+    Configured,
+    /// At this interval, if that is longer: another path watches the peer. A packet of the peer that is missing is asked for at the
+    /// configured interval.
+    Slow(Duration),
+    /// At the configured interval. A peer that sends more slowly is polled by each packet, which it answers at once (RFC 5880 section
+    /// 6.8.6). It is down if it has answered nothing for the detection time since then.
+    Urgent {
+        /// When the peer was last received on another path.
+        since: Instant,
+    },
+}
+
 /// One BFD session with one peer.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -87,6 +104,9 @@ pub struct Session {
     final_since: Option<Instant>,
     /// Nothing has come since this side was last away.
     is_excused: bool,
+    pace: Pace,
+    /// The peer is polled until it answers, or is down: since when an answer is awaited.
+    answer_awaited_since: Option<Instant>,
     events: VecDeque<Event>,
 }
 
@@ -122,6 +142,8 @@ impl Session {
             transmit_at: Instant::ZERO,
             final_since: None,
             is_excused: false,
+            pace: Pace::Configured,
+            answer_awaited_since: None,
             events: VecDeque::new(),
         }
     }
@@ -153,6 +175,9 @@ impl Session {
         }
         self.received_at = Some(now);
         self.is_excused = false;
+        if matches!(self.pace, Pace::Slow(_)) {
+            self.answer_awaited_since = None;
+        }
         self.advance(now, Input::Received(packet.state));
         if packet.poll {
             self.final_since.get_or_insert(now);
@@ -165,7 +190,52 @@ impl Session {
         if self.detection_deadline().is_some_and(|deadline| deadline <= now) {
             self.forget_remote();
             self.advance(now, Input::DetectionTimeExpired);
+        } else if self.is_slow() && self.missing_at().is_some_and(|at| at <= now) {
+            self.await_answer(now, now);
         }
+    }
+
+    /// It sends slowly, and awaits no answer.
+    const fn is_slow(&self) -> bool {
+        matches!(self.pace, Pace::Slow(_)) && self.answer_awaited_since.is_none()
+    }
+
+    /// Sends at another pace from now on. The peer is asked to agree before the pace slackens (RFC 5880 section 6.8.3).
+    pub fn set_pace(&mut self, now: Instant, pace: Pace) {
+        if self.pace == pace {
+            return;
+        }
+        self.pace = pace;
+        match pace {
+            Pace::Urgent { since } => self.await_answer(now, since),
+            Pace::Configured | Pace::Slow(_) => self.answer_awaited_since = None,
+        }
+        self.apply_intervals(now);
+    }
+
+    fn await_answer(&mut self, now: Instant, since: Instant) {
+        self.answer_awaited_since = Some(since);
+        self.hasten_transmission(now);
+    }
+
+    /// When the next packet of a peer that is up counts as missing: half an interval after it was due at the latest.
+    #[must_use]
+    pub fn missing_at(&self) -> Option<Instant> {
+        let received_at = self.received_at.filter(|_| self.state == State::Up)?;
+        Some(received_at + self.receive_interval() * 3 / 2)
+    }
+
+    /// When the peer was last received, if it is up and its next packet is missing.
+    #[must_use]
+    pub fn missing_since(&self, now: Instant) -> Option<Instant> {
+        self.missing_at().filter(|at| *at <= now).and(self.received_at)
+    }
+
+    /// How long the peer may be silent while it is polled.
+    #[must_use]
+    pub fn polled_detection_time(&self) -> Duration {
+        let interval_us = micros(self.config.desired_min_tx).max(self.remote_min_rx_us);
+        Duration::from_micros(u64::from(interval_us)) * u32::from(self.remote_detect_multiplier)
     }
 
     /// This side did not run for `absence` (its process stood still, or its clock leapt), which is handled before anything
@@ -183,7 +253,8 @@ impl Session {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let periodic = (self.remote_min_rx_us != 0).then_some(self.transmit_at);
-        [periodic, self.final_since, self.detection_deadline()].into_iter().flatten().min()
+        let missing_at = self.missing_at().filter(|_| self.is_slow());
+        [periodic, self.final_since, self.detection_deadline(), missing_at].into_iter().flatten().min()
     }
 
     /// Replaces `packet` by the control packet that is due now; false if there is none (section 6.8.7).
@@ -200,7 +271,8 @@ impl Session {
             self.encode(packet, false, false);
             self.poll = Poll::Polling { is_repeated: false };
         } else {
-            self.encode(packet, matches!(self.poll, Poll::Polling { .. }), false);
+            let polls = matches!(self.poll, Poll::Polling { .. }) || self.polls_slow_peer();
+            self.encode(packet, polls, false);
         }
         self.transmitted_at = Some(now);
         self.transmit_at = now + self.jittered_interval();
@@ -244,7 +316,8 @@ impl Session {
     /// The interval at which the peer sends, before jitter. Zero when no packet has come yet.
     #[must_use]
     pub fn receive_interval(&self) -> Duration {
-        self.detection_time() / u32::from(self.remote_detect_multiplier.max(1))
+        let interval_us = self.required_min_rx_us_in_use.max(self.remote_desired_min_tx_us);
+        Duration::from_micros(u64::from(interval_us))
     }
 
     fn note_remote(&mut self, now: Instant, packet: &ControlPacket) {
@@ -296,7 +369,8 @@ impl Session {
     /// its detection time still rests on the old one (section 6.8.3).
     fn apply_intervals(&mut self, now: Instant) {
         let is_up = self.state == State::Up;
-        let slow = if is_up { Duration::ZERO } else { self.config.interval_while_down };
+        let down = if is_up { Duration::ZERO } else { self.config.interval_while_down };
+        let slow = if let Pace::Slow(interval) = self.pace { down.max(interval) } else { down };
         let desired_min_tx_us = micros(self.config.desired_min_tx.max(slow));
         let required_min_rx_us = micros(self.config.required_min_rx);
         if (desired_min_tx_us, required_min_rx_us) == (self.desired_min_tx_us, self.required_min_rx_us) {
@@ -340,23 +414,43 @@ impl Session {
     }
 
     fn transmit_interval(&self) -> Duration {
-        Duration::from_micros(u64::from(self.desired_min_tx_us_in_use.max(self.remote_min_rx_us)))
+        Duration::from_micros(u64::from(self.transmit_interval_us()))
+    }
+
+    fn transmit_interval_us(&self) -> u32 {
+        let configured_us = if self.awaits_answer() { micros(self.config.desired_min_tx) } else { u32::MAX };
+        self.desired_min_tx_us_in_use.min(configured_us).max(self.remote_min_rx_us)
+    }
+
+    /// The peer is up and is to answer.
+    fn awaits_answer(&self) -> bool {
+        self.state == State::Up && self.answer_awaited_since.is_some()
+    }
+
+    /// The peer does not send at the interval at which it is asked, so each packet polls it.
+    fn polls_slow_peer(&self) -> bool {
+        self.awaits_answer() && self.receive_interval() > self.transmit_interval()
     }
 
     /// The interval less a quarter at most; never more than 90 % of it when a single loss means failure (6.8.7).
     fn jittered_interval(&mut self) -> Duration {
-        let interval_ns = u64::from(self.desired_min_tx_us_in_use.max(self.remote_min_rx_us)) * 1000;
+        let interval_ns = u64::from(self.transmit_interval_us()) * 1000;
         let longest_ns = if self.config.detect_multiplier == 1 { interval_ns / 10 * 9 } else { interval_ns };
         Duration::from_nanos(self.random.between(interval_ns / 4 * 3, longest_ns))
     }
 
+    /// How long the peer may be silent.
     fn detection_time(&self) -> Duration {
-        let interval_us = self.required_min_rx_us_in_use.max(self.remote_desired_min_tx_us);
-        Duration::from_micros(u64::from(interval_us)) * u32::from(self.remote_detect_multiplier)
+        match self.pace {
+            _ if self.awaits_answer() => self.polled_detection_time(),
+            Pace::Slow(_) if self.state == State::Up => self.receive_interval() * 3 / 2 + self.polled_detection_time(),
+            _ => self.receive_interval() * u32::from(self.remote_detect_multiplier),
+        }
     }
 
     fn detection_deadline(&self) -> Option<Instant> {
-        self.received_at.map(|at| at + self.detection_time())
+        let since = self.answer_awaited_since.filter(|_| self.awaits_answer()).unwrap_or(Instant::ZERO);
+        self.received_at.map(|at| at.max(since) + self.detection_time())
     }
 
     fn encode(&self, out: &mut Vec<u8>, poll: bool, is_final: bool) {

@@ -138,6 +138,81 @@ fn a_side_that_did_not_run_gives_its_peer_another_detection_time_and_no_second_o
     assert_eq!(session.status().state, State::Down);
 }
 
+/// Both sessions are up and slow.
+fn slow_pair() -> Pair {
+    let mut pair = Pair::defaults();
+    pair.run_for(SETTLING);
+    for session in &mut pair.sessions {
+        session.set_pace(pair.now, Pace::Slow(Duration::from_secs(1)));
+    }
+    pair.run_for(SETTLING);
+    pair.transmitted = [Vec::new(), Vec::new()];
+    pair
+}
+
+#[test]
+fn a_slow_pair_sends_once_a_second_and_stays_up() {
+    let mut pair = slow_pair();
+    pair.run_for(Duration::from_secs(30));
+    for side in 0..2 {
+        let count = pair.transmitted[side].len();
+        assert!((30..=42).contains(&count), "{count}");
+        assert_eq!(pair.sessions[side].status().state, State::Up);
+    }
+}
+
+#[test]
+fn a_slow_peer_that_is_urgently_polled_answers_and_stays_slow_and_a_dead_one_is_down_in_the_detection_time() {
+    let mut pair = slow_pair();
+    pair.sessions[0].set_pace(pair.now, Pace::Urgent { since: pair.now });
+    pair.run_for(Duration::from_secs(5));
+    assert!(pair.transmitted[0].len() > 400 && pair.transmitted[1].len() > 400, "each packet is answered");
+    assert!(pair.sessions.iter().all(|session| session.status().state == State::Up));
+
+    pair.stopped[1] = true;
+    let stopped_at = pair.now;
+    while pair.sessions[0].status().state == State::Up {
+        pair.step();
+    }
+    let silent = pair.now.saturating_since(stopped_at);
+    assert!(silent <= Duration::from_millis(105), "{silent:?}");
+}
+
+#[test]
+fn a_death_before_the_urgent_polls_counts_from_what_another_path_received_last() {
+    let mut pair = slow_pair();
+    pair.stopped[1] = true;
+    pair.run_for(Duration::from_millis(400));
+    let last_at = pair.now;
+    pair.run_for(Duration::from_millis(15));
+    pair.sessions[0].set_pace(pair.now, Pace::Urgent { since: last_at });
+    while pair.sessions[0].status().state == State::Up {
+        pair.step();
+    }
+    let silent = pair.now.saturating_since(last_at);
+    assert!((Duration::from_millis(90)..=Duration::from_millis(105)).contains(&silent), "{silent:?}");
+}
+
+#[test]
+fn a_slow_peer_that_misses_a_packet_is_asked_and_down_soon_after() {
+    let mut pair = slow_pair();
+    pair.stopped[1] = true;
+    let stopped_at = pair.now;
+    while pair.sessions[0].status().state == State::Up {
+        pair.step();
+    }
+    let silent = pair.now.saturating_since(stopped_at);
+    assert!(silent <= Duration::from_millis(1650), "{silent:?}");
+}
+
+#[test]
+fn a_third_of_the_packets_lost_between_slow_peers_takes_nobody_down() {
+    let mut pair = slow_pair();
+    pair.loss_percent = 30;
+    pair.run_for(Duration::from_secs(600));
+    assert!(pair.events.iter().flatten().all(|event| *event == Event::Up), "{:?}", pair.events);
+}
+
 #[test]
 fn a_peer_that_restarts_is_noticed_at_once_and_comes_up() {
     let mut pair = Pair::defaults();

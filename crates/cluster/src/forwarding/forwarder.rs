@@ -21,7 +21,9 @@ use super::learning::{Learning, Sharing};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::out_frame::{OutFrame, Pending};
 use super::oversize::{FRAGMENT_FRAMES_MAX, fragment_packet, may_be_fragmented, wire_bytes};
-use super::path_frames::{Kind, PathFrame, PathFrames, PathId};
+use super::path_frames::{
+    PATH_DATAGRAM_BYTES_MAX, PATH_HEADER_BYTES, PathFrame, PathFrameTo, PathFrames, PathId, PathTraffic,
+};
 use super::route::RouteTable;
 
 use super::source_check::Sources;
@@ -386,15 +388,26 @@ impl Forwarder {
     /// Writes the frame that carries `datagram` to a peer or an edge by the port over `out`. `None`: there is no such path, or the
     /// datagram does not fit.
     pub(crate) fn write_path_frame(
-        &self,
+        &mut self,
         port: PortId,
-        to: NodeId,
-        kind: Kind,
+        frame: PathFrameTo,
         datagram: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let mac = self.ports.get(usize::from(port.0))?.mac;
-        self.path_frames.write((port, mac), to, kind, datagram, out)
+        self.path_frames.write((port, mac), frame, datagram, out)
+    }
+
+    /// Bytes of a datagram that a frame on the port's link has room for.
+    pub(crate) fn path_datagram_bytes_max(&self, port: PortId) -> usize {
+        let mtu_bytes = self.ports.get(usize::from(port.0)).map_or(0, |port| port.mtu_bytes);
+        (mtu_bytes as usize).saturating_sub(PATH_HEADER_BYTES).min(PATH_DATAGRAM_BYTES_MAX)
+    }
+
+    /// What the port has sent and received of the frames between nodes, and between nodes and edges.
+    #[must_use]
+    pub fn path_traffic(&self, port: PortId) -> PathTraffic {
+        self.path_frames.traffic(port)
     }
 
     /// Counters of what happened besides the packets, whose disposition is returned.

@@ -74,8 +74,11 @@ pub use neighbour::{
 pub use out_frame::OutFrame;
 pub use oversize::FRAGMENT_FRAMES_MAX;
 pub use path_frames::is_path_frame;
-pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, PathHeader};
-pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
+pub(crate) use path_frames::path_frame_worker;
+pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, PathFrameTo, PathHeader};
+pub use path_frames::{
+    PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId, PathTraffic,
+};
 pub use planned::PlannedLink;
 pub use reconfigure::ReconfigureError;
 pub use refusal::AsReceived;

@@ -4,7 +4,8 @@
 //!   Ethernet   destination 03:4d:53:00:00:01, source: the port, type 0x88b5 (IEEE 802, local experimental)
 //!    0  magic "MS"
 //!    2  version: 1
-//!    3  kind: 0 as on the replication port, 1 failure detection in plain text, 2 from an edge, 3 to an edge
+//!    3  kind: 0 as on the replication port of the lead worker, 1 failure detection in plain text, 2 from an edge, 3 to an edge,
+//!       4 as on the replication port of the worker whose number is the datagram's first byte
 //!    4  sender's node id, or edge id
 //!    5  receiver's node id, or edge id
 //!    6  length of the datagram in bytes: an Ethernet frame may be padded
@@ -13,7 +14,7 @@
 //!   16  datagram
 //! ```
 //! The destination is a locally administered multicast address: no address needs to be configured, and switches flood it within
-//! the segment. A frame whose path is not that of the port that it arrives on has crossed segments and counts for nothing.
+//! the segment. While a path is up, its frames go to the link address of the peer instead, so other hosts do not receive them. A frame whose path is not that of the port that it arrives on has crossed segments and counts for nothing.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ use alloc::vec::Vec;
 use flow::wire::MacAddress;
 use flow::wire::ethernet::{ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::sctp::crc32c_of;
-use flow::{Disposition, DropReason, Frame, NodeId, PortId};
+use flow::{Disposition, DropReason, Frame, NodeId, PortId, WorkerId};
 
 /// The Ethernet type of the frames (IEEE 802, local experimental).
 pub const PATH_ETHER_TYPE: u16 = 0x88b5;
@@ -68,10 +69,12 @@ pub(crate) enum Kind {
     FromEdge = 2,
     /// What a node sends to an edge.
     ToEdge = 3,
+    /// What the replication port of another worker than the lead carries, behind the worker's number.
+    OfWorker = 4,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Replication, Self::Detection, Self::FromEdge, Self::ToEdge];
+    const ALL: [Self; 5] = [Self::Replication, Self::Detection, Self::FromEdge, Self::ToEdge, Self::OfWorker];
 }
 
 /// The header of a frame, without what its reader checks.
@@ -122,10 +125,35 @@ impl PathHeader {
     }
 }
 
+/// The receiver of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PathFrameTo {
+    /// The peer, or the edge.
+    pub(crate) node: NodeId,
+    pub(crate) kind: Kind,
+    /// `None`: the frame goes to the group.
+    pub(crate) link_address: Option<MacAddress>,
+}
+
+/// Frames between nodes, and between nodes and edges, that a port has sent and received. They are no traffic of hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathTraffic {
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Bytes of those.
+    pub sent_bytes: u64,
+    /// Frames received.
+    pub received_frames: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+}
+
 /// A frame that a peer or an edge sent over the link of a service port.
 #[derive(Clone, Debug)]
 pub(crate) struct PathFrame {
     pub(crate) port: PortId,
+    /// The link address that it came from.
+    pub(crate) link_address: MacAddress,
     /// The peer, or the edge.
     pub(crate) from: NodeId,
     pub(crate) kind: Kind,
@@ -142,6 +170,8 @@ pub(super) struct PathFrames {
     received: VecDeque<PathFrame>,
     /// The link addresses that frames of peers came from, by port; bounded by [`PEER_ADDRESSES_MAX`].
     peer_macs: Vec<(PortId, MacAddress)>,
+    /// By port.
+    traffic: Vec<PathTraffic>,
 }
 
 /// Link addresses of peers that are remembered; further ones are not.
@@ -153,6 +183,13 @@ pub fn is_path_frame(frame: &[u8]) -> bool {
     EthernetView::new_checked(frame).is_ok_and(|link| link.ether_type() == PATH_ETHER_TYPE)
 }
 
+/// The worker that a frame is for, if the frame names one.
+pub(crate) fn path_frame_worker(frame: &[u8]) -> Option<WorkerId> {
+    let payload = EthernetView::new_checked(frame).ok()?.payload();
+    let (header, datagram) = payload.split_first_chunk::<PATH_HEADER_BYTES>()?;
+    (header[3] == Kind::OfWorker as u8).then_some(WorkerId(*datagram.first()?))
+}
+
 fn frame_checksum(header: &[u8], datagram: &[u8]) -> u32 {
     // A CRC of the header's CRC and the datagram's: neither is copied.
     let parts = [crc32c_of(header), crc32c_of(datagram)].map(u32::to_be_bytes);
@@ -162,7 +199,8 @@ fn frame_checksum(header: &[u8], datagram: &[u8]) -> u32 {
 impl PathFrames {
     /// The ports whose links are paths to the peers, and the node that frames on them must be for.
     pub(super) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
-        *self = Self { node, paths, has_edges: self.has_edges, ..Self::default() };
+        let traffic = core::mem::take(&mut self.traffic);
+        *self = Self { node, paths, has_edges: self.has_edges, traffic, ..Self::default() };
     }
 
     /// From now on edges may send frames to this node by any port.
@@ -170,18 +208,34 @@ impl PathFrames {
         (self.node, self.has_edges) = (node, true);
     }
 
-    /// Keeps a frame of a peer or of an edge until it is polled.
+    /// Keeps a frame of a peer or of an edge until it is polled. One for another node is no loss.
     pub(super) fn handle(&mut self, frame: &Frame<'_>) -> Disposition {
+        let traffic = self.traffic_of(frame.ingress);
+        traffic.received_frames += 1;
+        traffic.received_bytes += frame.bytes().len() as u64;
         match self.read(frame) {
-            Ok(received) => {
+            Ok(Some(received)) => {
                 if received.kind != Kind::FromEdge {
                     self.note_peer(frame);
                 }
                 self.received.push_back(received);
                 Disposition::Consumed
             }
+            Ok(None) => Disposition::Consumed,
             Err(reason) => Disposition::Drop(reason),
         }
+    }
+
+    fn traffic_of(&mut self, port: PortId) -> &mut PathTraffic {
+        let index = usize::from(port.0);
+        if self.traffic.len() <= index {
+            self.traffic.resize(index + 1, PathTraffic::default());
+        }
+        &mut self.traffic[index]
+    }
+
+    pub(super) fn traffic(&self, port: PortId) -> PathTraffic {
+        self.traffic.get(usize::from(port.0)).copied().unwrap_or_default()
     }
 
     /// The next frame that a peer sent.
@@ -189,25 +243,28 @@ impl PathFrames {
         self.received.pop_front()
     }
 
-    fn read(&self, frame: &Frame<'_>) -> Result<PathFrame, DropReason> {
+    /// `Ok(None)`: it is for another node, or an edge.
+    fn read(&self, frame: &Frame<'_>) -> Result<Option<PathFrame>, DropReason> {
         let port = frame.ingress;
         let path = self.paths.iter().find(|(of_port, _)| *of_port == port).map(|(_, id)| *id);
-        if path.is_none() && !self.has_edges {
-            return Err(DropReason::UnsupportedLinkProtocol);
-        }
         let (header, datagram) = PathHeader::read(frame.bytes())?;
-        let is_for_this_node = match header.kind {
-            Kind::Replication | Kind::Detection => Some(header.path) == path,
+        if NodeId(header.to) != self.node || header.kind == Kind::ToEdge {
+            return Ok(None);
+        }
+        let is_expected = match header.kind {
             Kind::FromEdge => self.has_edges,
-            Kind::ToEdge => false,
+            Kind::Replication | Kind::Detection | Kind::OfWorker | Kind::ToEdge => Some(header.path) == path,
         };
-        if NodeId(header.to) != self.node || !is_for_this_node {
-            return Err(DropReason::OtherHost);
+        if !is_expected {
+            let is_used = path.is_some() || self.has_edges;
+            return Err(if is_used { DropReason::OtherHost } else { DropReason::UnsupportedLinkProtocol });
         }
         if self.received.len() >= PATH_FRAMES_MAX || datagram.len() > PATH_DATAGRAM_BYTES_MAX {
             return Err(DropReason::LocalUnhandled);
         }
-        Ok(PathFrame { port, from: NodeId(header.from), kind: header.kind, datagram: datagram.to_vec() })
+        let link_address = EthernetView::new_checked(frame.bytes())?.source();
+        let (from, kind) = (NodeId(header.from), header.kind);
+        Ok(Some(PathFrame { port, link_address, from, kind, datagram: datagram.to_vec() }))
     }
 
     fn note_peer(&mut self, frame: &Frame<'_>) {
@@ -227,17 +284,25 @@ impl PathFrames {
     /// Writes the frame that carries `datagram` to a peer or an edge by the port over `out`. `None`: there is no such path, or
     /// the datagram does not fit.
     pub(super) fn write(
-        &self,
+        &mut self,
         (port, mac): (PortId, MacAddress),
-        to: NodeId,
-        kind: Kind,
+        PathFrameTo { node: to, kind, link_address }: PathFrameTo,
         datagram: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let path = match kind {
             Kind::FromEdge | Kind::ToEdge => PathId::OF_EDGES,
-            Kind::Replication | Kind::Detection => self.paths.iter().find(|(path, _)| *path == port)?.1,
+            Kind::Replication | Kind::Detection | Kind::OfWorker => {
+                self.paths.iter().find(|(path, _)| *path == port)?.1
+            }
         };
-        PathHeader { kind, from: self.node.0, to: to.0, path }.write(mac, datagram, out)
+        PathHeader { kind, from: self.node.0, to: to.0, path }.write(mac, datagram, out)?;
+        if let Some(link_address) = link_address {
+            out[..link_address.0.len()].copy_from_slice(&link_address.0);
+        }
+        let traffic = self.traffic_of(port);
+        traffic.sent_frames += 1;
+        traffic.sent_bytes += out.len() as u64;
+        Some(())
     }
 }

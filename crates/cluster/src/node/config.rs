@@ -20,6 +20,7 @@ use super::replication_set::compact::{Compact, CompactNodeConfig, Readvertised};
 use super::replication_set::{Backups, BackupsConfig};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
+use crate::forwarding::PATH_DATAGRAM_BYTES_MAX;
 use crate::group::GROUPS_MAX;
 use crate::pipeline::{Limits, SharingConfig};
 use crate::{failure_detector, forwarding, role};
@@ -125,7 +126,9 @@ impl NodeConfig {
         self.chain.restorable()?;
         let room_bytes = if self.security.is_some() { OVERHEAD_BYTES } else { 0 };
         let mut config = config.clone();
-        config.config.datagram_bytes_max = config.config.datagram_bytes_max.saturating_sub(room_bytes);
+        // A service path must have room for them, too.
+        let datagram_bytes_max = config.config.datagram_bytes_max.min(PATH_DATAGRAM_BYTES_MAX - 1);
+        config.config.datagram_bytes_max = datagram_bytes_max.saturating_sub(room_bytes);
         Ok(Some(Box::new(Compact::new(&config, self.node, &self.peer_ids(), self.connections_max)?)))
     }
 

@@ -40,7 +40,8 @@ impl Node {
         while let Some(conflict) = self.forwarder.poll_conflict() {
             self.events.push(now, NodeEvent::AddressConflict(conflict));
         }
-        self.replication.peers.report(now, &self.roles, &mut self.events);
+        let has_rate = self.replication.path_budget.has_rate();
+        self.replication.peers.report(now, &self.roles, has_rate, &mut self.events);
         if self.departure.is_given_up(now, &self.roles) {
             self.undrain(now);
             self.events.push(now, NodeEvent::DrainGivenUp);
@@ -78,7 +79,8 @@ impl Node {
         if self.more_expiries || self.pipeline.is_reevaluating() || is_sweeping() {
             return Some(Instant::ZERO);
         }
-        let peers = self.replication.peers.iter().flat_map(Peer::poll_timeouts);
+        let free_at = self.replication.path_budget.free_at();
+        let peers = self.replication.peers.iter().flat_map(|peer| peer.poll_timeouts(free_at));
         let parts = [
             self.roles.poll_timeout(),
             self.forwarder.poll_timeout(),
@@ -315,7 +317,7 @@ impl Node {
     }
 
     /// Has failures detected also over the links of these ports, each named as the same link's port is on the peers. The lead
-    /// alone does; paths that there are already go on. `config` is for the sessions of new ones.
+    /// alone detects them, and chooses the path that carries the updates of all workers; paths that there are already go on. `config` is for the sessions of new ones.
     ///
     /// # Errors
     /// The configuration of the sessions cannot be used.
@@ -326,8 +328,8 @@ impl Node {
         seed: u64,
     ) -> Result<(), failure_detector::ConfigError> {
         config.check()?;
+        self.forwarder.set_paths(self.id, ports.to_vec());
         if self.place().leads() {
-            self.forwarder.set_paths(self.id, ports.to_vec());
             for peer in &mut self.replication.peers {
                 peer.paths.set_service(peer.id, ports, config, seed);
             }

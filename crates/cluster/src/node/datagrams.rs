@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use flow::wire::MacAddress;
 use flow::{Instant, NodeId};
 use replication::compact::is_compact;
 use replication::secure::{ChannelError, Content, is_channel};
@@ -19,6 +20,18 @@ use crate::failure_detector::{CONTROL_PACKET_BYTES, TIME_TO_LIVE};
 use crate::forwarding::{PathFrame, PathFrameKind};
 use crate::role::{Capabilities, Division, Heartbeats, State, is_heartbeat};
 
+/// How a datagram came.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    path: Path,
+    /// Of a service path: the link address that it came from.
+    link_address: Option<MacAddress>,
+}
+
+impl Arrival {
+    const REPLICATION: Self = Self { path: Path::Replication, link_address: None };
+}
+
 /// Datagrams in.
 impl Node {
     /// A datagram on the replication port.
@@ -26,7 +39,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
-        let result = self.handle_datagram(now, Path::Replication, from, datagram);
+        let result = self.handle_datagram(now, Arrival::REPLICATION, from, datagram);
         result.inspect_err(|error| self.note_rejected(now, from, error))
     }
 
@@ -56,19 +69,46 @@ impl Node {
     }
 
     fn handle_path_frame(&mut self, now: Instant, frame: &PathFrame) -> Result<(), NodeError> {
-        let PathFrame { port, from, kind, datagram } = frame;
+        let PathFrame { port, from, kind, datagram, link_address } = frame;
         let path = Path::Port(*port);
+        let arrival = Arrival { path, link_address: Some(*link_address) };
         match (&mut self.replication.peers.find(*from)?.channel, kind) {
             (Some(channel), PathFrameKind::Detection) => Err(channel.refuse_plain_text().into()),
-            (None, PathFrameKind::Detection) => self.handle_plain_detection(now, path, *from, datagram, TIME_TO_LIVE),
-            (_, PathFrameKind::Replication) => self.handle_datagram(now, path, *from, datagram),
+            (None, PathFrameKind::Detection) => {
+                self.handle_plain_detection(now, path, *from, datagram, TIME_TO_LIVE)?;
+                self.note_link_address(*from, arrival);
+                Ok(())
+            }
+            (_, PathFrameKind::Replication) => self.handle_datagram(now, arrival, *from, datagram),
+            (_, PathFrameKind::OfWorker) => match datagram.split_first() {
+                Some((worker, datagram)) if *worker == self.place().worker.0 => {
+                    self.handle_datagram(now, arrival, *from, datagram)
+                }
+                _ => Err(NodeError::NotOnServicePath),
+            },
             // Not among peers.
             (_, PathFrameKind::FromEdge | PathFrameKind::ToEdge) => Ok(()),
         }
     }
 
+    /// A frame was found to be the peer's own: frames to the peer go where it came from.
+    fn note_link_address(&mut self, from: NodeId, Arrival { path, link_address }: Arrival) {
+        if let (Path::Port(port), Some(link_address)) = (path, link_address)
+            && let Some(peer) = self.replication.peers.get_mut(from)
+        {
+            peer.paths.note_link_address(port, link_address);
+        }
+    }
+
     /// A datagram as it came by the path: decrypted, if the peer has a channel.
-    fn handle_datagram(&mut self, now: Instant, path: Path, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        from: NodeId,
+        datagram: &[u8],
+    ) -> Result<(), NodeError> {
+        let path = arrival.path;
         let peer = self.replication.peers.get_mut(from);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
             let is_encrypted = is_channel(datagram);
@@ -79,7 +119,9 @@ impl Node {
             };
         };
         let mut content = core::mem::take(&mut self.decrypted);
-        let result = match (channel.handle_datagram(now, datagram, &mut content), path) {
+        let opened = channel.handle_datagram(now, datagram, &mut content);
+        let is_authentic = matches!(opened, Ok(Some(Content::Replication | Content::Detection)));
+        let result = match (opened, path) {
             (Ok(Some(Content::Replication)), _) => self.handle_plain(now, path, from, &content),
             // It crossed no router, or it could not have been made: what the time to live shows, the keys show.
             // One of a service path names its path.
@@ -98,14 +140,19 @@ impl Node {
             (Err(error), _) => Err(error.into()),
         };
         self.decrypted = content;
+        if is_authentic {
+            self.note_link_address(from, arrival);
+        }
         self.replication.peers.report_channel_events(now, &mut self.events);
         result
     }
 
-    /// Replication or heartbeats, as the peer wrote them. A service path carries heartbeats only.
+    /// Replication or heartbeats, as the peer wrote them. A service path carries heartbeats, and updates that were encrypted.
     fn handle_plain(&mut self, now: Instant, path: Path, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
         let is_heartbeat = is_heartbeat(datagram);
-        if !is_heartbeat && path != Path::Replication {
+        let is_secured = || self.replication.peers.get(from).is_some_and(|peer| peer.channel.is_some());
+        let is_update = || !is_mirror(datagram) && !is_state_service(datagram);
+        if !is_heartbeat && path != Path::Replication && !(is_secured() && is_update()) {
             return Err(NodeError::NotOnServicePath);
         }
         self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
@@ -146,7 +193,7 @@ impl Node {
     /// What this node announces to its peers.
     pub(super) fn capabilities(&self) -> Capabilities {
         let state_service = self.pipeline.has_state_service().then_some(message::VERSION);
-        Capabilities { division: Division::of(self.place().steering), state_service }
+        Capabilities { division: Division::of(self.place().steering), state_service, slow_paths: true }
     }
 
     /// Connections are looked up at the peers that are alive and have announced a state service.

@@ -8,7 +8,7 @@ use super::Node;
 use super::peer::Peer;
 use crate::edge_link::{EDGES_MAX, EdgeSessions, NodeState};
 use crate::failure_detector::{self, ConfigError};
-use crate::forwarding::{OutFrame, PathFrame, PathFrameKind};
+use crate::forwarding::{OutFrame, PathFrame, PathFrameKind, PathFrameTo};
 use crate::role::State;
 
 impl Node {
@@ -59,8 +59,8 @@ impl Node {
         self.edges.set_state(state);
         let mut datagram = Vec::new();
         while let Some((port, edge)) = self.edges.poll_transmit(now, &mut datagram) {
-            let (to, kind) = (NodeId(edge), PathFrameKind::ToEdge);
-            if self.forwarder.write_path_frame(port, to, kind, &datagram, buffer).is_some() {
+            let frame = PathFrameTo { node: NodeId(edge), kind: PathFrameKind::ToEdge, link_address: None };
+            if self.forwarder.write_path_frame(port, frame, &datagram, buffer).is_some() {
                 return Some(OutFrame::of_own(port));
             }
         }

@@ -73,8 +73,11 @@ pub enum NodeError {
     /// A packet of failure detection that is of another path.
     #[error("a packet of failure detection that was made for another path; somebody moves packets between links")]
     OtherPath,
-    /// A service path carries failure detection, heartbeats and handshakes only.
-    #[error("something else than failure detection or a heartbeat on a service port; somebody pretends to be the node")]
+    /// A service path carries failure detection, heartbeats, handshakes and encrypted updates only.
+    #[error(
+        "something else than failure detection, a heartbeat or an encrypted update on a service port; somebody pretends to be \
+         the node"
+    )]
     NotOnServicePath,
     /// The peer encrypts, and this node does not.
     #[error("it encrypts its datagrams, this node does not: give this node the same [replication.security]")]

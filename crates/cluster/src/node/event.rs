@@ -46,9 +46,14 @@ pub enum NodeEvent {
         /// The path.
         path: Path,
     },
-    /// The replication path to the peer is down while service paths are up: the peer lives, and no node takes over, but what
-    /// this node has of the peer's connections grows old.
-    Degraded(NodeId),
+    /// The replication path to the peer is down while service paths are up: the peer lives, and no node takes over. Updates go over a
+    /// service path at a limited rate, or not at all.
+    Degraded {
+        /// The peer.
+        peer: NodeId,
+        /// Updates go over a service path.
+        carries_updates: bool,
+    },
     /// The peer and this node hold the same addresses, each unaware of the other until now.
     SplitBrain(NodeId),
     /// No longer: one of them has yielded.

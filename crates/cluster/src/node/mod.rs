@@ -50,13 +50,13 @@ use core::time::Duration;
 
 use flow::conntrack::Tracker;
 use flow::table::Slot;
-use flow::{HashKey, Instant, NodeId, Tuple};
+use flow::{HashKey, Instant, NodeId, PortId, Tuple};
 use replication::deferral;
 use replication::representation::Start;
 
 use crate::edge_link::EdgeSessions;
 use crate::failure_detector;
-use crate::forwarding::{Forwarder, Sharing};
+use crate::forwarding::{Forwarder, PathTraffic, Sharing};
 use crate::pipeline::{FilterMatch, Pipeline, Place, StateServiceConfig};
 use crate::role::{self, Roles};
 
@@ -66,14 +66,14 @@ pub use error::{ConfigError, NodeError, ReloadError};
 pub use event::{Consequence, NodeEvent, PassiveReason, Path, Rejection, Target};
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use outbox::Transmit;
-pub use paths::PathStatus;
+pub use paths::{PathStatus, SLOW_INTERVAL};
 pub use peer::HEARTBEAT_AGE_MAX;
 pub use readiness::{LAG_MAX, NodeObstacle, Obstacle, Readiness};
 pub use reload::{Reconfiguration, Reevaluation, Reloaded};
 pub use replication_set::compact::{
     CompactNodeConfig, CompactStatus, InheritedStatus, PrecisionCounters, WhichPrecise,
 };
-pub use replication_set::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus};
+pub use replication_set::{BACKUPS_MAX, BackupsConfig, BackupsShape, BackupsStatus, SERVICE_PATH_BYTES_PER_S_DEFAULT};
 pub use split_brain::SplitBrain;
 pub use stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
@@ -93,7 +93,7 @@ use outbox::Outbox;
 use passive::Passive;
 use readiness::readiness;
 use reevaluation::PendingReevaluation;
-use replication_set::{ReplicationSet, Unanswered};
+use replication_set::{PathBudget, ReplicationSet, Unanswered};
 use segment_sender::SegmentSender;
 use stall::ServiceGap;
 use tracking::Tracking;
@@ -168,6 +168,7 @@ impl Node {
                 backups,
                 segments: SegmentSender::default(),
                 attributes: Vec::new(),
+                path_budget: PathBudget::default(),
             },
             forwarder: Forwarder::new(config.forwarding)?,
             roles,
@@ -263,6 +264,17 @@ impl Node {
     pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
         self.replication.peers.set_unix_time(now, unix_time);
         self.tunnel.iter_mut().for_each(|tunnel| tunnel.set_unix_time(now, unix_time));
+    }
+
+    /// Updates that go over service paths take so many bytes per second from now on; 0: none go there. Each worker has a share.
+    pub const fn set_service_path_rate(&mut self, bytes_per_s_max: u32) {
+        self.replication.path_budget.set_rate(bytes_per_s_max);
+    }
+
+    /// What the port has sent and received of the frames between nodes, and between nodes and edges.
+    #[must_use]
+    pub fn path_traffic(&self, port: PortId) -> PathTraffic {
+        self.forwarder.path_traffic(port)
     }
 
     /// The load of the processor that the node runs on, in percent, of late.

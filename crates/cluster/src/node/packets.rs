@@ -11,6 +11,7 @@ use super::event::NodeEvent;
 use super::outbox::Transmit;
 use super::peer::Peer;
 use super::ports::Ports;
+use crate::forwarding::OutFrame;
 use crate::pipeline::{FastPathProgram, HandedFrame, Origin, PacketPath, Released};
 
 impl Node {
@@ -43,7 +44,9 @@ impl Node {
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let ours = self.capabilities();
-        let path_frame = self.replication.peers.poll_path_frame(now, ours, &mut self.forwarder, buffer);
+        let worker = self.place().worker;
+        let path_frame = self.replication.peers.poll_path_frame(now, (ours, worker), &mut self.forwarder, buffer);
+        let path_frame = path_frame.or_else(|| self.poll_path_update(now, buffer));
         let own_frame = path_frame.or_else(|| self.poll_edge_frame(now, buffer));
         match own_frame.or_else(|| self.forwarder.poll_transmit(now, buffer)) {
             Some(out) => {
@@ -51,6 +54,18 @@ impl Node {
             }
             None => self.outbox.poll(buffer),
         }
+    }
+
+    /// The next frame over a service path with updates for a peer whose replication path is down.
+    fn poll_path_update(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<OutFrame> {
+        let (claims_all, worker) = (self.claims_all(), self.place().worker);
+        let Self { replication, pipeline, forwarder, .. } = self;
+        let bytes_max = |port| forwarder.path_datagram_bytes_max(port);
+        let (id, route) = replication.poll_path_update(now, pipeline, claims_all, bytes_max, buffer)?;
+        let mut datagram = core::mem::take(buffer);
+        let frame = replication.peers.seal_into_frame(now, (id, route), &mut datagram, worker, forwarder, buffer);
+        // A datagram that finds no way is lost, as the network may lose it.
+        frame.or_else(|| self.poll_path_update(now, buffer))
     }
 
     /// The pipeline handles the batch; what it changed is replicated, and what it set free is reinjected.

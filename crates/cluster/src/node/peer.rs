@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::Slot;
-use flow::{Instant, NodeId, NodeSet, PortId};
+use flow::{Instant, NodeId, NodeSet};
 use replication::compact::CompactReceiver;
 use replication::secure::{Channel, ChannelEvent, Content};
 use replication::{Handle, Resync, Session, SessionEvent};
 
 use super::event::{Events, NodeEvent, Path};
-use super::paths::Paths;
+use super::paths::{Paths, ServiceRoute};
 use super::replication_set::compact::Readvertised;
 use super::split_brain::SplitWatch;
 use super::status::PeerStatus;
@@ -92,7 +92,7 @@ impl Peer {
     pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, claims_all: bool) {
         self.channel.iter_mut().for_each(|channel| channel.handle_timeout(now));
         self.detector.handle_timeout(now);
-        self.paths.handle_timeout(now);
+        self.paths.handle_timeout(now, &self.detector);
         self.session.iter_mut().for_each(|session| session.handle_timeout(now));
         let claims = claims_all || self.resync.has_restarted();
         let (id, stale) = (self.id, if claims { StaleReplicas::Claim } else { StaleReplicas::Remove });
@@ -180,7 +180,7 @@ impl Peer {
     ) -> bool {
         let peer = self.id;
         if event == Event::Up && !self.paths.is_any_up() {
-            self.split.remember_suspicion(self.is_up(), !roles.active().is_empty());
+            self.split.remember_suspicion(!roles.active().is_empty());
         }
         let (was_up, is_up) = self.paths.note(now, path, event);
         if self.paths.has_service() {
@@ -218,27 +218,33 @@ impl Peer {
         &mut self,
         now: Instant,
         ours: Capabilities,
-    ) -> Option<(PortId, PathFrameKind, Vec<u8>)> {
-        if let Some((port, datagram)) = self.paths.poll_handshake() {
-            return Some((port, PathFrameKind::Replication, datagram));
+    ) -> Option<(ServiceRoute, PathFrameKind, Vec<u8>)> {
+        if let Some((route, datagram)) = self.paths.poll_handshake() {
+            return Some((route, PathFrameKind::Replication, datagram));
         }
         if !self.is_reachable() {
             return None;
         }
-        let (kind, content, (port, mut plain)) = match self.paths.poll_detection(now) {
+        let (kind, content, (route, mut plain)) = match self.paths.poll_detection(now) {
             Some(packet) => (PathFrameKind::Detection, Content::Detection, packet),
             None => {
-                let (port, heartbeats) = self.paths.poll_heartbeats()?;
+                let (route, heartbeats) = self.paths.poll_heartbeats()?;
                 let mut plain = Vec::new();
                 encode_heartbeats(&heartbeats, ours, &mut plain);
-                (PathFrameKind::Replication, Content::Replication, (port, plain))
+                (PathFrameKind::Replication, Content::Replication, (route, plain))
             }
         };
-        let Some(channel) = &mut self.channel else { return Some((port, kind, plain)) };
+        let Some(channel) = &mut self.channel else { return Some((route, kind, plain)) };
         let mut datagram = Vec::new();
         // Where the keys have been used too often it is lost, as the network may lose it.
         let is_sealed = channel.seal(now, content, &mut plain, &mut datagram);
-        is_sealed.then_some((port, PathFrameKind::Replication, datagram))
+        is_sealed.then_some((route, PathFrameKind::Replication, datagram))
+    }
+
+    /// The service path that carries updates to the peer while the replication path is down. None without a channel: there a stranger
+    /// could write them as well.
+    pub(super) fn service_route(&self) -> Option<ServiceRoute> {
+        self.paths.service_route().filter(|_| self.channel.is_some())
     }
 
     /// Datagrams reach the peer: the channel, if there is one, has keys.
@@ -295,19 +301,21 @@ impl Peer {
         if self.is_watched { is_replication_up || self.paths.is_service_up() } else { self.is_up_by_lead }
     }
 
-    /// When the detector or the session has something to do next.
-    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 4] {
+    /// When the detector or the session has something to do next. What goes over service paths waits until `service_paths_free_at`.
+    pub(super) fn poll_timeouts(&self, service_paths_free_at: Instant) -> [Option<Instant>; 4] {
         let channel = self.channel.as_ref().and_then(Channel::poll_timeout);
         if !self.is_reachable() {
             return [None, None, None, channel];
         }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = self.detector.poll_timeout().filter(|_| self.is_watched).into_iter();
-        let detector = detector.chain(self.paths.poll_timeout()).min();
+        let detector = detector.chain(self.paths.poll_timeout(&self.detector)).min();
         let readvertised = self.readvertised.as_ref().and_then(Readvertised::poll_timeout);
         let compact =
             self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(readvertised).min();
-        [detector, session.and_then(Session::poll_timeout), compact, channel]
+        let free_at = self.service_route().map_or(Instant::ZERO, |_| service_paths_free_at);
+        let updates = [session.and_then(Session::poll_timeout), compact].map(|at| at.map(|at| at.max(free_at)));
+        [detector, updates[0], updates[1], channel]
     }
 
     /// Notes it if the peer has sent all its connections.

@@ -5,15 +5,16 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, WorkerId};
 use replication::Resync;
 use replication::secure::{Content, Security, UnnamedPeer};
 
 use super::error::{ConfigError, NodeError, ReloadError};
 use super::event::{Events, NodeEvent};
 use super::outbox::Transmit;
+use super::paths::ServiceRoute;
 use super::peer::{Peer, encode_heartbeats};
-use crate::forwarding::{Forwarder, OutFrame};
+use crate::forwarding::{Forwarder, OutFrame, PathFrameKind, PathFrameTo};
 use crate::group::GroupSet;
 use crate::pipeline::{Pipeline, ReplicaExpiry};
 use crate::role::{Capabilities, Heartbeats, Roles, State};
@@ -191,6 +192,7 @@ impl Peers {
         events: &mut Events,
     ) {
         let Some(peer) = self.get_mut(from) else { return };
+        peer.paths.set_polled(theirs.slow_paths);
         peer.has_state_service = Some(theirs.state_service.is_some() && theirs.state_service == ours.state_service);
         let (ours, theirs) = (ours.division, theirs.division);
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
@@ -218,10 +220,12 @@ impl Peers {
     }
 
     /// Reports peers that are up on service paths alone, and a split brain that is over because this node has yielded.
-    pub(super) fn report(&mut self, now: Instant, roles: &Roles, events: &mut Events) {
+    /// `has_rate`: updates may go over service paths.
+    pub(super) fn report(&mut self, now: Instant, roles: &Roles, has_rate: bool, events: &mut Events) {
         for peer in &mut self.list {
             if peer.paths.becomes_degraded(now) {
-                events.push(now, NodeEvent::Degraded(peer.id));
+                let carries_updates = has_rate && peer.service_route().is_some() && peer.session.is_some();
+                events.push(now, NodeEvent::Degraded { peer: peer.id, carries_updates });
             }
         }
         if roles.active().is_empty() {
@@ -304,7 +308,7 @@ impl Peers {
         if let Some(heartbeats) = roles.poll_heartbeats(now) {
             for peer in &mut self.list {
                 let heartbeats = Heartbeats { answers: roles.latest_of(peer.id), ..heartbeats.clone() };
-                peer.paths.set_heartbeats(&heartbeats);
+                peer.paths.set_heartbeats(now, &heartbeats);
                 peer.heartbeats = Some(heartbeats);
             }
         }
@@ -318,18 +322,43 @@ impl Peers {
     pub(super) fn poll_path_frame(
         &mut self,
         now: Instant,
-        ours: Capabilities,
+        (ours, worker): (Capabilities, WorkerId),
         forwarder: &mut Forwarder,
         buffer: &mut Vec<u8>,
     ) -> Option<OutFrame> {
         for peer in &mut self.list {
-            while let Some((port, kind, datagram)) = peer.poll_path_datagram(now, ours) {
-                if forwarder.write_path_frame(port, peer.id, kind, &datagram, buffer).is_some() {
-                    return Some(OutFrame::of_own(port));
+            while let Some((route, kind, mut datagram)) = peer.poll_path_datagram(now, ours) {
+                let frame = PathFrameTo { node: peer.id, kind, link_address: route.link_address };
+                let frame = of_worker(frame, worker, &mut datagram);
+                if forwarder.write_path_frame(route.port, frame, &datagram, buffer).is_some() {
+                    return Some(OutFrame::of_own(route.port));
                 }
             }
         }
         None
+    }
+
+    /// Encrypts a datagram of replication, and writes the frame that carries it over the service path over `buffer`. `None`: the channel has
+    /// no keys, or the frame has no room.
+    pub(super) fn seal_into_frame(
+        &mut self,
+        now: Instant,
+        (id, route): (NodeId, ServiceRoute),
+        datagram: &mut Vec<u8>,
+        worker: WorkerId,
+        forwarder: &mut Forwarder,
+        buffer: &mut Vec<u8>,
+    ) -> Option<OutFrame> {
+        let Self { list, plain, places, .. } = self;
+        let peer = list.get_mut(usize::from(places[usize::from(id.0)]))?;
+        plain.clear();
+        if !peer.channel.as_mut()?.seal(now, Content::Replication, datagram, plain) {
+            return None;
+        }
+        let frame = PathFrameTo { node: id, kind: PathFrameKind::Replication, link_address: route.link_address };
+        let frame = of_worker(frame, worker, plain);
+        forwarder.write_path_frame(route.port, frame, plain, buffer)?;
+        Some(OutFrame::of_own(route.port))
     }
 
     /// Encrypts what was polled, where the peer has a channel. `None` when its keys have been used too often: then it is lost
@@ -366,6 +395,15 @@ impl Peers {
             channel.set_credentials(now, Arc::clone(&new.credentials));
         }
     }
+}
+
+/// The frame, as another worker than the lead sends it: the lead's counterpart hands it to the worker of equal number.
+fn of_worker(frame: PathFrameTo, worker: WorkerId, datagram: &mut Vec<u8>) -> PathFrameTo {
+    if worker == WorkerId::LEAD || frame.kind != PathFrameKind::Replication {
+        return frame;
+    }
+    datagram.insert(0, worker.0);
+    PathFrameTo { kind: PathFrameKind::OfWorker, ..frame }
 }
 
 impl Deref for Peers {

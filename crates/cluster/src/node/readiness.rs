@@ -20,6 +20,9 @@ use crate::role::{Heartbeat, State};
 /// retransmission takes.
 pub const LAG_MAX: Duration = Duration::from_secs(1);
 
+/// While the replication path is down: a connection that the peer does not have after this time is not about to reach it.
+const UNCOVERED_LAG_MAX: Duration = Duration::from_millis(200);
+
 /// Why a node could not take a group's addresses over without harm. The text names the remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Obstacle {
@@ -47,6 +50,9 @@ pub enum Obstacle {
     /// The replication session is silent.
     #[error("does not answer on the replication link")]
     ReplicationSilent,
+    /// The replication path is down, and so many connections that began since have not reached it.
+    #[error("lacks {0} connections that began since the replication link is down: repair the replication link")]
+    Uncovered(u32),
     /// The first full synchronisation is not complete.
     #[error("is still being synchronised")]
     Synchronising,
@@ -165,6 +171,10 @@ fn obstacles_of_replication(peer: &PeerStatus) -> Option<Obstacle> {
         return Some(Obstacle::WorkersDiffer);
     }
     let Some(session) = peer.session else { return Some(Obstacle::NotReplicated) };
+    let waits = session.link != Link::Open || peer.lag > UNCOVERED_LAG_MAX;
+    if peer.is_degraded() && session.uncovered > 0 && waits {
+        return Some(Obstacle::Uncovered(session.uncovered));
+    }
     match session.link {
         Link::Open if !session.sent_all => Some(Obstacle::Synchronising),
         Link::Open => (peer.lag > LAG_MAX).then_some(Obstacle::Lags(peer.lag)),

@@ -54,8 +54,8 @@ impl SplitWatch {
     }
 
     /// To be called before the peer, which is down, counts as up.
-    pub(super) fn remember_suspicion(&mut self, is_up: bool, is_active: bool) {
-        self.was_suspected = self.status(is_up, is_active) == SplitBrain::Suspected;
+    pub(super) fn remember_suspicion(&mut self, is_active: bool) {
+        self.was_suspected = self.status(false, is_active) == SplitBrain::Suspected;
     }
 
     /// The roles have read the heartbeats of the peer, which is up or down; before that, this node was active for the groups `active_before`.

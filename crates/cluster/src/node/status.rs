@@ -122,7 +122,7 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
-    /// The peer is up on service paths alone: nothing is replicated, and no node takes over.
+    /// The peer is up on service paths alone: no node takes over, and updates go over a service path at a limited rate, or not at all.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         let is_up = |wanted: fn(&Path) -> bool| {
@@ -136,6 +136,12 @@ impl PeerStatus {
     #[must_use]
     pub fn lacks_connections(&self) -> bool {
         self.heartbeats.iter().flatten().any(|said| said.state == role::State::Standby && !said.synchronised)
+    }
+
+    /// Connections that a failover to the peer would lose: they are to be replicated to it, and it does not have them in any state.
+    #[must_use]
+    pub fn uncovered(&self) -> u32 {
+        self.session.map_or(0, |session| session.uncovered)
     }
 
     /// The peer could take over now without losing a connection: it is up, and has received everything and taken it.

@@ -28,6 +28,7 @@ use core::time::Duration;
 use flow::{BATCH_FRAMES_MAX, Instant, NodeId, WorkerId};
 
 use super::event::{Events, NodeEvent};
+use super::paths::ServiceRoute;
 use super::peer::Peer;
 use super::peers::Peers;
 use crate::forwarding::{Forwarder, Learning};
@@ -80,6 +81,7 @@ struct PeerView {
     down_since: Option<Instant>,
     refused: Option<Division>,
     has_state_service: Option<bool>,
+    service_route: Option<ServiceRoute>,
 }
 
 /// How a worker stands.
@@ -105,6 +107,7 @@ impl PeerView {
             down_since: peer.orphaned_at,
             refused: peer.refused,
             has_state_service: peer.has_state_service,
+            service_route: peer.service_route(),
         }
     }
 }
@@ -119,6 +122,7 @@ impl LeadView {
             (peer.is_up_by_lead, peer.orphaned_at, peer.refused) = (view.is_up, view.down_since, view.refused);
             (peer.is_forwarding, peer.drained_at) = (view.is_forwarding, view.drained_at);
             peer.has_state_service = view.has_state_service;
+            peer.paths.set_route(view.service_route);
         }
         is_any_lost
     }

@@ -12,7 +12,7 @@ use super::edge::Edge;
 use super::plan::may_be_planned;
 use super::shard::Shard;
 use super::waiting::count_released;
-use crate::forwarding::{Admission, is_path_frame};
+use crate::forwarding::{Admission, is_path_frame, path_frame_worker};
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
 const PREFETCH_DISTANCE: usize = 8;
@@ -148,12 +148,13 @@ impl Pipeline {
             let place = &mut pending[waiting];
             match wire::parse_into(frame, &mut place.headers) {
                 Err(DropReason::UnsupportedLinkProtocol) if is_path_frame(frame.bytes()) => {
-                    if !self.hands_to_lead(origin, frame) {
+                    let worker = self.worker_of_path_frame(frame);
+                    if !self.hands_to(worker, origin, frame) {
                         frame.disposition = edge.handle_path_frame(now, frame);
                     }
                 }
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
-                Ok(Parsed::Arp(_)) if self.hands_to_lead(origin, frame) => {}
+                Ok(Parsed::Arp(_)) if self.hands_to(WorkerId::LEAD, origin, frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
                 Ok(Parsed::Ip(())) => {
                     let mut packet = Packet { frame, headers: &mut place.headers };
@@ -176,9 +177,15 @@ impl Pipeline {
         waiting
     }
 
-    /// Hands a frame to the lead worker, which alone detects failures and learns neighbours, unless this one is it.
-    fn hands_to_lead(&mut self, origin: Origin, frame: &mut Frame<'_>) -> bool {
-        origin.is_steering && self.connections.shard.hands_over(WorkerId::LEAD, frame)
+    /// Hands a frame to a worker, unless this one is it. The lead worker alone detects failures and learns neighbours.
+    fn hands_to(&mut self, worker: WorkerId, origin: Origin, frame: &mut Frame<'_>) -> bool {
+        origin.is_steering && self.connections.shard.hands_over(worker, frame)
+    }
+
+    /// The worker that a frame between nodes is for.
+    fn worker_of_path_frame(&self, frame: &Frame<'_>) -> WorkerId {
+        let workers = self.connections.shard.place().steering.workers();
+        path_frame_worker(frame.bytes()).filter(|worker| worker.0 < workers).unwrap_or(WorkerId::LEAD)
     }
 
     /// Has the last packet's index bucket fetched, and the record of the one that waited for its bucket long enough.

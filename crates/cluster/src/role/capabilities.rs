@@ -14,6 +14,8 @@ pub struct Capabilities {
     pub division: Division,
     /// The version of the messages of its state service; `None`: it has none.
     pub state_service: Option<u8>,
+    /// It finds a peer dead that probes service paths slowly, because it polls the peer itself. It takes updates over them.
+    pub slow_paths: bool,
 }
 
 impl Capabilities {
@@ -22,15 +24,22 @@ impl Capabilities {
         if let Some(version) = self.state_service {
             tlv::put(heartbeat, attribute::STATE_SERVICE, &[version]);
         }
+        if self.slow_paths {
+            tlv::put(heartbeat, attribute::SLOW_PATHS, &[1]);
+        }
         self.division.encode(heartbeat);
     }
 
     /// Reads them from a sound heartbeat. A node of a release without state service announces none.
     #[must_use]
     pub fn decode(heartbeat: &[u8]) -> Self {
-        let found = tlv::read(heartbeat).flatten().find(|(kind, _)| *kind == attribute::STATE_SERVICE);
-        let state_service = found.and_then(|(_, value)| value.first().copied());
-        Self { division: Division::decode(heartbeat), state_service }
+        let find = |wanted: u16| tlv::read(heartbeat).flatten().find(|(kind, _)| *kind == wanted);
+        let octet = |wanted: u16| find(wanted).and_then(|(_, value)| value.first().copied());
+        Self {
+            division: Division::decode(heartbeat),
+            state_service: octet(attribute::STATE_SERVICE),
+            slow_paths: octet(attribute::SLOW_PATHS).is_some_and(|value| value != 0),
+        }
     }
 }
 
@@ -39,12 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_service_is_read_as_it_was_announced_and_is_absent_in_heartbeats_of_former_releases() {
-        for state_service in [None, Some(0xb1)] {
-            let announced = Capabilities { division: Division { workers: 2, version: 1 }, state_service };
+    fn capabilities_are_read_as_they_were_announced_and_are_absent_in_heartbeats_of_former_releases() {
+        for (state_service, slow_paths) in [(None, false), (Some(0xb1), true)] {
+            let division = Division { workers: 2, version: 1 };
+            let announced = Capabilities { division, state_service, slow_paths };
             let mut heartbeat = Vec::new();
             tlv::put(&mut heartbeat, attribute::NODE, &[1]);
-            assert_eq!(Capabilities::decode(&heartbeat).state_service, None);
+            let former = Capabilities::decode(&heartbeat);
+            assert_eq!((former.state_service, former.slow_paths), (None, false));
             announced.encode(&mut heartbeat);
             assert_eq!(Capabilities::decode(&heartbeat), announced);
         }

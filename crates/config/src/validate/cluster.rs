@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use cluster::edge_link::EDGES_MAX;
+use cluster::node::SERVICE_PATH_BYTES_PER_S_DEFAULT;
 use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
 use replication::representation::Start;
@@ -27,6 +28,8 @@ const JOIN_HOLD: Duration = Duration::from_secs(3);
 const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
 /// What an Ethernet frame holds after IPv4 and UDP headers.
 const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
+/// The least rate sends a datagram in the time after which a session is to send one.
+const SERVICE_PATH_BYTES_PER_S: RangeInclusive<u32> = 16_000..=1_000_000_000;
 const IN_FLIGHT_MESSAGES: RangeInclusive<u16> = 256..=32_768;
 const ACK_EVERY_MESSAGES: RangeInclusive<u16> = 1..=64;
 
@@ -183,6 +186,7 @@ pub(super) fn replication(
         hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), diagnostics),
         wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), diagnostics),
         datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), diagnostics),
+        service_path_bytes_per_s: service_path_rate(raw, diagnostics),
         in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), diagnostics),
         ack_every_messages: setting!("replication", raw.ack_every_messages => within(32, ACK_EVERY_MESSAGES), diagnostics),
         ack_delay: setting!("replication", raw.ack_delay => ranged(ms(2), ms(0)..=ms(1000)), diagnostics),
@@ -274,6 +278,15 @@ fn failure_detection(
         service_paths: flag("failure_detection.service_paths", raw.service_paths, true, diagnostics),
         edges_max: setting!("failure_detection", raw.edges_max => within(0, 0..=EDGES_MAX), diagnostics),
     }
+}
+
+/// The rate of updates over service paths: none, or one that leaves a session alive.
+fn service_path_rate(raw: &RawReplication, diagnostics: &mut Diagnostics<'_>) -> u32 {
+    let none = raw.service_path_bytes_per_second.as_ref().filter(|written| *written.get_ref() == 0);
+    if none.is_some() {
+        return 0;
+    }
+    setting!("replication", raw.service_path_bytes_per_second => within(SERVICE_PATH_BYTES_PER_S_DEFAULT, SERVICE_PATH_BYTES_PER_S), diagnostics)
 }
 
 const fn ms(milliseconds: u64) -> Duration {

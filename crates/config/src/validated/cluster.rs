@@ -83,6 +83,8 @@ pub struct Replication {
     pub wait_for_peer: Duration,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
+    /// Bytes per second of updates over service paths; 0: none.
+    pub service_path_bytes_per_s: u32,
     /// Messages sent and not yet acknowledged, at most.
     pub in_flight_messages_max: u16,
     /// Messages received until an acknowledgement is sent.

@@ -93,6 +93,7 @@ pub fn add_status(samples: &mut Samples, status: &Status) {
         let differs = peer.configuration.as_ref().is_some_and(|configuration| *configuration != status.configuration);
         samples.add_flag(Metric::PeerConfigurationDiffers, &labels, differs);
         samples.add(Metric::ReplicationLag, &labels, peer.lag_ms / 1e3);
+        samples.add_count(Metric::ReplicationUncovered, &labels, peer.uncovered);
         samples.add_count(Metric::ReplicationQueued, &labels, peer.queued);
         samples.add_count(Metric::ReplicationInFlight, &labels, peer.in_flight);
         samples.add_count(Metric::ReplicationSent, &labels, peer.sent);

@@ -186,7 +186,7 @@ impl Process {
             let Self { edge, fast_path, links, ports, reporting, .. } = self;
             let received = ports.poll(&mut |batch| {
                 let now = clock::now();
-                take_link_frames(now, links, batch, reporting);
+                take_link_frames(now, links, edge, batch, reporting);
                 let Some(fast_path) = fast_path else { return edge.handle_packets(now, batch) };
                 edge.handle_packets_beside(now, batch, &mut |place| fast_path.take_activity(place));
                 fast_path.obey(now, edge);
@@ -254,12 +254,19 @@ impl Process {
     }
 }
 
-/// Takes the frames that nodes sent to this edge from the batch. Those between nodes pass it as through a switch.
-fn take_link_frames(now: Instant, links: &mut NodeLinks, batch: &mut PacketBatch<'_>, reporting: &mut Reporting) {
+/// Takes the frames that nodes sent to this edge from the batch. Those between nodes pass it as through a switch, but stay on the ports of
+/// nodes.
+fn take_link_frames(
+    now: Instant,
+    links: &mut NodeLinks,
+    edge: &mut Edge,
+    batch: &mut PacketBatch<'_>,
+    reporting: &mut Reporting,
+) {
     for frame in batch.iter_mut().filter(|frame| is_path_frame(frame.bytes())) {
         match links.handle_frame(now, frame.ingress, frame.bytes()) {
             Ok(true) => frame.disposition = Disposition::Consumed,
-            Ok(false) => {}
+            Ok(false) => edge.carry_between_nodes(frame),
             Err(error) => {
                 frame.disposition = Disposition::Consumed;
                 reporting.note_link_error(frame.ingress, error);

@@ -330,7 +330,13 @@ pub(super) fn service_paths(config: &Config) -> Option<ServicePaths> {
     let ports = config.ports.iter().zip((0..=u8::MAX).map(PortId));
     let ethernet = ports.filter(|(port, _)| port.backend != Backend::Tun);
     let ports = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
-    Some(ServicePaths { ports, detector: detector(&cluster.failure_detection), seed: random::number() })
+    let bytes_per_s_max = cluster.replication.service_path_bytes_per_s.div_ceil(config.workers.count.into());
+    Some(ServicePaths {
+        ports,
+        detector: detector(&cluster.failure_detection),
+        seed: random::number(),
+        bytes_per_s_max,
+    })
 }
 
 /// Has the node answer edges, where that is configured.

@@ -283,6 +283,7 @@ impl Changes {
             hold_first_reply,
             wait_for_peer,
             datagram_bytes_max,
+            service_path_bytes_per_s,
             in_flight_messages_max,
             ack_every_messages,
             ack_delay,
@@ -313,6 +314,11 @@ impl Changes {
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
+        self.apply(
+            "replication.service_path_bytes_per_second",
+            service_path_bytes_per_s,
+            &new.service_path_bytes_per_s,
+        );
         self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
         self.restart("replication.ack_every_messages", ack_every_messages, &new.ack_every_messages);
         let durations: [(&str, &Duration, &Duration); 3] = [

@@ -219,7 +219,9 @@ impl Reporting {
             NodeEvent::Reached { target } => self.reached(target),
             NodeEvent::PathUp { peer: id, path } => (EventKind::PathUp, self.path_to(id, path)),
             NodeEvent::PathDown { peer: id, path } => (EventKind::PathDown, self.path_to(id, path)),
-            NodeEvent::Degraded(id) => (EventKind::Degraded, self.degraded(id)),
+            NodeEvent::Degraded { peer: id, carries_updates } => {
+                (EventKind::Degraded, self.degraded(id, carries_updates))
+            }
             NodeEvent::SplitBrain(id) => (
                 EventKind::SplitBrain,
                 format!("{} holds the same addresses as this node; the one that took them over first yields", peer(id)),
@@ -377,14 +379,15 @@ impl Reporting {
     }
 }
 
-/// What a port received and sent, with what the kernel forwarded.
+/// What a port received and sent, with what the kernel forwarded, without the frames between nodes.
 fn traffic(node: &Node, ports: &dyn PacketIo, port: PortId) -> PortTraffic {
     let (counters, forwarded) = (ports.counters(port), node.pipeline().fast_path_traffic(port));
+    let own = node.path_traffic(port);
     PortTraffic {
-        received_frames: counters.received_frames + forwarded.received_frames,
-        received_bytes: counters.received_bytes + forwarded.received_bytes,
-        sent_frames: counters.sent_frames + forwarded.sent_frames,
-        sent_bytes: counters.sent_bytes + forwarded.sent_bytes,
+        received_frames: counters.received_frames.saturating_sub(own.received_frames) + forwarded.received_frames,
+        received_bytes: counters.received_bytes.saturating_sub(own.received_bytes) + forwarded.received_bytes,
+        sent_frames: counters.sent_frames.saturating_sub(own.sent_frames) + forwarded.sent_frames,
+        sent_bytes: counters.sent_bytes.saturating_sub(own.sent_bytes) + forwarded.sent_bytes,
     }
 }
 

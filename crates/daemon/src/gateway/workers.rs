@@ -168,8 +168,9 @@ fn open(
         node.set_tracking(clock::now(), config.reachability.tracking.clone());
     }
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
-    if let Some(ServicePaths { ports, detector, seed }) = build::service_paths(config) {
+    if let Some(ServicePaths { ports, detector, seed, bytes_per_s_max }) = build::service_paths(config) {
         node.set_service_paths(&ports, detector, seed)?;
+        node.set_service_path_rate(bytes_per_s_max);
     }
     build::set_edges(&mut node, config)?;
     if let Some(fast_path) = fast_path {

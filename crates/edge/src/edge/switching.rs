@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use flow::wire::arp::ArpView;
 use flow::wire::{self, Headers, MacAddress, Parsed, Transport};
-use flow::{DropReason, Frame, NODES_MAX, NodeId, PortId};
+use flow::{Disposition, DropReason, Frame, NODES_MAX, NodeId, PortId};
 
 use super::Edge;
 use crate::config::NodePort;
@@ -21,6 +21,22 @@ impl Edge {
         let lost = self.link_control.copy(frame, &ports);
         self.counters.dropped[DropReason::TransmitFailed as usize] += lost;
         Ok(first)
+    }
+
+    /// A frame between nodes goes to the node with its link address, or to all other nodes, and never to the network.
+    pub fn carry_between_nodes(&mut self, frame: &mut Frame<'_>) {
+        let from = self.node_ports().find(|node| node.port == frame.ingress).map(|node| node.node);
+        let destination = link_control::destination(frame);
+        let addressed = destination.and_then(|address| self.node_with(address)).map(|node| node.node);
+        let is_meant = |node: &&NodePort| Some(node.node) != from && addressed.is_none_or(|only| only == node.node);
+        let mut ports: ArrayVec<PortId, NODES_MAX> =
+            self.node_ports().filter(is_meant).map(|node| node.port).filter(|_| from.is_some()).collect();
+        frame.disposition = Disposition::Consumed;
+        if let Some(first) = ports.pop() {
+            let lost = self.link_control.copy(frame, &ports);
+            self.counters.dropped[DropReason::TransmitFailed as usize] += lost;
+            frame.disposition = Disposition::Transmit(first);
+        }
     }
 
     /// Learns from a frame that a node sends to a group which address it announces.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use edge::{AddressOf, Affinity, EdgeEvent, NodeSet};
 use flow::wire::build::{self, Envelope, IcmpHeader};
 use flow::wire::{MacAddress, ip_protocol};
-use flow::{Disposition, DropReason, NodeId, PortId, Tuple};
+use flow::{Disposition, DropReason, Frame, NodeId, PortId, Tuple};
 
 use crate::harness::*;
 
@@ -208,6 +208,30 @@ fn frames_to_a_group_go_to_every_port_but_their_own() {
     }
     assert_eq!(copies(&mut world).len(), 512);
     assert_eq!(world.edge.status().counters.dropped_for(DropReason::TransmitFailed), 2000 - 512);
+}
+
+#[test]
+fn frames_between_nodes_go_to_nodes_and_never_to_the_network() {
+    let mut world = World::new(|_| ());
+    let mut carry = |ingress: PortId, destination: [u8; 6]| {
+        let mut bytes = [&destination[..], &[2, 0, 0, 0, 0, 9], &[0x88, 0xb5], &[0; 46]].concat();
+        let length_bytes = bytes.len();
+        let mut frame = Frame::new(&mut bytes, 0, length_bytes, ingress).unwrap();
+        world.edge.carry_between_nodes(&mut frame);
+        let mut ports = copies(&mut world);
+        match frame.disposition {
+            Disposition::Transmit(port) => ports.push(port),
+            disposition => assert_eq!(disposition, Disposition::Consumed),
+        }
+        ports.sort();
+        ports
+    };
+    let group = [3, 0x4d, 0x53, 0, 0, 1];
+    assert_eq!(carry(port(NodeId(1)), group), [port(NodeId(0)), port(NodeId(2))]);
+    assert_eq!(carry(port(NodeId(1)), node_address(NodeId(2)).0), [port(NodeId(2))]);
+    assert_eq!(carry(port(NodeId(1)), node_address(NodeId(1)).0), []);
+    assert_eq!(carry(NETWORK, group), []);
+    assert_eq!(carry(NETWORK, node_address(NodeId(2)).0), []);
 }
 
 #[test]

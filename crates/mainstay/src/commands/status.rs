@@ -187,10 +187,11 @@ fn paths(status: &Status) -> String {
                 lost.since_ns.map_or_else(String::new, |at| format!(" {} ago", ago(status.monotonic_now_ns, at)));
             let _ = writeln!(
                 text,
-                "Degraded     replication with node {} lost{since}: detection continues over {} {}",
+                "Degraded     replication link to node {} lost{since}: detection continues over {} {}; {}",
                 peer.id,
                 if up.len() == 1 { "port" } else { "ports" },
-                up.join(", ")
+                up.join(", "),
+                uncovered(peer)
             );
         }
         let _ = match peer.split_brain.as_str() {
@@ -227,6 +228,18 @@ fn keys(status: &Status) -> String {
         refused.map(|cause| format!("Keys         node {} {cause}\n", peer.id))
     });
     lines.collect()
+}
+
+/// What a failover to a peer now would lose whose replication link is down.
+fn uncovered(peer: &PeerStatus) -> String {
+    match (peer.uncovered, peer.session.as_str()) {
+        (0, "open") => "connections go over them, and a failover now would lose none".to_owned(),
+        (0, _) => "connections are not replicated".to_owned(),
+        (lost, _) => {
+            let noun = if lost == 1 { "connection" } else { "connections" };
+            format!("a failover now would lose {} {noun} that began since", count(lost))
+        }
+    }
 }
 
 /// The state of deferral, if it is configured.

@@ -162,6 +162,11 @@ impl Session {
         self.sender.forget(handle);
     }
 
+    /// From now on connections that the peer does not have yet are sent before changes of others: for a path of little rate.
+    pub fn set_prefers_new(&mut self, prefers_new: bool) {
+        self.sender.set_prefers_new(prefers_new);
+    }
+
     /// Whether the connection was sent to the peer, or is queued.
     #[must_use]
     pub fn is_replicated(&self, handle: Handle) -> bool {
@@ -241,6 +246,7 @@ impl Session {
             session: self.session,
             peer_session: self.peer_session,
             queued: self.sender.queued(),
+            uncovered: self.sender.uncovered(),
             in_flight: self.sender.in_flight(),
             datagrams_sent: self.counters.datagrams_sent,
             bytes_sent: self.counters.bytes_sent,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use flow::Instant;
 
-use super::{Link, Session, Store};
+use super::{DATAGRAM_BYTES_MIN, Link, Session, Store};
 use crate::message::{HEADER_BYTES, Header, flags};
 
 /// In [`Session::pending`]: send something, whatever it is. Not a flag on the wire.
@@ -61,6 +61,21 @@ impl Session {
         };
         self.finish_datagram(now, (first, unresolved, count), buf);
         true
+    }
+
+    /// As [`Session::poll_transmit`], with a datagram of at most `bytes_max`, which are not less than [`DATAGRAM_BYTES_MIN`].
+    pub fn poll_transmit_within(
+        &mut self,
+        now: Instant,
+        bytes_max: usize,
+        store: &mut impl Store,
+        buf: &mut Vec<u8>,
+    ) -> bool {
+        let configured = self.config.datagram_bytes_max;
+        self.config.datagram_bytes_max = configured.min(bytes_max.max(DATAGRAM_BYTES_MIN));
+        let is_due = self.poll_transmit(now, store, buf);
+        self.config.datagram_bytes_max = configured;
+        is_due
     }
 
     /// Bytes of the messages that a datagram has room for.

@@ -97,6 +97,8 @@ pub struct SessionStatus {
     pub peer_session: Option<u32>,
     /// Changes and ends of connections that wait to be sent.
     pub queued: usize,
+    /// Connections that are to be replicated and that the peer does not have in any state: lost if this node died now.
+    pub uncovered: u32,
     /// Messages sent and not acknowledged.
     pub in_flight: u16,
     /// Datagrams sent.

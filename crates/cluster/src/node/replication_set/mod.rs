@@ -12,6 +12,7 @@ mod backups;
 pub(super) mod compact;
 mod deferral;
 mod members;
+mod over_paths;
 mod unanswered;
 
 use alloc::boxed::Box;
@@ -42,6 +43,8 @@ use compact::{Compact, recovery_lookup};
 pub(super) use deferral::Deferral;
 use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
 use members::{SLOTS_PER_TIMEOUT_MAX, is_claimed_once_lost};
+pub(super) use over_paths::PathBudget;
+pub use over_paths::SERVICE_PATH_BYTES_PER_S_DEFAULT;
 pub(super) use unanswered::Unanswered;
 
 /// What this node replicates, and to whom.
@@ -64,6 +67,8 @@ pub(super) struct ReplicationSet {
     /// Unacknowledged segments, if they are replicated.
     pub(super) segments: SegmentSender,
     pub(super) attributes: Vec<u8>,
+    /// The rate of updates over service paths.
+    pub(super) path_budget: PathBudget,
 }
 
 /// Updates to the peers, and from them.
@@ -237,16 +242,20 @@ impl ReplicationSet {
         let count = self.peers.len();
         let first = self.next_session;
         for place in (0..count).map(|offset| (first + offset) % count) {
-            if !self.peers[place].takes_updates() {
+            if !self.peers[place].takes_updates() || self.route_of(place).is_some() {
                 continue;
             }
             let Some((session, mut store)) = self.session(pipeline, claims_all, place) else { continue };
+            session.set_prefers_new(false);
             if session.poll_transmit(now, &mut store, buffer) {
                 self.next_session = (place + 1) % count;
                 return Some(self.peers[place].id);
             }
         }
-        let compact = self.compact.as_mut().and_then(|compact| compact.poll_transmit(now, &mut self.peers, buffer));
+        let has_rate = self.uses_service_paths();
+        let is_meant = |peer: &Peer| !(has_rate && peer.service_route().is_some());
+        let compact = self.compact.as_mut();
+        let compact = compact.and_then(|compact| compact.poll_transmit(now, &mut self.peers, is_meant, buffer));
         compact.or_else(|| self.segments.poll_transmit(now, pipeline, &mut self.peers, buffer))
     }
 
@@ -303,7 +312,8 @@ impl ReplicationSet {
     /// When deferral, the backups or compact replication have something to do next. Sessions have their own timers.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let deferral = self.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout());
-        let compact = self.compact.as_ref().and_then(|compact| compact.poll_timeout());
+        let free_at = if self.uses_service_paths() { self.path_budget.free_at() } else { Instant::ZERO };
+        let compact = self.compact.as_ref().and_then(|compact| compact.poll_timeout()).map(|at| at.max(free_at));
         let backups = self.backups.as_ref().and_then(|backups| backups.poll_timeout());
         [deferral, compact, backups].into_iter().flatten().min()
     }

@@ -4,15 +4,17 @@ use alloc::sync::Arc;
 use std::time::Duration;
 use std::vec::Vec;
 
+use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::{DropReason, NodeId, PortId};
 use proptest::prelude::*;
-use replication::secure::{Credentials, PreSharedKey, Security};
+use replication::secure::{Credentials, PreSharedKey, Security, is_channel};
 
-use super::cluster::{Cluster, INSIDE, OUTSIDE, Options, rules, security};
+use super::cluster::{Cluster, INSIDE, OUTSIDE, Options, rules, security, segment};
 use super::operations::{reload, with_rules};
-use super::{events, exchange};
+use super::{FIN_ACK, events, exchange};
 use crate::failure_detector::State;
-use crate::node::{NodeEvent, Path, Reconfiguration, SplitBrain};
+use crate::forwarding::PATH_HEADER_BYTES;
+use crate::node::{NodeEvent, NodeObstacle, Obstacle, Path, Reconfiguration, SplitBrain};
 use crate::pipeline::Place;
 
 /// A dead node is found within this time: the detection time, an interval, and a step of the test.
@@ -64,7 +66,7 @@ fn replication_link_failure_is_survived(options: Options) {
     for id in 0..2 {
         let peer = &cluster.node(id).status(cluster.now).peers[0];
         assert!(peer.is_degraded() && peer.down_since.is_none() && peer.heartbeats.iter().all(Option::is_some));
-        assert!(!peer.could_take_over(), "its copies grow old");
+        assert_eq!(peer.could_take_over(), options.keys.is_some(), "encrypted updates go on over a service path");
         let states = states(&cluster, id);
         let expected =
             [(Path::Replication, State::Down), (Path::Port(INSIDE), State::Up), (Path::Port(OUTSIDE), State::Up)];
@@ -72,7 +74,8 @@ fn replication_link_failure_is_survived(options: Options) {
         let reported = events(&mut cluster, id);
         let other = NodeId(1 - id);
         assert!(reported.contains(&NodeEvent::PathDown { peer: other, path: Path::Replication }), "{reported:?}");
-        assert_eq!(reported.iter().filter(|event| **event == NodeEvent::Degraded(other)).count(), 1, "{reported:?}");
+        let degraded = NodeEvent::Degraded { peer: other, carries_updates: options.keys.is_some() };
+        assert_eq!(reported.iter().filter(|event| **event == degraded).count(), 1, "{reported:?}");
         assert!(!reported.contains(&NodeEvent::PeerDown(other)), "{reported:?}");
     }
 
@@ -101,10 +104,177 @@ fn replication_goes_on_and_the_nodes_are_synchronised_once_the_link_is_back() {
     cluster.run(Duration::from_secs(2));
     let _ = cluster.connect(40_000);
     assert_eq!(cluster.connections(1), 0);
+    let status = cluster.node(0).status(cluster.now);
+    assert_eq!(status.peers[0].uncovered(), 1, "a failover now would lose it");
+    assert_eq!(status.readiness.obstacles, [NodeObstacle { node: NodeId(1), obstacle: Obstacle::Uncovered(1) }]);
     fail_replication(&mut cluster, false);
     cluster.run_until("the copy to be there", |cluster| cluster.connections(1) == 1);
     cluster.run_until("node 1 to be ready", |cluster| cluster.node(0).status(cluster.now).peers[0].could_take_over());
-    assert!(!cluster.node(0).status(cluster.now).peers[0].is_degraded());
+    let peer = &cluster.node(0).status(cluster.now).peers[0];
+    assert!(!peer.is_degraded() && peer.uncovered() == 0);
+}
+
+/// Encrypted nodes whose replication link has been down for so long that both know.
+fn degraded(options: Options) -> Cluster {
+    let mut cluster = started(Options { keys: Some([1, 1]), ..options });
+    fail_replication(&mut cluster, true);
+    cluster.run_until("both to be degraded", |cluster| {
+        (0..2).all(|id| cluster.node(id).status(cluster.now).peers[0].is_degraded())
+    });
+    cluster
+}
+
+#[test]
+fn connections_begun_while_the_replication_link_is_down_survive_their_node() {
+    let mut cluster = degraded(with_paths());
+    let seen_ports: Vec<u16> = (0..15).map(|number| cluster.connect(40_000 + number)).collect();
+    cluster.run(Duration::from_millis(20));
+    let status = cluster.node(0).status(cluster.now);
+    assert_eq!((status.peers[0].uncovered(), cluster.connections(1)), (0, 15));
+    assert!(status.readiness.is_ready(), "{:?}", status.readiness.obstacles);
+    let datagrams = cluster.path_frames.iter().map(|(_, _, frame)| &frame[ETHERNET_HEADER_BYTES + PATH_HEADER_BYTES..]);
+    assert!(datagrams.into_iter().all(is_channel), "nothing goes in plain text");
+
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    for (number, seen_port) in (0..).zip(seen_ports) {
+        exchange(&mut cluster, 40_000 + number, seen_port, 1_000_009, 2_000_007);
+    }
+}
+
+#[test]
+fn the_session_outlasts_a_failure_of_the_replication_link_and_its_end() {
+    let mut cluster = degraded(with_paths());
+    let session = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].session.unwrap();
+    let (rounds, number) = (session(&cluster).rounds, session(&cluster).session);
+    cluster.run(Duration::from_secs(3));
+    let _ = cluster.connect(40_000);
+    fail_replication(&mut cluster, false);
+    cluster.run_until("the replication path to be up", |cluster| states(cluster, 0)[0].1 == State::Up);
+    let _ = cluster.connect(40_001);
+    cluster.run(Duration::from_millis(50));
+    let after = session(&cluster);
+    assert_eq!((after.rounds, after.session, after.uncovered), (rounds, number, 0), "no full synchronisation");
+    assert_eq!(cluster.connections(1), 2);
+}
+
+#[test]
+fn updates_over_service_paths_keep_to_their_rate_and_new_connections_go_first() {
+    const RATE: u32 = 16_000;
+    let mut cluster = started(Options { keys: Some([1, 1]), connections_max: 512, ..with_paths() });
+    for number in 0..200 {
+        let _ = cluster.connect(41_000 + number);
+    }
+    cluster.node_mut(0).set_service_path_rate(RATE);
+    cluster.node_mut(1).set_service_path_rate(RATE);
+    fail_replication(&mut cluster, true);
+    cluster.run(Duration::from_millis(300));
+    // All connections end, which is more than the rate allows for at once.
+    for number in 0..200 {
+        cluster.client_sends(41_000 + number, segment(FIN_ACK, 1001, 5001), b"");
+        let _ = cluster.server_receives().expect("the FIN passes");
+    }
+    cluster.path_frames.clear();
+    let _ = cluster.connect(40_000);
+    let begun_at = cluster.now;
+    cluster.run_until("the new connection to be there", |cluster| {
+        cluster.node(0).status(cluster.now).peers[0].uncovered() == 0
+    });
+    assert!(cluster.now.saturating_since(begun_at) < Duration::from_millis(300), "it overtakes the others");
+    assert!(cluster.node(0).status(cluster.now).peers[0].session.unwrap().queued > 0, "the others wait");
+    cluster.path_frames.clear();
+    cluster.run(Duration::from_secs(1));
+    // Failure detection and heartbeats are short.
+    let updates = cluster.path_frames.iter().filter(|(to, _, frame)| *to == 1 && frame.len() > 200);
+    let sent_bytes: usize = updates.map(|(_, _, frame)| frame.len()).sum();
+    assert!((RATE / 2..=RATE * 11 / 10).contains(&(sent_bytes as u32)), "{sent_bytes}");
+}
+
+#[test]
+fn without_a_rate_nothing_goes_over_service_paths_and_the_connections_are_counted() {
+    let mut cluster = started(Options { keys: Some([1, 1]), ..with_paths() });
+    cluster.node_mut(0).set_service_path_rate(0);
+    fail_replication(&mut cluster, true);
+    cluster.run(Duration::from_secs(2));
+    for number in 0..3 {
+        let _ = cluster.connect(40_000 + number);
+    }
+    cluster.run(Duration::from_millis(100));
+    let status = cluster.node(0).status(cluster.now);
+    assert_eq!((status.peers[0].uncovered(), cluster.connections(1)), (3, 0));
+    assert!(!status.readiness.is_ready());
+}
+
+/// Frames between the nodes on the links of the ports in so long.
+fn frames_within(cluster: &mut Cluster, time: Duration) -> Vec<(u8, PortId, Vec<u8>)> {
+    cluster.path_frames.clear();
+    cluster.run(time);
+    core::mem::take(&mut cluster.path_frames)
+}
+
+#[test]
+fn healthy_nodes_send_each_other_two_frames_a_second_on_a_service_path_and_none_to_other_hosts() {
+    for options in [with_paths(), Options { keys: Some([1, 1]), ..with_paths() }] {
+        let mut cluster = started(options);
+        cluster.run(Duration::from_secs(2));
+        let frames = frames_within(&mut cluster, Duration::from_secs(5));
+        for (id, port) in [(0, INSIDE), (0, OUTSIDE), (1, INSIDE), (1, OUTSIDE)] {
+            let count = frames.iter().filter(|(to, on, _)| (*to, *on) == (id, port)).count();
+            // RFC 5880 section 6.8.7: an interval may be a quarter shorter.
+            assert!((8..=14).contains(&count), "{count} frames to node {id} on port {}", port.0);
+        }
+        assert!(frames.iter().all(|(_, _, frame)| frame[0] & 1 == 0), "they are addressed to the peer");
+    }
+}
+
+#[test]
+fn a_service_path_that_fails_alone_is_found_within_two_seconds_and_back_soon_after() {
+    let mut cluster = started(with_paths());
+    cluster.run(Duration::from_secs(2));
+    cluster.one_way_ports = std::vec![(1, INSIDE)];
+    let failed_at = cluster.now;
+    let state = |cluster: &Cluster| states(cluster, 0)[1].1;
+    cluster.run_until("the path to be down", |cluster| state(cluster) != State::Up);
+    assert!(cluster.now.saturating_since(failed_at) <= Duration::from_secs(2));
+    cluster.one_way_ports.clear();
+    let repaired_at = cluster.now;
+    cluster.run_until("the path to be up", |cluster| state(cluster) == State::Up);
+    assert!(cluster.now.saturating_since(repaired_at) <= Duration::from_secs(2));
+    assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
+}
+
+#[test]
+fn a_death_is_found_in_the_detection_time_however_long_the_service_paths_were_slow() {
+    for options in [with_paths(), Options { keys: Some([1, 1]), ..with_paths() }] {
+        for late_ms in [0, 130, 370, 610, 990] {
+            let mut cluster = started(options);
+            cluster.run(Duration::from_millis(3000 + late_ms));
+            let killed_at = cluster.now;
+            cluster.kill(0);
+            cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+            assert!(cluster.now.saturating_since(killed_at) <= FOUND_WITHIN);
+        }
+    }
+}
+
+#[test]
+fn a_cut_of_the_replication_link_that_only_one_node_notices_takes_nobody_down() {
+    let mut cluster = started(Options { keys: Some([1, 1]), ..with_paths() });
+    cluster.run(Duration::from_secs(3));
+    let _ = (events(&mut cluster, 0), events(&mut cluster, 1));
+    // So short that no path is found down: the live peer answers what is asked over the service paths.
+    for lasts_ms in [20, 60, 90] {
+        fail_replication(&mut cluster, true);
+        cluster.run(Duration::from_millis(lasts_ms));
+        fail_replication(&mut cluster, false);
+        cluster.run(Duration::from_secs(1));
+        for id in 0..2 {
+            let reported = events(&mut cluster, id);
+            assert!(!reported.contains(&NodeEvent::PeerDown(NodeId(1 - id))), "{reported:?}");
+        }
+    }
+    let frames = frames_within(&mut cluster, Duration::from_secs(5));
+    assert!(frames.len() < 60, "the paths are slow again: {}", frames.len());
 }
 
 #[test]
@@ -169,7 +339,7 @@ fn recorded_moved_and_forged_frames_do_not_keep_a_dead_node_alive() {
     let mut other = started(Options { keys: Some([7, 7]), ..with_paths() });
     let mut plain = started(with_paths());
     let frames_of = |cluster: &mut Cluster| {
-        cluster.run(Duration::from_millis(50));
+        cluster.run(Duration::from_secs(5));
         let frames = core::mem::take(&mut cluster.path_frames).into_iter();
         frames.filter(|(to, ..)| *to == 0).map(|(_, port, frame)| (port, frame)).collect::<Vec<_>>()
     };

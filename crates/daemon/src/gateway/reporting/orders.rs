@@ -29,8 +29,9 @@ impl Answers<'_> {
                 } = *order;
                 let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
                 self.reporting.set_peers(peers);
-                if let Some(ServicePaths { ports, detector, seed }) = service_paths {
+                if let Some(ServicePaths { ports, detector, seed, bytes_per_s_max }) = service_paths {
                     self.node.set_service_paths(&ports, detector, seed).map_err(|error| error.to_string())?;
+                    self.node.set_service_path_rate(bytes_per_s_max);
                 }
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
                 self.node.set_start(now, start);

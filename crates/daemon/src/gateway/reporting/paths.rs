@@ -54,11 +54,16 @@ impl Reporting {
     }
 
     /// A peer is reachable over service ports alone.
-    pub(super) fn degraded(&self, peer: NodeId) -> String {
+    pub(super) fn degraded(&self, peer: NodeId, carries_updates: bool) -> String {
         format!(
-            "replication with node {} lost: detection continues over service ports, nobody takes over, and copies of \
-             connections grow old; repair the replication link",
-            peer.0
+            "replication link to node {} lost: detection continues over service ports, and nobody takes over; {}; repair the \
+             replication link",
+            peer.0,
+            if carries_updates {
+                "updates go over a service port at a limited rate, new connections first"
+            } else {
+                "connections are not replicated meanwhile"
+            }
         )
     }
 }

@@ -10,21 +10,23 @@ use crate::session::config::BYTES_PER_CONNECTION;
 use crate::session::store::Holding;
 
 /// The connection changed since it was last sent.
-const WANTED: u8 = 1;
+const WANTED: u16 = 1;
 /// The handle is in the queue.
-const QUEUED: u8 = 2;
+const QUEUED: u16 = 2;
 /// A message with the connection's state is unacknowledged; `last_number` is the newest one's.
-const IN_FLIGHT: u8 = 4;
+const IN_FLIGHT: u16 = 4;
 /// The peer has acknowledged a message about the connection.
-const KNOWN: u8 = 8;
+const KNOWN: u16 = 8;
 /// The current full synchronisation is not complete before the connection is sent.
-const ROUND_PENDING: u8 = 16;
+const ROUND_PENDING: u16 = 16;
 /// Its newest message is not acknowledged, or was lost and is to be sent again: what the peer has is not known.
-const UNSETTLED: u8 = 32;
+const UNSETTLED: u16 = 32;
 /// The peer may know it: a message about it was in flight when the peer went away.
-const MAYBE_KNOWN: u8 = 64;
+const MAYBE_KNOWN: u16 = 64;
 /// The slot holds a replica of the peer's, and `item` is the replica's.
-const PEERS: u8 = 128;
+const PEERS: u16 = 128;
+/// The peer does not have the connection in any state: it was marked, and no message about it was acknowledged.
+const UNCOVERED: u16 = 256;
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
@@ -32,7 +34,7 @@ struct Entry {
     item: Item,
     last_number: u32,
     sent_round: u16,
-    flags: u8,
+    flags: u16,
 }
 
 const _: () = assert!(size_of::<Entry>() == BYTES_PER_CONNECTION, "the documented memory of an entry");
@@ -56,8 +58,14 @@ pub(super) enum Loss {
 pub(in crate::session) struct Changes {
     entries: Vec<Entry>,
     queue: VecDeque<Handle>,
+    /// Connections that the peer does not have yet. They go before those in `queue`.
+    first: VecDeque<Handle>,
+    /// Connections that the peer does not have yet are queued in `first`.
+    prefers_new: bool,
     queued_max: usize,
     round_pending: u32,
+    /// Connections with [`UNCOVERED`].
+    uncovered: u32,
     /// What was sent to the peer.
     pub(in crate::session) sent_items: Sums,
     /// Of that, what is in flight.
@@ -73,8 +81,11 @@ impl Changes {
         Self {
             entries: vec![Entry::default(); connections_max as usize],
             queue: VecDeque::new(),
+            first: VecDeque::new(),
+            prefers_new: false,
             queued_max: queued_max as usize,
             round_pending: 0,
+            uncovered: 0,
             sent_items: Sums::new(),
             unsettled: Unsettled::new(),
             copied: Sums::new(),
@@ -83,7 +94,24 @@ impl Changes {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.first.len()
+    }
+
+    /// Connections that were marked and that the peer does not have in any state.
+    pub(super) const fn uncovered(&self) -> u32 {
+        self.uncovered
+    }
+
+    /// From now on connections that the peer does not have yet are sent before others. Those that wait already go to the front.
+    pub(super) fn set_prefers_new(&mut self, prefers_new: bool) {
+        if prefers_new && !self.prefers_new {
+            let entries = &self.entries;
+            let is_new =
+                |handle: &Handle| entries[handle.0 as usize].flags & (UNCOVERED | WANTED) == UNCOVERED | WANTED;
+            self.first.extend(self.queue.iter().copied().filter(is_new));
+            self.queue.retain(|handle| !is_new(handle));
+        }
+        self.prefers_new = prefers_new;
     }
 
     /// Connections without which the current full synchronisation is not complete.
@@ -97,15 +125,29 @@ impl Changes {
 
     /// Queues a changed connection; false if the queue is full.
     pub(super) fn mark(&mut self, handle: Handle) -> bool {
+        self.mark_uncovered(handle);
+        let queued = self.len();
         let Some(entry) = self.entries.get_mut(handle.0 as usize) else { return true };
-        if entry.flags & QUEUED == 0 {
-            if self.queue.len() >= self.queued_max {
+        // The queue may still have a place of the slot's former connection: that of a new one is further ahead.
+        let goes_first = self.prefers_new && entry.flags & (UNCOVERED | WANTED) == UNCOVERED;
+        if goes_first || entry.flags & QUEUED == 0 {
+            if queued >= self.queued_max {
                 return false;
             }
-            self.queue.push_back(handle);
+            let queue = if goes_first { &mut self.first } else { &mut self.queue };
+            queue.push_back(handle);
         }
         entry.flags |= WANTED | QUEUED;
         true
+    }
+
+    /// A connection changed. If the peer does not have it in any state, it counts as uncovered from now on.
+    pub(super) fn mark_uncovered(&mut self, handle: Handle) {
+        let Some(entry) = self.entries.get_mut(handle.0 as usize) else { return };
+        if entry.flags & (KNOWN | MAYBE_KNOWN | PEERS | UNCOVERED) == 0 {
+            entry.flags |= UNCOVERED;
+            self.uncovered += 1;
+        }
     }
 
     /// The handle's connection has ended. If the peer may know of it: the item that was sent.
@@ -115,6 +157,7 @@ impl Changes {
         if entry.flags & ROUND_PENDING != 0 {
             self.round_pending -= 1;
         }
+        self.uncovered -= u32::from(entry.flags & UNCOVERED != 0);
         let (item, flags) = (core::mem::take(&mut entry.item), entry.flags);
         // What is in the queue stays there; nothing is wanted of it any more.
         entry.flags &= QUEUED;
@@ -181,30 +224,35 @@ impl Changes {
         self.entries.get(handle.0 as usize).is_some_and(|entry| entry.flags & KNOWN != 0)
     }
 
-    /// The next connection to send. It stays at the head of the queue until [`Changes::sent`] or [`Changes::skip_front`].
+    /// The queue whose head is sent next.
+    fn next_queue(&mut self) -> &mut VecDeque<Handle> {
+        if self.first.is_empty() { &mut self.queue } else { &mut self.first }
+    }
+
+    /// The next connection to send. It stays at the head of its queue until [`Changes::sent`] or [`Changes::skip_front`].
     pub(super) fn front(&mut self) -> Option<Handle> {
-        while let Some(handle) = self.queue.front().copied() {
+        while let Some(handle) = self.next_queue().front().copied() {
             let entry = &mut self.entries[handle.0 as usize];
             if entry.flags & WANTED != 0 {
                 return Some(handle);
             }
             entry.flags &= !QUEUED;
-            self.queue.pop_front();
+            self.next_queue().pop_front();
         }
         None
     }
 
-    /// Takes the head off the queue, as it cannot be sent.
+    /// Takes the head off its queue, as it cannot be sent.
     pub(super) fn skip_front(&mut self) {
-        if let Some(handle) = self.queue.pop_front() {
+        if let Some(handle) = self.next_queue().pop_front() {
             self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
             self.settle_debt(handle);
         }
     }
 
-    /// The head of the queue was sent. True if the current round was pending on it.
+    /// The head of its queue was sent. True if the current round was pending on it.
     pub(super) fn sent_front(&mut self, number: u32, round: u16, item: Item) -> bool {
-        let Some(handle) = self.queue.pop_front() else { return false };
+        let Some(handle) = self.next_queue().pop_front() else { return false };
         self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
         self.sent(handle, number, round, item);
         self.settle_debt(handle)
@@ -266,7 +314,8 @@ impl Changes {
             if entry.flags & UNSETTLED != 0 {
                 self.unsettled.subtract(entry.item);
             }
-            entry.flags = entry.flags & !(IN_FLIGHT | UNSETTLED) | KNOWN;
+            self.uncovered -= u32::from(entry.flags & UNCOVERED != 0);
+            entry.flags = entry.flags & !(IN_FLIGHT | UNSETTLED | UNCOVERED) | KNOWN;
         }
     }
 
@@ -299,7 +348,7 @@ impl Changes {
 
     /// Empties the queue.
     pub(super) fn clear(&mut self) {
-        while let Some(handle) = self.queue.pop_front() {
+        for handle in self.first.drain(..).chain(self.queue.drain(..)) {
             self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | ROUND_PENDING);
         }
         self.round_pending = 0;
@@ -311,14 +360,26 @@ impl Changes {
     /// Appends what its future depends on: numbers as seen from `next`, rounds from `round`.
     pub(super) fn normal_form(&self, next: u32, round: u16, out: &mut Vec<u64>) {
         // On what is known of items hangs the comparison alone, which the check leaves out.
-        let Self { entries, queue, queued_max: _, round_pending, sent_items: _, unsettled: _, copied: _, items_end: _ } =
-            self;
+        // The count of uncovered connections follows from their flags, and which queue is preferred does not change here.
+        let Self {
+            entries,
+            queue,
+            first,
+            prefers_new: _,
+            queued_max: _,
+            round_pending,
+            uncovered: _,
+            sent_items: _,
+            unsettled: _,
+            copied: _,
+            items_end: _,
+        } = self;
         for Entry { item: _, last_number, sent_round, flags } in entries.iter().copied() {
-            let flags = flags & !(UNSETTLED | PEERS);
+            let flags = flags & !(UNSETTLED | PEERS | UNCOVERED);
             let behind = if flags & IN_FLIGHT != 0 { next.wrapping_sub(last_number) } else { 0 };
-            out.push(u64::from(flags) | u64::from(sent_round == round) << 8 | u64::from(behind) << 16);
+            out.push(u64::from(flags) | u64::from(sent_round == round) << 16 | u64::from(behind) << 32);
         }
         out.push(u64::from(*round_pending) << 32 | queue.len() as u64);
-        out.extend(queue.iter().map(|handle| u64::from(handle.0)));
+        out.extend(first.iter().chain(queue).map(|handle| u64::from(handle.0)));
     }
 }

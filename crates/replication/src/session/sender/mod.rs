@@ -101,9 +101,21 @@ impl Sender {
 
     /// A connection changed.
     pub(super) fn mark_changed(&mut self, handle: Handle) {
-        if self.open && !self.changes.mark(handle) {
+        if !self.open {
+            self.changes.mark_uncovered(handle);
+        } else if !self.changes.mark(handle) {
             self.leave_out();
         }
+    }
+
+    /// Connections that were marked as changed and that the peer does not have in any state.
+    pub(super) const fn uncovered(&self) -> u32 {
+        self.changes.uncovered()
+    }
+
+    /// From now on connections that the peer does not have yet are sent before others.
+    pub(super) fn set_prefers_new(&mut self, prefers_new: bool) {
+        self.changes.set_prefers_new(prefers_new);
     }
 
     /// A connection ended.

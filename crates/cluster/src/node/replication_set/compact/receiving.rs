@@ -69,14 +69,15 @@ impl Compact {
         Ok(if begins { self.begin_recovery(now, pipeline, peers, true) } else { None })
     }
 
-    /// The next compact datagram for a peer.
+    /// The next compact datagram for a peer that is meant.
     pub(in crate::node) fn poll_transmit(
         &mut self,
         now: Instant,
         peers: &mut Peers,
+        is_meant: impl Fn(&Peer) -> bool,
         buffer: &mut Vec<u8>,
     ) -> Option<NodeId> {
-        for peer in peers.iter_mut().filter(|peer| peer.takes_updates()) {
+        for peer in peers.iter_mut().filter(|peer| peer.takes_updates() && is_meant(peer)) {
             let Some(receiver) = &mut peer.compact else { continue };
             let mut answers_on = |buffer: &mut Vec<u8>| {
                 peer.readvertised.as_mut().is_some_and(|readvertised| readvertised.poll_transmit(now, buffer))
