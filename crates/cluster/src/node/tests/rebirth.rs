@@ -240,6 +240,7 @@ fn services() -> &'static [Arc<Services>; 2] {
         mode: ServiceMode::default(),
         on_failure: OnFailure::Keep,
         slow_start: None,
+        quic: None,
         backends: std::vec![backend(8080), backend(8081)],
     };
     let services = || Arc::new(Services::new(core::slice::from_ref(&config), &Services::default()).unwrap());
