@@ -275,6 +275,7 @@ impl World {
             source: MacAddress([2, 0, 0, 0, 0, 9]),
             destination: MacAddress([if is_for_another { 2 } else { 0 }, 0, 0, 0, 0, 0]),
             ttl: if self.one_in(12) { self.random.random_range(0..4) } else { 64 },
+            traffic_class: 0,
             vlans: if vlan { &[5] } else { &[] },
             ipv4_options: if options { &[1, 1, 1, 0] } else { &[] },
             ipv6_extensions: if extension { &[(60, &[1, 4, 0, 0, 0, 0])] } else { &[] },

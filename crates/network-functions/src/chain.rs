@@ -34,7 +34,7 @@ use core::ops::Range;
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use flow::wire::tlv::{self, TlvError};
-use flow::wire::{Headers, Packet, Transport, TunnelEnd};
+use flow::wire::{Headers, Packet, QuotedTcp, Transport, TunnelEnd};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
 use crate::class::Class;
@@ -430,6 +430,18 @@ impl Chain {
         S::read_from_bytes(&connection.functions[link.state.clone()]).ok()
     }
 
+    /// Whether there is no function.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Whether no function keeps anything of the connection: a new one with its tuple would have the same states.
+    #[must_use]
+    pub fn has_default_states(&self, connection: &Connection) -> bool {
+        connection.functions == self.default_states
+    }
+
     /// Whether connection tracking must see segments in the form of [`Chain::as_sent`].
     #[must_use]
     #[inline]
@@ -466,6 +478,18 @@ impl Chain {
             Direction::Reply => renumbering.rev().for_each(|link| ask(link, &mut segment)),
         }
         (segment != arrived).then_some(Headers { transport: Transport::Tcp(segment), ..*headers })
+    }
+
+    /// Gives the TCP header of a packet that left in `direction` what its sender wrote into it: an ICMP error quotes it.
+    pub fn restore_quoted(&self, connection: &Connection, quoted: &mut QuotedTcp<'_>, direction: Direction) {
+        let ask = |link: &ChainEntry| {
+            link.function.restore_quoted(&connection.functions[link.state.clone()], &mut *quoted, direction);
+        };
+        // The last function that saw the packet comes first.
+        match direction {
+            Direction::Original => self.links.iter().rev().for_each(ask),
+            Direction::Reply => self.links.iter().for_each(ask),
+        }
     }
 
     fn pass_forwards<'a, W: Watch>(

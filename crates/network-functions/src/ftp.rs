@@ -19,7 +19,7 @@
 //! passes unread. Of several announcements in one segment the first is used.
 //!
 //! **Numbers.** A changed line has another length, so later sequence numbers, acknowledgements and SACK blocks are
-//! shifted ([`state`](mod@state)); connection tracking uses the sender's numbers ([`NetworkFunction::as_sent`]).
+//! shifted ([`state`](mod@state)); connection tracking uses the sender's numbers, and so do ICMP errors ([`Renumbering`]).
 //!
 //! On translated connections the maximum segment size is lowered by [`GROWTH_BYTES_MAX`], so that a segment which grows
 //! still fits the path. The helper's position in the chain does not matter.
@@ -38,10 +38,10 @@ use alloc::vec::Vec;
 use core::num::NonZeroU8;
 use core::time::Duration;
 
-use flow::wire::{Packet, TcpSegment, Transport, ip_protocol, tcp_flags};
+use flow::wire::{Packet, QuotedTcp, TcpSegment, Transport, ip_protocol, tcp_flags};
 use flow::{Direction, DropReason, HashKey, NodeId, Tuple};
 
-use crate::function::{Context, NetworkFunction, Verdict};
+use crate::function::{Context, NetworkFunction, Renumbering, Verdict};
 use crate::port_range::PortRange;
 use crate::restoration::{Restoring, Unrestorable};
 use reading::{SegmentData, repeat_change};
@@ -192,7 +192,6 @@ fn lower_maximum_segment(context: &Context<'_>, packet: &mut Packet<'_, '_>, seg
 
 impl NetworkFunction for Ftp {
     type State = FtpState;
-    const RENUMBERS: bool = true;
 
     fn name(&self) -> &'static str {
         NAME
@@ -244,6 +243,12 @@ impl NetworkFunction for Ftp {
         (!self.is_control(&restoring.original, &restoring.outgoing())).then(FtpState::default)
     }
 
+    fn renumbering(&self) -> Option<&dyn Renumbering<FtpState>> {
+        Some(self)
+    }
+}
+
+impl Renumbering<FtpState> for Ftp {
     fn as_sent(&self, state: &FtpState, segment: &mut TcpSegment, direction: Direction) {
         let other = &state.sides[direction.reverse().index()];
         if !state.has(flags::CONTROL) || other.is_plain() || !segment.has(tcp_flags::ACK) {
@@ -251,5 +256,12 @@ impl NetworkFunction for Ftp {
         }
         segment.acknowledgement = other.backwards(segment.acknowledgement);
         segment.sack_end = other.backwards(segment.sack_end);
+    }
+
+    fn restore(&self, state: &FtpState, quoted: &mut QuotedTcp<'_>, direction: Direction) {
+        let (own, other) = (&state.sides[direction.index()], &state.sides[direction.reverse().index()]);
+        if state.has(flags::CONTROL) && !(own.is_plain() && other.is_plain()) {
+            quoted.renumber(|number| own.backwards(number), |number| other.forwards(number));
+        }
     }
 }

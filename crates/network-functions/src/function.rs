@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use flow::table::Table;
 use flow::wire::tlv::TlvError;
-use flow::wire::{Packet, TcpSegment, TunnelEnd};
+use flow::wire::{Packet, QuotedTcp, TcpSegment, TunnelEnd};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -139,6 +139,16 @@ pub struct ServerAcknowledgement {
     pub timestamps: Option<(u32, u32)>,
 }
 
+/// What a server is to be sent in place of its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToServer {
+    /// The acknowledgement of its SYN/ACK.
+    Acknowledgement(ServerAcknowledgement),
+    /// It answered the SYN by an acknowledgement of this number: it holds an older connection, which is to be reset at that number. The SYN
+    /// is to be sent once more (RFC 9293 section 3.5.2, RFC 5961 section 4.2).
+    ResetOlder(u32),
+}
+
 /// A connection that a function has refused after it began: the function has answered its client, or is about to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RefusedConnection {
@@ -165,7 +175,7 @@ pub struct HandshakeExchange {
     /// To the function: the connection that begins is that of this client.
     pub accepted: Option<AcceptedClient>,
     /// From the function: the server is to be sent this.
-    pub to_server: Option<ServerAcknowledgement>,
+    pub to_server: Option<ToServer>,
     /// From the function: the connection is refused.
     pub refused: Option<RefusedConnection>,
     /// From the function, with [`DropReason::UrlAwaiting`]: the packet can be decided later. It is to be handled once more when an answer has come,
@@ -184,12 +194,33 @@ pub trait HandshakeProxy {
     /// server in place of the packet, with the client in [`HandshakeExchange::accepted`].
     fn check(&self, now: Instant, packet: &Packet<'_, '_>) -> Option<Result<AcceptedClient, DropReason>>;
 
+    /// Whether a SYN is answered now, were it of no connection. Nothing is counted.
+    fn guards(&self, now: Instant, packet: &Packet<'_, '_>) -> bool;
+
+    /// The client of a packet on a connection, if the packet acknowledges a valid cookie. Nothing is counted.
+    fn client(&self, now: Instant, packet: &Packet<'_, '_>) -> Option<AcceptedClient>;
+
+    /// Another connection of this rule begins with the tuple of the one that such a packet came on.
+    fn note_accepted(&self, rule: u16);
+
     /// Turns a SYN, for which `on_init` returned [`DropReason::SynProxied`], into the SYN/ACK to its sender. False if its frame has no
     /// room.
     fn answer(&self, now: Instant, packet: &mut Packet<'_, '_>) -> bool;
 
     /// The server of a rule's connection did not answer, and the handshake was given up.
     fn note_unanswered(&self, rule: u16);
+}
+
+/// The inverses of a function that changes the numbers of TCP segments. Both are needed: without the first, connection tracking drops
+/// segments; without the second, end points ignore ICMP errors, path MTU discovery among them.
+pub trait Renumbering<S> {
+    /// Prepares an incoming segment for connection tracking, before the function has seen it: converts its acknowledgements (also selective
+    /// ones) to the numbers that the other side used. Sequence numbers stay as sent. It is called for every segment.
+    fn as_sent(&self, state: &S, segment: &mut TcpSegment, direction: Direction);
+
+    /// Gives the header of a segment that left the function in `direction` the numbers, timestamps and window with which it came: an ICMP
+    /// error quotes it. The quotation may end behind the sequence number.
+    fn restore(&self, state: &S, quoted: &mut QuotedTcp<'_>, direction: Direction);
 }
 
 /// The context of a call beside packet and state.
@@ -279,10 +310,6 @@ pub trait NetworkFunction {
     /// all later packets; it is then not called.
     const HANDLES_PACKETS: bool = true;
 
-    /// Whether it changes the numbers of TCP segments. It then provides the numbers for connection tracking in
-    /// [`NetworkFunction::as_sent`], which is called for every segment.
-    const RENUMBERS: bool = false;
-
     /// Whether it translates: later functions see other tuples than earlier ones.
     const TRANSLATES: bool = false;
 
@@ -360,10 +387,10 @@ pub trait NetworkFunction {
         false
     }
 
-    /// Prepares an incoming segment for connection tracking: converts its acknowledgements (also selective ones) to the
-    /// numbers that the other side used. Sequence numbers stay as sent.
-    fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {
-        let _ = (state, segment, direction);
+    /// Its part that undoes what it does to the numbers of TCP segments. `None`: `on_packet` forwards every segment with the numbers that
+    /// it came with, which debug builds check.
+    fn renumbering(&self) -> Option<&dyn Renumbering<Self::State>> {
+        None
     }
 
     /// Re-evaluates a connection that began under an earlier configuration or class. `outgoing` is its tuple as its packets in

@@ -94,11 +94,10 @@
 //!   outgoing tuple. Firewall and NAT then treat it like its master connection, and the expectation is replicated with
 //!   that connection.
 //! * [`Packet::replace_payload`](flow::wire::Packet::replace_payload) changes the payload, where addresses are translated.
-//! * Over TCP a change of length shifts all later numbers: the function sets
-//!   [`RENUMBERS`](function::NetworkFunction::RENUMBERS), rewrites numbers with
-//!   [`Packet::renumber_tcp`](flow::wire::Packet::renumber_tcp) and maps acknowledgements back for connection tracking in
-//!   [`as_sent`](function::NetworkFunction::as_sent). [`ftp`] stores the shift in 16 bytes a direction. Over UDP none of
-//!   this is needed.
+//! * Over TCP a change of length shifts all later numbers: the function rewrites numbers with
+//!   [`Packet::renumber_tcp`](flow::wire::Packet::renumber_tcp) and offers the inverses in
+//!   [`Renumbering`](function::Renumbering), for connection tracking and for quotations in ICMP errors. [`ftp`] stores
+//!   the shift in 16 bytes a direction. Over UDP none of this is needed.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -27,6 +27,10 @@
 //! acknowledgement or window is made up for. A client that waits for the server's first data, and whose acknowledgement is lost, waits
 //! in vain, as with all SYN cookies.
 //!
+//! **A tuple that is used again.** A SYN on a connection that is closing is answered as any other, and the connection stays. It ends when
+//! the client acknowledges the cookie. A server that still holds the older connection answers the SYN by an acknowledgement, and is reset at
+//! that number, as its client would do.
+//!
 //! **Limits.** Explicit congestion notification and TCP Fast Open are not negotiated through the proxy. Packets of proxied connections do
 //! not take the fast path, as each is renumbered ([`NetworkFunction::needs_packets`]).
 
@@ -40,10 +44,12 @@ use alloc::sync::Arc;
 
 use flow::wire::build::Tcp;
 use flow::wire::tcp::SegmentOptions;
-use flow::wire::{Packet, TcpSegment, Transport, tcp_flags};
+use flow::wire::{Packet, QuotedTcp, TcpSegment, Transport, tcp_flags};
 use flow::{Direction, DropReason, Instant, Tuple};
 
-use crate::function::{AcceptedClient, Context, HandshakeProxy, NetworkFunction, ServerAcknowledgement, Verdict};
+use crate::function::{
+    AcceptedClient, Context, HandshakeProxy, NetworkFunction, Renumbering, ServerAcknowledgement, ToServer, Verdict,
+};
 use crate::restoration::{Restoring, Unrestorable};
 use crate::syn_cookie::{ClientOptions, Cookie, Rejection};
 use rules::Counter;
@@ -123,6 +129,23 @@ impl HandshakeProxy for SynProxy {
             rule.count(counter);
             Err(reason)
         })
+    }
+
+    fn guards(&self, now: Instant, packet: &Packet<'_, '_>) -> bool {
+        self.rules.find(&packet.headers.tuple).is_some_and(|rule| rule.is_active(now))
+    }
+
+    fn client(&self, now: Instant, packet: &Packet<'_, '_>) -> Option<AcceptedClient> {
+        let Transport::Tcp(segment) = packet.headers.transport else { return None };
+        let rule = self.rules.find(&packet.headers.tuple).filter(|rule| rule.config.mode != Mode::Off)?;
+        let client = self.verify(now, packet, &segment).ok()?;
+        Some(AcceptedClient { rule: rule.id, ..client })
+    }
+
+    fn note_accepted(&self, rule: u16) {
+        if let Some(rule) = self.rules.by_id(rule) {
+            rule.count(Counter::Accepted);
+        }
     }
 
     fn answer(&self, now: Instant, packet: &mut Packet<'_, '_>) -> bool {
@@ -315,16 +338,21 @@ impl SynProxyState {
 
 /// The window field that the receiver is to see, if it is another one.
 fn translated_window(scales: Scales, segment: &TcpSegment, direction: Direction) -> Option<u16> {
+    let (own, expected) = shifts(scales, direction);
+    if own == expected || segment.has(tcp_flags::SYN) {
+        return None;
+    }
+    Some(shrink(u32::from(segment.window) << own, expected))
+}
+
+/// The shift of the windows that a side advertises, and the one that the other side expects.
+fn shifts(scales: Scales, direction: Direction) -> (u8, u8) {
     let (own, expected) = match direction {
         // Windows are scaled if both sides offer it (RFC 7323 section 1.3).
         Direction::Original => (scales.client, scales.client.filter(|_| scales.server.is_some())),
         Direction::Reply => (scales.server.filter(|_| scales.client.is_some()), scales.offered),
     };
-    let (own, expected) = (own.unwrap_or(0), expected.unwrap_or(0));
-    if own == expected || segment.has(tcp_flags::SYN) {
-        return None;
-    }
-    Some(shrink(u32::from(segment.window) << own, expected))
+    (own.unwrap_or(0), expected.unwrap_or(0))
 }
 
 /// A window as a field with this shift. A window that is open stays open.
@@ -335,7 +363,6 @@ fn shrink(bytes: u32, shift: u8) -> u16 {
 
 impl NetworkFunction for SynProxy {
     type State = SynProxyState;
-    const RENUMBERS: bool = true;
     const COUNTS_CONNECTIONS: bool = true;
 
     fn name(&self) -> &'static str {
@@ -393,12 +420,19 @@ impl NetworkFunction for SynProxy {
             (Phase::Awaiting | Phase::Open, Direction::Reply) if is_syn_ack => {
                 let before = *state;
                 match state.answer_server(packet, &segment) {
-                    Ok(acknowledgement) => context.handshake.to_server = Some(acknowledgement),
+                    Ok(acknowledgement) => {
+                        context.handshake.to_server = Some(ToServer::Acknowledgement(acknowledgement));
+                    }
                     Err(reason) => return Verdict::Drop(reason),
                 }
                 self.count_opened(&before, state);
             }
-            (Phase::Awaiting, Direction::Reply) => return Verdict::Drop(DropReason::InvalidTcpState),
+            (Phase::Awaiting, Direction::Reply) => {
+                if segment.has(tcp_flags::ACK) {
+                    context.handshake.to_server = Some(ToServer::ResetOlder(segment.acknowledgement));
+                }
+                return Verdict::Drop(DropReason::InvalidTcpState);
+            }
             (Phase::Open, _) => state.translate(packet, &segment, direction),
         }
         Verdict::Forward
@@ -408,17 +442,8 @@ impl NetworkFunction for SynProxy {
         state.phase() != Phase::None
     }
 
-    fn as_sent(&self, state: &SynProxyState, segment: &mut TcpSegment, direction: Direction) {
-        if state.phase() != Phase::Open || direction == Direction::Reply {
-            return;
-        }
-        if let Some(window) = translated_window(state.scales(), segment, direction) {
-            segment.window = window;
-        }
-        if segment.has(tcp_flags::ACK) {
-            segment.acknowledgement = segment.acknowledgement.wrapping_sub(state.sequence);
-            segment.sack_end = segment.sack_end.wrapping_sub(state.sequence);
-        }
+    fn renumbering(&self) -> Option<&dyn Renumbering<SynProxyState>> {
+        Some(self)
     }
 
     fn on_enter(&self, state: &SynProxyState, _original: &Tuple) {
@@ -444,6 +469,42 @@ impl NetworkFunction for SynProxy {
 
     fn restore(&self, _restoring: &mut Restoring) -> Option<SynProxyState> {
         Some(SynProxyState::default())
+    }
+}
+
+impl Renumbering<SynProxyState> for SynProxy {
+    fn as_sent(&self, state: &SynProxyState, segment: &mut TcpSegment, direction: Direction) {
+        if state.phase() != Phase::Open || direction == Direction::Reply {
+            return;
+        }
+        if let Some(window) = translated_window(state.scales(), segment, direction) {
+            segment.window = window;
+        }
+        if segment.has(tcp_flags::ACK) {
+            segment.acknowledgement = segment.acknowledgement.wrapping_sub(state.sequence);
+            segment.sack_end = segment.sack_end.wrapping_sub(state.sequence);
+        }
+    }
+
+    fn restore(&self, state: &SynProxyState, quoted: &mut QuotedTcp<'_>, direction: Direction) {
+        if state.phase() != Phase::Open {
+            return;
+        }
+        let (offset, echo_offset) = (state.sequence, if state.has_timestamps() { state.timestamp } else { 0 });
+        match direction {
+            Direction::Original => {
+                quoted.renumber(|sequence| sequence, |acknowledged| acknowledged.wrapping_add(offset));
+                quoted.shift_timestamps(0, echo_offset);
+            }
+            Direction::Reply => {
+                quoted.renumber(|sequence| sequence.wrapping_sub(offset), |acknowledged| acknowledged);
+                quoted.shift_timestamps(echo_offset.wrapping_neg(), 0);
+            }
+        }
+        let (own, expected) = shifts(state.scales(), direction);
+        if own != expected {
+            quoted.map_window(|window| shrink(u32::from(window) << expected, own));
+        }
     }
 }
 

@@ -61,7 +61,7 @@ impl Forwarder {
                 self.handle_neighbour_discovery(now, packet)
             }
             Transport::IcmpQuery(IcmpQuery { kind: icmp::kind::ECHO_REQUEST | icmpv6::kind::ECHO_REQUEST, .. })
-                if self.holds_on_port(packet.headers.tuple.destination_ip(), packet.frame.ingress)
+                if self.answers_echo(packet.headers.tuple.destination_ip(), packet.frame.ingress)
                     && !packet.headers.is_fragment =>
             {
                 answer_echo(packet)

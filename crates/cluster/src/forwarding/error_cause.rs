@@ -11,6 +11,8 @@ pub(super) enum ErrorCause {
     NeighbourUnreachable,
     /// Of a service, no backend takes connections.
     ServiceUnavailable,
+    /// Source NAT has no port left for a connection (RFC 5508, REQ-8).
+    NoMapping,
     TooBig {
         mtu_bytes: u32,
     },
@@ -31,6 +33,8 @@ impl ErrorCause {
             (Self::NeighbourUnreachable, false) => (V6_UNREACHABLE, v6_code::ADDRESS, 0),
             (Self::ServiceUnavailable, true) => (V4_UNREACHABLE, v4_code::PORT, 0),
             (Self::ServiceUnavailable, false) => (V6_UNREACHABLE, v6_code::PORT, 0),
+            (Self::NoMapping, true) => (V4_UNREACHABLE, v4_code::ADMINISTRATIVELY_PROHIBITED, 0),
+            (Self::NoMapping, false) => (V6_UNREACHABLE, v6_code::ADMINISTRATIVELY_PROHIBITED, 0),
             (Self::TooBig { mtu_bytes }, true) => (V4_UNREACHABLE, v4_code::FRAGMENTATION_NEEDED, mtu_bytes & 0xffff),
             (Self::TooBig { mtu_bytes }, false) => (icmpv6::kind::PACKET_TOO_BIG, 0, mtu_bytes),
         };

@@ -16,6 +16,9 @@ pub const ERRORS_PER_SECOND_MAX: u32 = 1000;
 /// ICMP errors that are sent at once after a time of none.
 pub const ERROR_BURST_MAX: u32 = 50;
 
+/// The type of service, or traffic class, of errors: internetwork control (RFC 1812 section 4.3.2.5).
+const ERROR_TRAFFIC_CLASS: u8 = 0xc0;
+
 const ERRORS: RateLimit = RateLimit::new(ERRORS_PER_SECOND_MAX, ERROR_BURST_MAX);
 
 impl Forwarder {
@@ -39,7 +42,12 @@ impl Forwarder {
             self.counters.errors_limited += 1;
             return;
         }
-        let envelope = Envelope { source: port.mac, destination: link.source(), ..Envelope::default() };
+        let envelope = Envelope {
+            source: port.mac,
+            destination: link.source(),
+            traffic_class: ERROR_TRAFFIC_CLASS,
+            ..Envelope::default()
+        };
         let start = usize::from(headers.l3_offset);
         let end = frame.len().min(start + headers.l3_bytes as usize);
         let about = frame.get(start..end).unwrap_or_default();

@@ -389,6 +389,19 @@ impl Forwarder {
         self.addresses.find(address, port).is_some_and(|local| local.port == port && local.is_held(self.held))
     }
 
+    /// Whether echo requests to this address are answered on a port: to one that the node holds, on whatever port, but for link-local ones.
+    pub(super) fn answers_echo(&self, address: IpAddr, port: PortId) -> bool {
+        self.addresses
+            .find(address, port)
+            .is_some_and(|local| local.is_held(self.held) && (local.port == port || !is_link_local(address)))
+    }
+
+    /// Whether the packet is for an address of the port that it came in on.
+    pub(crate) fn is_of_ingress(&self, packet: &Packet<'_, '_>) -> bool {
+        let ingress = packet.frame.ingress;
+        self.addresses.find_destination(&packet.headers.tuple, ingress).is_none_or(|local| local.port == ingress)
+    }
+
     /// Sends a packet that waited, now that its next hop's link address is known.
     pub(super) fn release(&mut self, port: PortId, to: MacAddress, packet: QueuedPacket) {
         if !self.is_active() {

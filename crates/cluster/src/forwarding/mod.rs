@@ -72,4 +72,5 @@ pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, PathHeader};
 pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
 pub use planned::PlannedLink;
 pub use reconfigure::ReconfigureError;
+pub use refusal::AsReceived;
 pub use sharing::LEARNINGS_WAITING_MAX;

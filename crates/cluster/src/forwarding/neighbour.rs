@@ -22,7 +22,9 @@ use core::time::Duration;
 
 use flow::random::mix;
 use flow::wire::{Headers, MacAddress};
-use flow::{Checksum, Instant, PortId, Segmentation, Tuple};
+use flow::{Checksum, Instant, PortId, Segmentation};
+
+use super::refusal::AsReceived;
 
 const SETS: usize = 512;
 const WAYS: usize = 8;
@@ -75,7 +77,7 @@ pub(super) struct QueuedPacket {
     pub(super) checksum: Checksum,
     pub(super) segmentation: Segmentation,
     /// The tuple that it came in with, by which its sender knows it.
-    pub(super) as_received: Option<Tuple>,
+    pub(super) as_received: Option<AsReceived>,
 }
 
 /// The name of an entry; valid until the entry is evicted, for a pinned one always.

@@ -1,12 +1,38 @@
 //! ICMP errors to the sender of a packet that cannot be sent on: about the packet as it was sent, not as the functions have
 //! made it.
 
-use flow::wire::Packet;
+use flow::wire::{Packet, TcpHeader};
 use flow::{Disposition, DropReason, Frame, Instant, Tuple};
 
 use super::error_cause::ErrorCause;
 use super::forwarder::Forwarder;
 use super::neighbour::QueuedPacket;
+
+/// What functions have changed of a packet, as it came in: an error about it quotes this.
+#[derive(Clone, Copy, Debug)]
+pub struct AsReceived {
+    /// Its tuple.
+    pub tuple: Tuple,
+    /// Its TCP header, before the tuple is put back; `None` if no function has changed it otherwise.
+    pub tcp_header: Option<TcpHeader>,
+}
+
+impl From<Tuple> for AsReceived {
+    fn from(tuple: Tuple) -> Self {
+        Self { tuple, tcp_header: None }
+    }
+}
+
+impl AsReceived {
+    fn restore(&self, packet: &mut Packet<'_, '_>) {
+        if let Some(header) = &self.tcp_header {
+            packet.set_tcp_header(header);
+        }
+        if packet.headers.tuple != self.tuple {
+            packet.rewrite(&self.tuple);
+        }
+    }
+}
 
 impl Forwarder {
     /// Drops a packet for a cause that [`Forwarder::note_not_sent`] reports to its sender.
@@ -15,33 +41,31 @@ impl Forwarder {
         Disposition::Drop(reason)
     }
 
-    /// The packet for which [`Forwarder::forward`] was called last does not leave at once; it came in with the tuple
-    /// `as_received`. If it was refused, its sender receives an error. If it waits for its next hop, an error about this tuple
+    /// The packet for which [`Forwarder::forward`] was called last does not leave at once; it came in
+    /// `as_received`. If it was refused, its sender receives an error. If it waits for its next hop, an error about the packet as it came in
     /// follows should that not answer. To be called after each packet that is not to be transmitted; without effect on packets
     /// that cause no error.
-    pub fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+    pub fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &AsReceived) {
         if core::mem::take(&mut self.has_just_queued) {
             if let Some(queued) = self.neighbours.newest_queued() {
                 queued.as_received = Some(*as_received);
             }
         } else if let Some(cause) = self.refusal.take() {
-            if packet.headers.tuple != *as_received {
-                packet.rewrite(as_received);
-            }
+            as_received.restore(packet);
             self.send_error(now, packet.frame.ingress, packet.frame.bytes(), packet.headers, cause);
         }
     }
 
-    /// Informs the sender of a packet that no backend of the service takes connections: the port is unreachable (RFC 1122 section
-    /// 3.2.2.1, RFC 4443 section 3.1). TCP clients in their handshake then give up at once.
-    pub fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
-        self.send_error(
-            now,
-            packet.frame.ingress,
-            packet.frame.bytes(),
-            packet.headers,
-            ErrorCause::ServiceUnavailable,
-        );
+    /// Informs the sender of a packet why it begins no connection: no backend of the service takes connections, so the port is unreachable
+    /// (RFC 1122 section 3.2.2.1, RFC 4443 section 3.1), or NAT has no port left (RFC 5508, REQ-8). TCP clients in their handshake then
+    /// give up at once. Without effect for other reasons.
+    pub fn refuse_connection(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason) {
+        let cause = match reason {
+            DropReason::NoBackend => ErrorCause::ServiceUnavailable,
+            DropReason::NatPortsExhausted | DropReason::NatBlockExhausted => ErrorCause::NoMapping,
+            _ => return,
+        };
+        self.send_error(now, packet.frame.ingress, packet.frame.bytes(), packet.headers, cause);
     }
 
     /// The next hop of a packet that waited for it does not answer.
@@ -50,8 +74,8 @@ impl Forwarder {
         let length_bytes = bytes.len();
         let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, ingress) else { return };
         let mut packet = Packet { frame: &mut frame, headers: &mut headers };
-        if let Some(as_received) = as_received.filter(|as_received| *as_received != packet.headers.tuple) {
-            packet.rewrite(&as_received);
+        if let Some(as_received) = as_received {
+            as_received.restore(&mut packet);
         }
         if self.holds_address(headers.tuple.source_ip()) {
             // The node made the packet itself, as the outer one of a tunnel.

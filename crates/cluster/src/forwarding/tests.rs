@@ -1,6 +1,7 @@
 //! A forwarder between two links, fed with frames as its node would feed it.
 
 mod conflicts;
+mod errors;
 mod groups;
 mod harness;
 mod probing;

@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use flow::table::Slot;
 use flow::wire::{Packet, TunnelEnd};
-use flow::{Disposition, Frame, Instant, Tuple};
+use flow::{Disposition, DropReason, Frame, Instant, Tuple};
 
 use super::held::HeldReplies;
 use super::replication_set::{ReplicationSet, compact};
 use super::tunnel_endpoint::TunnelEndpoint;
-use crate::forwarding::{Admission, Forwarder, PlannedLink};
+use crate::forwarding::{Admission, AsReceived, Forwarder, PlannedLink};
 use crate::observation::RoutedTo;
 use crate::pipeline::{Edge, FilterMatch};
 
@@ -93,11 +93,15 @@ impl Edge for Ports<'_> {
         Some(RoutedTo { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
     }
 
-    fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
-        self.forwarder.refuse_service(now, packet);
+    fn refuse_connection(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason) {
+        self.forwarder.refuse_connection(now, packet, reason);
     }
 
-    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+    fn is_of_ingress(&self, packet: &Packet<'_, '_>) -> bool {
+        self.forwarder.is_of_ingress(packet)
+    }
+
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &AsReceived) {
         self.forwarder.note_not_sent(now, packet, as_received);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use flow::connection::flags;
 use flow::conntrack::{Advance, Change, Tracker, is_one_sided};
 use flow::table::{InsertError, Slot, Table};
-use flow::wire::{Headers, Packet, TunnelEnd};
+use flow::wire::{Headers, Packet, TcpHeader, TunnelEnd};
 use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
@@ -31,6 +31,7 @@ use super::segments::{self, Segments};
 use super::shard::Shard;
 use super::sharing::Sharing;
 use super::tombstones::Tombstones;
+use crate::forwarding::AsReceived;
 use crate::observation::{ConnectionChange, Observation, Step};
 
 /// See the [module](self).
@@ -98,6 +99,20 @@ impl Connections {
             Direction::Original => self.functions.chain.tunnel(record(&self.table, slot)),
             Direction::Reply => Ok(None),
         }
+    }
+
+    /// A packet of this direction, which all functions have processed, as it came in.
+    #[cold]
+    pub(super) fn as_received(&self, slot: Slot, direction: Direction, packet: &Packet<'_, '_>) -> AsReceived {
+        let (connection, chain) = (record(&self.table, slot), &self.functions.chain);
+        let is_renumbered = chain.renumbers() && chain.needs_packets(connection);
+        let changed = if is_renumbered { TcpHeader::of(packet) } else { None };
+        let tcp_header = changed.and_then(|changed| {
+            let mut header = changed;
+            header.edit(packet, |quoted| chain.restore_quoted(connection, quoted, direction));
+            (header != changed).then_some(header)
+        });
+        AsReceived { tuple: *connection.tuple(direction), tcp_header }
     }
 
     /// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
@@ -318,6 +333,20 @@ impl Connections {
             chain.init_watched(&mut runtime, &tuples, connection, packet, &mut function_observer)
         } else {
             chain.init(&mut runtime, &tuples, connection, packet)
+        }
+    }
+
+    /// Whether the rules permit a packet for the node itself that crosses it, from one port to an address of another: as if it began a
+    /// connection.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(super) fn check_rules(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Result<(), DropReason> {
+        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        let mut connection = Connection::new(packet.headers.tuple, self.node, protocol, now + timeout);
+        match self.init(now, &mut connection, packet, None) {
+            Err(reason @ (DropReason::FirewallDenied | DropReason::RateLimited)) => Err(reason),
+            _ => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::class::Class;
 
-use crate::forwarding::{Admission, PlannedLink};
+use crate::forwarding::{Admission, AsReceived, PlannedLink};
 use crate::observation::RoutedTo;
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
@@ -82,15 +82,21 @@ pub trait Edge {
         None
     }
 
-    /// The packet would have begun a connection to a service of which no backend takes connections: its sender is to be informed.
-    fn refuse_service(&mut self, now: Instant, packet: &Packet<'_, '_>) {
-        let _ = (now, packet);
+    /// The packet would have begun a connection, but for this reason: its sender may have to be informed.
+    fn refuse_connection(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason) {
+        let _ = (now, packet, reason);
+    }
+
+    /// Whether a packet for the node itself is for an address of the port that it came in on.
+    fn is_of_ingress(&self, packet: &Packet<'_, '_>) -> bool {
+        let _ = packet;
+        true
     }
 
     /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it was
-    /// dropped, or it waits for something. It came in with the tuple `as_received`. Its sender may have to receive an error,
+    /// dropped, or it waits for something. It came in `as_received`. Its sender may have to receive an error,
     /// now or later, about the packet as it was sent.
-    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &AsReceived) {
         let _ = (now, packet, as_received);
     }
 }

@@ -110,7 +110,7 @@ impl Pipeline {
         }
         let sent = Ok(forward(now, packet, tunnel, observation, edge));
         if !is_transmitted(sent) {
-            edge.note_not_sent(now, packet, &as_received);
+            edge.note_not_sent(now, packet, &as_received.into());
         }
         sent
     }

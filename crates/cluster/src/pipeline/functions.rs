@@ -6,7 +6,7 @@ use flow::wire::tlv::TlvError;
 use flow::{Connection, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
-use network_functions::function::{HandshakeExchange, RefusedConnection, ServerAcknowledgement};
+use network_functions::function::{HandshakeExchange, RefusedConnection, ToServer};
 use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use replication::representation::precise::FunctionStates;
@@ -18,7 +18,7 @@ pub(super) struct Output {
     pub(super) counters: ChainCounters,
     pub(super) log: Log,
     /// What the server of the last packet's connection is to be sent.
-    pub(super) to_server: Option<ServerAcknowledgement>,
+    pub(super) to_server: Option<ToServer>,
     /// The last packet's connection is refused.
     pub(super) refused: Option<RefusedConnection>,
     /// The last packet waits for an answer until then.

@@ -12,7 +12,7 @@ use flow::table::Slot;
 use flow::wire::build::{self, Tcp};
 use flow::wire::{Headers, Packet, Parsed, TcpSegment, Transport, parse, tcp_flags};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, PortId, Tuple};
-use network_functions::function::{AcceptedClient, CloseReason, ServerAcknowledgement, Verdict};
+use network_functions::function::{AcceptedClient, CloseReason, ServerAcknowledgement, ToServer, Verdict};
 use network_functions::syn_proxy::server_handshake::{HandshakeDue, ServerHandshake, ServerHandshakes};
 use network_functions::syn_proxy::{Phase, SynProxyState, first_syn, reset_to_client, syn_to_server};
 
@@ -45,10 +45,17 @@ impl Handshakes {
         verdict: Verdict,
         edge: &mut E,
     ) -> Verdict {
-        if let Some(acknowledgement) = connections.functions.output.to_server.take() {
-            self.servers.finish(&record(&connections.table, slot).original);
-            connections.acknowledge_server(now, packet, slot, &acknowledgement, edge);
-            return verdict;
+        match connections.functions.output.to_server.take() {
+            Some(ToServer::Acknowledgement(acknowledgement)) => {
+                self.servers.finish(&record(&connections.table, slot).original);
+                connections.acknowledge_server(now, packet, slot, &acknowledgement, edge);
+                return verdict;
+            }
+            Some(ToServer::ResetOlder(acknowledged)) => {
+                connections.reset_older(now, slot, acknowledged, edge);
+                return verdict;
+            }
+            None => {}
         }
         if direction == Direction::Reply || !matches!(verdict, Verdict::Drop(_)) {
             return verdict;
@@ -168,6 +175,26 @@ impl Connections {
             ..TcpSegment::default()
         });
         self.track_own(now, &Headers { transport, ..*packet.headers }, slot, Direction::Original);
+    }
+
+    /// The server holds an older connection with the tuple of one whose SYN it was sent. It is sent what the client would send: a reset at
+    /// the number that it acknowledges, and the SYN again.
+    fn reset_older<E: Edge>(&self, now: Instant, slot: Slot, acknowledged: u32, edge: &mut E) {
+        let connection = record(&self.table, slot);
+        let client = &connection.protocol.peers[Direction::Original.index()];
+        let is_known = client.window_max != 0;
+        let Some(state) = self.awaiting_state(connection) else { return };
+        if is_known && acknowledged == client.end {
+            return;
+        }
+        let outgoing = connection.translated(Direction::Original);
+        let reset = Tcp { flags: tcp_flags::RST, sequence: acknowledged, window: 0, ..Tcp::default() };
+        post(&outgoing, reset, |packet| edge.post(now, packet));
+        // Behind its SYN the client has sent nothing that tracking has seen.
+        let syn = is_known
+            .then(|| syn_to_server(&state, client.end.wrapping_sub(1), client_window(connection, false)))
+            .flatten();
+        syn.into_iter().for_each(|syn| post(&outgoing, syn, |packet| edge.post(now, packet)));
     }
 
     /// Has connection tracking see a segment that the node sends in the place of an end point.

@@ -37,6 +37,7 @@ mod peer_owned;
 mod plan;
 mod planned;
 mod pulls;
+mod rebirth;
 mod recovery;
 mod reevaluation;
 mod refusal;

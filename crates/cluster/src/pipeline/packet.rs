@@ -116,6 +116,9 @@ impl Pipeline {
         direction: Direction,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if let Some(reborn) = self.handle_rebirth(arrival, packet, (slot, direction), edge) {
+            return reborn;
+        }
         let (connections, now) = (&mut self.connections, arrival.now);
         let known = record(&connections.table, slot);
         let (previous_state, master) = (known.protocol.state, known.owner);
@@ -144,7 +147,14 @@ impl Pipeline {
             if taken_over {
                 connections.changes.push(TableChange::TakenOver { slot });
             }
-            return self.reopen(arrival, packet, slot, edge);
+            return self.reopen(arrival, packet, slot, None, edge);
+        }
+        if advance.verdict.is_ok() && connections.is_replaced(slot, previous_state, packet.headers) {
+            if taken_over {
+                connections.changes.push(TableChange::TakenOver { slot });
+            }
+            connections.end(slot, CloseReason::TcpClosed);
+            return Err(DropReason::NoConnection);
         }
         let (verdict, states_changed) = match advance.verdict {
             Ok(()) => connections.process(now, packet, slot, direction),
@@ -170,26 +180,7 @@ impl Pipeline {
         sent
     }
 
-    /// A connection has ended and another begins with its tuple. It may begin at another node than the one that replicated the
-    /// former one: its versions count from where those of the former one cannot come to.
-    fn reopen<E: Edge>(
-        &mut self,
-        arrival: &Arrival,
-        packet: &mut Packet<'_, '_>,
-        slot: Slot,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        let version = record(&self.connections.table, slot).version_of_successor();
-        self.connections.end(slot, CloseReason::TcpClosed);
-        let tuple = packet.headers.tuple;
-        let sent = self.handle_unknown(arrival, packet, edge);
-        if let Some((slot, _)) = self.connections.lookup(&tuple) {
-            record_mut(&mut self.connections.table, slot).version = version;
-        }
-        sent
-    }
-
-    fn handle_unknown<E: Edge>(
+    pub(super) fn handle_unknown<E: Edge>(
         &mut self,
         arrival: &Arrival,
         packet: &mut Packet<'_, '_>,
@@ -206,6 +197,9 @@ impl Pipeline {
             return Ok(Disposition::Consumed);
         }
         if arrival.is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
+            if !edge.is_of_ingress(packet) {
+                connections.check_rules(arrival.now, packet)?;
+            }
             return Ok(edge.handle_local(arrival.now, packet));
         }
         if !self.begins {
@@ -225,9 +219,7 @@ impl Pipeline {
             Ok(slot) => send_first(connections, arrival, packet, slot, edge),
             Err(DropReason::SynProxied) => connections.answer_handshake(arrival.now, packet),
             Err(reason) => {
-                if reason == DropReason::NoBackend {
-                    edge.refuse_service(arrival.now, packet);
-                }
+                edge.refuse_connection(arrival.now, packet, reason);
                 Err(reason)
             }
         }
@@ -262,15 +254,19 @@ impl Pipeline {
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
+        let chain = &self.connections.functions.chain;
+        if chain.renumbers() {
+            packet.edit_quoted_tcp(|quoted| chain.restore_quoted(connection, quoted, direction.reverse()));
+        }
         let sent = Ok(forward(arrival.now, packet, tunnel, &mut self.connections.observation, edge));
         if !is_transmitted(sent) {
-            edge.note_not_sent(arrival.now, packet, &outer);
+            edge.note_not_sent(arrival.now, packet, &outer.into());
         }
         sent
     }
 
     /// Begins the connection of a client whose cookie was accepted: the packet becomes the SYN to the server.
-    fn begin_proxied<E: Edge>(
+    pub(super) fn begin_proxied<E: Edge>(
         &mut self,
         arrival: &Arrival,
         packet: &mut Packet<'_, '_>,
@@ -283,7 +279,7 @@ impl Pipeline {
         }
         let connections = &mut self.connections;
         let begun = begin(connections, arrival, packet, Some(client));
-        if begun == Err(DropReason::NoBackend) {
+        if let Err(DropReason::NoBackend | DropReason::NatPortsExhausted | DropReason::NatBlockExhausted) = begun {
             reset_accepted(now, &original, &client, edge);
         }
         let sent = send_first(connections, arrival, packet, begun?, edge);
@@ -314,7 +310,7 @@ fn send_known<E: Edge>(
             record_mut(&mut connections.table, slot).note_egress(direction, port);
         }
     } else {
-        let as_received = *record(&connections.table, slot).tuple(direction);
+        let as_received = connections.as_received(slot, direction, packet);
         edge.note_not_sent(arrival.now, packet, &as_received);
     }
     sent
@@ -327,6 +323,18 @@ fn begin(
     packet: &Packet<'_, '_>,
     accepted: Option<AcceptedClient>,
 ) -> Result<Slot, DropReason> {
+    let mut connection = prepare(connections, arrival, packet, accepted)?;
+    count(&mut connection, packet, Direction::Original, &mut connections.functions.output.classes);
+    connections.enter(arrival.now, connection, arrival.hash)
+}
+
+/// The record of the connection that a packet begins, if the rules and the limits allow it.
+pub(super) fn prepare(
+    connections: &mut Connections,
+    arrival: &Arrival,
+    packet: &Packet<'_, '_>,
+    accepted: Option<AcceptedClient>,
+) -> Result<Connection, DropReason> {
     let (now, tuple) = (arrival.now, packet.headers.tuple);
     let (protocol, timeout) = connections.tracker.begin(packet.headers)?;
     connections.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
@@ -339,8 +347,7 @@ fn begin(
     } else if arrival.is_local && connection.reply.source == tuple.destination {
         return Err(DropReason::LocalUnhandled);
     }
-    count(&mut connection, packet, Direction::Original, &mut connections.functions.output.classes);
-    connections.enter(now, connection, arrival.hash)
+    Ok(connection)
 }
 
 /// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed, unless that packet shows
@@ -357,7 +364,7 @@ fn send_first<E: Edge>(
     let tunnel = connections.tunnel(slot, Direction::Original);
     let sent = tunnel.and_then(|tunnel| send(now, packet, (verdict, tunnel), &mut connections.observation, edge));
     if !is_transmitted(sent) {
-        edge.note_not_sent(now, packet, &tuple);
+        edge.note_not_sent(now, packet, &tuple.into());
     }
     match sent {
         Err(reason) | Ok(Disposition::Drop(reason)) => {

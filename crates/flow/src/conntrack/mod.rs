@@ -205,6 +205,21 @@ pub fn is_closing(protocol: u8, state: &ProtocolState) -> bool {
     }
 }
 
+/// Whether a packet begins a new connection with the tuple of one that has ended: a SYN after both FINs or a RST. A half-closed
+/// connection may live for long, so a SYN that may be forged does not end it. Before the last acknowledgement, the SYN must have a
+/// later number than all that its sender has sent (RFC 9293 section 3.6.1).
+#[must_use]
+pub fn begins_anew(protocol: u8, state: &ProtocolState, direction: Direction, headers: &Headers) -> bool {
+    protocol == ip_protocol::TCP && tcp::begins_anew(state, direction, headers)
+}
+
+/// Whether a packet, which [`Tracker::advance`] has just passed, shows that the end points have replaced the connection: a SYN/ACK
+/// that acknowledges a SYN which passed on the connection in state `before`.
+#[must_use]
+pub fn has_restarted(protocol: u8, before: u8, state: &ProtocolState, headers: &Headers) -> bool {
+    protocol == ip_protocol::TCP && tcp::has_restarted(before, state, headers)
+}
+
 /// The state's name, as Linux's tools print it for TCP and SCTP; empty for protocols without states, "INVALID" for an
 /// unknown number.
 #[must_use]

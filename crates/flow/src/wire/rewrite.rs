@@ -138,6 +138,15 @@ impl Packet<'_, '_> {
         self.headers.transport = Transport::IcmpError(IcmpError { inner: *quoted, ..error });
     }
 
+    /// Updates the transport checksum after the bytes that it covers, other than addresses, changed by `delta`.
+    pub(super) fn fix_transport_checksum(&mut self, delta: Sum) {
+        let is_partial = self.is_partial();
+        let l4 = usize::from(self.headers.l4_offset);
+        if let Some(field) = Field::of(&self.headers.transport, l4, self.headers.tuple.version) {
+            Patch::new(self.frame.bytes_mut()).fix(field, Sum::ZERO, delta, is_partial);
+        }
+    }
+
     /// Decrements the time to live or hop limit.
     ///
     /// # Errors

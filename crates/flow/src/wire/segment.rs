@@ -102,14 +102,14 @@ impl Packet<'_, '_> {
 }
 
 /// Adds to the number at the beginning of `bytes`.
-fn add_to(bytes: &mut [u8], by: u32) {
+pub(super) fn add_to(bytes: &mut [u8], by: u32) {
     if let Some(place) = bytes.first_chunk_mut::<4>() {
         *place = u32::from_be_bytes(*place).wrapping_add(by).to_be_bytes();
     }
 }
 
 /// The position of the timestamps in a TCP header.
-fn timestamps_offset(header: &[u8]) -> Option<usize> {
+pub(super) fn timestamps_offset(header: &[u8]) -> Option<usize> {
     let mut options = TcpView::new_checked(header).ok()?.options().map_while(Result::ok);
     let found = options.find(|found| found.kind == option::TIMESTAMPS && found.value.len() == 8)?;
     Some(TCP_HEADER_BYTES + found.value_offset)

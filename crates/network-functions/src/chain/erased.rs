@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use flow::wire::tlv::TlvError;
-use flow::wire::{Packet, TcpSegment, TunnelEnd};
+use flow::wire::{Packet, QuotedTcp, TcpSegment, Transport, TunnelEnd};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::FromBytes;
 
@@ -47,6 +47,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn needs_packets(&self, state: &[u8]) -> bool;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
+    fn restore_quoted(&self, state: &[u8], quoted: &mut QuotedTcp<'_>, direction: Direction);
     fn classifies(&self) -> bool;
     fn set_denied(&self, state: &mut [u8], is_denied: bool);
     fn is_refused(&self, state: &[u8]) -> bool;
@@ -78,6 +79,36 @@ fn write<S: FlowState>(value: &S, state: &mut [u8]) {
 
 fn read<S: FlowState>(state: &[u8]) -> S {
     S::read_from_bytes(state).expect(STATE_FITS)
+}
+
+impl<F: NetworkFunction> Erased<F> {
+    #[inline]
+    fn process(
+        &self,
+        state: &mut [u8],
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Processed {
+        if !F::PACKETS_USE_STATE {
+            let verdict = self.0.on_packet(&mut F::State::default(), context, packet, direction);
+            return Processed { verdict, states_changed: false };
+        }
+        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
+        // Compared here, where the type is known: for a function that only reads its state the compiler removes the
+        // comparison.
+        let before = *state;
+        let verdict = self.0.on_packet(state, context, packet, direction);
+        Processed { verdict, states_changed: self.0.is_replicated_change(&before, state) }
+    }
+}
+
+/// Sequence number and acknowledgement of a TCP segment.
+const fn numbers(transport: &Transport) -> Option<(u32, u32)> {
+    match transport {
+        Transport::Tcp(segment) => Some((segment.sequence, segment.acknowledgement)),
+        _ => None,
+    }
 }
 
 impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
@@ -137,16 +168,16 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        if !F::PACKETS_USE_STATE {
-            let verdict = self.0.on_packet(&mut F::State::default(), context, packet, direction);
-            return Processed { verdict, states_changed: false };
-        }
-        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
-        // Compared here, where the type is known: for a function that only reads its state the compiler removes the
-        // comparison.
-        let before = *state;
-        let verdict = self.0.on_packet(state, context, packet, direction);
-        Processed { verdict, states_changed: self.0.is_replicated_change(&before, state) }
+        let arrived = packet.headers.transport;
+        let processed = self.process(state, context, packet, direction);
+        debug_assert!(
+            processed.verdict != Verdict::Forward
+                || self.0.renumbering().is_some()
+                || numbers(&arrived) == numbers(&packet.headers.transport),
+            "{} renumbers segments and offers no inverse",
+            self.0.name()
+        );
+        processed
     }
 
     fn needs_packets(&self, state: &[u8]) -> bool {
@@ -154,11 +185,19 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
     }
 
     fn renumbers(&self) -> bool {
-        F::RENUMBERS
+        self.0.renumbering().is_some()
     }
 
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction) {
-        self.0.as_sent(&read(state), segment, direction);
+        if let Some(renumbering) = self.0.renumbering() {
+            renumbering.as_sent(&read(state), segment, direction);
+        }
+    }
+
+    fn restore_quoted(&self, state: &[u8], quoted: &mut QuotedTcp<'_>, direction: Direction) {
+        if let Some(renumbering) = self.0.renumbering() {
+            renumbering.restore(&read(state), quoted, direction);
+        }
     }
 
     fn classifies(&self) -> bool {

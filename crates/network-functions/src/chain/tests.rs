@@ -380,3 +380,39 @@ fn counters_continue_by_name() {
     assert_eq!(continued.values(), [0, 0, 3, 4]);
     assert_eq!(continued.functions(), [FunctionCounters::default(), functions[1]]);
 }
+
+/// Gives segments other numbers, and offers no inverse.
+struct Renumberer;
+
+impl NetworkFunction for Renumberer {
+    type State = Count<9>;
+
+    fn name(&self) -> &'static str {
+        "renumberer"
+    }
+
+    fn on_init(&self, _: &mut Context<'_>, _: &Packet<'_, '_>) -> Result<Self::State, DropReason> {
+        Ok(Count::default())
+    }
+
+    fn on_packet(
+        &self,
+        _: &mut Self::State,
+        _: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        _: Direction,
+    ) -> Verdict {
+        packet.renumber_tcp(77, 0, |edge| edge);
+        Verdict::Forward
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "renumberer renumbers segments and offers no inverse")]
+fn a_function_that_renumbers_segments_without_an_inverse_is_found_by_debug_builds() {
+    let mut gateway = Gateway::with(Renumberer);
+    let tuple = tcp("10.0.0.2:4000", "192.0.2.1:80");
+    let mut begun = gateway.begin(INSIDE, tuple).unwrap();
+    let _ = gateway.answer(&mut begun);
+}

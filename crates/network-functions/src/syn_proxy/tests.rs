@@ -126,7 +126,7 @@ impl Proxy {
         connection: &mut Connection,
         packet: &mut Packet<'_, '_>,
         direction: Direction,
-    ) -> (Verdict, Option<ServerAcknowledgement>) {
+    ) -> (Verdict, Option<ToServer>) {
         let (mut log, mut expectations) = (Log::default(), Expectations::default());
         let mut assemblies = Assemblies::default();
         let mut runtime = Runtime {
@@ -179,7 +179,7 @@ impl Proxy {
         connection: &mut Connection,
         direction: Direction,
         segment: build::Tcp<'_>,
-    ) -> (Result<Received, DropReason>, Option<ServerAcknowledgement>) {
+    ) -> (Result<Received, DropReason>, Option<ToServer>) {
         let tuple = *connection.tuple(direction);
         let ((verdict, to_server), bytes) =
             self.packet(&tuple, segment, b"data", |proxy, packet| proxy.process(connection, packet, direction));
@@ -324,10 +324,13 @@ fn numbers_and_timestamps_of_both_sides_are_translated() {
         acknowledgement: SERVER_ISN + 1,
         timestamps: Some((5001, 900)),
     };
-    assert_eq!(acknowledgement, Some(expected));
+    assert_eq!(acknowledgement, Some(ToServer::Acknowledgement(expected)));
     // The server did not get it, and repeats its SYN/ACK.
     let (repeated, acknowledgement) = proxy.pass(&mut connection, Direction::Reply, server_syn_ack());
-    assert_eq!((repeated.unwrap().segment, acknowledgement), (update.segment, Some(expected)));
+    assert_eq!(
+        (repeated.unwrap().segment, acknowledgement),
+        (update.segment, Some(ToServer::Acknowledgement(expected)))
+    );
 
     let request = build::Tcp {
         flags: tcp_flags::ACK,
@@ -421,6 +424,17 @@ fn a_server_that_refuses_resets_the_client() {
     assert_eq!(reset.segment.sequence, syn_ack.segment.sequence.wrapping_add(1));
     assert_eq!(proxy.view().refused, 1);
     assert_eq!(reset_to_client(&proxy.state(&connection), CLIENT_ISN).sequence, reset.segment.sequence);
+}
+
+#[test]
+fn a_server_that_holds_an_older_connection_is_to_be_reset_at_the_number_that_it_acknowledges() {
+    let mut proxy = Proxy::new(Mode::Always, Offered::default());
+    let syn_ack = proxy.syn(&client(), linux_syn()).unwrap_err();
+    let (mut connection, _) = proxy.acknowledge(&client(), ack_of(&syn_ack, 5001));
+    let challenge = build::Tcp { flags: tcp_flags::ACK, acknowledgement: 1234, ..build::Tcp::default() };
+    let (dropped, to_server) = proxy.pass(&mut connection, Direction::Reply, challenge);
+    assert_eq!((dropped.err(), to_server), (Some(DropReason::InvalidTcpState), Some(ToServer::ResetOlder(1234))));
+    assert_eq!(proxy.state(&connection).phase(), Phase::Awaiting);
 }
 
 #[test]

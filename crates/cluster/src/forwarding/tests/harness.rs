@@ -94,7 +94,7 @@ impl Bench {
                     Admission::Refused(reason) => Disposition::Drop(reason),
                 };
                 if !matches!(disposition, Disposition::Transmit(_)) {
-                    self.forwarder.note_not_sent(self.now, &mut packet, &as_received);
+                    self.forwarder.note_not_sent(self.now, &mut packet, &as_received.into());
                 }
                 disposition
             }

@@ -77,6 +77,8 @@ pub(super) struct Options {
     pub(super) is_translated: bool,
     /// Of each node the pre-shared key that its channel is secured by; `None`: plain text.
     pub(super) keys: Option<[u8; 2]>,
+    /// The last port of translations, which begin at 1024.
+    pub(super) nat_port_last: u16,
     /// Failures are detected over the links of both ports as well.
     pub(super) has_service_paths: bool,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
@@ -148,6 +150,7 @@ impl Default for Options {
             mss_clamp: None,
             is_forwarded: false,
             is_translated: true,
+            nat_port_last: 65_535,
             keys: None,
             has_service_paths: false,
             has_groups: false,
@@ -181,24 +184,27 @@ pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
 
 /// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
 pub(super) fn nat(id: u8, translates: bool) -> Nat {
-    nat_to(id, 2, translates, Vec::new(), false)
+    nat_to(id, Options { is_translated: translates, ..Options::default() }, Vec::new())
 }
 
 /// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
-fn nat_to(id: u8, nodes: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
+fn nat_to(id: u8, options: Options, destination_rules: Vec<DestinationRule>) -> Nat {
     let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
     // The ingress port of a connection is unknown if its answer comes first: NAT's rules name addresses.
     let from_inside = Conditions { sources, ..Conditions::default() };
     let outside = std::vec![SHARED_OUTSIDE.into()];
-    let translate =
-        if computes { SourceAction::Compute(outside, Mapping::default()) } else { SourceAction::Translate(outside) };
-    let rule = translates.then_some(SourceRule { conditions: from_inside, action: translate });
+    let translate = if options.compact.is_some() {
+        SourceAction::Compute(outside, Mapping::default())
+    } else {
+        SourceAction::Translate(outside)
+    };
+    let rule = options.is_translated.then_some(SourceRule { conditions: from_inside, action: translate });
     Nat::new(NatConfig {
         destination_rules,
         source_rules: rule.into_iter().collect(),
-        ports: PortRange::new(1024, 65_535).unwrap(),
+        ports: PortRange::new(1024, options.nat_port_last).unwrap(),
         node: NodeId(id),
-        nodes: nodes.try_into().unwrap(),
+        nodes: options.nodes.try_into().unwrap(),
         key: HashKey([7, id.into()]),
     })
     .unwrap()
@@ -221,7 +227,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let target = DestinationRule { conditions: to_shared, address: CLIENT.into(), port: Some(2121) };
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
-    let nat = nat_to(id, options.nodes, options.is_translated, destinations, options.compact.is_some());
+    let nat = nat_to(id, options, destinations);
     let classifier = Classifier::new(&ClassifierConfig::default()).unwrap();
     let builder = ChainBuilder::new();
     let builder = if options.is_classified { builder.push(classifier) } else { builder };

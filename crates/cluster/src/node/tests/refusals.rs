@@ -7,6 +7,7 @@ use flow::wire::{Transport, build, icmp, ip_protocol};
 use flow::{DropReason, Tuple};
 
 use super::cluster::{CLIENT, Cluster, Options, Received, SERVER, SHARED_INSIDE, SHARED_OUTSIDE};
+use super::syn_proxy::{Client, always};
 
 /// Type, code and quoted tuple of an error.
 fn error(received: Option<Received>) -> (u8, u8, Tuple) {
@@ -105,4 +106,65 @@ fn errors_from_outside_are_translated_whatever_they_quote() {
             }
         }
     }
+}
+
+#[test]
+fn a_client_for_which_nat_has_no_port_left_is_told_at_once() {
+    // One port for each node.
+    let mut cluster = Cluster::start(Options { nat_port_last: 1025, ..Options::default() });
+    let of_client = |port| Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, 53));
+    cluster.client_sends_frame(|envelope| envelope.udp(&of_client(4000), b"question"));
+    assert!(cluster.server_receives().is_some());
+    cluster.client_sends_frame(|envelope| envelope.udp(&of_client(4001), b"question"));
+    let expected = (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::ADMINISTRATIVELY_PROHIBITED);
+    let told = error(cluster.client_receives());
+    assert_eq!(told, (expected.0, expected.1, of_client(4001)), "RFC 5508, REQ-8");
+    assert_eq!(cluster.dropped(0, DropReason::NatPortsExhausted), 1);
+    // No more than the network should bear.
+    (0..200).for_each(|port| cluster.client_sends_frame(|envelope| envelope.udp(&of_client(5000 + port), b"question")));
+    assert!(core::iter::from_fn(|| cluster.client_receives()).count() < 60);
+    assert!(cluster.node(0).status(cluster.now).forwarding.errors_limited > 100);
+}
+
+#[test]
+fn a_client_that_the_syn_proxy_has_accepted_is_reset_if_nat_has_no_port_left() {
+    let mut cluster = Cluster::start(Options { nat_port_last: 1025, ..always() });
+    let _ = Client::connects(&mut cluster, 40_000);
+    let second = Client::sends_syn(&mut cluster, 40_001);
+    second.acknowledges(&mut cluster);
+    let reset = cluster.client_receives().expect("it takes the connection for open, and no error would end it");
+    let Transport::Tcp(segment) = reset.headers.transport else { panic!("a segment") };
+    assert_eq!(segment.flags & flow::wire::tcp_flags::RST, flow::wire::tcp_flags::RST);
+    assert!(cluster.server_receives().is_none());
+}
+
+/// The answer of the node to a ping of the client, with its type of service.
+fn ping(cluster: &mut Cluster, address: Ipv4Addr, traffic_class: u8) -> Option<(Tuple, u8)> {
+    let ping = Tuple::echo(CLIENT.into(), address.into(), 7);
+    cluster.client_sends_frame(|envelope| {
+        build::Envelope { traffic_class, ..envelope }.echo(&ping, build::Echo::default(), b"anybody?")
+    });
+    let answer = cluster.client_receives()?;
+    assert!(matches!(answer.headers.transport, Transport::IcmpQuery(query) if query.is_reply));
+    Some((answer.tuple, answer.bytes[15]))
+}
+
+#[test]
+fn the_shared_addresses_answer_pings_from_every_port_with_the_service_that_they_came_with() {
+    let mut cluster = Cluster::start(Options::default());
+    for (address, traffic_class) in [(SHARED_INSIDE, 0), (SHARED_INSIDE, 0x28), (SHARED_OUTSIDE, 0xb8)] {
+        let (tuple, class) = ping(&mut cluster, address, traffic_class).expect("it answers");
+        assert_eq!((tuple.source_ip(), class), (address.into(), traffic_class));
+    }
+    assert_eq!(cluster.connections(0), 0, "a ping to the node begins no connection");
+}
+
+#[test]
+fn a_ping_from_another_port_is_under_the_rules() {
+    // Nothing may come from outside.
+    let mut cluster = Cluster::start(Options::default());
+    let ping = Tuple::echo(SERVER.into(), SHARED_INSIDE.into(), 7);
+    cluster.server_sends_frame(|envelope| envelope.echo(&ping, build::Echo::default(), b"anybody?"));
+    assert!(cluster.server_receives().is_none());
+    assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 1);
 }

@@ -16,15 +16,15 @@ use super::cluster::{CLIENT, Cluster, Compactly, Options, Received, SERVER, SHAR
 use super::compact::MULTI_LEVEL;
 
 const SYN_ACK: u8 = tcp_flags::SYN | tcp_flags::ACK;
-const SERVER_ISN: u32 = 5000;
+pub(super) const SERVER_ISN: u32 = 5000;
 /// The client's first number.
-const ISN: u32 = 1000;
+pub(super) const ISN: u32 = 1000;
 
-fn always() -> Options {
+pub(super) fn always() -> Options {
     Options { syn_proxy: Mode::Always, ..Options::default() }
 }
 
-fn tuple(port: u16) -> Tuple {
+pub(super) fn tuple(port: u16) -> Tuple {
     Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80))
 }
 
@@ -68,14 +68,14 @@ fn text(received: &Received) -> String {
 }
 
 /// A client that has sent a SYN and received its answer: the cookie, and the timestamp that goes with it.
-struct Client {
+pub(super) struct Client {
     port: u16,
-    cookie: u32,
+    pub(super) cookie: u32,
     cookie_time: u32,
 }
 
 impl Client {
-    fn sends_syn(cluster: &mut Cluster, port: u16) -> Self {
+    pub(super) fn sends_syn(cluster: &mut Cluster, port: u16) -> Self {
         cluster.client_sends(port, client_syn(), b"");
         let answer = cluster.client_receives().expect("the proxy answers");
         assert_eq!((answer.tuple, tcp(&answer).flags, tcp(&answer).window), (tuple(port).inverse(), SYN_ACK, 0));
@@ -84,7 +84,7 @@ impl Client {
     }
 
     /// A segment that acknowledges all that the server has sent up to `behind` of its data.
-    fn segment(&self, offset: u32, behind: u32) -> build::Tcp<'static> {
+    pub(super) fn segment(&self, offset: u32, behind: u32) -> build::Tcp<'static> {
         build::Tcp {
             flags: ACK,
             sequence: ISN.wrapping_add(1 + offset),
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    fn acknowledges(&self, cluster: &mut Cluster) {
+    pub(super) fn acknowledges(&self, cluster: &mut Cluster) {
         cluster.client_sends(self.port, self.segment(0, 0), b"");
     }
 
@@ -122,7 +122,7 @@ impl Client {
         assert_eq!(timestamps(&acknowledgement), Some((7001, 300)));
     }
 
-    fn connects(cluster: &mut Cluster, port: u16) -> (Self, u16) {
+    pub(super) fn connects(cluster: &mut Cluster, port: u16) -> (Self, u16) {
         let client = Self::sends_syn(cluster, port);
         client.acknowledges(cluster);
         let seen = client.is_opened(cluster);

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::*;
 use crate::GroupSet;
-use crate::forwarding::{Config, Forwarder, PlannedLink, Port, Prefix, Route};
+use crate::forwarding::{AsReceived, Config, Forwarder, PlannedLink, Port, Prefix, Route};
 
 const MACS: [MacAddress; 2] = [MacAddress([2, 0xaa, 0, 0, 0, 1]), MacAddress([2, 0xaa, 0, 0, 0, 2])];
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 1), SHARED];
@@ -43,7 +43,7 @@ impl Edge for Outside {
         self.forwarder.forward(now, packet)
     }
 
-    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &AsReceived) {
         self.forwarder.note_not_sent(now, packet, as_received);
     }
 

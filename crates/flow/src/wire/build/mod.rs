@@ -84,6 +84,8 @@ pub struct Envelope<'a> {
     pub vlans: &'a [u16],
     /// Time to live, or hop limit.
     pub ttl: u8,
+    /// Type of service, or traffic class.
+    pub traffic_class: u8,
     /// IPv4 options: a multiple of 4 bytes, at most 40.
     pub ipv4_options: &'a [u8],
     /// IPv6 extension headers, by protocol number and body (from the third byte on): 6 bytes, or 8 n more.
@@ -93,13 +95,14 @@ pub struct Envelope<'a> {
 }
 
 impl Default for Envelope<'_> {
-    /// Untagged, from 02:00:00:00:00:01 to 02:00:00:00:00:02, time to live 64, no options.
+    /// Untagged, from 02:00:00:00:00:01 to 02:00:00:00:00:02, time to live 64, routine traffic, no options.
     fn default() -> Self {
         Self {
             source: MacAddress([2, 0, 0, 0, 0, 1]),
             destination: MacAddress([2, 0, 0, 0, 0, 2]),
             vlans: &[],
             ttl: 64,
+            traffic_class: 0,
             ipv4_options: &[],
             ipv6_extensions: &[],
             fragment: None,
@@ -185,7 +188,7 @@ impl Envelope<'_> {
             let more = if fragment.more { 0x2000 } else { 0 };
             (fragment.identification as u16, more | (fragment.offset_bytes / 8) as u16)
         });
-        out.extend_from_slice(&[0x40 | (header_bytes / 4) as u8, 0]);
+        out.extend_from_slice(&[0x40 | (header_bytes / 4) as u8, self.traffic_class]);
         out.extend_from_slice(&total.to_be_bytes());
         out.extend_from_slice(&identification.to_be_bytes());
         out.extend_from_slice(&flags_and_offset.to_be_bytes());
@@ -203,7 +206,7 @@ impl Envelope<'_> {
             u16::try_from(extensions.len() + transport_bytes).expect("an IPv6 packet carries at most 65 535 bytes");
         let first = self.ipv6_extensions.first().map(|(kind, _)| *kind);
         let first = first.or(self.fragment.map(|_| ip_protocol::FRAGMENT)).unwrap_or(tuple.protocol);
-        out.extend_from_slice(&[0x60, 0, 0, 0]);
+        out.extend_from_slice(&[0x60 | self.traffic_class >> 4, self.traffic_class << 4, 0, 0]);
         out.extend_from_slice(&payload_bytes.to_be_bytes());
         out.extend_from_slice(&[first, self.ttl]);
         out.extend_from_slice(&tuple.source);
