@@ -6,11 +6,12 @@
 //! ```text
 //!   SYN, the SYN proxy answers now      ─► answered by a cookie; the record stays
 //!   ACK of a valid cookie               ─► the record ends, the client's connection begins
-//!   SYN after both FINs, or after a RST ─► the record ends, the SYN begins a connection
+//!   SYN after both FINs, or after a RST ─► the record ends, the SYN begins a connection; also on a replica after the first FIN
 //!   SYN/ACK that agrees to a SYN which passed on the record ─► the record ends; the client's next SYN begins a connection
 //! ```
 //! The last row is the server's word: the SYN passed because only the end points knew whether the former connection lived.
 
+use flow::connection::flags;
 use flow::conntrack::{begins_anew, has_restarted, is_closing};
 use flow::table::Slot;
 use flow::wire::{Headers, Packet, Transport, tcp_flags};
@@ -67,10 +68,13 @@ impl Pipeline {
         (slot, direction): (Slot, Direction),
         edge: &mut E,
     ) -> Option<Result<Disposition, DropReason>> {
-        let Connection { original, protocol, .. } = record(&self.connections.table, slot);
+        let connection = record(&self.connections.table, slot);
+        let Connection { original, protocol, .. } = connection;
+        let has_ended = begins_anew(original.protocol, protocol, direction, packet.headers)
+            || self.connections.may_have_ended_elsewhere(connection);
         let proxy = self.connections.functions.chain.handshake_proxy();
         let is_guarded = proxy.is_some_and(|proxy| proxy.guards(arrival.now, packet));
-        if !is_guarded && !begins_anew(original.protocol, protocol, direction, packet.headers) {
+        if !is_guarded && !has_ended {
             return None;
         }
         if !self.begins {
@@ -136,6 +140,14 @@ impl Pipeline {
 }
 
 impl Connections {
+    /// Whether a closing connection may be further on than its record: the record is a replica of a node that is gone, and peers are not
+    /// sent the last steps of an end.
+    fn may_have_ended_elsewhere(&self, connection: &Connection) -> bool {
+        let is_replica = connection.flags & flags::REPLICA != 0;
+        let sharing = self.sharing.as_deref();
+        is_replica && sharing.is_none_or(|sharing| !sharing.live_owners.contains(&connection.owner))
+    }
+
     /// Whether a packet, which tracking has just passed on the connection when it was in state `before`, shows that the end points have
     /// replaced it, and functions keep states of the former one.
     pub(super) fn is_replaced(&self, slot: Slot, before: u8, headers: &Headers) -> bool {

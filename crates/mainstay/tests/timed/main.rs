@@ -10,6 +10,7 @@ mod edges;
 mod fast_path_bench;
 mod faults;
 mod ftp;
+mod handshakes;
 mod kernel;
 mod link;
 mod many_nodes;
