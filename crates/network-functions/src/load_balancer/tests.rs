@@ -485,7 +485,9 @@ fn flows_of_datagrams_end_with_the_backend_or_service_that_a_reload_removes_and_
     assert!(flows.iter().chain(&connections).all(|one| continues(&gateway, one).is_ok()));
     // A removed backend.
     reloaded(&mut gateway, &|configs| {
-        configs.iter_mut().for_each(|service| drop(service.backends.remove(0)));
+        for service in configs.iter_mut() {
+            service.backends.remove(0);
+        }
     });
     for flow in &flows {
         let expected = if backend_of(flow) == first { Err(DropReason::TranslationReplaced) } else { Ok(()) };
