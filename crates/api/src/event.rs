@@ -14,7 +14,8 @@ pub struct Event {
     pub time: String,
     /// Kind of the event.
     pub kind: EventKind,
-    /// Details for people.
+    /// Details for people. Events that a stranger can cause are merged by kind: number, times and detail are those of the last, and the detail
+    /// ends with their count and the time of the first.
     pub detail: String,
 }
 
@@ -133,6 +134,24 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Whether a stranger can cause such events, as often as it likes: by packets, or by what it answers.
+    #[must_use]
+    pub const fn can_be_caused_by_strangers(self) -> bool {
+        matches!(
+            self,
+            Self::Warning
+                | Self::AddressConflict
+                | Self::SplitBrain
+                | Self::SplitBrainEnded
+                | Self::Passive
+                | Self::PassiveEnded
+                | Self::SynProxyActive
+                | Self::SynProxyInactive
+                | Self::EventsLost
+                | Self::EventsRecovered
+        )
+    }
+
     /// The kind in words.
     #[must_use]
     pub const fn describe(self) -> &'static str {

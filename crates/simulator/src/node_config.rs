@@ -24,7 +24,7 @@ use replication::SessionConfig;
 use replication::compact::{CompactConfig, Representation};
 use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Security, Seed};
 
-use crate::scenario::{FaultSet, Scenario};
+use crate::scenario::{Family, FaultSet, Scenario};
 use crate::topology::{
     FORWARDED_PORT, NODES, PREFIX_V4_BITS, PREFIX_V6_BITS, SERVICE_PORT, Side, host_config, node_mac,
 };
@@ -37,9 +37,9 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 const COMPUTED_PREFIX_BITS: u8 = 28;
 
 /// Two of three seeds use failure detection over the links of the ports as well, the others over the replication link
-/// alone.
+/// alone, unless that link fails.
 pub(crate) fn has_service_paths(scenario: &Scenario) -> bool {
-    !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
+    scenario.families().contains(&Family::ReplicationLink) || !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
 }
 
 /// The configuration of a node. `incarnation` counts its starts, so that secrets differ from start to start.
@@ -74,11 +74,20 @@ pub(crate) fn node_config(
     }
 }
 
+/// Whether updates go over the service paths while the replication link is down.
+pub(crate) fn carries_updates_over_service_paths(scenario: &Scenario) -> bool {
+    has_service_paths(scenario) && is_secured(scenario)
+}
+
 /// Every other seed's nodes use encryption, with the default faults only: faults that affect heartbeats alone must
-/// recognise them.
+/// recognise them. Where the replication link alone fails they always do: only then are updates sent over service paths.
 pub(crate) fn is_secured(scenario: &Scenario) -> bool {
-    let is_usual = scenario.families().into_iter().all(|family| FaultSet::DEFAULT.contains(family));
-    is_usual && mix(scenario.seed ^ 0x5ec).is_multiple_of(2)
+    let families = scenario.families();
+    let is_usual = |family| FaultSet::DEFAULT.contains(family) || family == Family::ReplicationLink;
+    if !families.iter().copied().all(is_usual) {
+        return false;
+    }
+    families.contains(&Family::ReplicationLink) || mix(scenario.seed ^ 0x5ec).is_multiple_of(2)
 }
 
 /// The nodes share a key; random values differ from start to start.

@@ -50,6 +50,11 @@ impl Reporting {
 
     /// Remembers and logs something that happened.
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        self.note_counted(now, kind, detail, 1);
+    }
+
+    /// As [`Reporting::note`], of something that happened `count` times.
+    fn note_counted(&mut self, now: Instant, kind: EventKind, detail: &str, count: u64) {
         match kind {
             EventKind::Warning => tracing::warn!("{detail}"),
             EventKind::ReloadRefused | EventKind::PeerDown | EventKind::PortDown => {
@@ -57,7 +62,7 @@ impl Reporting {
             }
             _ => tracing::info!(detail, "{}", kind.describe()),
         }
-        self.events.push(now, kind, detail);
+        self.events.push_counted(now, kind, detail, count);
     }
 
     /// Remembers and logs an event of the edge.
@@ -98,8 +103,9 @@ impl Reporting {
     pub(super) fn note_link_error(&mut self, port: PortId, error: LinkError) {
         let name = self.ports.get(usize::from(port.0)).map_or("?", |port| &port.name);
         let text = format!("port {name}: {error}");
-        if let Some(now) = self.complaints.admit(&text) {
-            self.note(now, EventKind::Warning, &text);
+        let now = clock::now();
+        if let Some(count) = self.complaints.admit(now, &text) {
+            self.note_counted(now, EventKind::Warning, &text, count);
         }
     }
 

@@ -158,6 +158,11 @@ impl Reporting {
 
     /// Remembers and logs something that happened.
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        self.note_counted(now, kind, detail, 1);
+    }
+
+    /// As [`Reporting::note`], of something that happened `count` times.
+    fn note_counted(&mut self, now: Instant, kind: EventKind, detail: &str, count: u64) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
         } else if matches!(
@@ -176,11 +181,15 @@ impl Reporting {
         } else {
             tracing::info!(detail, "{}", kind.describe());
         }
-        self.remember(now, kind, detail);
+        self.remember_counted(now, kind, detail, count);
     }
 
     /// Remembers an event of this or another worker. A worker other than the lead keeps it for the lead.
     pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        self.remember_counted(now, kind, detail, 1);
+    }
+
+    fn remember_counted(&mut self, now: Instant, kind: EventKind, detail: &str, count: u64) {
         if !self.place.leads() {
             if self.relayed.len() < EVENTS_RELAYED_MAX {
                 let detail =
@@ -194,7 +203,7 @@ impl Reporting {
             EventKind::FirstPacketForwarded if std::mem::replace(&mut self.is_first_packet_noted, true) => return,
             _ => {}
         }
-        self.events.push(now, kind, detail);
+        self.events.push_counted(now, kind, detail, count);
     }
 
     /// Takes the events that are to be sent to the lead worker.
@@ -320,8 +329,9 @@ impl Reporting {
     }
 
     fn complain(&mut self, text: &str) {
-        if let Some(now) = self.complaints.admit(text) {
-            self.note(now, EventKind::Warning, text);
+        let now = clock::now();
+        if let Some(count) = self.complaints.admit(now, text) {
+            self.note_counted(now, EventKind::Warning, text, count);
         }
     }
 

@@ -92,6 +92,11 @@ impl Reporting {
 
     /// Remembers and logs something that happened.
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        self.note_counted(now, kind, detail, 1);
+    }
+
+    /// As [`Reporting::note`], of something that happened `count` times.
+    fn note_counted(&mut self, now: Instant, kind: EventKind, detail: &str, count: u64) {
         match kind {
             EventKind::Warning => tracing::warn!("{detail}"),
             EventKind::ReloadRefused | EventKind::SplitBrain | EventKind::EventsLost | EventKind::PeerDown => {
@@ -99,7 +104,7 @@ impl Reporting {
             }
             _ => tracing::info!(detail, "{}", kind.describe()),
         }
-        self.events.push(now, kind, detail);
+        self.events.push_counted(now, kind, detail, count);
     }
 
     /// Remembers and logs an event of the node.
@@ -125,8 +130,9 @@ impl Reporting {
     }
 
     fn complain(&mut self, text: &str) {
-        if let Some(now) = self.complaints.admit(text) {
-            self.note(now, EventKind::Warning, text);
+        let now = clock::now();
+        if let Some(count) = self.complaints.admit(now, text) {
+            self.note_counted(now, EventKind::Warning, text, count);
         }
     }
 

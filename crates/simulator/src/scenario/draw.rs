@@ -33,8 +33,12 @@ pub(super) fn episodes(random: &mut Random, set: FaultSet) -> Vec<Episode> {
 }
 
 fn pick(random: &mut Random, set: FaultSet) -> Family {
-    let mut ticket = random.between(1, set.iter().map(Family::weight).sum::<u64>().max(1));
-    set.iter()
+    // Only nodes that encrypt send updates over service paths, and they do only under faults that spare single channels.
+    let spares_channels =
+        set.iter().all(|family| FaultSet::DEFAULT.contains(family) || family == Family::ReplicationLink);
+    let families = || set.iter().filter(|family| spares_channels || *family != Family::ReplicationLink);
+    let mut ticket = random.between(1, families().map(Family::weight).sum::<u64>().max(1));
+    families()
         .find(|family| {
             let is_drawn = ticket <= family.weight();
             ticket = ticket.saturating_sub(family.weight());
@@ -125,6 +129,7 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
             let claims = random.between(1, 8);
             (0..claims).map(|claim| step(claim * every_ms, Fault::Claim { host })).collect()
         }
+        Family::ReplicationLink => replication_link(random),
         Family::LeavePause => {
             let paused_at = random.between(0, 300);
             let over_at = paused_at + random.between(50, 7000);
@@ -233,6 +238,16 @@ fn long_partition(random: &mut Random) -> Vec<Step> {
         random.pick(&[Channels::ALL, Channels::REPLICATION_LINK, replication]),
         random.between(60_000, 150_000),
     )
+}
+
+/// The replication link fails while the service paths are up. Connections begin, the active node fails, and its successor has to
+/// resynchronise over the service paths.
+fn replication_link(random: &mut Random) -> Vec<Step> {
+    let dead_at = random.between(1500, 4000);
+    let back_at = dead_at + random.between(200, 2000);
+    let mut steps = silence(Who::Both, Channels::REPLICATION_LINK, back_at + random.between(0, 6000));
+    steps.extend([step(dead_at, Fault::Kill(Who::Active)), step(back_at, Fault::Restart(Who::Both))]);
+    steps
 }
 
 /// A node is replaced by one with less capacity, which must take over later.

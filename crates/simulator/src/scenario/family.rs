@@ -67,11 +67,13 @@ pub enum Family {
     NextHop,
     /// A host claims the shared addresses of its link.
     AddressClaim,
+    /// The replication link alone is cut, and the active node fails meanwhile.
+    ReplicationLink,
 }
 
 impl Family {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Kill,
         Self::KillStandby,
         Self::Leave,
@@ -101,6 +103,7 @@ impl Family {
         Self::PortDown,
         Self::NextHop,
         Self::AddressClaim,
+        Self::ReplicationLink,
     ];
 
     /// Its name on the command line.
@@ -136,6 +139,7 @@ impl Family {
             Self::PortDown => "port-down",
             Self::NextHop => "next-hop",
             Self::AddressClaim => "address-claim",
+            Self::ReplicationLink => "replication-link",
         }
     }
 

@@ -248,10 +248,12 @@ impl World<'_> {
             lag.is_zero() && replication.rate.is_none() && replication.drained_at() <= now
         });
         let muted = self.machines.each_ref().map(|machine| machine.muted);
+        let carries = node_config::carries_updates_over_service_paths(self.scenario);
+        let is_carried = |muted: &Channels| !muted.replication || carries && *muted == Channels::REPLICATION_LINK;
         let conditions = Conditions {
             can_replicate: is_prompt
                 && self.have_same_version()
-                && !muted.iter().any(|muted| muted.replication)
+                && muted.iter().all(is_carried)
                 && !self.machines.iter().any(|machine| machine.is_paused),
             can_detect: is_prompt && !muted.iter().any(|muted| muted.detection || muted.heartbeats),
             prompt: is_prompt,
