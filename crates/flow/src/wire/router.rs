@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn only_networks_of_64_bits_are_autonomous_and_no_router_has_no_preference() {
         let mut bytes = vec![];
-        let none = RouterAdvertisement { router_lifetime: Duration::ZERO, ..advertisement(&[prefix(56)], &[]) };
+        let prefixes = [prefix(56)];
+        let none = RouterAdvertisement { router_lifetime: Duration::ZERO, ..advertisement(&prefixes, &[]) };
         none.emit(&mut bytes);
         assert_eq!(bytes[5..8], [0x40, 0, 0]);
         assert_eq!(bytes[32..36], [3, 4, 56, 0x80]);

@@ -1,6 +1,7 @@
 //! Two gateways in the demonstration's network, and what can be done to them.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(crate) struct Cluster {
     nodes: [Option<Program>; 2],
     /// Failures are detected over the links of the ports as well.
     service_paths: bool,
+    /// The key of the channels; `None`: in plain text.
+    key: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -35,7 +38,7 @@ impl Cluster {
     pub(crate) fn new(name: &str) -> Self {
         let topology = Arc::new(Topology::build().expect("the network can be built"));
         let folder = Folder::new(&format!("fault-{name}"));
-        Self { topology, folder, added: String::new(), nodes: [None, None], service_paths: true }
+        Self { topology, folder, added: String::new(), nodes: [None, None], service_paths: true, key: None }
     }
 
     /// Both nodes, a active and b synchronised.
@@ -47,6 +50,13 @@ impl Cluster {
     pub(crate) fn ready_with_one_path(name: &str) -> Self {
         let mut cluster = Self::new(name);
         cluster.service_paths = false;
+        cluster.started()
+    }
+
+    /// As [`Cluster::ready`]; the traffic between the nodes is encrypted.
+    pub(crate) fn ready_and_encrypted(name: &str) -> Self {
+        let mut cluster = Self::new(name);
+        cluster.key = Some(cluster.folder.make_key("cluster.key"));
         cluster.started()
     }
 
@@ -76,8 +86,12 @@ impl Cluster {
         };
         let socket = self.folder.join(NAMES[number]).with_extension("sock");
         // In plain text: some peers are no gateways, and send what no gateway would.
+        let security = match &self.key {
+            None => "mode = \"plain\"".to_owned(),
+            Some(key) => format!("pre_shared_keys = [{key:?}]"),
+        };
         let text = configuration(number, (plan, Shape::OneActive), &socket)
-            + "\n[replication.security]\nmode = \"plain\"\n"
+            + &format!("\n[replication.security]\n{security}\n")
             + &self.added;
         let section = "[failure_detection]\n";
         let text = text.replace(section, &format!("{section}service_paths = {}\n", self.service_paths));

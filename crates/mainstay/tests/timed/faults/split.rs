@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use cluster::forwarding::PATH_ETHER_TYPE;
+use packet_io::PacketIo;
+use packet_io::af_packet::{AfPacketIo, PortConfig};
+
 use super::cluster::Cluster;
 use super::traffic::Traffic;
 use super::{holds_within, turn, wait_for};
 
+/// The interface of the client, which is a switch for both nodes.
+const CLIENTS_INTERFACE: &str = "bridge";
 /// How long the replication link is cut: many detection times.
 const PARTITION: Duration = Duration::from_secs(4);
 
@@ -75,6 +81,77 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
     assert_eq!(cluster.peer(1).split_brain, "suspected");
     traffic.all_go_on(&cluster);
     traffic.finish_whole();
+}
+
+/// Both nodes receive each other on every path.
+fn wait_for_all_paths(cluster: &Cluster) {
+    let is_up = |number: usize| {
+        let paths = cluster.peer(number).paths;
+        paths.len() == 3 && paths.iter().all(|path| path.state == "up")
+    };
+    wait_for("all paths to be up", || is_up(0) && is_up(1), || cluster.story());
+}
+
+#[test]
+fn connections_begun_while_the_replication_link_is_cut_outlive_their_node() {
+    let Some(_turn) = turn() else { return };
+    let mut cluster = Cluster::ready_and_encrypted("uncovered");
+    wait_for_all_paths(&cluster);
+    let before = Traffic::silent(&cluster, 15);
+    cluster.set_link(false);
+    let is_down = || cluster.peer(0).paths.iter().any(|path| path.path == "replication" && path.state == "down");
+    wait_for("the cut to be noticed", is_down, || cluster.story());
+
+    let traffic = Traffic::mixed(&cluster);
+    let is_covered = || {
+        let status = cluster.status(0).expect("node a runs");
+        status.peers[0].uncovered == 0 && status.takeover.ready && cluster.connections(1) >= 45
+    };
+    wait_for("the standby to have all connections", is_covered, || cluster.story());
+    cluster.kill(0);
+    wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
+    traffic.all_go_on(&cluster);
+    before.all_go_on(&cluster);
+    traffic.finish_whole();
+    before.finish_whole();
+}
+
+/// Frames between nodes that a host receives in so long.
+fn frames_at_an_idle_host(cluster: &Cluster, time: Duration) -> usize {
+    let config = PortConfig { promiscuous: false, ether_types: vec![PATH_ETHER_TYPE], ..PortConfig::new(CLIENTS_INTERFACE) };
+    let open = || AfPacketIo::open(&[config]).expect("a socket can be opened");
+    let mut socket = cluster.topology.client.run(open).expect("the namespace can be entered");
+    let mut frames = 0;
+    let ended_early = holds_within(time, || {
+        socket.poll(&mut |batch| frames += batch.len()).expect("the socket can be read");
+        false
+    });
+    assert!(!ended_early);
+    frames
+}
+
+#[test]
+fn an_idle_host_of_a_healthy_pair_receives_hardly_any_frame_between_the_nodes_and_they_count_as_no_traffic() {
+    let Some(_turn) = turn() else { return };
+    let mut cluster = Cluster::ready_and_encrypted("idle");
+    wait_for_all_paths(&cluster);
+    let frames = frames_at_an_idle_host(&cluster, Duration::from_secs(5));
+    println!("frames between the nodes in 5 s at an idle host: {frames}");
+    assert!(frames <= 20, "{frames} frames in 5 s");
+    for number in 0..2 {
+        let status = cluster.status(number).expect("it runs");
+        let sent: u64 = status.ports.iter().map(|port| port.sent_packets).sum();
+        // Announcements, ARP and neighbour discovery.
+        assert!(sent < 200, "{:#?}", status.ports);
+        let is_between_nodes = |reason: &str| ["other_host", "local_unhandled"].contains(&reason);
+        let dropped: u64 =
+            status.drops.iter().filter(|drop| is_between_nodes(&drop.reason)).map(|drop| drop.packets).sum();
+        assert!(dropped < 20, "{:?}", status.drops);
+    }
+    // The paths to a dead peer are down, and frames go to the group again.
+    cluster.kill(0);
+    wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
+    assert!(frames_at_an_idle_host(&cluster, Duration::from_secs(1)) > 0, "the host would receive them");
 }
 
 #[test]

@@ -95,8 +95,15 @@ impl FtpClient {
 
     /// Fetches a file of so many bytes over the announced connection.
     pub(crate) fn fetch(&mut self, announced: Announced, bytes: usize) {
+        self.fetch_around(announced, bytes, || {});
+    }
+
+    /// As [`FtpClient::fetch`]; `midway` is called when half of the file has been read.
+    pub(crate) fn fetch_around(&mut self, announced: Announced, bytes: usize, midway: impl FnOnce()) {
         let mut data = self.transfer(announced, &format!("RETR {bytes}"));
-        let mut file = Vec::new();
+        let mut file = vec![0; bytes / 2];
+        data.read_exact(&mut file).expect("the first half arrives");
+        midway();
         data.read_to_end(&mut file).expect("the file arrives");
         assert!(file == pattern(bytes), "{} of {bytes} bytes, or damaged", file.len());
         assert_eq!(self.reply().0, 226);

@@ -15,6 +15,8 @@ pub(crate) use crate::common::program::PATIENCE;
 use crate::common::program::{Folder, Program, wait_until};
 use api::FlowFilterText;
 use client::{FtpClient, Mode};
+use packet_io::netlink::Netlink;
+
 use lab::testbed::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 
 /// How often a condition is looked at.
@@ -47,7 +49,7 @@ pub(crate) fn accept_within(listener: &TcpListener) -> io::Result<TcpStream> {
     }
 }
 
-fn configuration(number: usize, workers: u8) -> String {
+fn configuration(number: usize, workers: u8, security: &str) -> String {
     let mut text = format!(
         "chain = [\"firewall\", \"nat\", \"ftp\"]\n[node]\nid = {number}\nnodes = 2\npriority = {}\n\
          control_socket = \"CONTROL\"\n[workers]\ncount = {workers}\n[ftp]\nports = [{FTP_PORT}]\n",
@@ -73,15 +75,15 @@ fn configuration(number: usize, workers: u8) -> String {
     }
     let (own, other) = (SYNC[number], SYNC[1 - number]);
     let _ = writeln!(text, "[replication]\nlocal = \"{own}:3781\"");
-    let _ = writeln!(text, "[replication.security]\nmode = \"plain\"");
+    let _ = writeln!(text, "[replication.security]\n{security}");
     let _ = writeln!(text, "[[replication.peer]]\nid = {}\naddress = \"{other}:3781\"", 1 - number);
     text
 }
 
 /// Two gateways, the first of them active, both of them ready.
-fn start(topology: &Topology, folder: &Folder, workers: u8) -> [Program; 2] {
+fn start(topology: &Topology, folder: &Folder, workers: u8, security: &str) -> [Program; 2] {
     let nodes = [0, 1].map(|number| {
-        let text = configuration(number, workers);
+        let text = configuration(number, workers, security);
         let node = Program::start(&topology.nodes[number], folder, &number.to_string(), "gateway", &text);
         // The first that is ready becomes active, and no other takes that from it.
         if number == 0 {
@@ -166,7 +168,7 @@ fn follow_their_announcements(workers: u8) {
         topology.client.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
     }
     let folder = Folder::new("ftp");
-    let [active, standby] = start(&topology, &folder, workers);
+    let [active, standby] = start(&topology, &folder, workers, "mode = \"plain\"");
 
     // A client inside, behind source NAT.
     for server in SERVER.map(|address| SocketAddr::new(address, FTP_PORT)) {
@@ -196,6 +198,57 @@ fn follow_their_announcements(workers: u8) {
     assert!(flows.iter().any(|master| master.ends_with(":21")), "{flows:?}");
     let announced = topology.client.run(|| client.announce(Mode::Port)).unwrap();
     client.fetch(announced, FILE_BYTES);
+}
+
+#[test]
+fn a_download_begun_while_the_replication_link_is_cut_outlives_its_node() {
+    downloads_outlive_a_node_without_its_replication_link(1);
+}
+
+#[test]
+fn a_download_begun_while_the_replication_link_is_cut_outlives_its_node_whichever_worker_has_it() {
+    downloads_outlive_a_node_without_its_replication_link(2);
+}
+
+/// Through nodes of so many workers. The files are larger than all buffers, so that a download lasts until its client has read.
+fn downloads_outlive_a_node_without_its_replication_link(workers: u8) {
+    const LARGE_FILE_BYTES: usize = 32 << 20;
+    let _turn = crate::take_turn();
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    let topology = Topology::build().unwrap();
+    let server = SocketAddr::new(SERVER[0], FTP_PORT);
+    topology.server.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
+    let folder = Folder::new("ftp-cut");
+    let key = folder.make_key("cluster.key");
+    let [active, standby] = start(&topology, &folder, workers, &format!("pre_shared_keys = [{key:?}]"));
+    let paths = |node: &Program| node.status().and_then(|status| status.peers.into_iter().next()).unwrap_or_default().paths;
+    wait_until("all paths are up", || {
+        let found = [paths(&active), paths(&standby)];
+        let are_up = found.iter().all(|paths| paths.len() == 3 && paths.iter().all(|path| path.state == "up"));
+        if are_up { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    topology.nodes[0].run(|| Netlink::open()?.set_up(INTERFACES[2], false)).unwrap().unwrap();
+    wait_until("the cut is noticed", || {
+        let found = paths(&active);
+        let is_down = found.iter().any(|path| path.path == "replication" && path.state == "down");
+        if is_down { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+
+    let mut client = topology.client.run(|| FtpClient::connect(server)).unwrap();
+    let mut waiting = topology.client.run(|| FtpClient::connect(server)).unwrap();
+    let announced = topology.client.run(|| client.announce(Mode::Port)).unwrap();
+    let awaited = topology.client.run(|| waiting.announce(Mode::Port)).unwrap();
+    client.fetch_around(announced, LARGE_FILE_BYTES, || {
+        wait_until("the standby has all connections", || {
+            let status = active.status().unwrap();
+            let covered = status.peers[0].uncovered == 0 && status.takeover.ready;
+            if covered { Ok(()) } else { Err(format!("{:?} {:?}", status.peers, status.takeover)) }
+        });
+        active.kill();
+        standby.wait_for_role("active");
+    });
+    // Announced before the death.
+    waiting.fetch(awaited, FILE_BYTES);
 }
 
 /// A connection from outside that was not announced begins nothing.
