@@ -27,6 +27,7 @@ mod address_report;
 mod advertising;
 mod announcement;
 mod answers;
+mod as_received;
 mod config;
 mod conflict;
 mod defence;
@@ -57,6 +58,7 @@ mod tunnel;
 
 pub use address_report::{AddressReport, AddressReportKind};
 pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
+pub use as_received::AsReceived;
 pub use config::{
     ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, ReversePath, Route, RouterAdvertisements,
     Shared,
@@ -81,5 +83,4 @@ pub use path_frames::{
 };
 pub use planned::PlannedLink;
 pub use reconfigure::ReconfigureError;
-pub use refusal::AsReceived;
 pub use sharing::LEARNINGS_WAITING_MAX;

@@ -24,7 +24,7 @@ use flow::random::mix;
 use flow::wire::{Headers, MacAddress};
 use flow::{Checksum, Instant, PortId, Segmentation};
 
-use super::refusal::AsReceived;
+use super::as_received::AsReceived;
 
 const SETS: usize = 512;
 const WAYS: usize = 8;

@@ -1,38 +1,13 @@
 //! ICMP errors to the sender of a packet that cannot be sent on: about the packet as it was sent, not as the functions have
 //! made it.
 
-use flow::wire::{Packet, TcpHeader};
-use flow::{Disposition, DropReason, Frame, Instant, Tuple};
+use flow::wire::Packet;
+use flow::{Disposition, DropReason, Frame, Instant};
 
+use super::as_received::AsReceived;
 use super::error_cause::ErrorCause;
 use super::forwarder::Forwarder;
 use super::neighbour::QueuedPacket;
-
-/// What functions have changed of a packet, as it came in: an error about it quotes this.
-#[derive(Clone, Copy, Debug)]
-pub struct AsReceived {
-    /// Its tuple.
-    pub tuple: Tuple,
-    /// Its TCP header, before the tuple is put back; `None` if no function has changed it otherwise.
-    pub tcp_header: Option<TcpHeader>,
-}
-
-impl From<Tuple> for AsReceived {
-    fn from(tuple: Tuple) -> Self {
-        Self { tuple, tcp_header: None }
-    }
-}
-
-impl AsReceived {
-    fn restore(&self, packet: &mut Packet<'_, '_>) {
-        if let Some(header) = &self.tcp_header {
-            packet.set_tcp_header(header);
-        }
-        if packet.headers.tuple != self.tuple {
-            packet.rewrite(&self.tuple);
-        }
-    }
-}
 
 impl Forwarder {
     /// Drops a packet for a cause that [`Forwarder::note_not_sent`] reports to its sender.

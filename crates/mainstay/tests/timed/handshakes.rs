@@ -1,4 +1,4 @@
-//! Real clients and servers around a SYN proxy: a client that uses its port again, and a path that takes smaller packets than its ends know.
+//! Real clients and servers around a SYN proxy: a client that reuses its port, and a path that takes smaller packets than its ends know.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -63,30 +63,30 @@ fn connect(from: &Namespace, gateway: &Program) -> TcpStream {
     stream
 }
 
-/// Greets a client, waits until it has sent something, and closes without reading: the kernel resets the client.
-fn greet_and_reset(mut stream: TcpStream) {
+/// Sends a client something, waits until it has sent something, and closes without reading: the kernel resets the client.
+fn serve_and_reset(mut stream: TcpStream) {
     let _ = stream.write_all(b"hello").and_then(|()| stream.peek(&mut [0; 1]));
 }
 
 #[test]
-fn a_client_whose_connection_was_reset_connects_again_from_the_same_port() {
+fn a_client_whose_connection_was_reset_connects_once_more_from_the_same_port() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();
     let topology = Topology::build().expect("the network can be built");
-    let folder = Folder::new("port-again");
+    let folder = Folder::new("same-port");
     let gateway = start(&topology, &folder);
-    listen(&topology, greet_and_reset);
+    listen(&topology, serve_and_reset);
     let only_port = || sysctl::write("net/ipv4/ip_local_port_range", &format!("{CLIENT_PORT} {CLIENT_PORT}"));
     topology.client.run(only_port).unwrap().expect("the port range can be set");
     for number in 0..CONNECTIONS {
         let mut stream = connect(&topology.client, &gateway);
         assert_eq!(stream.local_addr().unwrap().port(), CLIENT_PORT);
-        let mut greeting = [0; 5];
-        let read = stream.read_exact(&mut greeting);
-        assert!(read.is_ok() && &greeting == b"hello", "connection {number}: {read:?}\n{}", gateway.log());
+        let mut hello = [0; 5];
+        let read = stream.read_exact(&mut hello);
+        assert!(read.is_ok() && &hello == b"hello", "connection {number}: {read:?}\n{}", gateway.log());
         stream.write_all(b"bye").unwrap();
         // The reset frees the port at once.
-        let ended = stream.read(&mut greeting);
+        let ended = stream.read(&mut hello);
         assert!(ended.is_err(), "connection {number} is reset: {ended:?}");
     }
     let rule = gateway.status().expect("it answers").syn_proxy.into_iter().next().expect("a rule");

@@ -1,4 +1,4 @@
-//! A client uses its port again before the record of its former connection is gone: the new connection is a first one for every function.
+//! A client reuses its port before the record of its former connection is gone: the new connection is a first one for every function.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -246,7 +246,7 @@ fn services() -> &'static [Arc<Services>; 2] {
 }
 
 #[test]
-fn a_client_that_comes_again_after_its_backend_failed_gets_another_backend() {
+fn a_client_that_returns_after_its_backend_failed_gets_another_backend() {
     for end in ENDS {
         let services = services();
         let mut cluster =
@@ -344,7 +344,7 @@ fn proxied_ends() -> Vec<Vec<(bool, u8, u32, u32)>> {
 }
 
 #[test]
-fn a_client_that_comes_again_from_its_port_is_proxied_again() {
+fn a_client_that_returns_from_its_port_is_proxied_anew() {
     for segments in proxied_ends() {
         for is_failed_over in [false, true] {
             let what = std::format!("{segments:?}, failed over: {is_failed_over}");
@@ -395,7 +395,7 @@ fn a_late_first_segment_of_a_closing_connection_begins_no_other() {
 }
 
 #[test]
-fn a_server_that_still_holds_the_former_connection_is_reset_and_asked_again() {
+fn a_server_that_still_holds_the_former_connection_is_reset_and_sent_the_syn_once_more() {
     let mut cluster = Cluster::start(always());
     let (former, seen) = Proxied::connects(&mut cluster, 1000, 5000);
     former.exchanges(&mut cluster, seen);
@@ -407,8 +407,8 @@ fn a_server_that_still_holds_the_former_connection_is_reset_and_asked_again() {
     assert!(cluster.client_receives().is_none(), "the client knows of no such connection");
     let reset = tcp(&cluster.server_receives().expect("the server is reset"));
     assert_eq!((reset.flags, reset.sequence), (RST, 1009));
-    let again = tcp(&cluster.server_receives().expect("and sent the SYN again"));
-    assert_eq!((again.flags, again.sequence), (tcp_flags::SYN, SECOND));
+    let repeated = tcp(&cluster.server_receives().expect("and sent the SYN once more"));
+    assert_eq!((repeated.flags, repeated.sequence), (tcp_flags::SYN, SECOND));
     next.is_opened(&mut cluster, seen);
     next.exchanges(&mut cluster, seen);
 }

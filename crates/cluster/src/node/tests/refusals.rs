@@ -109,7 +109,7 @@ fn errors_from_outside_are_translated_whatever_they_quote() {
 }
 
 #[test]
-fn a_client_for_which_nat_has_no_port_left_is_told_at_once() {
+fn a_client_for_which_nat_has_no_port_left_receives_an_error_at_once() {
     // One port for each node.
     let mut cluster = Cluster::start(Options { nat_port_last: 1025, ..Options::default() });
     let of_client = |port| Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, 53));
@@ -117,8 +117,8 @@ fn a_client_for_which_nat_has_no_port_left_is_told_at_once() {
     assert!(cluster.server_receives().is_some());
     cluster.client_sends_frame(|envelope| envelope.udp(&of_client(4001), b"question"));
     let expected = (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::ADMINISTRATIVELY_PROHIBITED);
-    let told = error(cluster.client_receives());
-    assert_eq!(told, (expected.0, expected.1, of_client(4001)), "RFC 5508, REQ-8");
+    let received = error(cluster.client_receives());
+    assert_eq!(received, (expected.0, expected.1, of_client(4001)), "RFC 5508, REQ-8");
     assert_eq!(cluster.dropped(0, DropReason::NatPortsExhausted), 1);
     // No more than the network should bear.
     (0..200).for_each(|port| cluster.client_sends_frame(|envelope| envelope.udp(&of_client(5000 + port), b"question")));

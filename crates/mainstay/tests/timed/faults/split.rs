@@ -118,7 +118,8 @@ fn connections_begun_while_the_replication_link_is_cut_outlive_their_node() {
 
 /// Frames between nodes that a host receives in so long.
 fn frames_at_an_idle_host(cluster: &Cluster, time: Duration) -> usize {
-    let config = PortConfig { promiscuous: false, ether_types: vec![PATH_ETHER_TYPE], ..PortConfig::new(CLIENTS_INTERFACE) };
+    let config =
+        PortConfig { promiscuous: false, ether_types: vec![PATH_ETHER_TYPE], ..PortConfig::new(CLIENTS_INTERFACE) };
     let open = || AfPacketIo::open(&[config]).expect("a socket can be opened");
     let mut socket = cluster.topology.client.run(open).expect("the namespace can be entered");
     let mut frames = 0;

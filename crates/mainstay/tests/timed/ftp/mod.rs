@@ -221,7 +221,8 @@ fn downloads_outlive_a_node_without_its_replication_link(workers: u8) {
     let folder = Folder::new("ftp-cut");
     let key = folder.make_key("cluster.key");
     let [active, standby] = start(&topology, &folder, workers, &format!("pre_shared_keys = [{key:?}]"));
-    let paths = |node: &Program| node.status().and_then(|status| status.peers.into_iter().next()).unwrap_or_default().paths;
+    let paths =
+        |node: &Program| node.status().and_then(|status| status.peers.into_iter().next()).unwrap_or_default().paths;
     wait_until("all paths are up", || {
         let found = [paths(&active), paths(&standby)];
         let are_up = found.iter().all(|paths| paths.len() == 3 && paths.iter().all(|path| path.state == "up"));

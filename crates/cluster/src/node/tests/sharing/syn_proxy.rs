@@ -68,7 +68,7 @@ fn a_handshake_opens_whichever_node_its_packets_come_to() {
 }
 
 #[test]
-fn a_client_that_comes_again_from_its_port_is_proxied_again_whichever_node_its_packets_come_to() {
+fn a_client_that_returns_from_its_port_is_proxied_anew_whichever_node_its_packets_come_to() {
     for number in 0..8 {
         let mut pair = started();
         let (_, seen) = handshake(&mut pair, 1000, 5000, [A; 3]);
