@@ -34,7 +34,7 @@ pub use bench::{
     SideBySideCommand,
 };
 pub use cluster::{BenchClusterArgs, StoreGatewayArgs};
-pub use demo::DemoArgs;
+pub use demo::{DemoArgs, Way};
 pub use edge::BenchEdgeArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use failover::BenchFailoverArgs;

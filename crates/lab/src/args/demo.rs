@@ -4,10 +4,30 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use super::values::{milliseconds_within, seconds_within, share};
+use crate::testbed::many_nodes::MembersFrom;
 use config::validated::Representation;
+
+/// A way to leave, and to return.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// A node ends by SIGTERM and stays away
+    Stop,
+    /// A node ends by SIGTERM and is started at once
+    StopStart,
+    /// A node ends by SIGTERM and is started four seconds later
+    StopStartLater,
+    /// A node is drained, ends by SIGTERM and stays away
+    DrainStop,
+    /// A node is drained, ends by SIGTERM and is started at once
+    DrainStopStart,
+    /// Each node ends by SIGTERM and is started, one after the other: an upgrade
+    Rolling,
+}
 
 /// `mainstay demo`.
 #[derive(Debug, Args)]
@@ -55,6 +75,15 @@ pub struct DemoArgs {
     /// With --nodes, the nodes find each other through three members of etcd, of which one is killed before nodes are. Debian has etcd as etcd-server
     #[arg(long, requires = "nodes")]
     pub etcd: bool,
+    /// With --nodes, a node leaves in good order instead, by each way and with each source of members, and another one dies after that
+    #[arg(long, requires = "nodes", conflicts_with_all = ["kill", "add", "etcd", "ramp"])]
+    pub leave: bool,
+    /// With --leave, this way alone; may be repeated
+    #[arg(long, value_enum, requires = "leave")]
+    pub way: Vec<Way>,
+    /// With --leave, this source of members alone; may be repeated
+    #[arg(long, value_enum, requires = "leave")]
+    pub members: Vec<MembersFrom>,
     /// With --nodes, time between the kills; 0ms: at once
     #[arg(long = "kill-interval", value_name = "TIME", default_value = "50ms", requires = "nodes", value_parser = round_trip_ms)]
     pub kill_interval_ms: f64,

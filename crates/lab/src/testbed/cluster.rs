@@ -23,7 +23,7 @@ use packet_io::{IoError, signal, usage};
 pub use self::configuration::{ClusterPlan, NAMES, REPLICATION_PORT, Shape, configuration};
 pub use self::failures::Identity;
 pub use self::function::Function;
-pub use self::tuning::{BackupsPlan, SPARE_CONNECTIONS, Tuning};
+pub use self::tuning::{BackupsPlan, Members, SPARE_CONNECTIONS, Tuning};
 
 use self::node::{Node, start_node};
 use super::clock::Epoch;

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::clock::Epoch;
 use super::cluster::{
-    BackupsPlan, Cluster, ClusterError, ClusterPlan, Directory, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning,
+    BackupsPlan, Cluster, ClusterError, ClusterPlan, Directory, Members, REPLICATION_PORT, SPARE_CONNECTIONS, Shape,
+    Tuning,
 };
 use super::edges::Edges;
 use super::etcd::EtcdCluster;
@@ -23,9 +24,11 @@ use super::topology::{EDGE_NETWORK, Topology, v4};
 use super::watch::Watch;
 use super::ways;
 use api::Status;
+use clap::ValueEnum;
 use config::validated::Backend;
 use packet_io::namespace::Namespace;
 use packet_io::sysctl;
+use serde::Serialize;
 
 /// How often nodes and edges send heartbeats. Ten of them are a detection time, [`DETECTED_WITHIN`]: the 250 ms of the switch in \[TRIPOD, section VI-C\].
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(25);
@@ -34,6 +37,29 @@ pub const DETECTED_WITHIN: Duration = Duration::from_millis(250);
 
 /// Where etcd runs, on the link between the nodes.
 const ETCD: IpAddr = v4(10, 99, 0, 100);
+
+/// Where the nodes' lists of peers come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum MembersFrom {
+    /// Their configuration files
+    #[default]
+    Static,
+    /// Three members of etcd
+    Etcd,
+    /// The nodes themselves
+    Gossip,
+}
+
+impl MembersFrom {
+    const fn at(self, etcd: IpAddr) -> Members {
+        match self {
+            Self::Static => Members::Files,
+            Self::Etcd => Members::Etcd(etcd),
+            Self::Gossip => Members::Gossip,
+        }
+    }
+}
 
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +78,8 @@ pub struct ManyNodesPlan {
     pub workers: u8,
     /// Nodes that may join later.
     pub may_join: usize,
-    /// The nodes find each other through etcd.
-    pub has_etcd: bool,
+    /// Where the nodes' lists of peers come from.
+    pub members: MembersFrom,
     /// Ports believe any source: an attack has spoofed ones.
     pub believes_all_sources: bool,
 }
@@ -73,7 +99,7 @@ impl ManyNodesPlan {
                 holds_first_reply: self.is_replicated,
                 may_join: self.may_join,
                 believes_all_sources: self.believes_all_sources,
-                etcd: self.has_etcd.then_some(ETCD),
+                members: self.members.at(ETCD),
                 heartbeat_interval: HEARTBEAT_INTERVAL,
                 // Nodes die behind ports that keep their carrier, and the kernel would forward for a moment longer.
                 fast_path_connections_max: 0,
@@ -140,7 +166,8 @@ impl ManyNodes {
     pub fn start(plan: ManyNodesPlan, watch: &Watch) -> Result<Self, ClusterError> {
         let topology = Topology::build_of(plan.nodes + plan.may_join)?;
         ways::build(&topology)?;
-        let etcd = plan.has_etcd.then(|| start_etcd(&topology, plan.backups)).transpose()?;
+        let has_etcd = plan.members == MembersFrom::Etcd;
+        let etcd = has_etcd.then(|| start_etcd(&topology, plan.backups)).transpose()?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(Shape::AllActive, &topology, plan.cluster())?;
         cluster.wait_until_ready(watch)?;
@@ -210,6 +237,31 @@ impl ManyNodes {
     pub fn restart_killed(&mut self, nodes: &[usize], watch: &Watch) -> Result<(), ClusterError> {
         nodes.iter().try_for_each(|node| self.cluster.restart_killed(&self.topology, *node))?;
         self.wait_until_ready(watch)
+    }
+
+    /// Has a node end as a service manager would, and waits until the others have noticed, and say that they are ready for a failure.
+    /// Returns how long that took from the node's end.
+    ///
+    /// # Errors
+    /// It does not end, or the others do not get ready.
+    pub fn stop(&mut self, node: usize, watch: &Watch) -> Result<Duration, ClusterError> {
+        self.cluster.stop(node, watch)?;
+        let ended_at = Instant::now();
+        self.cluster.wait_until_left(node, watch)?;
+        self.cluster.wait_until_safe(watch)?;
+        Ok(ended_at.elapsed())
+    }
+
+    /// Starts a node that has ended. Returns how long it took until all say that they are ready for a failure, and the edges send it flows.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not come back.
+    pub fn start_again(&mut self, node: usize, watch: &Watch) -> Result<Duration, ClusterError> {
+        let started_at = Instant::now();
+        self.cluster.restart_killed(&self.topology, node)?;
+        self.wait_until_ready(watch)?;
+        self.cluster.wait_until_safe(watch)?;
+        Ok(started_at.elapsed())
     }
 
     /// What has passed since the start.

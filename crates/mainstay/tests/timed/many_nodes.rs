@@ -84,6 +84,21 @@ fn as_many_nodes_as_there_are_cannot_be_killed_nor_more_be_added_than_there_is_r
 }
 
 #[test]
+fn nodes_that_leave_in_good_order_lose_no_connection_nor_does_the_next_death() {
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    let _turn = crate::take_turn();
+    let result = json("demo --json --nodes 4 --leave --way stop --way stop-start --members gossip");
+    let rows = result["rows"].as_array().expect("rows");
+    let ways: Vec<_> = rows.iter().map(|row| (row["way"].as_str(), row["k"].as_u64())).collect();
+    let of = |k| [(Some("stop"), Some(k)), (Some("stop-start"), Some(k))];
+    assert_eq!(ways, [of(1), of(2)].concat());
+    for row in rows {
+        assert_eq!((row["membership"].as_str(), number(row, "/lost")), (Some("gossip"), 0.0), "{row:#}");
+        assert!(number(row, "/connections") >= 400.0 && number(row, "/ready_after_ms") > 0.0, "{row:#}");
+    }
+}
+
+#[test]
 fn latencies_are_measured_beside_nodes_without_replication_and_with_a_remote_store() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();

@@ -15,7 +15,7 @@ use super::rounds;
 use crate::args::BenchAttackArgs;
 use crate::testbed;
 use crate::testbed::cluster::BackupsPlan;
-use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, StateService};
+use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, MembersFrom, StateService};
 use crate::testbed::session::Session;
 use crate::testbed::syn_flood::{Flood, FloodPacket, FloodPlan};
 use crate::testbed::topology::{INTERFACES, SERVER_PORTS, TO_NODES, link_address};
@@ -81,7 +81,7 @@ impl Side {
             connections: planned,
             workers: 1,
             may_join: 0,
-            has_etcd: false,
+            members: MembersFrom::Static,
             believes_all_sources: true,
         };
         let many = ManyNodes::start(plan, watch)?;

@@ -8,7 +8,7 @@ use super::remote_store::RemoteStore;
 use crate::args::BenchClusterArgs;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::BackupsPlan;
-use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan};
+use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, MembersFrom};
 use crate::testbed::topology::SERVER_PORTS;
 use crate::testbed::watch::Watch;
 use crate::testbed::ways;
@@ -50,7 +50,7 @@ impl Network {
             connections,
             workers: 1,
             may_join,
-            has_etcd: false,
+            members: MembersFrom::Static,
             believes_all_sources: false,
         };
         let many = ManyNodes::start(plan, watch)?;

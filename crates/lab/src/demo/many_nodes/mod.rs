@@ -2,6 +2,7 @@
 //! and go on when the killed nodes have returned.
 //! Before that, further nodes may join. The nodes may find each other through etcd, of which a member is killed before nodes are.
 
+mod leave;
 mod report;
 
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use super::operations::ask_silent;
 use super::run::{MIX, REPETITIONS_MAX, RunError};
 use crate::args::DemoArgs;
 use crate::testbed::cluster::{BackupsPlan, ClusterError};
-use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, StateService};
+use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, MembersFrom, StateService};
 use crate::testbed::session::Session;
 use crate::testbed::topology::SERVER_PORTS;
 use crate::testbed::traffic::Kind;
@@ -36,6 +37,9 @@ const PHASE_MIN: Duration = Duration::from_millis(1500);
 /// # Errors
 /// It could not be done, or a connection broke.
 pub(super) fn run(args: &DemoArgs, nodes: u8, watch: &Watch) -> Result<(), DemoError> {
+    if args.leave {
+        return leave::run(args, nodes, watch);
+    }
     let settings = ManyNodesSettings::new(args, nodes)?;
     let progress = Progress::new();
     let report = make_report(args, &settings, watch, &progress)?;
@@ -135,14 +139,24 @@ fn run_once(
 fn plan(args: &DemoArgs, settings: &ManyNodesSettings) -> ManyNodesPlan {
     let expected: usize = planned(args.ramp).iter().chain(&LATER).map(|(_, number)| number).sum();
     ManyNodesPlan {
-        nodes: settings.nodes,
+        backups: Some(BackupsPlan { count: settings.kill, broadcast: true }),
+        may_join: settings.add,
+        members: if args.etcd { MembersFrom::Etcd } else { MembersFrom::Static },
+        ..plan_of(args, settings.nodes, expected)
+    }
+}
+
+/// So many nodes that replicate, for so many connections.
+fn plan_of(args: &DemoArgs, nodes: usize, connections: usize) -> ManyNodesPlan {
+    ManyNodesPlan {
+        nodes,
         is_replicated: true,
         accepts: true,
-        backups: Some(BackupsPlan { count: settings.kill, broadcast: true }),
-        connections: expected,
+        backups: None,
+        connections,
         workers: args.workers,
-        may_join: settings.add,
-        has_etcd: args.etcd,
+        may_join: 0,
+        members: MembersFrom::Static,
         believes_all_sources: false,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::topology::{CLIENT, INSIDE, INTERFACES, NODES_MAX, OUTSIDE, sync_address};
 use super::multi_primary;
-use super::tuning::Tuning;
+use super::tuning::{Members, Tuning};
 use config::validated::{Backend, Representation};
 
 /// How long a connection's first reply waits for its backups to have the connection, at most.
@@ -104,7 +104,7 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     if nodes > 1 {
         text.push_str(&peer_configuration(number, plan));
         text.push_str(&plan.tuning.backups(nodes, folder));
-        text.push_str(&plan.tuning.membership());
+        text.push_str(&plan.tuning.membership(number));
     }
     text
 }
@@ -114,7 +114,7 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
     let experimental = if representation.is_experimental() { "experimental = true\n" } else { "" };
     let representation = representation.name();
-    let others = (0..plan.nodes_max()).filter(|other| *other != number && plan.tuning.etcd.is_none());
+    let others = (0..plan.nodes_max()).filter(|other| *other != number && plan.tuning.members == Members::Files);
     let peers = others.map(|other| {
         format!("[[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n", sync_address(other))
     });

@@ -8,9 +8,9 @@ use packet_io::signal::{self, Signal};
 use super::super::topology::Topology;
 use super::super::watch::{Waited, Watch};
 use super::configuration::{configuration, security_configuration};
-use super::node::{Node, start_node};
+use super::node::Node;
 use super::{Cluster, ClusterError};
-use api::ReloadReport;
+use api::{PeerStatus, ReloadReport};
 use control::client::{Client, ClientError};
 
 /// How long a node may take to end on request.
@@ -79,8 +79,19 @@ impl Cluster {
     /// # Errors
     /// It does not end, or does not come back.
     pub fn restart(&mut self, topology: &Topology, number: usize, watch: &Watch) -> Result<(), ClusterError> {
+        self.stop(number, watch)?;
+        self.restart_killed(topology, number)?;
+        self.wait_until_ready(watch)
+    }
+
+    /// Has a node end as a service manager would.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn stop(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
         self.check_running()?;
         let node = &mut self.nodes[number];
+        node.is_killed = true;
         signal::send(node.child.id(), Signal::Terminate)?;
         let waited = watch.until(Instant::now() + ENDS_WITHIN, || -> Result<bool, ClusterError> {
             let ended = node.child.try_wait();
@@ -90,7 +101,52 @@ impl Cluster {
             let reason = format!("it has not ended within {} s", ENDS_WITHIN.as_secs());
             return Err(ClusterError::Refused { name: node.name, reason });
         }
-        self.nodes[number] = start_node(topology, (self.plan, self.shape), &self.directory, number)?;
-        self.wait_until_ready(watch)
+        Ok(())
+    }
+
+    /// Drains a node, and waits until it holds no addresses.
+    ///
+    /// # Errors
+    /// It refuses, or keeps its addresses.
+    pub fn drain(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
+        self.nodes[number].ask(|client| client.drain(false))?;
+        self.wait_until(watch, |cluster| cluster.nodes[number].check_role("drained"))
+    }
+
+    /// Waits until no other node takes a node that has ended for one that is up.
+    ///
+    /// # Errors
+    /// One does for too long.
+    pub fn wait_until_left(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| {
+            cluster.others(number).try_for_each(|node| {
+                let is_up = |peer: &PeerStatus| usize::from(peer.id) == number && peer.detector == "up";
+                let has_noticed = !node.status()?.peers.iter().any(is_up);
+                if has_noticed { Ok(()) } else { Err(format!("node {} takes the node for up", node.name)) }
+            })
+        })
+    }
+
+    /// Waits until each node that runs says that a failure now would lose nothing.
+    ///
+    /// # Errors
+    /// One does not for too long: with its reasons.
+    pub fn wait_until_safe(&mut self, watch: &Watch) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| {
+            cluster.nodes.iter().filter(|node| !node.is_killed).try_for_each(|node| {
+                let takeover = node.status()?.takeover;
+                if takeover.ready {
+                    Ok(())
+                } else {
+                    Err(format!("node {}: {}", node.name, takeover.obstacles.join("; ")))
+                }
+            })
+        })
+    }
+
+    /// The nodes that run, without this one.
+    fn others(&self, number: usize) -> impl Iterator<Item = &Node> {
+        let others = self.nodes.iter().enumerate().filter(move |(other, node)| *other != number && !node.is_killed);
+        others.map(|(_, node)| node)
     }
 }

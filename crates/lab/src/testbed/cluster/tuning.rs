@@ -9,6 +9,7 @@ use packet_io::netlink::Prefix;
 use replication::deferral::{Config as Lazy, Dynamic};
 
 use super::super::etcd;
+use super::super::topology::sync_address;
 use super::function::Function;
 use config::validated::Representation;
 
@@ -24,6 +25,21 @@ pub struct BackupsPlan {
     pub count: usize,
     /// Nodes advertise to all others which connections they have.
     pub broadcast: bool,
+}
+
+/// UDP port of the nodes' gossip.
+const GOSSIP_PORT: u16 = 3785;
+
+/// Where the nodes' lists of peers come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Members {
+    /// Their configuration files.
+    #[default]
+    Files,
+    /// etcd at this address.
+    Etcd(IpAddr),
+    /// The nodes themselves.
+    Gossip,
 }
 
 /// The file with the secret of the edges' hash in the folder of the nodes' files.
@@ -68,8 +84,8 @@ pub struct Tuning {
     pub backups: Option<BackupsPlan>,
     /// Nodes beyond those of the plan that may join later.
     pub may_join: usize,
-    /// The nodes find each other through etcd at this address; else their files name each other.
-    pub etcd: Option<IpAddr>,
+    /// Where the nodes' lists of peers come from.
+    pub members: Members,
     /// Ports believe any source: a flood has spoofed ones.
     pub believes_all_sources: bool,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
@@ -99,7 +115,7 @@ impl Default for Tuning {
             function: Function::None,
             backups: None,
             may_join: 0,
-            etcd: None,
+            members: Members::Files,
             believes_all_sources: false,
             heartbeat_interval: Duration::from_millis(10),
         }
@@ -119,9 +135,9 @@ impl Tuning {
         let Some(BackupsPlan { count, broadcast }) = self.backups else { return String::new() };
         // Where the members come from etcd, so does the number of backups, and the edges have all nodes that may come, which is the default.
         let edge_nodes: Vec<usize> = (0..nodes).collect();
-        let (count, edge_nodes) = match self.etcd {
-            Some(_) => (1, String::new()),
-            None => (count, format!("edge_nodes = {edge_nodes:?}\n")),
+        let (count, edge_nodes) = match self.members {
+            Members::Etcd(_) => (1, String::new()),
+            Members::Files | Members::Gossip => (count, format!("edge_nodes = {edge_nodes:?}\n")),
         };
         let broadcast = if broadcast { "" } else { "broadcast = false\n" };
         format!(
@@ -131,11 +147,19 @@ impl Tuning {
         )
     }
 
-    /// The section about the members of the cluster, where they are in etcd.
-    pub(super) fn membership(&self) -> String {
-        let Some(address) = self.etcd else { return String::new() };
-        let endpoints = etcd::endpoints_at(address);
-        format!("\n[membership]\nsource = \"etcd\"\nendpoints = {endpoints:?}\nlease = \"2s\"\n")
+    /// The section about the members of the cluster, where they are not in the nodes' files. Nodes that left are forgotten soon.
+    pub(super) fn membership(&self, number: usize) -> String {
+        let source = match self.members {
+            Members::Files => return String::new(),
+            Members::Etcd(address) => {
+                format!("source = \"etcd\"\nendpoints = {:?}\nlease = \"2s\"\n", etcd::endpoints_at(address))
+            }
+            Members::Gossip => {
+                let [own, first, second] = [number, 0, 1].map(|node| format!("{}:{GOSSIP_PORT}", sync_address(node)));
+                format!("source = \"gossip\"\nlisten = \"{own}\"\nseeds = [\"{first}\", \"{second}\"]\n")
+            }
+        };
+        format!("\n[membership]\nforget_after = \"2s\"\n{source}")
     }
 
     /// What belongs into each source translation.
