@@ -157,7 +157,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("mainstay-lists-{:016x}", random::number()));
         fs::create_dir(&folder).expect("a folder can be made");
         let text = "chain = [\"url_filter\"]\n[node]\nid = 0\n[[port]]\nname = \"inside\"\ninterface = \"eth0\"\n\
-                    addresses = [\"10.1.0.1/24\"]\n[[url_filter.rule]]\nname = \"ads\"\nblock = [\"ads\"]\n";
+                    addresses = [\"10.1.0.1/24\"]\n[[port]]\nname = \"outside\"\ninterface = \"eth1\"\n\
+                    addresses = [\"192.0.2.1/24\"]\n[[url_filter.rule]]\nname = \"ads\"\nblock = [\"ads\"]\n";
         let many = "two words\n".repeat(MISTAKES_MAX + 5);
         let files =
             [("good", "ads.example\n"), ("bad", "ads.example\n-\nfine.example\na b\n"), ("many", many.as_str())];

@@ -137,8 +137,12 @@ pub(super) struct ComparedPair {
     mark: MarkId,
     copy: Filter,
     batch: Duration,
+    /// Establishments do not wait for other changes, as in the node's own filters.
+    establishment_at_once: bool,
     /// Since when the first change waits for others.
     waiting_since: Option<Instant>,
+    /// A change does not wait.
+    is_urgent: bool,
     /// When the copy is compared next.
     compare_at: Instant,
     status: CompactSenderStatus,
@@ -158,7 +162,9 @@ impl ComparedPair {
             mark,
             copy: empty()?,
             batch: Duration::from_millis(config.batch_ms.into()),
+            establishment_at_once: !config.as_in_the_paper,
             waiting_since: None,
+            is_urgent: false,
             compare_at: Instant::ZERO,
             status: CompactSenderStatus::default(),
         })
@@ -169,12 +175,12 @@ impl ComparedPair {
     }
 
     fn update_at(&self) -> Option<Instant> {
-        self.waiting_since.map(|since| since + self.batch)
+        self.waiting_since.map(|since| if self.is_urgent { since } else { since + self.batch })
     }
 
     /// Sends all changes.
     fn update(&mut self, exchanged: &mut Exchanged) {
-        self.waiting_since = None;
+        (self.waiting_since, self.is_urgent) = (None, false);
         let memory = self.filter.memory();
         let whole_bytes = bytes_in_datagrams(size_of_val(memory.words()) + RUN_BYTES_MAX);
         let is_whole = memory.changed(self.mark) * CHANGE_BYTES_MAX >= whole_bytes
@@ -289,6 +295,8 @@ impl Pair for ComparedPair {
             // There was no room for it: perhaps there is now.
             self.status.entries += u64::from(self.filter.insert(key, after));
         }
+        let is_established = |state: CellState| state.is_established(tuple.protocol);
+        self.is_urgent |= self.establishment_at_once && is_established(after) && !is_established(before);
     }
 
     fn remove(&mut self, tuple: &Tuple, state: CellState) {

@@ -74,9 +74,9 @@ fn the_configuration_for_kubernetes_is_right() {
     let begin = KUBERNETES.find("mainstay.toml: |\n").expect("it is there") + "mainstay.toml: |\n".len();
     let lines = KUBERNETES[begin..].lines().take_while(|line| line.is_empty() || line.starts_with("    "));
     let text = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
-    let text = text.replace("NODE_ID", "3").replace("NODE_NAME", "gw-3").replace("NODE_IP", "10.99.0.4");
+    let text = text.replace("NODE_ID", "2").replace("NODE_NAME", "gw-2").replace("NODE_IP", "10.99.0.3");
     let config = parsed(&text);
-    assert_eq!((config.node.id.0, config.membership.source.name()), (3, "etcd"));
+    assert_eq!((config.node.id.0, config.membership.source.name()), (2, "etcd"));
     // No line has a tab, which YAML refuses, and indentation is by two.
     let is_even = |line: &str| (line.len() - line.trim_start().len()).is_multiple_of(2) && !line.contains('\t');
     assert!(KUBERNETES.lines().all(is_even));

@@ -55,5 +55,5 @@ fn an_address_answers_pings_on_every_port_but_a_link_local_one_only_on_its_own()
     }
     let other = super::super::address::link_local(OUTSIDE_MAC);
     let ping = envelope.echo(&Tuple::echo(HOST6.into(), other.into(), 7), build::Echo::default(), b"anybody?");
-    assert_eq!(bench.feed(INSIDE, ping).disposition, Disposition::Drop(DropReason::LocalUnhandled));
+    assert_eq!(bench.feed(INSIDE, ping).disposition, Disposition::Drop(DropReason::MartianAddress));
 }

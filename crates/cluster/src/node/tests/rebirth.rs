@@ -12,6 +12,7 @@ use network_functions::load_balancer::{
 };
 use network_functions::port_range::PortRange;
 use network_functions::syn_proxy::Mode;
+use replication::representation::Start;
 
 use super::cluster::{CLIENT, Cluster, Options, Received, SERVER, segment, syn, syn_ack};
 use super::{ACK, FIN_ACK};
@@ -47,6 +48,14 @@ fn segments_of(end: End) -> &'static [(bool, u8, u32, u32)] {
 fn tcp(received: &Received) -> TcpSegment {
     let Transport::Tcp(segment) = received.headers.transport else { panic!("TCP only") };
     segment
+}
+
+/// A cluster that replicates connections from their first packet on, so that a SYN alone has a replica.
+fn start_replicating_at_once(options: Options) -> Cluster {
+    let mut cluster = Cluster::start(options);
+    let now = cluster.now;
+    (0..2).for_each(|id| cluster.node_mut(id).set_start(now, Start::FirstPacket));
+    cluster
 }
 
 fn drain(cluster: &mut Cluster) {
@@ -136,7 +145,7 @@ fn a_syn_after_the_end_is_a_first_syn_for_every_function() {
             for is_failed_over in [false, true] {
                 let what = std::format!("{name}, {end:?}, failed over: {is_failed_over}");
                 let plain = Plain::new(server_port);
-                let mut cluster = Cluster::start(options);
+                let mut cluster = start_replicating_at_once(options);
                 plain.lives(&mut cluster, &payload, end);
                 let former = record(&cluster, 0, &plain.tuple);
                 if is_failed_over {
@@ -148,7 +157,7 @@ fn a_syn_after_the_end_is_a_first_syn_for_every_function() {
                 let arrived = cluster.server_receives().unwrap_or_else(|| panic!("{what}: the SYN passes"));
                 assert_eq!(tcp(&arrived).sequence, SECOND, "{what}: in the client's numbers");
 
-                let mut other = Cluster::start(options);
+                let mut other = start_replicating_at_once(options);
                 plain.client_sends(&mut other, build::Tcp { sequence: SECOND, ..syn() }, b"");
                 let (reborn, first) = (record(&cluster, id, &plain.tuple), record(&other, 0, &plain.tuple));
                 let kept = |connection: &Connection| {
@@ -190,7 +199,7 @@ fn a_repeated_syn_ack_of_a_closing_connection_does_not_begin_another() {
 
 #[test]
 fn a_server_that_lost_a_connection_and_accepts_another_has_the_client_begin_anew() {
-    let mut cluster = Cluster::start(Options::default());
+    let mut cluster = start_replicating_at_once(Options::default());
     let plain = Plain::new(21);
     plain.client_sends(&mut cluster, syn(), b"");
     let seen = cluster.server_receives().expect("the SYN passes").tuple.inverse();

@@ -70,6 +70,8 @@ interface = "eth1"
 addresses = ["192.0.2.1/24"]
 "#;
 
+const ALL: &str = "[[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n";
+
 fn with(chain: &str, section: &str) -> String {
     BASE.replace("CHAIN", chain) + section
 }
@@ -89,21 +91,21 @@ fn nodes_with_different_authorities_have_different_fingerprints() {
                   authority = \"FOLDER/authority.pem\"\nserver_name = \"url.example\"\n\
                   [[url_filter.rule]]\nname = \"ads\"\nblock = [\"ads\"]\n";
     assert_counts(&with("url_filter", server), "authority.pem", pair);
-    let service = "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nprotocol = \"tcp\"\nport = 443\n\
+    let service = "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nprotocol = \"tcp\"\nports = [443]\n\
                    [service.check]\nkind = \"https\"\nserver_name = \"web.example\"\nauthorities = \"FOLDER/authority.pem\"\n\
                    [[service.backend]]\naddress = \"10.1.0.10\"\n";
     assert_counts(&with("load_balancer", service), "authority.pem", pair);
     let peer = "[replication]\nlocal = \"10.9.0.1:3781\"\n[[replication.peer]]\nid = 1\naddress = \"10.9.0.2:3781\"\n\
                 certificate_name = \"b.example\"\n[replication.security]\ncertificate = \"FOLDER/own.pem\"\n\
                 key = \"FOLDER/own.key\"\nauthority = \"FOLDER/authority.pem\"\n";
-    assert_counts(&with("firewall", peer), "authority.pem", pair);
+    assert_counts(&with("firewall", &format!("{ALL}{peer}")), "authority.pem", pair);
 
     let (left, right) = (Node::new(), Node::new());
     left.write("authority.pem", &format!("{one}{other}"));
     right.write("authority.pem", &format!("# Comments are none of it.\n{other}\n{one}"));
     right.write("own.pem", &certificate("right.example"));
     right.write("own.key", "each node has its own");
-    let text = with("firewall", peer);
+    let text = with("firewall", &format!("{ALL}{peer}"));
     assert_eq!(left.fingerprint(&text), right.fingerprint(&text), "certificates of nodes differ by nature");
 }
 
@@ -113,7 +115,7 @@ fn nodes_with_different_shared_keys_have_different_fingerprints() {
     let pair = [one.as_str(), other.as_str()];
     let tunnel = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n\
                   [redundancy.security]\npre_shared_keys = [\"FOLDER/tunnel.key\"]\n";
-    assert_counts(&with("firewall", tunnel), "tunnel.key", pair);
+    assert_counts(&with("firewall", &format!("{ALL}{tunnel}")), "tunnel.key", pair);
     let proxy = "[syn_proxy]\nkey = \"FOLDER/cookies.key\"\n[[syn_proxy.rule]]\nname = \"all\"\n";
     assert_counts(&with("syn_proxy", proxy), "cookies.key", pair);
     let nat = "[nat]\nmapping_key = \"FOLDER/mapping.key\"\n\

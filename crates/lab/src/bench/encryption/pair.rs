@@ -18,7 +18,7 @@ use packet_io::clock;
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::usage::thread_cpu_time;
 use replication::SessionConfig;
-use replication::representation::Selection;
+use replication::representation::{Selection, Start};
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
 
 use crate::bench::BenchError;
@@ -70,10 +70,13 @@ impl Pair {
         let now = clock::now();
         let end = |id: u8| -> Result<End, BenchError> {
             let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-            let node = Node::new(node_config(id, connections_max, is_encrypted), now);
+            let mut node = Node::new(node_config(id, connections_max, is_encrypted), now)
+                .map_err(|_| BenchError::NotSynchronised)?;
+            // Each SYN is a message.
+            node.set_start(now, Start::FirstPacket);
             let replication = UdpSocket::bind(any, &UdpOptions::default())?;
             let detection = UdpSocket::bind(any, &UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() })?;
-            Ok(End { node: node.map_err(|_| BenchError::NotSynchronised)?, replication, detection })
+            Ok(End { node, replication, detection })
         };
         let ends = [end(0)?, end(1)?];
         let both = |end: &End| -> Result<[SocketAddr; 2], BenchError> {
