@@ -221,7 +221,7 @@ impl NetworkFunction for Firewall {
         Err(DropReason::FirewallDenied)
     }
 
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray {
         let Headers { tuple, transport, .. } = &*packet.headers;
         let index = self.rules.classify(&RuleKey::new(*tuple, transport, packet.frame.ingress));
         let is_permitted = index.is_some_and(|index| self.outcomes[index.get()].action == Action::Accept);

@@ -446,7 +446,7 @@ pub trait NetworkFunction {
     }
 
     /// What it knows of a TCP segment that belongs to no connection and begins none.
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray {
         let _ = packet;
         Stray::Unknown
     }

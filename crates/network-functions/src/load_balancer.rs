@@ -187,7 +187,7 @@ impl NetworkFunction for LoadBalancer {
         if tuples.is_of_datagrams() && is_replaced() { Err(DropReason::TranslationReplaced) } else { Ok(()) }
     }
 
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray {
         if self.services.find(&packet.headers.tuple).is_some() { Stray::Served } else { Stray::Unknown }
     }
 

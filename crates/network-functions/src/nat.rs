@@ -488,7 +488,7 @@ impl NetworkFunction for Nat {
         Ok(())
     }
 
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray {
         let key = RuleKey::new(packet.headers.tuple, &packet.headers.transport, packet.frame.ingress);
         let is_translated = |index: RuleIndex| !matches!(self.pools[index.get()], Pool::Exempt);
         let is_served = self.source_rules.classify(&key).is_some_and(is_translated)

@@ -206,7 +206,7 @@ impl Session {
         self.alive_at.min(self.received_at + RENAME_AFTER)
     }
 
-    /// The size of the next keep-alive; 0: no more than it says. While the path is searched for, all sizes have their turn. A known path
+    /// The size of the next keep-alive; 0: no padding. While the path is searched for, all sizes have their turn. A known path
     /// is confirmed once a second, and larger sizes are tried every [`LARGER_TRIED_EVERY`]th time.
     fn next_size(&mut self) -> u16 {
         let middle = DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_less_and_then_more_again_is_found_out() {
+    fn a_path_that_takes_less_and_later_more_is_found_out() {
         let mut path = Path::open();
         path.takes_bytes = 1400;
         path.run(20_000);

@@ -226,7 +226,7 @@ impl Forwarder {
                 Admission::Refused(DropReason::NotActive)
             };
         }
-        // Two nodes that both hold an address must hear each other.
+        // Two nodes that both hold an address must receive from each other.
         if !is_link_local_control(packet.headers)
             && let Err(reason) = self.check_source(ingress, packet.headers.tuple.source_ip())
         {

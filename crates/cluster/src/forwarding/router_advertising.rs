@@ -49,7 +49,7 @@ impl Forwarder {
         self.advertising.due().filter(|_| advertises)
     }
 
-    /// Tells hosts that the routers of these groups are none any more: no node will hold them.
+    /// Advertises to hosts that the routers of these groups are none any more: no node will hold them.
     pub fn withdraw_routers(&mut self, groups: GroupSet) {
         if self.sharing == Sharing::Follower {
             return;
@@ -63,7 +63,7 @@ impl Forwarder {
         if self.sharing == Sharing::Follower { Vec::new() } else { self.routers(self.held, None) }
     }
 
-    /// Tells hosts of the routers that a reload has ended.
+    /// Advertises to hosts the end of the routers that a reload has ended.
     pub(super) fn withdraw_ended(&mut self, before: &[Router]) {
         let after = self.advertised_routers();
         let ended: Vec<_> = before.iter().filter(|router| !after.contains(router)).copied().collect();

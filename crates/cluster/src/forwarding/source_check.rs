@@ -15,7 +15,7 @@ use flow::{DropReason, PortId};
 use super::address::{LocalAddresses, is_link_local};
 use super::config::{Config, ReversePath};
 
-/// What the configuration says of sources, prepared for lookups.
+/// The configuration of source checks, prepared for lookups.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     /// By port: of IPv4, then of IPv6. None is [`ReversePath::Automatic`].

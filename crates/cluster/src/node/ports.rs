@@ -7,6 +7,7 @@ use flow::wire::{Packet, TunnelEnd};
 use flow::{Disposition, DropReason, Frame, Instant, Tuple};
 
 use super::held::HeldReplies;
+use super::peer::Peer;
 use super::replication_set::{ReplicationSet, compact};
 use super::tunnel_endpoint::TunnelEndpoint;
 use crate::forwarding::{Admission, AsReceived, Forwarder, PlannedLink};
@@ -98,7 +99,9 @@ impl Edge for Ports<'_> {
 
     fn may_reset_strays(&self, now: Instant) -> bool {
         let is_settled = self.forwarder.is_active_for(now, SETTLING_TIME);
-        is_settled && self.replication.peers.iter().all(|peer| !peer.is_up() || peer.is_synchronised_or_away())
+        // A peer that was up and is not may live beyond a failed link, with connections that this node has never received.
+        let has_no_others = |peer: &Peer| if peer.is_up() { peer.is_synchronised_or_away() } else { !peer.has_been_up };
+        is_settled && self.replication.peers.iter().all(has_no_others)
     }
 
     fn refuse_connection(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason) {

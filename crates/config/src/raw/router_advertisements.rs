@@ -8,7 +8,7 @@ use crate::value::{AddressText, DurationText};
 
 /// The section has the port advertise the gateway as router to IPv6 hosts that configure themselves (RFC 4861). The router is the shared
 /// link-local address of the port, `fe80::1/64` for example, which stays through a failover. The networks of the port's other shared IPv6
-/// addresses are advertised with it. When nobody is left to hold the addresses, hosts are told so.
+/// addresses are advertised with it. When no node is left to hold the addresses, the port advertises the end of the router.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRouterAdvertisements {

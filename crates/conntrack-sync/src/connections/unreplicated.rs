@@ -27,7 +27,7 @@ impl Connections {
     /// Decides anew whether a connection counts among those that are not replicated.
     pub(crate) fn count_unreplicated(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get(handle) else { return };
-        let reason = if self.is_own(record) { self.why_unreplicated(record) } else { None };
+        let reason = if self.is_own(record) { self.unreplicated_reason(record) } else { None };
         self.set_unreplicated(handle, reason);
     }
 
@@ -55,7 +55,7 @@ impl Connections {
         }
     }
 
-    fn why_unreplicated(&self, record: &Record) -> Option<UnreplicatedReason> {
+    fn unreplicated_reason(&self, record: &Record) -> Option<UnreplicatedReason> {
         if !record.is_any(flag::REPLICATED) {
             // Which node gets the packets of an unseen one is unknown, and what goes to a group has no replies.
             let counts = !record.is_any(flag::UNSEEN) && !is_for_group(record.original().destination);

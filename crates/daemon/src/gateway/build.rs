@@ -22,7 +22,8 @@ use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::{Selection, Start};
 
-use super::functions::{chain, fnv};
+use super::functions::chain;
+use super::hash::fnv;
 pub use super::secrets::Secrets;
 pub use super::shared::SharedFunctions;
 use crate::credentials;

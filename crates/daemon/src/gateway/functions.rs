@@ -18,6 +18,7 @@ use network_functions::rule_set::{Conditions, IcmpMatch};
 use network_functions::syn_proxy::SynProxy;
 use network_functions::url_filter::UrlFilter;
 
+use super::hash::fnv;
 use super::nat::{PortDivision, nat_key, port_division, port_range};
 use super::secrets::Secrets;
 use super::shared::SharedFunctions;
@@ -167,9 +168,4 @@ fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, ProcessError> {
 
 const fn family(address: IpAddr) -> IpFamily {
     if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
-}
-
-/// FNV-1a: nothing here is secret, but it must be the same on every node.
-pub(super) fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

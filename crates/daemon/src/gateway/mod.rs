@@ -12,6 +12,7 @@ mod data_path;
 pub(crate) mod fast_path;
 mod files;
 mod functions;
+mod hash;
 mod links;
 mod mailbox;
 mod members;

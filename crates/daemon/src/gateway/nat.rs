@@ -7,7 +7,7 @@ use config::value;
 use flow::{HashKey, NodeId};
 use network_functions::port_range::PortRange;
 
-use super::functions::fnv;
+use super::hash::fnv;
 use super::secrets::Secrets;
 use crate::credentials;
 use crate::error::ProcessError;

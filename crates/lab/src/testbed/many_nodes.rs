@@ -239,7 +239,7 @@ impl ManyNodes {
         self.wait_until_ready(watch)
     }
 
-    /// Has a node end as a service manager would, and waits until the others have noticed, and say that they are ready for a failure.
+    /// Has a node end as a service manager would, and waits until the others have noticed, and report that they are ready for a failure.
     /// Returns how long that took from the node's end.
     ///
     /// # Errors
@@ -252,11 +252,11 @@ impl ManyNodes {
         Ok(ended_at.elapsed())
     }
 
-    /// Starts a node that has ended. Returns how long it took until all say that they are ready for a failure, and the edges send it flows.
+    /// Starts a node that has ended. Returns how long it took until all report that they are ready for a failure, and the edges send it flows.
     ///
     /// # Errors
     /// It cannot be started, or does not come back.
-    pub fn start_again(&mut self, node: usize, watch: &Watch) -> Result<Duration, ClusterError> {
+    pub fn start_ended(&mut self, node: usize, watch: &Watch) -> Result<Duration, ClusterError> {
         let started_at = Instant::now();
         self.cluster.restart_killed(&self.topology, node)?;
         self.wait_until_ready(watch)?;

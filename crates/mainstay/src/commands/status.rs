@@ -9,6 +9,7 @@ mod rate_limit;
 mod reach;
 mod service;
 mod syn_proxy;
+mod text;
 mod tunnel;
 mod url_filter;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use self::text::{COLUMNS_MAX, ago};
 use super::CommandError;
 use super::latency;
 use super::sync::describe::refused_table;
@@ -53,14 +55,8 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Characters of a line at most: those of a terminal as it is opened.
-const COLUMNS_MAX: usize = 80;
 /// Where the text behind a line's first word begins.
 const INDENT: usize = 13;
-
-fn ago(now_ns: u64, then_ns: u64) -> String {
-    console::duration(Duration::from_nanos(now_ns.saturating_sub(then_ns)))
-}
 
 fn seconds(seconds: f64) -> String {
     console::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
@@ -212,7 +208,7 @@ fn paths(status: &Status) -> String {
     text
 }
 
-/// Peers with which no channel is established because one of the two nodes has the wrong credentials. Each of them says so.
+/// Peers with which no channel is established because one of the two nodes has the wrong credentials. Each of them reports it.
 fn keys(status: &Status) -> String {
     let cause = |reason: &str| match reason {
         "unknown_key" => Some("uses a key that this node does not have: give both the same file in pre_shared_keys"),

@@ -215,7 +215,7 @@ fn a_wrong_key_is_named_on_either_node() {
 }
 
 #[test]
-fn a_tunnel_that_saved_nothing_says_so_without_a_percentage() {
+fn a_tunnel_that_saved_nothing_is_shown_without_a_percentage() {
     let mut node = node_status();
     let mut tunnel = RedundancyStatus::default();
     (tunnel.sent.packet_bytes, tunnel.sent.datagram_bytes, tunnel.sent.saved_bytes) = (20, 11_511, -11_491);

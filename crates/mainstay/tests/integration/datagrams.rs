@@ -57,7 +57,7 @@ fn socket_to(namespace: &packet_io::namespace::Namespace, from: IpAddr, to: IpAd
     socket
 }
 
-/// Sends a datagram on the same flow, and again while none is answered: what the answer says.
+/// Sends a datagram on the same flow, and again while none is answered. Returns the text of the answer.
 fn ask(socket: &UdpSocket) -> String {
     wait_until("an answer comes", || {
         let mut buffer = [0; 64];

@@ -161,7 +161,7 @@ fn make_automatic() {
     set("disable_ipv6", "0");
 }
 
-/// Collects what the host's kernel says of its default routes.
+/// Collects the route events of the host's kernel.
 fn watch_routes(topology: &Topology) -> (Child, Arc<Mutex<Vec<String>>>) {
     let mut command = Command::new("ip");
     command.args(["-6", "monitor", "route"]).stdout(Stdio::piped());

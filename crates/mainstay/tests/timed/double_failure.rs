@@ -95,7 +95,7 @@ fn outcomes(name: &str, tracking: &str) -> Option<(Vec<Result<(), ErrorKind>>, D
 }
 
 #[test]
-fn picked_up_connections_find_their_translation_again_after_the_failure_of_both_nodes() {
+fn picked_up_connections_keep_their_translation_after_the_failure_of_both_nodes() {
     let Some((outcomes, _)) = outcomes("double-loose", "loose = true") else { return };
     let lost = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     assert_eq!(lost, 0, "{outcomes:?}");

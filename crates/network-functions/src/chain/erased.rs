@@ -57,7 +57,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn decides_by_class(&self) -> bool;
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple, class: Class) -> ReevaluationOutcome;
     fn may_continue(&self, state: &[u8], tuples: &TranslatedTuples) -> Result<(), DropReason>;
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray;
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray;
     fn uses_tunnels(&self) -> bool;
     fn tunnel(&self, state: &[u8]) -> Result<Option<TunnelEnd>, DropReason>;
     fn on_enter(&self, state: &[u8], original: &Tuple, reply: &Tuple);
@@ -230,8 +230,8 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.may_continue(&read(state), tuples)
     }
 
-    fn judge_stray(&self, packet: &Packet<'_, '_>) -> Stray {
-        self.0.judge_stray(packet)
+    fn classify_stray(&self, packet: &Packet<'_, '_>) -> Stray {
+        self.0.classify_stray(packet)
     }
 
     fn uses_tunnels(&self) -> bool {

@@ -11,7 +11,7 @@ impl Chain {
     #[must_use]
     pub fn may_reset_stray(&self, packet: &Packet<'_, '_>, is_always: bool) -> bool {
         for link in &self.links {
-            match link.function.judge_stray(packet) {
+            match link.function.classify_stray(packet) {
                 Stray::Denied => return false,
                 Stray::Served => return true,
                 Stray::Unknown => {}

@@ -9,7 +9,7 @@ use super::{Nat, NatState, has_ports};
 use crate::function::TranslatedTuples;
 
 impl Nat {
-    /// Whether the rules in force may have given the connection its translation. What another function translated, it answers for.
+    /// Whether the rules in force may have given the connection its translation. Each function checks only its own translations.
     pub(super) fn still_translates(&self, state: NatState, tuples: &TranslatedTuples) -> bool {
         // No tuple answers a condition on the ingress.
         self.asks_ingress || (self.keeps_destination(state, tuples) && self.keeps_source(state, tuples))

@@ -176,7 +176,7 @@ impl EndpointMappings {
 }
 
 /// What a word knows the end point by; never 0. Two of the few that can have one port are mistaken for each other with a probability of
-/// 2^-32; their packets are told apart by their destinations even then.
+/// 2^-32; their destinations distinguish their packets even then.
 fn tag(hash: u64) -> u32 {
     // The order of the candidates follows from the other bits, too.
     ((hash.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32).max(1)

@@ -82,7 +82,7 @@ impl Representation {
     }
 }
 
-/// How long the first change waits for others, unless a gateway's operator says otherwise.
+/// How long the first change waits for others, unless a gateway's configuration has another value.
 pub const BATCH_DEFAULT: Duration = Duration::from_millis(10);
 
 /// When changes are sent (MLCBF, section 2.1.2).
@@ -107,7 +107,7 @@ pub enum UpdateRule {
     },
 }
 
-/// What a gateway does unless its operator says otherwise.
+/// What a gateway does unless its configuration has another rule.
 impl Default for UpdateRule {
     fn default() -> Self {
         Self::Immediate { batch: BATCH_DEFAULT, establishment_at_once: true }

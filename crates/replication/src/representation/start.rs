@@ -50,7 +50,8 @@ impl Start {
     pub fn is_reached(self, connection: &Connection) -> bool {
         let (protocol, state) = (connection.original.protocol, &connection.protocol);
         let has_handshake = matches!(protocol, ip_protocol::TCP | ip_protocol::SCTP);
-        let is_replied = connection.flags & flags::REPLIED != 0 || has_handshake && !is_opening(protocol, state.state);
+        let is_replied =
+            connection.flags & flags::REPLIED != 0 || has_handshake && !is_unreplied_state(protocol, state.state);
         match self {
             Self::FirstPacket => true,
             _ if conntrack::is_one_sided(protocol, state) => true,
@@ -62,7 +63,7 @@ impl Start {
 }
 
 /// Only the initiator has sent something.
-const fn is_opening(protocol: u8, state: u8) -> bool {
+const fn is_unreplied_state(protocol: u8, state: u8) -> bool {
     match protocol {
         ip_protocol::TCP => state == TcpState::SynSent as u8,
         _ => state == SctpState::CookieWait as u8,

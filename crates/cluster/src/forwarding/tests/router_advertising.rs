@@ -111,7 +111,7 @@ fn a_router_that_is_handed_over_is_not_withdrawn_and_one_that_nobody_will_hold_i
 }
 
 #[test]
-fn a_reload_withdraws_a_router_that_it_ends_and_says_changed_settings_at_once() {
+fn a_reload_withdraws_a_router_that_it_ends_and_advertises_changed_settings_at_once() {
     let mut bench = bench();
     bench.forwarder.set_held(bench.now, GroupSet::ALL);
     bench.drain();
@@ -121,7 +121,7 @@ fn a_reload_withdraws_a_router_that_it_ends_and_says_changed_settings_at_once() 
     assert_eq!(drained(&mut bench), [to_all(900)]);
     other.routes.clear();
     bench.forwarder.reconfigure(bench.now, other.clone()).unwrap();
-    assert_eq!(drained(&mut bench), [], "nothing that hosts are told has changed");
+    assert_eq!(drained(&mut bench), [], "nothing that is advertised to hosts has changed");
     other.ports[0].router_advertisements = None;
     bench.forwarder.reconfigure(bench.now, other.clone()).unwrap();
     assert_eq!(drained(&mut bench), [to_all(0)]);
@@ -134,7 +134,7 @@ fn a_reload_withdraws_a_router_that_it_ends_and_says_changed_settings_at_once() 
 }
 
 #[test]
-fn each_port_answers_for_its_own_link_local_address_and_takes_it_for_a_hosts_on_another() {
+fn each_port_answers_solicitations_of_its_own_link_local_address_and_takes_it_for_a_hosts_on_another() {
     let mut bench = Bench { now: Instant::from_millis(1_000_000), forwarder: Forwarder::new(advertising()).unwrap() };
     bench.forwarder.set_held(bench.now, GroupSet::ALL);
     bench.drain();

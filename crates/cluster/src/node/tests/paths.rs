@@ -258,7 +258,7 @@ fn a_death_is_found_in_the_detection_time_however_long_the_service_paths_were_sl
 }
 
 #[test]
-fn a_cut_of_the_replication_link_that_only_one_node_notices_takes_nobody_down() {
+fn an_outage_of_the_replication_link_that_only_one_node_notices_takes_nobody_down() {
     let mut cluster = started(Options { keys: Some([1, 1]), ..with_paths() });
     cluster.run(Duration::from_secs(3));
     let _ = (events(&mut cluster, 0), events(&mut cluster, 1));

@@ -163,14 +163,14 @@ fn replies_that_may_come_by_another_node_find_the_connection_there() {
 }
 
 #[test]
-fn a_reply_that_waits_for_a_backup_seldom_waits_because_the_syn_was_replicated() {
+fn a_syn_whose_reply_would_wait_for_a_backup_is_replicated_at_once() {
     let mut cluster = Cluster::start(Options { hold_first_reply: Duration::from_secs(1), ..Options::default() });
     let _ = syn_passes(&mut cluster, 40_000);
     assert_eq!((cluster.connections(1), unanswered(&cluster)), (1, 0));
 }
 
 #[test]
-fn an_announced_connection_is_replicated_at_its_syn_because_its_announcement_is_used_up() {
+fn an_announced_connection_uses_up_its_announcement_and_is_replicated_at_its_syn() {
     let mut cluster = Cluster::start(Options::default());
     let control = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 21));
     let mut control = ftp::connect(&mut cluster, INSIDE, control).expect("the firewall lets it out");
@@ -197,7 +197,7 @@ fn a_client_that_the_syn_proxy_has_answered_has_its_connection_replicated_at_onc
 }
 
 #[test]
-fn a_tuple_that_is_used_again_is_replicated_with_its_answer() {
+fn a_reused_tuple_is_replicated_with_its_answer() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
     cluster.client_sends(40_000, segment(FIN_ACK, 1001, 5001), b"");

@@ -166,7 +166,7 @@ fn leave(many: &mut ManyNodes, way: Way, watch: &Watch) -> Result<Duration, RunE
         Way::StopStartLater => {
             many.cluster.stop(LEAVES, watch)?;
             watch.pass_until(Instant::now() + LATER)?;
-            Ok(many.start_again(LEAVES, watch)?)
+            Ok(many.start_ended(LEAVES, watch)?)
         }
         Way::Rolling => {
             let mut longest = Duration::ZERO;
@@ -180,5 +180,5 @@ fn leave(many: &mut ManyNodes, way: Way, watch: &Watch) -> Result<Duration, RunE
 
 fn restart(many: &mut ManyNodes, node: usize, watch: &Watch) -> Result<Duration, RunError> {
     many.cluster.stop(node, watch)?;
-    Ok(many.start_again(node, watch)?)
+    Ok(many.start_ended(node, watch)?)
 }

@@ -127,7 +127,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until each node that runs says that a failure now would lose nothing.
+    /// Waits until each node that runs reports that a failure now would lose nothing.
     ///
     /// # Errors
     /// One does not for too long: with its reasons.

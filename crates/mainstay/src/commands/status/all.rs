@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::text::COLUMNS_MAX;
 use api::{PeerStatus, Status};
 use console::{Table, count, yes_no};
 use control::client::Client;
@@ -94,7 +95,7 @@ fn target_of(peer: &PeerStatus, asked: &Target) -> Option<Target> {
 
 /// The members as people read them.
 pub(super) fn describe(Members { members }: &Members) -> String {
-    let mut table = Table::of("NODE|NAME|ROLE|UP|READY|>CONNECTIONS|CONFIGURATION|SAYS");
+    let mut table = Table::of("NODE|NAME|ROLE|UP|READY|>CONNECTIONS|CONFIGURATION|FROM");
     let unknown = || "-".to_owned();
     for member in members {
         table.row([
@@ -108,7 +109,7 @@ pub(super) fn describe(Members { members }: &Members) -> String {
             if member.reported_by == member.id { "itself".to_owned() } else { format!("node {}", member.reported_by) },
         ]);
     }
-    table.render_within(super::COLUMNS_MAX)
+    table.render_within(COLUMNS_MAX)
 }
 
 #[cfg(test)]
@@ -117,14 +118,14 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn a_dead_peer_has_a_line_too_and_says_nothing_itself() {
+    fn a_dead_peer_has_a_line_that_the_asked_node_reports() {
         let mut status = crate::commands::tests::node_status();
         let dead =
             PeerStatus { id: 2, detector: "down".to_owned(), role: "active".to_owned(), ..PeerStatus::default() };
         status.peers.push(dead);
         let text = describe(&members(&status, &Target::Socket(PathBuf::from("/run/none"))));
         let expected = "\
-NODE  NAME  ROLE     UP   READY  CONNECTIONS  CONFIGURATION     SAYS
+NODE  NAME  ROLE     UP   READY  CONNECTIONS  CONFIGURATION     FROM
 0     left  active   yes  yes         12 345  0123456789abcdef  itself
 1     -     standby  yes  -                -  -                 node 0
 2     -     active   no   -                -  -                 node 0

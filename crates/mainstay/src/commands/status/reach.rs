@@ -1,6 +1,6 @@
 //! Ports' links and next hops in `mainstay status`.
 
-use super::ago;
+use super::text::ago;
 use api::{PortStatus, Status};
 use console::Table;
 

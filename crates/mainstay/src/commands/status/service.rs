@@ -1,6 +1,6 @@
 //! The services of the load balancer.
 
-use super::ago;
+use super::text::ago;
 use api::{BackendStatus, Status};
 use console::{Table, count};
 

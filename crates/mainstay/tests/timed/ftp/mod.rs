@@ -201,12 +201,12 @@ fn follow_their_announcements(workers: u8) {
 }
 
 #[test]
-fn a_download_begun_while_the_replication_link_is_cut_outlives_its_node() {
+fn a_download_begun_while_the_replication_link_is_down_outlives_its_node() {
     downloads_outlive_a_node_without_its_replication_link(1);
 }
 
 #[test]
-fn a_download_begun_while_the_replication_link_is_cut_outlives_its_node_whichever_worker_has_it() {
+fn a_download_begun_while_the_replication_link_is_down_outlives_its_node_whichever_worker_has_it() {
     downloads_outlive_a_node_without_its_replication_link(2);
 }
 
@@ -218,7 +218,7 @@ fn downloads_outlive_a_node_without_its_replication_link(workers: u8) {
     let topology = Topology::build().unwrap();
     let server = SocketAddr::new(SERVER[0], FTP_PORT);
     topology.server.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
-    let folder = Folder::new("ftp-cut");
+    let folder = Folder::new("ftp-link-down");
     let key = folder.make_key("cluster.key");
     let [active, standby] = start(&topology, &folder, workers, &format!("pre_shared_keys = [{key:?}]"));
     let paths =

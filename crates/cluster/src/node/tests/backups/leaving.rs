@@ -150,7 +150,7 @@ fn exchange_all(many: &mut Many, flows: &[Flow], is_busy: bool) {
     }
 }
 
-/// The nodes that are still in the cluster say that a take-over would lose nothing. Then each connection has an owner and its backups.
+/// The nodes that are still in the cluster report that a take-over would lose nothing. Then each connection has an owner and its backups.
 fn assert_ready_and_whole(many: &mut Many, flows: &[Flow], concerned: &dyn Fn(u8) -> bool, context: &str) {
     many.run_until("all nodes to be ready", |many| {
         many.living().filter(|id| concerned(*id)).all(|id| many.node(id).status(many.now).readiness.is_ready())
