@@ -161,7 +161,7 @@ mod tests {
                     addresses = [\"192.0.2.1/24\"]\n[[url_filter.rule]]\nname = \"ads\"\nblock = [\"ads\"]\n";
         let many = "two words\n".repeat(MISTAKES_MAX + 5);
         let files =
-            [("good", "ads.example\n"), ("bad", "ads.example\n-\nfine.example\na b\n"), ("many", many.as_str())];
+            [("good", "ads.example\n"), ("bad", "ads.example\nx y\nfine.example\na b\n"), ("many", many.as_str())];
         let mut lists = String::new();
         for (name, content) in files.iter().chain([&("absent", "")]) {
             if *name != "absent" {

@@ -16,6 +16,7 @@ const GATEWAY: &[&str] = &[
     "raw/rate_limit.rs",
     "raw/reachability.rs",
     "raw/redundancy.rs",
+    "raw/router_advertisements.rs",
     "raw/service.rs",
     "raw/syn_proxy.rs",
     "raw/url_filter.rs",
