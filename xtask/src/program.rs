@@ -38,11 +38,11 @@ pub(crate) fn bench(program: &Path, arguments: &[&str]) -> Result<Value, String>
     bench_with(Command::new(program), arguments)
 }
 
-/// As [`bench`], but the program finds no other programs: an older revision's benchmark counts instructions each time that it finds
+/// As [`bench()`], but the program finds no other programs: an older revision's benchmark counts instructions each time that it finds
 /// valgrind.
 ///
 /// # Errors
-/// As for [`bench`].
+/// As for [`bench()`].
 pub(crate) fn bench_alone(program: &Path, arguments: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(program);
     command.env("PATH", "");

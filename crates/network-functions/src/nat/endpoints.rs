@@ -67,7 +67,7 @@ impl Word {
 /// The ports of an address, for each kind of port.
 type AddressPorts = [Vec<AtomicU64>; 4];
 
-/// The mappings of a node; see the [module](self).
+/// The mappings of a node: one outside end point for each inside end point.
 #[derive(Debug)]
 pub struct EndpointMappings {
     ports: PortRange,
