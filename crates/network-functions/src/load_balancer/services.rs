@@ -112,7 +112,7 @@ impl Backend {
     }
 
     fn is_down(&self) -> bool {
-        self.live.is_down.load(Ordering::Relaxed)
+        self.live.is_down.load(Ordering::Acquire)
     }
 
     /// Its weight with its share of it.
@@ -211,10 +211,16 @@ impl Service {
 
     /// Enters the backends that take connections into the table.
     fn refresh(&self) {
+        self.refresh_with(|_, backend| !backend.is_down());
+    }
+
+    /// As [`Self::refresh`], with a health of each backend, by its position, that is not published yet.
+    fn refresh_with(&self, is_up: impl Fn(usize, &Backend) -> bool) {
         if self.table.is_empty() {
             return;
         }
-        let available = (0u16..).zip(&self.backends).filter(|(_, backend)| backend.takes_connections());
+        let takes = |index: u16, backend: &Backend| backend.weight > 0 && is_up(index.into(), backend);
+        let available = (0u16..).zip(&self.backends).filter(|(index, backend)| takes(*index, backend));
         let candidates: Vec<Candidate> = available
             .map(|(index, backend)| Candidate {
                 address: backend.address,
@@ -340,17 +346,19 @@ impl Services {
 
     /// The result of a backend's checks. Where it changes, new connections go to the backends that are up from now on.
     /// True if it changed.
-    pub fn handle_health(&self, service: usize, backend: usize, is_up: bool) -> bool {
+    pub fn handle_health(&self, service: usize, number: usize, is_up: bool) -> bool {
         let Some(service) = self.services.get(service) else { return false };
-        let Some(backend) = service.backends.get(backend) else { return false };
-        let has_changed = backend.live.is_down.swap(!is_up, Ordering::Relaxed) == is_up;
-        if has_changed {
-            if is_up && service.slow_start.is_some() {
-                backend.live.slow_start.begin();
-            }
-            service.refresh();
+        let Some(backend) = service.backends.get(number) else { return false };
+        if backend.is_down() != is_up {
+            return false;
         }
-        has_changed
+        if is_up && service.slow_start.is_some() {
+            backend.live.slow_start.begin();
+        }
+        // The health is published after the table: a backend that is seen as down gets no connection any more.
+        service.refresh_with(|index, other| if index == number { is_up } else { !other.is_down() });
+        backend.live.is_down.store(!is_up, Ordering::Release);
+        true
     }
 
     /// Time has passed: the shares of backends in a slow start grow.

@@ -237,6 +237,24 @@ fn a_failed_backend_gets_no_new_connections_until_it_returns() {
 }
 
 #[test]
+fn a_backend_seen_as_down_by_another_thread_gets_no_new_connections() {
+    for _ in 0..8 {
+        let services = services(&web());
+        let mut gateway = gateway(&services);
+        let failed = services.services()[0].backends()[1].view().end;
+        let checker = Arc::clone(&services);
+        let checks = std::thread::spawn(move || checker.handle_health(0, 1, false));
+        while !services.services()[0].backends()[1].view().is_down {
+            std::hint::spin_loop();
+        }
+        for number in 0..50 {
+            assert_ne!(backend_of(&gateway.begin(OUTSIDE, client(number)).unwrap()), failed);
+        }
+        assert!(checks.join().unwrap());
+    }
+}
+
+#[test]
 fn connections_of_a_failed_backend_end_where_the_service_ends_them() {
     for (on_failure, outcome) in [(OnFailure::Keep, Ok(())), (OnFailure::End, Err(DropReason::BackendFailed))] {
         let services = services(&with(|service| service.on_failure = on_failure));
