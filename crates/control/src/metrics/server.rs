@@ -28,6 +28,8 @@ pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes behind a request that are read, lest closing become a reset, which can overtake the answer.
 const DRAINED_BYTES_MAX: usize = 256 * 1024;
+/// Clients are served the same answer of the data path for so long: however many ask, packets wait for ten answers a second.
+pub const REUSE: Duration = Duration::from_millis(100);
 /// How long no client is accepted after the system refused to: it lacks descriptors, mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -75,7 +77,13 @@ impl MetricsServer {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(system)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
-        let mut serving = Serving { listener, poll, sender, clients: BTreeMap::new(), next: FIRST_CLIENT };
+        let mut serving = Serving {
+            listener,
+            poll,
+            source: Source { sender, newest: None },
+            clients: BTreeMap::new(),
+            next: FIRST_CLIENT,
+        };
         let spawned = thread::Builder::new().name("metrics".to_owned()).spawn(move || serving.run(&stop));
         Ok(Self { address, stopping, waker, thread: Some(spawned.map_err(system)?) })
     }
@@ -112,10 +120,29 @@ impl Drop for MetricsServer {
 struct Serving {
     listener: mio::net::TcpListener,
     poll: Poll,
-    sender: ControlSender,
+    source: Source,
     /// By their numbers, which ascend in the order in which they came.
     clients: BTreeMap<usize, Client>,
     next: usize,
+}
+
+/// Where the page comes from.
+struct Source {
+    sender: ControlSender,
+    /// The newest page, or why there is none, and when it was answered.
+    newest: Option<(Instant, Result<String, String>)>,
+}
+
+impl Source {
+    /// The page, at most [`REUSE`] old, or why there is none.
+    fn page(&mut self) -> &Result<String, String> {
+        let newest = self.newest.take().filter(|(answered_at, _)| answered_at.elapsed() < REUSE);
+        let ask = || {
+            let page = self.sender.counters().map(|samples| render(&samples)).map_err(|error| error.to_string());
+            (Instant::now(), page)
+        };
+        &self.newest.insert(newest.unwrap_or_else(ask)).1
+    }
 }
 
 /// How far a client is.
@@ -203,7 +230,7 @@ impl Serving {
     /// Goes on with a client as far as it lets itself be served, and closes it when it is done.
     fn serve(&mut self, number: usize) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        match client.advance(&self.sender) {
+        match client.advance(&mut self.source) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::debug!(%error, "a reader of metrics was closed");
@@ -223,7 +250,7 @@ impl Client {
     }
 
     /// Returns when the client is done; `WouldBlock` when it has to do something first.
-    fn advance(&mut self, sender: &ControlSender) -> io::Result<()> {
+    fn advance(&mut self, source: &mut Source) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
             match &mut self.stage {
@@ -234,7 +261,7 @@ impl Client {
                     }
                     let is_complete = head.windows(4).any(|end| end == b"\r\n\r\n");
                     let answer = if is_complete && head.len() <= REQUEST_BYTES_MAX {
-                        respond(&String::from_utf8_lossy(head), sender)
+                        respond(&String::from_utf8_lossy(head), source)
                     } else if head.len() > REQUEST_BYTES_MAX {
                         let reason = format!("The request is longer than {REQUEST_BYTES_MAX} bytes.\n");
                         plain("431 Request Header Fields Too Large", &reason)
@@ -276,7 +303,7 @@ fn plain(status: &'static str, body: &str) -> Response {
     (status, "text/plain; charset=utf-8", body.to_owned())
 }
 
-fn respond(head: &str, sender: &ControlSender) -> Response {
+fn respond(head: &str, source: &mut Source) -> Response {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     if !words.next().is_some_and(|version| version.starts_with("HTTP/1.")) {
@@ -289,9 +316,9 @@ fn respond(head: &str, sender: &ControlSender) -> Response {
     if !matches!(path, "/metrics" | "/health") {
         return plain("404 Not Found", "There are /metrics and /health and nothing else.\n");
     }
-    match sender.counters() {
+    match source.page() {
         Ok(_) if path == "/health" => plain("200 OK", "The data path answers.\n"),
-        Ok(samples) => ("200 OK", CONTENT_TYPE, render(&samples)),
+        Ok(page) => ("200 OK", CONTENT_TYPE, page.clone()),
         Err(error) => plain("503 Service Unavailable", &format!("{error}\n")),
     }
 }

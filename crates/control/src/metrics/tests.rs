@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use flow::DropReason;
 
@@ -100,7 +101,11 @@ fn every_drop_reason_is_on_the_page_from_the_start() {
     assert_eq!(total, 9_007_199_254_740_992.0);
 }
 
-struct FakeNode;
+/// A node, and how often it was asked.
+#[derive(Default)]
+struct FakeNode {
+    asked: Arc<AtomicUsize>,
+}
 
 impl ControlHandler for FakeNode {
     fn status(&mut self) -> Status {
@@ -112,6 +117,7 @@ impl ControlHandler for FakeNode {
     }
 
     fn counters(&mut self) -> Samples {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         samples()
     }
 
@@ -122,13 +128,17 @@ impl ControlHandler for FakeNode {
 
 /// Runs `test` against a server with a node behind it.
 fn with_server(test: impl FnOnce(SocketAddr)) {
+    with_node(FakeNode::default(), test);
+}
+
+fn with_node(mut node: FakeNode, test: impl FnOnce(SocketAddr)) {
     let stop = Arc::new(AtomicBool::new(false));
     let (sender, receiver) = channel(Arc::new(|| ()));
     thread::scope(|scope| {
         let stopping = Arc::clone(&stop);
         scope.spawn(move || {
             while !stopping.load(Ordering::Acquire) {
-                if !receiver.answer_one(&mut FakeNode) {
+                if !receiver.answer_one(&mut node) {
                     thread::yield_now();
                 }
             }
@@ -228,6 +238,20 @@ fn a_client_that_sends_byte_by_byte_is_closed_in_the_end() {
 fn health_is_answered_while_the_data_path_answers() {
     with_server(|address| {
         assert!(exchange(address, b"GET /health HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    });
+}
+
+#[test]
+fn many_clients_share_the_answers_of_the_data_path() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    with_node(FakeNode { asked: Arc::clone(&asked) }, |address| {
+        let begin = Instant::now();
+        for target in ["metrics", "health"].into_iter().cycle().take(200) {
+            let answer = exchange(address, format!("GET /{target} HTTP/1.1\r\n\r\n").as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        }
+        let most = begin.elapsed().div_duration_f64(super::server::REUSE) as usize + 1;
+        assert!((1..=most).contains(&asked.load(Ordering::Relaxed)), "{asked:?} of at most {most}");
     });
 }
 

@@ -7,7 +7,8 @@
 //! ```text
 //!  client ── TCP, TLS ──► deadline ─► certificate or token ─► role ─► relay ─► serve
 //!                            │                 │
-//!                            └─ too slow       └─ wrong: refused, counted, at most some a second
+//!                            └─ too slow       └─ wrong: refused, counted, at most some a second;
+//!                                                 its place is the first to go to another client
 //! ```
 
 mod access;
@@ -19,6 +20,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -118,8 +120,20 @@ struct Counters {
 struct Afar {
     address: IpAddr,
     stream: TcpStream,
-    /// Nothing is known of who it is yet: it may be closed for another.
-    is_unknown: bool,
+    standing: Standing,
+    /// Dropping it ends the wait for an answer to a wrong token.
+    _delay: Sender<()>,
+}
+
+/// What is known of a client, in the order in which clients are closed for another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It has shown a wrong token and waits for its answer.
+    Denied,
+    /// It has shown nothing yet.
+    Unknown,
+    /// It is never closed for another one.
+    Admitted,
 }
 
 struct Shared {
@@ -220,11 +234,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Begins a thread for a client. Where there is no room, the oldest client that has not shown who it is goes, of the same
-/// address if that has too many; if there is none, the new one is closed without a word: a word would be work that anybody
+/// Begins a thread for a client. Where there is no room, the oldest client with a wrong token goes, or else the oldest that has not shown who
+/// it is, of the same address if that has too many. If there is none, the new one is closed without a word: a word would be work that anybody
 /// can ask for.
 fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
     let (Ok(peer), Ok(for_closing)) = (stream.peer_addr(), stream.try_clone()) else { return };
+    let (delay, evicted) = mpsc::channel();
     {
         let mut clients = lock(&shared.clients);
         let of_address = clients.values().filter(|client| client.address == peer.ip()).count();
@@ -237,11 +252,12 @@ fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
             shared.counters.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        clients.insert(number, Afar { address: peer.ip(), stream: for_closing, is_unknown: true });
+        let (address, standing) = (peer.ip(), Standing::Unknown);
+        clients.insert(number, Afar { address, stream: for_closing, standing, _delay: delay });
     }
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name("control-afar".into()).spawn(move || {
-        if let Err(error) = attend(stream, peer, number, &serving) {
+        if let Err(error) = attend(stream, peer, &Place { number, evicted, shared: &serving }) {
             tracing::debug!(%peer, %error, "a control client from afar was closed");
         }
         lock(&serving.clients).remove(&number);
@@ -251,18 +267,35 @@ fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Closes the oldest client, of an address or any, of which nothing is known yet. Whether there was one.
+/// Closes the oldest client, of an address or any, with a wrong token, or else the oldest of which nothing is known yet. Whether there was one.
 fn evict(clients: &mut BTreeMap<u64, Afar>, of: Option<IpAddr>) -> bool {
-    let is_candidate = |client: &Afar| client.is_unknown && of.is_none_or(|address| client.address == address);
-    let victim = clients.iter().find(|(_, client)| is_candidate(client)).map(|(number, _)| *number);
+    let is_candidate =
+        |client: &Afar| client.standing != Standing::Admitted && of.is_none_or(|address| client.address == address);
+    let candidates = clients.iter().filter(|(_, client)| is_candidate(client));
+    let victim = candidates.min_by_key(|(number, client)| (client.standing, **number)).map(|(number, _)| *number);
     let Some(client) = victim.and_then(|victim| clients.remove(&victim)) else { return false };
     // Its thread wakes up, counts it as refused, and ends.
     let _ = client.stream.shutdown(std::net::Shutdown::Both);
     true
 }
 
+/// A client's place among those that are served.
+struct Place<'a> {
+    number: u64,
+    /// Closed when the place has gone to another client.
+    evicted: Receiver<()>,
+    shared: &'a Shared,
+}
+
+impl Place<'_> {
+    fn set(&self, standing: Standing) {
+        lock(&self.shared.clients).entry(self.number).and_modify(|client| client.standing = standing);
+    }
+}
+
 /// Finds out who the client is, and relays between it and the server of the local socket until either is done.
-fn attend(stream: TcpStream, peer: SocketAddr, number: u64, shared: &Shared) -> io::Result<()> {
+fn attend(stream: TcpStream, peer: SocketAddr, place: &Place<'_>) -> io::Result<()> {
+    let shared = place.shared;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let deadline = Instant::now() + ADMISSION_TIMEOUT;
@@ -278,18 +311,13 @@ fn attend(stream: TcpStream, peer: SocketAddr, number: u64, shared: &Shared) -> 
         }
     };
     let mut rest = Vec::new();
-    // From here on the client keeps its place: admitted, or until it has its answer.
-    let decided = || {
-        lock(&shared.clients).entry(number).and_modify(|client| client.is_unknown = false);
-    };
     let admitted = match by_certificate(&wire, &credentials) {
-        Some(admitted) => {
-            decided();
-            Some(admitted)
-        }
-        None => by_token(&mut wire, &credentials, deadline, &mut rest, &decided, shared).inspect_err(|_| refuse())?,
+        Some(admitted) => Some(admitted),
+        None => by_token(&mut wire, &credentials, deadline, &mut rest).inspect_err(|_| refuse())?,
     };
     let Some((name, role)) = admitted else {
+        place.set(Standing::Denied);
+        delay_answer(place, deadline);
         refuse();
         tracing::warn!(%peer, "a control client from afar was refused: it showed no token or certificate that is known");
         let mut line = Vec::new();
@@ -299,6 +327,7 @@ fn attend(stream: TcpStream, peer: SocketAddr, number: u64, shared: &Shared) -> 
         wire.close();
         return Ok(());
     };
+    place.set(Standing::Admitted);
     shared.counters.admitted.fetch_add(1, Ordering::Relaxed);
     tracing::info!(%peer, client = name, ?role, "control client from afar");
     let (near, far) = UnixStream::pair()?;
@@ -313,29 +342,30 @@ fn by_certificate(wire: &Wire, credentials: &Credentials) -> Option<(String, Rol
     tls::role_of(shown, &credentials.clients)
 }
 
-/// `None` if the token is not known, or too many that were not have come lately.
+/// `None` if the token is not known.
 fn by_token(
     wire: &mut Wire,
     credentials: &Credentials,
     deadline: Instant,
     rest: &mut Vec<u8>,
-    decided: &dyn Fn(),
-    shared: &Shared,
 ) -> io::Result<Option<(String, Role)>> {
     let Some(tokens) = &credentials.tokens else { return Ok(None) };
     let line = zeroize::Zeroizing::new(wire.read_line(FIRST_LINE_BYTES_MAX, deadline, rest)?);
-    decided();
     let Ok(introduction) = serde_json::from_slice::<Introduction>(&line) else { return Ok(None) };
     let token = zeroize::Zeroizing::new(introduction.token);
     if introduction.version != VERSION {
         return Ok(None);
     }
-    let found = tokens.find(token.as_bytes()).map(|(name, role)| (name.to_owned(), role));
-    if found.is_none() && !lock(&shared.wrong_tokens).take(clock::now(), &WRONG_TOKENS) {
-        // A client that guesses waits for each answer.
-        thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(1)));
+    Ok(tokens.find(token.as_bytes()).map(|(name, role)| (name.to_owned(), role)))
+}
+
+/// A client that guesses waits for each answer, at most until its place goes to another client.
+fn delay_answer(place: &Place<'_>, deadline: Instant) {
+    if !lock(&place.shared.wrong_tokens).take(clock::now(), &WRONG_TOKENS) {
+        let delay = deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(1));
+        // Nothing is ever sent: it ends by the time, or with the place.
+        let _ = place.evicted.recv_timeout(delay);
     }
-    Ok(found)
 }
 
 const _: () = assert!(REMOTE_CLIENTS_MAX * 2 <= CLIENTS_MAX);

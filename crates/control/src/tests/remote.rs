@@ -220,6 +220,21 @@ fn strangers_that_send_nothing_or_nonsense_delay_no_client_for_long() {
 }
 
 #[test]
+fn wrong_tokens_from_several_addresses_keep_no_operator_out() {
+    let site = Site::new(false);
+    let introduction = format!("{{\"version\":1,\"token\":\"{}\"}}\n", READ_TOKEN.replace('1', "2"));
+    let mut guesses = Vec::new();
+    for last in (2..5).cycle().take(60) {
+        let stream = packet_io::tcp::connect(site.remote.address(), Some([127, 0, 0, last].into())).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        // The gateway may have closed it already.
+        let _ = (&stream).write_all(introduction.as_bytes());
+        guesses.push(stream);
+    }
+    assert_eq!(site.connections(Some("read"), None).unwrap(), 3);
+}
+
+#[test]
 fn a_first_line_without_end_is_refused() {
     let site = Site::new(false);
     let mut stream = TcpStream::connect(site.remote.address()).unwrap();
