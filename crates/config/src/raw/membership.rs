@@ -1,6 +1,7 @@
 //! `[membership]` as written.
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::diagnostic::Text;
 use crate::value::{DurationText, PathText, SocketAddressText};
@@ -37,6 +38,8 @@ pub struct RawMembership {
     pub lease: Option<DurationText>,
     /// With `"etcd"`: PEM file with the certificates of the authority of etcd's servers. URLs with `https` need it.
     pub authority: Option<PathText>,
+    /// With `"etcd"`: permits URLs with `http` to other hosts. Who can reach the way to etcd then reads and writes the list of members.
+    pub plain: Option<Spanned<bool>>,
     /// With `"etcd"`: PEM file with this node's certificate as a client of etcd. Default: it shows none.
     pub certificate: Option<PathText>,
     /// With `"etcd"`: PEM file with the certificate's private key, mode 0600.

@@ -63,6 +63,22 @@ fn mistakes_have_remedies() {
 }
 
 #[test]
+fn plain_text_to_another_host_is_permitted_by_a_key_and_warned_of() {
+    let with = |url: &str, plain: &str| ETCD.replacen("https://10.99.0.11:2379", url, 1).replacen("prefix", plain, 1);
+    for url in ["http://10.99.0.11:2379", "http://etcd.example:2379", "http://[2001:db8::1]:2379", "http://10.99.0.11"]
+    {
+        let refused = said(&with(url, "prefix"));
+        assert!(refused.contains("in plain text") && refused.contains("plain = true"), "{refused}");
+        let warnings = check(&with(url, "plain = true\nprefix")).unwrap_or_else(|error| panic!("{error}")).warnings;
+        assert!(warnings.iter().any(|warning| warning.to_string().contains("in plain text")), "{warnings:?}");
+    }
+    for url in ["http://127.0.0.1:2379", "http://localhost:2379", "http://[::1]:2379", "http://127.0.0.1"] {
+        let warnings = check(&with(url, "prefix")).unwrap_or_else(|error| panic!("{error}")).warnings;
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+}
+
+#[test]
 fn peers_in_the_file_are_known_before_the_source_is_reached() {
     let peer = "[[replication.peer]]\nid = 3\naddress = \"10.99.0.4:3781\"\n[membership]";
     let config = parsed(&ETCD.replace("[membership]", peer));

@@ -1,5 +1,6 @@
 //! `[membership]`.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::super::raw::{RawConfig, RawMembership};
 use super::super::validated::{Cluster, Etcd, Gossip, Membership, MembershipSource, Port};
 use super::super::value;
 use super::cluster::own_address;
-use super::common::{absolute_path, choice, parsed, ranged};
+use super::common::{absolute_path, choice, flag, parsed, ranged};
 
 const SUBJECT: &str = "[membership]";
 const FORGET_AFTER_DEFAULT: Duration = Duration::from_secs(600);
@@ -78,25 +79,27 @@ fn span_of(raw: &RawConfig) -> std::ops::Range<usize> {
 
 /// Keys of a source that is not chosen have no effect.
 fn refuse_foreign_keys(section: &RawMembership, kind: Kind, diagnostics: &mut Diagnostics<'_>) {
-    let RawMembership { listen, seeds, endpoints, prefix, lease, authority, certificate, key, .. } = section;
-    let keys: [(&str, Kind, Option<&Text>); 8] = [
-        ("membership.listen", Kind::Gossip, listen.as_ref()),
-        ("membership.seeds", Kind::Gossip, seeds.first()),
-        ("membership.endpoints", Kind::Etcd, endpoints.first()),
-        ("membership.prefix", Kind::Etcd, prefix.as_ref()),
-        ("membership.lease", Kind::Etcd, lease.as_ref()),
-        ("membership.authority", Kind::Etcd, authority.as_ref()),
-        ("membership.certificate", Kind::Etcd, certificate.as_ref()),
-        ("membership.key", Kind::Etcd, key.as_ref()),
+    let RawMembership { listen, seeds, endpoints, prefix, lease, authority, plain, certificate, key, .. } = section;
+    let span = |text: Option<&Text>| text.map(Spanned::span);
+    let keys = [
+        ("membership.listen", Kind::Gossip, span(listen.as_ref())),
+        ("membership.seeds", Kind::Gossip, span(seeds.first())),
+        ("membership.endpoints", Kind::Etcd, span(endpoints.first())),
+        ("membership.prefix", Kind::Etcd, span(prefix.as_ref())),
+        ("membership.lease", Kind::Etcd, span(lease.as_ref())),
+        ("membership.authority", Kind::Etcd, span(authority.as_ref())),
+        ("membership.plain", Kind::Etcd, plain.as_ref().map(Spanned::span)),
+        ("membership.certificate", Kind::Etcd, span(certificate.as_ref())),
+        ("membership.key", Kind::Etcd, span(key.as_ref())),
     ];
-    for (subject, of, text) in keys {
-        if let Some(text) = text.filter(|_| of != kind) {
+    for (subject, of, span) in keys {
+        if let Some(span) = span.filter(|_| of != kind) {
             let name = KINDS.iter().find(|(_, known)| *known == of).map_or("", |(name, _)| name);
             let mistake = Mistake::new(
                 format!("the key is for source = {name:?}"),
                 format!("write source = {name:?} or remove the key"),
             );
-            diagnostics.error(text.span(), subject, mistake);
+            diagnostics.error(span, subject, mistake);
         }
     }
 }
@@ -175,6 +178,7 @@ fn etcd(section: &RawMembership, raw: &RawConfig, lease: Duration, diagnostics: 
         diagnostics.error(span_of(raw), SUBJECT, mistake);
     }
     check_count("membership.endpoints", &section.endpoints, diagnostics);
+    let is_plain = flag("membership.plain", section.plain.as_ref().map(|plain| *plain.get_ref()), false, diagnostics);
     let mut endpoints = Vec::new();
     for text in section.endpoints.iter().take(ENTRIES_MAX) {
         let url = text.get_ref().trim_end_matches('/');
@@ -185,6 +189,8 @@ fn etcd(section: &RawMembership, raw: &RawConfig, lease: Duration, diagnostics: 
         } else if url.starts_with("https://") && section.authority.is_none() {
             let mistake = Mistake::new("no authority is named for etcd's certificate", "write authority = \"/PATH\"");
             diagnostics.error(text.span(), "membership.endpoints", mistake);
+        } else if url.strip_prefix("http://").is_some_and(|host| !is_this_host(host)) {
+            check_plain(is_plain, text, diagnostics);
         }
         endpoints.push(url.to_owned());
     }
@@ -204,6 +210,27 @@ fn etcd(section: &RawMembership, raw: &RawConfig, lease: Duration, diagnostics: 
         diagnostics.error(text.span(), SUBJECT, mistake);
     }
     Etcd { endpoints, prefix: prefix.to_owned(), lease, authority, identity }
+}
+
+/// Whether a URL's authority names the host that asks.
+fn is_this_host(authority: &str) -> bool {
+    let is_loopback = |address: SocketAddr| address.ip().is_loopback();
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let address =
+        authority.parse().ok().or_else(|| Some(SocketAddr::new(host.trim_matches(['[', ']']).parse().ok()?, 0)));
+    host == "localhost" || address.is_some_and(is_loopback)
+}
+
+/// A URL without encryption to another host is permitted by a key of its own, and warned of.
+fn check_plain(is_permitted: bool, url: &Text, diagnostics: &mut Diagnostics<'_>) {
+    let problem = "the list of members would pass the network in plain text, open to changes on its way";
+    let remedy = "write https, and authority = \"/PATH\"";
+    if is_permitted {
+        diagnostics.warning(url.span(), "membership.endpoints", Mistake::new(problem, remedy));
+    } else {
+        let remedy = format!("{remedy}; or plain = true if nobody else can reach the way to etcd");
+        diagnostics.error(url.span(), "membership.endpoints", Mistake::new(problem, remedy));
+    }
 }
 
 fn check_count(subject: &str, list: &[Text], diagnostics: &mut Diagnostics<'_>) {

@@ -222,7 +222,10 @@ fn etcd_is_followed_and_its_loss_changes_nothing_for_packets() {
     let state = |node: usize| folder.join(NAMES[node]).with_extension("members");
     let section = |node: usize| {
         let state = state(node);
-        format!("source = \"etcd\"\nendpoints = [\"{urls}\"]\nlease = \"2s\"\nstate_file = \"{}\"\n", state.display())
+        format!(
+            "source = \"etcd\"\nendpoints = [\"{urls}\"]\nplain = true\nlease = \"2s\"\nstate_file = \"{}\"\n",
+            state.display()
+        )
     };
     let ([a, b, c], mut talk) = start_three(&site, &folder, &section);
     let record = etcd.get("/mainstay/members/2").expect("etcd answers").expect("c has a record");

@@ -237,6 +237,7 @@ fn a_failed_backend_gets_no_new_connections_until_it_returns() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the health of backends comes from another thread")]
 fn a_backend_seen_as_down_by_another_thread_gets_no_new_connections() {
     for _ in 0..8 {
         let services = services(&web());

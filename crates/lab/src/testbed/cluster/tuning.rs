@@ -152,7 +152,10 @@ impl Tuning {
         let source = match self.members {
             Members::Files => return String::new(),
             Members::Etcd(address) => {
-                format!("source = \"etcd\"\nendpoints = {:?}\nlease = \"2s\"\n", etcd::endpoints_at(address))
+                format!(
+                    "source = \"etcd\"\nendpoints = {:?}\nplain = true\nlease = \"2s\"\n",
+                    etcd::endpoints_at(address)
+                )
             }
             Members::Gossip => {
                 let [own, first, second] = [number, 0, 1].map(|node| format!("{}:{GOSSIP_PORT}", sync_address(node)));
