@@ -114,6 +114,13 @@ impl Share {
         self.installed.is_empty()
     }
 
+    /// Whether this thread may still change the maps. Kernels before 5.19 permit that only with `CAP_BPF` where
+    /// `kernel.unprivileged_bpf_disabled` is set.
+    #[must_use]
+    pub fn is_permitted(&self) -> bool {
+        self.records.get(&self.places.first, 0).is_ok()
+    }
+
     /// Switches the program on or off; off, all packets go to user space.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.set_switch(SWITCH_ENABLED, is_enabled);

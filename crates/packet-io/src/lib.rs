@@ -32,6 +32,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod affinity;
+pub mod capabilities;
 pub mod clock;
 pub mod ctnetlink;
 pub mod error;

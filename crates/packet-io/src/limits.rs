@@ -33,19 +33,6 @@ pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
     }
 }
 
-/// The capabilities (capabilities(7), by name) that this process lacks; all of them where `/proc` is unreadable.
-#[must_use]
-pub fn missing_capabilities<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
-    /// The capabilities that this project uses, with their numbers.
-    const NUMBERS: [(&str, u32); 4] =
-        [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_NICE", 23), ("CAP_BPF", 39)];
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
-    let is_held = |name: &str| NUMBERS.iter().any(|(known, number)| *known == name && effective >> number & 1 != 0);
-    wanted.iter().copied().filter(|name| !is_held(name)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,11 +41,6 @@ mod tests {
     fn a_sufficient_limit_is_unchanged() {
         let now = raise_open_files(0).unwrap();
         assert_eq!(raise_open_files(now).unwrap(), now);
-    }
-
-    #[test]
-    fn an_unknown_capability_is_missing() {
-        assert_eq!(missing_capabilities(&["CAP_NO_SUCH"]), ["CAP_NO_SUCH"]);
     }
 
     #[test]

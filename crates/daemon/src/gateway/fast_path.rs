@@ -12,6 +12,7 @@ use cluster::pipeline::{FAST_PATH_NEXT_HOPS_MAX, FastPathProgram, InstallError, 
 use fast_path::{ConnectionIndex, Error, FastPath, Outcome, Share};
 use flow::Instant;
 use flow::fast_path::{Activity, Hook, NextHop, Plan, Windows};
+use packet_io::capabilities;
 
 use config::validated::{Backend, Config, Port};
 
@@ -110,6 +111,34 @@ impl KernelFastPath {
             Part::Lead(lead) => &mut lead.program,
             Part::Other(share) => share,
         }
+    }
+}
+
+/// What only loading a program takes.
+const LOADING: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
+
+/// Takes from this thread, and from all that it starts, what only loading a program takes. It keeps that where the kernel permits changes of
+/// maps only so, and with AF_XDP, which loads a program for each interface that appears again.
+pub(super) fn give_up_privilege(config: &Config, opened: &[KernelFastPath]) {
+    if config.ports.iter().any(|port| port.backend == Backend::AfXdp) {
+        tracing::info!(
+            "CAP_BPF and CAP_PERFMON are kept: the backend \"af_xdp\" loads a program whenever an interface appears"
+        );
+        return;
+    }
+    match capabilities::give_up(&LOADING, || opened.iter().all(|part| part.share().is_permitted())) {
+        Ok(true) => tracing::debug!("CAP_BPF and CAP_PERFMON are given up"),
+        Ok(false) => {
+            tracing::info!("CAP_BPF and CAP_PERFMON are kept: this kernel takes changes of maps only with CAP_BPF")
+        }
+        Err(error) => tracing::warn!("CAP_BPF and CAP_PERFMON are kept: {error}"),
+    }
+}
+
+/// As [`give_up_privilege`], in a thread that uses no maps.
+pub(super) fn give_up_privilege_here() {
+    if let Err(error) = capabilities::give_up(&LOADING, || true) {
+        tracing::warn!("CAP_BPF and CAP_PERFMON are kept: {error}");
     }
 }
 

@@ -14,7 +14,7 @@ use packet_io::{affinity, clock};
 use super::balancing::Balancing;
 use super::build::{self, Secrets, SharedFunctions};
 use super::data_path::{DataPath, Setting};
-use super::fast_path::{ETHER_TYPES, KernelFastPath};
+use super::fast_path::{self, ETHER_TYPES, KernelFastPath};
 use super::mailbox::{Post, place};
 use super::members::Members;
 use crate::error::ProcessError;
@@ -98,7 +98,10 @@ impl<'a> Workers<'a> {
         let Self { config, secrets, shared, parts, sender } = self;
         let shared = &shared;
         // Before the nodes are made, which look at interfaces that may be made here.
-        let mut fast_paths = KernelFastPath::open(config).into_iter();
+        let fast_paths = KernelFastPath::open(config);
+        // Before any worker is started, which inherits what this thread may do.
+        fast_path::give_up_privilege(config, &fast_paths);
+        let mut fast_paths = fast_paths.into_iter();
         let mut parts = parts.into_iter().map(|parts| Parts { fast_path: fast_paths.next(), ..parts });
         let lead = parts.next().expect("there is at least one worker");
         // Requests that come while one is being served count as one.

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use packet_io::interface::{self, Offload};
 use packet_io::netlink::{Interface, Netlink};
 use packet_io::xdp_features::xdp_features;
-use packet_io::{IoError, af_xdp, limits, sysctl};
+use packet_io::{IoError, af_xdp, capabilities, sysctl};
 use serde::Serialize;
 
 use super::probe;
@@ -238,7 +238,7 @@ fn problems_of_host(config: &Config) -> Vec<Problem> {
     }
     wanted.sort_unstable();
     wanted.dedup();
-    let missing = limits::missing_capabilities(&wanted);
+    let missing = capabilities::missing(&wanted);
     if !missing.is_empty() {
         let sentence =
             format!("this process lacks {}: run as root, or grant the program what it lacks", missing.join(", "));

@@ -312,7 +312,7 @@ fn a_capture_is_replayed_and_what_the_gateway_sends_is_written() {
 
 #[test]
 fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
-    let af_xdp = packet_io::limits::missing_capabilities(&["CAP_BPF", "CAP_NET_ADMIN"]);
+    let af_xdp = packet_io::capabilities::missing(&["CAP_BPF", "CAP_NET_ADMIN"]);
     if !af_xdp.is_empty() {
         packet_io::namespace::skip(format_args!("AF_XDP needs {af_xdp:?}"));
         return;

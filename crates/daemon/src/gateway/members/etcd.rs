@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use membership::Member;
 
+use super::super::fast_path::give_up_privilege_here;
 use super::{List, Members};
 use crate::error::ProcessError;
 use crate::etcd::{Client, EtcdError};
@@ -39,7 +40,10 @@ impl EtcdSource {
         let lease = Arc::new(AtomicI64::new(0));
         let mut follower =
             Etcds { members, client, config: config.clone(), lease: Arc::clone(&lease), put: None, kept_at: None };
-        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || follower.run());
+        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
+            give_up_privilege_here();
+            follower.run();
+        });
         thread.map_err(ProcessError::GatewayThread)?;
         Ok(Self { lease, leaving })
     }

@@ -19,6 +19,7 @@ use packet_io::udp::{UdpOptions, UdpSocket};
 use packet_io::{IoError, clock, random};
 use ring::hmac;
 
+use super::super::fast_path::give_up_privilege_here;
 use super::Members;
 use crate::credentials;
 use crate::error::ProcessError;
@@ -55,7 +56,10 @@ impl GossipSource {
         let gossip = Gossip::new(config.listen, own, settings, config.seeds.clone(), random::number(), now);
         let mut gossiper =
             Gossiper { members, gossip, socket, poller, tags, buffer: vec![0; 65_536], alone_since: now };
-        let thread = thread::Builder::new().name("gossip".to_owned()).spawn(move || gossiper.run());
+        let thread = thread::Builder::new().name("gossip".to_owned()).spawn(move || {
+            give_up_privilege_here();
+            gossiper.run();
+        });
         Ok(Self { thread: Some(thread.map_err(ProcessError::GatewayThread)?) })
     }
 
