@@ -75,6 +75,10 @@ pub fn describe(status: &Status) -> String {
     let mut text = String::new();
     let share = connections.count.saturating_mul(100).checked_div(connections.max).unwrap_or_default();
     let master = connections.master.map_or_else(String::new, |master| format!(", master of {}", count(master)));
+    let unanswered = match connections.unanswered {
+        0 => String::new(),
+        unanswered => format!(", {} not replicated yet", count(unanswered)),
+    };
     let ready =
         if takeover.ready { "ready".to_owned() } else { format!("not ready: {}", takeover.obstacles.join("; ")) };
     // Writing to a string cannot fail.
@@ -105,7 +109,7 @@ pub fn describe(status: &Status) -> String {
     let _ = write!(
         text,
         "{}Take-over    {ready}\n\
-         Connections  {} of {} ({share} %){master}\n\
+         Connections  {} of {} ({share} %){master}{unanswered}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
          {}{}{}{}{}",
         node.passive.as_ref().map_or_else(String::new, |reason| format!("Passive      {reason}\n")),

@@ -29,7 +29,7 @@ pub(super) fn node_status() -> Status {
         uptime_s: 3725.0,
         configuration: "0123456789abcdef".to_owned(),
         takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
-        connections: ConnectionsStatus { count: 12_345, max: 1_000_000, unanswered: 0, master: Some(12_000) },
+        connections: ConnectionsStatus { count: 12_345, max: 1_000_000, unanswered: 45, master: Some(12_000) },
         lazy: None,
         rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
         peers: vec![PeerStatus {
@@ -120,7 +120,7 @@ fn a_status_reads_well() {
 left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
 
 Take-over    ready
-Connections  12 345 of 1 000 000 (1 %), master of 12 000
+Connections  12 345 of 1 000 000 (1 %), master of 12 000, 45 not replicated yet
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
 Fast path    on at tc · 12 000 connections · 3 456 789 packets · 4 found no
              place
