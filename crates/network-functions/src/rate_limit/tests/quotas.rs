@@ -5,7 +5,9 @@ use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
-use flow::{Connection, Direction, DropReason, Instant};
+use flow::conntrack::ProtocolState;
+use flow::{Connection, Direction, DropReason, Instant, NodeId};
+use proptest::prelude::*;
 
 use super::super::*;
 use super::{KEY, PACKET_BYTES, from, rule};
@@ -17,6 +19,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const UNIX_TIME: Duration = Duration::from_secs(1_800_000_000);
 const BEYOND: Verdict = Verdict::Drop(DropReason::QuotaExceeded);
 const PACKETS: u64 = 640;
+/// The number of the period at [`UNIX_TIME`].
+const PERIOD: u64 = UNIX_TIME.as_secs() / HOUR.as_secs();
 
 fn quota(per: Per) -> LimitConfig {
     let quota = Quota { unit: Unit::Packets, amount: PACKETS, period: HOUR };
@@ -25,9 +29,33 @@ fn quota(per: Per) -> LimitConfig {
 
 /// A node with a quota.
 fn node(limit: LimitConfig) -> Gateway {
-    let rules = RateLimitRules::new(&[rule(vec![limit])], KEY, None).unwrap();
+    node_with_clock(limit).0
+}
+
+/// A node with a quota, and its rules, whose clock can be set.
+fn node_with_clock(limit: LimitConfig) -> (Gateway, Arc<RateLimitRules>) {
+    let rules = Arc::new(RateLimitRules::new(&[rule(vec![limit])], KEY, None).unwrap());
     rules.set_unix_time(Instant::ZERO, UNIX_TIME);
-    Gateway::with(RateLimit::new(Arc::new(rules)))
+    (Gateway::with(RateLimit::new(Arc::clone(&rules))), rules)
+}
+
+/// Sends packets; returns how many pass.
+fn send(gateway: &mut Gateway, connection: &mut Connection, count: u64) -> u64 {
+    let passes = |_: &u64| gateway.pass(connection, INSIDE, Direction::Original).0.verdict == Verdict::Forward;
+    (0..count).filter(passes).count() as u64
+}
+
+/// A peer replicates a connection of the source, in whose period it has counted this amount.
+fn replicate_from_peer(gateway: &mut Gateway, source: &str, period: u64, used: u64) {
+    let mut replica = Connection::new(from(source), NodeId(1), ProtocolState::default(), Instant::FAR_FUTURE);
+    let mut state = RateLimitState::default();
+    state.assign(1, rule_id("clients"));
+    state.set_used(period as u8, used);
+    let (mut attributes, mut of_function) = (Vec::new(), Vec::new());
+    state.encode(&mut attributes);
+    flow::wire::tlv::put(&mut of_function, RateLimitState::ATTRIBUTE, &attributes);
+    gateway.chain.decode_states(&mut replica, &of_function).unwrap();
+    gateway.chain.note_entered(&replica);
 }
 
 /// A connection of an active node whose standby follows.
@@ -175,24 +203,95 @@ fn a_reload_keeps_what_was_used() {
 
 #[test]
 fn a_period_that_another_node_has_begun_first_is_not_mixed_with_the_last() {
-    let configs = [rule(vec![quota(Per::Source)])];
-    let rules = RateLimitRules::new(&configs, KEY, None).unwrap();
+    let (mut gateway, rules) = node_with_clock(quota(Per::Source));
     // Shortly before the end of a period, by this node's clock.
     rules.set_unix_time(Instant::ZERO, UNIX_TIME + HOUR - Duration::from_secs(1));
-    let mut gateway = Gateway::with(RateLimit::new(Arc::new(rules)));
     let mut connection = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
-    let next = (UNIX_TIME.as_secs() / 3600 + 1) as u8;
-    let mut state = gateway.chain.state_of::<RateLimitState>(&connection).unwrap();
-    state.set_used(next, PACKETS);
-    let mut attributes = Vec::new();
-    state.encode(&mut attributes);
-    assert_eq!(RateLimitState::decode(&attributes).unwrap().used(), PACKETS);
-    let mut of_function = Vec::new();
-    flow::wire::tlv::put(&mut of_function, RateLimitState::ATTRIBUTE, &attributes);
-    gateway.chain.decode_states(&mut connection, &of_function).unwrap();
-    gateway.chain.note_entered(&connection);
+    assert_eq!(send(&mut gateway, &mut connection, 99), 99);
+    replicate_from_peer(&mut gateway, "10.0.0.1", PERIOD + 1, 600);
+    assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS - 100, "the last period is counted to its end");
     gateway.now = Instant::from_millis(2000);
-    assert_eq!(gateway.pass(&mut connection, INSIDE, Direction::Original).0.verdict, BEYOND);
+    assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS - 600, "what the peer counted is known");
+    gateway.now = Instant::from_millis(3_602_000);
+    assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS, "once");
+}
+
+#[test]
+fn a_peer_whose_clock_is_ahead_or_late_neither_stops_a_quota_nor_uses_it_up() {
+    // Twenty hours are twenty periods; 256 of them look like none.
+    for hours in [2, 20, 127, 128, 200, 255] {
+        for per in [Per::Source, Per::Rule] {
+            let mut gateway = node(quota(per));
+            let mut connection = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
+            let mut passed = 1 + send(&mut gateway, &mut connection, 9);
+            for _ in 0..10 {
+                replicate_from_peer(&mut gateway, "10.0.0.1", PERIOD + hours, PACKETS);
+                passed += send(&mut gateway, &mut connection, PACKETS);
+            }
+            assert_eq!(passed, PACKETS, "{per:?}, {hours} hours");
+        }
+    }
+}
+
+#[test]
+fn an_own_clock_that_is_set_back_keeps_what_was_used_and_the_next_period_begins_anew() {
+    for per in [Per::Source, Per::Rule, Per::Connection] {
+        for hours in [1, 20] {
+            let (mut gateway, rules) = node_with_clock(quota(per));
+            let ahead = HOUR * hours;
+            rules.set_unix_time(Instant::ZERO, UNIX_TIME + ahead);
+            let mut connection = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
+            assert_eq!(send(&mut gateway, &mut connection, 500), 500);
+            rules.set_unix_time(Instant::ZERO, UNIX_TIME);
+            assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS - 501, "{per:?}, {hours} h: kept");
+            assert_eq!(send(&mut gateway, &mut connection, 1000), 0, "{per:?}, {hours} h: used up");
+            gateway.now = Instant::from_millis(3_600_000);
+            assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS, "{per:?}, {hours} h: the next period");
+            // Set back once more when nothing is left: what is refused begins the period, too.
+            rules.set_unix_time(Instant::from_millis(3_600_000), UNIX_TIME);
+            assert_eq!(send(&mut gateway, &mut connection, 1000), 0, "{per:?}, {hours} h: kept");
+            gateway.now = Instant::from_millis(7_200_000);
+            assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS, "{per:?}, {hours} h: the period after it");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever clocks do, a node forwards at most one amount for each of its periods and each step of its clock, and its quota never
+    /// stops: a source that waits for a further period is served.
+    #[test]
+    fn a_quota_is_kept_and_goes_on_whatever_clocks_do(
+        steps in prop::collection::vec((0_u64..4, 0_i64..60, 0_u64..PACKETS + 1, 0_u64..2 * PACKETS), 1..40),
+    ) {
+        let (mut gateway, rules) = node_with_clock(quota(Per::Rule));
+        let mut connection = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
+        let (mut hour, mut passed, mut beginnings) = (0, 1, 1);
+        for (kind, distance, used, sent) in steps {
+            let distance = distance - 30;
+            match kind {
+                0 => replicate_from_peer(&mut gateway, "10.0.0.1", PERIOD.saturating_add_signed(hour + distance), used),
+                1 => hour += distance,
+                2 => hour += 1,
+                _ => {}
+            }
+            beginnings += u64::from((kind == 1 && distance != 0) || kind == 2);
+            let unix_time = Duration::from_secs(UNIX_TIME.as_secs().saturating_add_signed(3600 * hour));
+            rules.set_unix_time(Instant::ZERO, unix_time);
+            passed += send(&mut gateway, &mut connection, sent);
+            prop_assert!(passed <= beginnings * PACKETS, "{passed} in {beginnings} periods");
+        }
+        // A packet in the last period, whether or not it passes.
+        send(&mut gateway, &mut connection, 1);
+        // What is known of one further period may be a peer's; it is not of every one.
+        let in_a_further_period = |_| {
+            hour += 1;
+            let unix_time = Duration::from_secs(UNIX_TIME.as_secs().saturating_add_signed(3600 * hour));
+            rules.set_unix_time(Instant::ZERO, unix_time);
+            send(&mut gateway, &mut connection, 2 * PACKETS)
+        };
+        let passed: Vec<u64> = (0..3).map(in_a_further_period).collect();
+        prop_assert_eq!(passed.iter().max(), Some(&PACKETS), "{:?}", passed);
+    }
 }
 
 #[test]
