@@ -435,6 +435,10 @@ pub struct RawReplication {
     pub hold_first_reply: Option<DurationText>,
     /// Longest time that a packet waits for an update of a peer, where several nodes forward at the same time. `"0ms"` disables it.
     pub wait_for_peer: Option<DurationText>,
+    /// Confirmation that both directions of every connection come to one node although several groups forward: the hosts and routers of both
+    /// sides use one group's addresses for it, or edges distribute. With several groups, a filter, `lazy` and `start` need it. A packet
+    /// that comes to another node is a stray one.
+    pub symmetric: Option<bool>,
     /// Largest datagram in bytes, without IP and UDP headers. With encryption it is at least 1057.
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// Bytes per second that updates may take on the links of ports while the replication link is down, with their frames. Updates go there

@@ -27,8 +27,8 @@
 //! acknowledgement or window is made up for. A client that waits for the server's first data, and whose acknowledgement is lost, waits
 //! in vain, as with all SYN cookies.
 //!
-//! **A tuple that is used again.** A SYN on a connection that is closing is answered as any other, and the connection stays. It ends when
-//! the client acknowledges the cookie. A server that still holds the older connection answers the SYN by an acknowledgement, and is reset at
+//! **A tuple that is used again.** A SYN on a connection that is closing, or whose server has not answered, is answered as any other, and the
+//! connection stays. It ends when the client acknowledges the cookie. A server that still holds the older connection answers the SYN by an acknowledgement, and is reset at
 //! that number, as its client would do.
 //!
 //! **Limits.** Explicit congestion notification and TCP Fast Open are not negotiated through the proxy. Packets of proxied connections do
@@ -151,7 +151,7 @@ impl HandshakeProxy for SynProxy {
     fn answer(&self, now: Instant, packet: &mut Packet<'_, '_>) -> bool {
         let Transport::Tcp(segment) = packet.headers.transport else { return false };
         let tuple = packet.headers.tuple;
-        let Some(rule) = self.rules.find(&tuple) else { return false };
+        let Some(rule) = self.rules.find(&tuple).filter(|rule| rule.config.mode != Mode::Off) else { return false };
         let timestamps = SegmentOptions::read(packet.tcp_header()).timestamps;
         let offered = &rule.config.offered;
         let size = segment.maximum_segment_bytes.unwrap_or_else(|| segment_size_default(&tuple));
@@ -253,6 +253,12 @@ impl SynProxyState {
             Phase::Open => self.sequence,
             _ => 0,
         }
+    }
+
+    /// Whether a client's segment acknowledges the cookie that began the connection, and no byte of its server.
+    #[must_use]
+    pub const fn is_acknowledged_by(&self, segment: &TcpSegment) -> bool {
+        segment.acknowledgement == self.sequence.wrapping_add(1)
     }
 
     /// The rule of the connection.

@@ -114,8 +114,8 @@ impl NodeConfig {
     pub(super) fn build_compact(&self) -> Result<Option<Box<Compact>>, ConfigError> {
         let Some(config) = &self.compact else { return Ok(None) };
         let lacks_session = |peer: &PeerConfig| peer.session.is_none();
-        if self.sharing.is_some() {
-            return Err(ConfigError::NotWithCompact("several nodes that forward at a time"));
+        if self.sharing.is_some_and(|sharing| !sharing.is_symmetric) {
+            return Err(ConfigError::NotWithCompact("packets of one connection that come to several nodes"));
         }
         if !self.hold_first_reply.is_zero() {
             return Err(ConfigError::NotWithCompact("first replies that wait for a backup's confirmation"));

@@ -118,7 +118,8 @@ impl Node {
 
     /// Sessions may have made progress, of this worker or of others.
     pub(super) fn handle_session_events(&mut self, now: Instant) {
-        self.replication.handle_session_events(now, self.roles.forwards_any(), &mut self.events);
+        let forwarding = (self.roles.forwards_any(), self.pipeline.is_sharing());
+        self.replication.handle_session_events(now, forwarding, &mut self.events);
         let is_informed = self.replication.peers.have_sent_all() && self.workers.are_synchronised();
         let (synchronised, is_filling) =
             (self.has_all_copies(), self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_filling_mirror()));
@@ -165,6 +166,7 @@ impl Node {
                         self.forwarder.withdraw_routers(GroupSet::EMPTY.with(group));
                     }
                     self.follow_roles(now);
+                    self.give_away(now);
                     self.events.push(now, NodeEvent::BecameStandby { group });
                 }
             }
@@ -177,6 +179,14 @@ impl Node {
         self.pipeline.set_fast_path_groups(self.roles.forwarded(), self.is_alone());
         if !self.roles.forwards_any() {
             self.replication.stand_by(now, &mut self.pipeline);
+        }
+    }
+
+    /// A group is another node's from now on, and this node goes on forwarding others.
+    fn give_away(&mut self, now: Instant) {
+        if self.roles.forwards_any() {
+            self.replication.give_away(now);
+            self.begin_recovery(now, false);
         }
     }
 
@@ -409,6 +419,9 @@ impl Node {
         }
         if before != after {
             self.follow_roles(now);
+        }
+        if !before.without(after).is_empty() {
+            self.give_away(now);
         }
     }
 

@@ -76,6 +76,8 @@ impl Handshakes {
 
     /// A client's cookie was accepted, and its server was sent a SYN.
     pub(super) fn begin(&mut self, now: Instant, original: Tuple, client: &AcceptedClient) {
+        // A former opening of the same tuple had another number.
+        self.servers.finish(&original);
         self.servers.begin(now, ServerHandshake { original, sequence: client.sequence });
     }
 
@@ -135,7 +137,7 @@ impl Connections {
     }
 
     /// The proxy's state of a connection whose server has not answered.
-    fn awaiting_state(&self, connection: &Connection) -> Option<SynProxyState> {
+    pub(super) fn awaiting_state(&self, connection: &Connection) -> Option<SynProxyState> {
         let chain = &self.functions.chain;
         chain.handshake_proxy()?;
         chain.state_of::<SynProxyState>(connection).filter(|state| state.phase() == Phase::Awaiting)

@@ -160,7 +160,7 @@ impl Pipeline {
     /// The same pipeline, for a node beside which others forward.
     #[must_use]
     pub fn with_sharing(mut self, config: SharingConfig) -> Self {
-        self.connections.sharing = Some(Sharing::new(self.connections.table.capacity()).into());
+        self.connections.sharing = Some(Sharing::new(self.connections.table.capacity(), config.is_symmetric).into());
         self.waiting.wait_max = config.wait_for_peer;
         self
     }
@@ -374,6 +374,7 @@ impl Pipeline {
     /// A connection that this node owns may go on elsewhere: should its packets come here again, its windows are learnt
     /// afresh, as a replica's.
     pub fn keep_as_copy(&mut self, slot: Slot) {
+        self.connections.leave_fast_path(slot);
         if let Some(connection) = self.connections.table.get_mut(slot) {
             connection.flags |= flags::REPLICA;
         }

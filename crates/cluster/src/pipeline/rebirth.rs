@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   SYN, the SYN proxy answers now      ─► answered by a cookie; the record stays
+//!   SYN, the proxied server is awaited  ─► answered by a cookie; the record stays
 //!   ACK of a valid cookie               ─► the record ends, the client's connection begins
 //!   SYN after both FINs, or after a RST ─► the record ends, the SYN begins a connection; also on a replica after the first FIN
 //!   SYN/ACK that agrees to a SYN which passed on the record ─► the record ends; the client's next SYN begins a connection
@@ -30,7 +31,7 @@ use super::packet::prepare;
 const LATE_BYTES_MAX: u32 = 1 << 20;
 
 impl Pipeline {
-    /// Handles a packet on a closing connection that is, or may be, of another one with the same tuple. `None`, and nothing done: it is of
+    /// Handles a packet on a closing connection, or on one whose proxied server is awaited, that is, or may be, of another one with the same tuple. `None`, and nothing done: it is of
     /// the connection.
     pub(super) fn handle_rebirth<E: Edge>(
         &mut self,
@@ -44,17 +45,22 @@ impl Pipeline {
         let Transport::Tcp(segment) = packet.headers.transport else { return None };
         let connection = record(&self.connections.table, slot);
         let is_closing = is_closing(connection.original.protocol, &connection.protocol);
-        if !is_closing || packet.headers.is_fragment || self.connections.functions.chain.is_empty() {
+        let awaiting = self.connections.awaiting_state(connection);
+        let may_be_another = is_closing || awaiting.is_some();
+        if !may_be_another || packet.headers.is_fragment || self.connections.functions.chain.is_empty() {
             return None;
         }
         match segment.flags & KIND {
+            tcp_flags::SYN if !is_closing => self.handle_syn_of_opening(arrival, packet, direction),
+            // A client that probes its closed window.
+            tcp_flags::ACK if awaiting.is_some_and(|state| state.is_acknowledged_by(&segment)) => None,
             tcp_flags::SYN => self.handle_syn_of_closing(arrival, packet, (slot, direction), edge),
             tcp_flags::ACK => {
                 let client = self.accepted_anew(arrival.now, packet, slot, direction)?;
                 Some(self.reopen(arrival, packet, slot, Some(client), edge))
             }
             // No function has seen the SYN that it answers: it passed elsewhere, on an older replica.
-            SYN_ACK if !self.connections.functions.chain.has_default_states(connection) => {
+            SYN_ACK if is_closing && !self.connections.functions.chain.has_default_states(connection) => {
                 Some(Err(DropReason::NoConnection))
             }
             _ => None,
@@ -90,7 +96,31 @@ impl Pipeline {
         Some(self.reopen(arrival, packet, slot, None, edge))
     }
 
-    /// The client whose acknowledgement of a cookie begins a connection with the tuple of the closing one in `slot`.
+    /// A client that has restarted begins with another number (RFC 9293 section 3.4.1). A forged SYN looks alike, so the opening ends only
+    /// by the acknowledgement of the new cookie.
+    fn handle_syn_of_opening(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Option<Result<Disposition, DropReason>> {
+        let proxy = self.connections.functions.chain.handshake_proxy()?;
+        if direction == Direction::Reply {
+            return None;
+        }
+        if !self.begins {
+            return Some(Err(DropReason::NotActive));
+        }
+        if proxy.guards(arrival.now, packet)
+            && let Err(reason) = prepare(&mut self.connections, arrival, packet, None)
+            && reason != DropReason::SynProxied
+        {
+            return Some(Err(reason));
+        }
+        Some(self.connections.answer_handshake(arrival.now, packet))
+    }
+
+    /// The client whose acknowledgement of a cookie begins a connection with the tuple of the one in `slot`.
     fn accepted_anew(
         &self,
         now: Instant,
@@ -100,9 +130,11 @@ impl Pipeline {
     ) -> Option<AcceptedClient> {
         let proxy = self.connections.functions.chain.handshake_proxy().filter(|_| self.begins)?;
         let client = proxy.client(now, packet)?;
-        let former = &record(&self.connections.table, slot).protocol.peers[direction.index()];
+        let known = record(&self.connections.table, slot);
+        let former = &known.protocol.peers[direction.index()];
         let sent = former.end.wrapping_sub(client.sequence);
-        if former.window_max != 0 && (1..=LATE_BYTES_MAX).contains(&sent) {
+        let is_closing = is_closing(known.original.protocol, &known.protocol);
+        if is_closing && former.window_max != 0 && (1..=LATE_BYTES_MAX).contains(&sent) {
             return None;
         }
         proxy.note_accepted(client.rule);

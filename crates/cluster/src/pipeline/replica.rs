@@ -153,6 +153,11 @@ impl Replicas<'_> {
         }
         changes.push(TableChange::Copied { slot });
         if lacks_something {
+            let merged = record(&self.connections.table, slot);
+            let timeout = self.connections.tracker.timeout(merged.original.protocol, &merged.protocol, merged.flags);
+            if now + timeout < expires_at {
+                self.connections.set_expiry(slot, now + timeout);
+            }
             self.connections.take_over_shared(now, slot);
             self.connections.changes.push(TableChange::TakenOver { slot });
         }

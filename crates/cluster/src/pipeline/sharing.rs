@@ -47,11 +47,13 @@ const RECENT_MAX: Duration = Duration::from_secs(30);
 pub struct SharingConfig {
     /// How long at most a packet that cannot be decided waits for a peer's update; zero: not at all.
     pub wait_for_peer: Duration,
+    /// Both directions of a connection come to one node (MLCBF, section 1.1.1), so that no other node needs it before this one fails.
+    pub is_symmetric: bool,
 }
 
 impl Default for SharingConfig {
     fn default() -> Self {
-        Self { wait_for_peer: WAIT_FOR_PEER_DEFAULT }
+        Self { wait_for_peer: WAIT_FOR_PEER_DEFAULT, is_symmetric: false }
     }
 }
 
@@ -102,15 +104,18 @@ pub(super) struct Sharing {
     /// Nodes that are alive and receive what this one replicates.
     pub(super) live_owners: Vec<NodeId>,
     pub(super) counters: SharingCounters,
+    /// See [`SharingConfig::is_symmetric`].
+    pub(super) is_symmetric: bool,
     /// By slot.
     marks: Vec<Mark>,
 }
 
 impl Sharing {
-    pub(super) fn new(connections_max: u32) -> Self {
+    pub(super) fn new(connections_max: u32, is_symmetric: bool) -> Self {
         Self {
             live_owners: Vec::new(),
             counters: SharingCounters::default(),
+            is_symmetric,
             marks: vec![Mark::default(); connections_max as usize],
         }
     }

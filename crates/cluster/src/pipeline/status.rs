@@ -207,10 +207,11 @@ impl Pipeline {
     }
 
     /// Whether the connection, which has just begun or changed, is of use to others before it is old: connections are
-    /// expected on its behalf, or it was expected, or its packets come to other nodes as well.
+    /// expected on its behalf, or it was expected, or its packets come, or may come, to other nodes as well.
     pub(crate) fn is_needed_by_others(&self, slot: Slot) -> bool {
         let related = |flags: u8| flags & (flags::RELATED | flags::EXPECTS | flags::SHARED) != 0;
-        self.is_sharing() || self.connection(slot).is_some_and(|connection| related(connection.flags))
+        let may_be_shared = self.connections.sharing.as_ref().is_some_and(|sharing| !sharing.is_symmetric);
+        may_be_shared || self.connection(slot).is_some_and(|connection| related(connection.flags))
     }
 
     /// The age of a connection of this node's that began at `began`. One with packets in both directions, of a protocol with an

@@ -101,8 +101,8 @@ pub(super) fn check(
         ),
         (
             replication.representation.is_compact(),
-            "all peers receive the same filter of all connections",
-            "remove it, or choose a precise replication.representation",
+            "all peers receive one filter of all connections, so that none is a backup, and the state service pulls records, which no peer has",
+            "remove it: every peer restores every connection, or choose a precise replication.representation",
         ),
         (
             replication.representation == Representation::None,

@@ -96,7 +96,7 @@ fn check_start(
             "hold_first_reply needs connections replicated from the first packet on, so that the reply seldom waits",
         ),
         (
-            raw.group.len() > 1,
+            raw.group.len() > 1 && !replication.is_symmetric,
             "the first reply may come to a node of another group, which must know the connection by then",
         ),
     ];
@@ -185,6 +185,7 @@ pub(super) fn replication(
         start: choice("replication.start", raw.start.as_ref(), &Start::ALL, diagnostics),
         hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), diagnostics),
         wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), diagnostics),
+        is_symmetric: flag("replication.symmetric", raw.symmetric, false, diagnostics),
         datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), diagnostics),
         service_path_bytes_per_s: service_path_rate(raw, diagnostics),
         in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), diagnostics),

@@ -198,12 +198,12 @@ pub(super) fn check(raw: &RawConfig, config: &Config, diagnostics: &mut Diagnost
     check_stream(section.get_ref(), text, compact, replication, config.workers.count, diagnostics);
     check_nat(text, name, config, diagnostics);
     check_replication(section.get_ref(), replication, diagnostics);
-    if let Some(second) = raw.group.get(1) {
+    if let Some(second) = raw.group.get(1).filter(|_| !replication.is_symmetric) {
         let mistake = Mistake::new(
             format!(
-                "nodes that forward at the same time must know each other's connections, and {name:?} replicates only filters of them"
+                "packets of one connection may reach the nodes of several groups, and {name:?} is asked for connections only after a failure"
             ),
-            "write representation = \"precise-selective\", or leave one group",
+            "write replication.symmetric = true if both directions come to one node, or representation = \"precise-selective\"",
         );
         diagnostics.error(second.span(), SUBJECT, mistake);
     }

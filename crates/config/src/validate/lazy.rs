@@ -109,9 +109,9 @@ pub(super) fn check(
             "remove either",
         ),
         (
-            raw.group.len() > 1,
+            raw.group.len() > 1 && !replication.is_symmetric,
             "packets of one connection may reach the nodes of several groups, each of which must know it at once",
-            "remove it, or use one group of addresses",
+            "write replication.symmetric = true if both directions come to one node, or remove it",
         ),
         (
             replication.representation == Representation::None,

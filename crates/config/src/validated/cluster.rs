@@ -81,6 +81,8 @@ pub struct Replication {
     /// Where nodes forward at the same time: how long at most a packet waits that cannot be handled without a peer's update.
     /// Zero: not at all.
     pub wait_for_peer: Duration,
+    /// Where nodes forward at the same time: both directions of a connection come to one node.
+    pub is_symmetric: bool,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
     /// Bytes per second of updates over service paths; 0: none.

@@ -195,8 +195,8 @@ pub(super) fn segments(config: &Config) -> Option<SegmentsConfig> {
 /// Nodes that hold a group each forward at the same time.
 fn sharing(config: &Config) -> Option<SharingConfig> {
     let replication = &config.cluster.as_ref()?.replication;
-    let wait_for_peer = replication.wait_for_peer;
-    (config.groups.len() > 1).then_some(SharingConfig { wait_for_peer })
+    let sharing = SharingConfig { wait_for_peer: replication.wait_for_peer, is_symmetric: replication.is_symmetric };
+    (config.groups.len() > 1).then_some(sharing)
 }
 
 /// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each

@@ -282,6 +282,7 @@ impl Changes {
             start,
             hold_first_reply,
             wait_for_peer,
+            is_symmetric,
             datagram_bytes_max,
             service_path_bytes_per_s,
             in_flight_messages_max,
@@ -313,6 +314,7 @@ impl Changes {
         }
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
+        self.restart("replication.symmetric", is_symmetric, &new.is_symmetric);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
         self.apply(
             "replication.service_path_bytes_per_second",

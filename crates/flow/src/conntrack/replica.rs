@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::sctp::SctpState;
-use super::tcp::{TcpState, WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
+use super::tcp::{self, TcpState, WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 use super::udp::UdpState;
 use super::{ProtocolState, TcpPeer, peer_flags};
 use crate::wire::ip_protocol;
@@ -22,6 +22,9 @@ pub mod attribute {
     /// then the tags offered to them: 4 × u32. [`STATE`] is 0 beside it, for nodes without SCTP states. Without it the
     /// association's state and tags are unknown.
     pub const SCTP: u16 = 4;
+    /// TCP, optional: the last RST, which passed without being verified: its direction and three zeros, 4 × u8; its
+    /// sequence number: u32.
+    pub const TCP_RESET: u16 = 5;
 }
 
 /// Flags that matter to another node. [`peer_flags::RELEARNING`] does not: a node that takes over relearns the windows
@@ -53,6 +56,10 @@ pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<
     let [original, reply] = &state.peers;
     let options = [original.window_scale, original.flags & FLAGS, reply.window_scale, reply.flags & FLAGS];
     tlv::put_fixed::<8>(out, attribute::TCP_OPTIONS, 4, |bytes| bytes[4..].copy_from_slice(&options));
+    if tcp::has_unverified_reset(state) {
+        let [a, b, c, d] = state.last_sequence.to_be_bytes();
+        tlv::put(out, attribute::TCP_RESET, &[state.last_direction, 0, 0, 0, a, b, c, d]);
+    }
     if state.peers.iter().all(|peer| peer.window_max == 0) {
         return;
     }
@@ -111,6 +118,10 @@ pub fn decode_protocol_state(protocol: u8, attributes: &[u8]) -> Result<Protocol
                     peer.window_scale = (*scale).min(WINDOW_SCALE_MAX);
                     peer.flags = flags & FLAGS;
                 }
+            }
+            (attribute::TCP_RESET, ip_protocol::TCP) => {
+                let [direction, _, _, _, sequence @ ..] = <[u8; 8]>::try_from(value).map_err(|_| wrong_size)?;
+                tcp::set_unverified_reset(&mut state, direction, u32::from_be_bytes(sequence));
             }
             (attribute::SCTP, ip_protocol::SCTP) => read_sctp(&mut state, value)?,
             (attribute::TCP_WINDOWS, ip_protocol::TCP) => read_windows(&mut state.peers, value).ok_or(wrong_size)?,
@@ -173,6 +184,19 @@ mod tests {
         encode_protocol_state(ip_protocol::TCP, &established(), &mut bytes);
         assert_eq!(decode_protocol_state(ip_protocol::TCP, &bytes), Ok(established()));
         assert_eq!(bytes.len(), 8 + 8 + 36);
+    }
+
+    #[test]
+    fn a_reset_that_passed_unverified_is_encoded_with_its_number() {
+        let mut state = established();
+        crate::conntrack::Tracker::default().take_over(ip_protocol::TCP, &mut state);
+        tcp::set_unverified_reset(&mut state, 1, 0x0102_0304);
+        let mut bytes = vec![];
+        encode_protocol_state(ip_protocol::TCP, &state, &mut bytes);
+        assert_eq!(bytes[16..], [0, 5, 0, 12, 1, 0, 0, 0, 1, 2, 3, 4]);
+        let read = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
+        assert!(tcp::has_unverified_reset(&read));
+        assert_eq!((read.last_direction, read.last_sequence), (1, 0x0102_0304));
     }
 
     #[test]
@@ -241,7 +265,12 @@ mod tests {
 
     #[test]
     fn a_value_of_wrong_size_is_refused() {
-        for (kind, bytes_wrong) in [(attribute::STATE, 2), (attribute::TCP_OPTIONS, 3), (attribute::TCP_WINDOWS, 31)] {
+        for (kind, bytes_wrong) in [
+            (attribute::STATE, 2),
+            (attribute::TCP_OPTIONS, 3),
+            (attribute::TCP_WINDOWS, 31),
+            (attribute::TCP_RESET, 7),
+        ] {
             let mut bytes = vec![];
             tlv::put(&mut bytes, kind, &vec![1; bytes_wrong]);
             assert_eq!(decode_protocol_state(ip_protocol::TCP, &bytes), Err(TlvError::ValueSize(kind)));

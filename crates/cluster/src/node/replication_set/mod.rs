@@ -212,8 +212,14 @@ impl ReplicationSet {
         compact.handle_datagram(now, pipeline, &mut self.peers, forwards, from, datagram)
     }
 
-    /// Passes on what happened to the sessions. `forwards`: this node forwards packets of some group.
-    pub(super) fn handle_session_events(&mut self, now: Instant, forwards: bool, events: &mut Events) {
+    /// Passes on what happened to the sessions. `forwards`: this node forwards packets of some group. `is_sharing`: others forward beside
+    /// it.
+    pub(super) fn handle_session_events(
+        &mut self,
+        now: Instant,
+        (forwards, is_sharing): (bool, bool),
+        events: &mut Events,
+    ) {
         for place in 0..self.peers.len() {
             let (peer, mut compact) = (&mut self.peers[place], self.compact.as_deref_mut());
             let id = peer.id;
@@ -221,7 +227,7 @@ impl ReplicationSet {
                 compact.iter_mut().for_each(|compact| compact.note_session(now, id, event));
             });
             if has_restarted
-                && !forwards
+                && (!forwards || is_sharing)
                 && let Some(compact) = &mut self.compact
             {
                 compact.keep_filter_of_restarted(now, &mut self.peers, id);
@@ -481,6 +487,11 @@ impl ReplicationSet {
         has_taken_over: bool,
     ) -> Option<NodeEvent> {
         self.compact.as_mut()?.begin_recovery(now, pipeline, &mut self.peers, has_taken_over)
+    }
+
+    /// This node forwards less than before, and its connections may be another node's.
+    pub(super) fn give_away(&mut self, now: Instant) {
+        self.compact.iter_mut().for_each(|compact| compact.give_away(now, &self.peers));
     }
 
     /// This node forwards nothing any more: there is nothing to recover, and what it owns may be another node's.

@@ -83,6 +83,8 @@ pub(super) struct Options {
     pub(super) has_service_paths: bool,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
+    /// Both directions of a connection come to one node.
+    pub(super) is_symmetric: bool,
     /// Deferral of connections.
     pub(super) lazy: Option<deferral::Config>,
     /// Compact replication.
@@ -154,6 +156,7 @@ impl Default for Options {
             keys: None,
             has_service_paths: false,
             has_groups: false,
+            is_symmetric: false,
             lazy: None,
             compact: None,
             syn_proxy: syn_proxy::Mode::Off,
@@ -343,7 +346,9 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
-        sharing: options.has_groups.then(SharingConfig::default),
+        sharing: options
+            .has_groups
+            .then_some(SharingConfig { is_symmetric: options.is_symmetric, ..SharingConfig::default() }),
         compact: options.compact.map(|compact| compact.config(id, 0)),
         backups: None,
         peers: std::vec![PeerConfig {

@@ -8,6 +8,7 @@ mod classes;
 mod cluster;
 mod compact;
 mod compact_failovers;
+mod compact_groups;
 mod control_first;
 mod deferral;
 mod direct_return;

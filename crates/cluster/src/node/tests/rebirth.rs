@@ -421,3 +421,47 @@ fn a_server_that_still_holds_the_former_connection_is_reset_and_sent_the_syn_onc
     next.is_opened(&mut cluster, seen);
     next.exchanges(&mut cluster, seen);
 }
+
+/// A client that has acknowledged a cookie, and whose server does not answer.
+fn awaiting(cluster: &mut Cluster) -> Proxied {
+    let client = Proxied::asks(cluster, 1000, 5000);
+    client.acknowledges(cluster);
+    client
+}
+
+#[test]
+fn a_client_that_begins_anew_while_its_server_is_awaited_is_proxied_anew() {
+    // Also a number close to the former one.
+    for isn in [SECOND, 1001] {
+        for is_failed_over in [false, true] {
+            let mut cluster = Cluster::start(always());
+            let _ = awaiting(&mut cluster);
+            cluster.run(core::time::Duration::from_millis(50));
+            if is_failed_over {
+                take_over(&mut cluster);
+            }
+            let (client, seen) = Proxied::connects(&mut cluster, isn, 70_000);
+            client.exchanges(&mut cluster, seen);
+            cluster.run(core::time::Duration::from_secs(16));
+            assert!(cluster.server_receives().is_none(), "the former SYN is not sent again");
+            assert!(cluster.client_receives().is_none(), "the former opening is not given up");
+            client.exchanges(&mut cluster, seen);
+        }
+    }
+}
+
+#[test]
+fn a_syn_that_may_be_forged_leaves_an_opening_as_it_is() {
+    let mut cluster = Cluster::start(always());
+    let client = awaiting(&mut cluster);
+    let before = record(&cluster, 0, &Plain::new(80).tuple);
+    let _ = Proxied::asks(&mut cluster, SECOND, 0);
+    let after = record(&cluster, 0, &Plain::new(80).tuple);
+    assert_eq!((before.version, before.functions, before.protocol), (after.version, after.functions, after.protocol));
+    // The client probes its closed window meanwhile.
+    cluster.client_sends(PORT, segment(ACK, 1001, client.cookie.wrapping_add(1)), b"");
+    assert_eq!(cluster.dropped(0, flow::DropReason::SynProxyAwaiting), 1);
+    let seen = before.reply.destination_port;
+    client.is_opened(&mut cluster, seen);
+    client.exchanges(&mut cluster, seen);
+}

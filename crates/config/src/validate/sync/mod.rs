@@ -99,6 +99,7 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
         ("start", raw.start.as_ref().map(Spanned::span)),
         ("hold_first_reply", raw.hold_first_reply.as_ref().map(Spanned::span)),
         ("wait_for_peer", raw.wait_for_peer.as_ref().map(Spanned::span)),
+        ("symmetric", section.get_ref().symmetric.map(|_| section.span())),
         ("service_path_bytes_per_second", raw.service_path_bytes_per_second.as_ref().map(Spanned::span)),
         ("backups", raw.backups.as_ref().map(Spanned::span)),
         ("lazy", raw.lazy.as_ref().map(Spanned::span)),

@@ -35,6 +35,7 @@ pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
 pub(super) use self::one_sided::{is_one_sided, see_one_side};
 pub(super) use self::rebirth::{begins_anew, has_restarted};
+pub(super) use self::reset::{has_unverified_reset, set_unverified_reset};
 pub(super) use self::shared::merge;
 pub(crate) use self::take_over::note_acknowledgement;
 pub(super) use self::take_over::take_over;
@@ -152,7 +153,7 @@ impl Arrival<'_> {
     fn advance(mut self) -> Advance {
         if take_over::is_unlearnt(self.state) && !self.is_shared() {
             if self.kind == Kind::Rst {
-                return take_over::pass_reset(self.config, self.from);
+                return take_over::pass_reset(self);
             }
             self.from = take_over::catch_up(self.state, self.from, self.direction, self.kind);
         }
@@ -311,7 +312,11 @@ pub(super) fn timeout_after_last(config: &TrackerConfig, state: &ProtocolState, 
     if is_one_sided(state) {
         return one_sided::timeout(config, next);
     }
-    let timeout = timeout_of(&config.timeouts, state, next, state.last_kind == Kind::Rst as u8);
+    let is_reset = state.last_kind == Kind::Rst as u8;
+    if is_reset && !next.is_closing() {
+        return take_over::timeout_after_unverified_reset(&config.timeouts, next);
+    }
+    let timeout = timeout_of(&config.timeouts, state, next, is_reset);
     let is_begun_midway = flags & REPLIED == 0 && next == TcpState::Established;
     if is_begun_midway { timeout.min(config.timeouts.tcp_unacknowledged) } else { timeout }
 }

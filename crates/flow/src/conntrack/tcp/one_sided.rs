@@ -18,7 +18,7 @@
 use core::time::Duration;
 
 use super::automaton::{self, Kind};
-use super::take_over::{is_relearning, pass_reset};
+use super::take_over::{is_relearning, timeout_after_unverified_reset};
 use super::window::{WINDOW_BYTES_MAX, peer_of_syn};
 use super::{
     Advance, Change, Next, ProtocolState, Replicated, TcpPeer, TcpState, TrackerConfig, peer_flags, record_segment,
@@ -100,7 +100,7 @@ fn reset(config: &TrackerConfig, state: &mut ProtocolState, from: TcpState, segm
     }
     if is_uncertain || distance(segment.sequence, client.end) <= NEAR_BYTES {
         // Its receiver validates it (RFC 5961 section 3).
-        return pass_reset(config, from);
+        return Advance::pass(Change::None, Some(timeout_after_unverified_reset(&config.timeouts, from)));
     }
     Advance::refuse(DropReason::InvalidReset)
 }

@@ -1,7 +1,7 @@
 //! Validation of RSTs (RFC 5961 section 3, and Linux's variant between the end points).
 
 use super::automaton::Kind;
-use super::{Arrival, TcpState, peer_flags};
+use super::{Arrival, ProtocolState, TcpState, peer_flags, record_segment};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED};
 use crate::serial::is_before;
@@ -43,18 +43,42 @@ pub(super) fn classify(arrival: &Arrival<'_>) -> Reset {
         return Reset::Invalid;
     }
     let is_exact = sequence == receiver.acknowledged_max;
-    if is_established && !is_exact && !follows_own_data(arrival) {
+    if is_established && !is_exact && !follows_own_data(arrival.state, arrival.direction, sequence) {
         return Reset::LeftToEndPoint;
     }
     Reset::IfInWindow
 }
 
 /// Whether the RST comes right behind its sender's last data, which the receiver cannot have acknowledged yet.
-fn follows_own_data(arrival: &Arrival<'_>) -> bool {
-    let state = &arrival.state;
-    state.last_kind == Kind::Ack as u8
-        && state.last_direction == arrival.direction as u8
-        && arrival.segment.sequence == state.last_end
+fn follows_own_data(state: &ProtocolState, direction: Direction, sequence: u32) -> bool {
+    state.last_kind == Kind::Ack as u8 && state.last_direction == direction as u8 && sequence == state.last_end
+}
+
+/// Whether the last segment of an established connection was a RST that passed without being verified.
+pub(in crate::conntrack) fn has_unverified_reset(state: &ProtocolState) -> bool {
+    state.state == TcpState::Established as u8 && state.last_kind == Kind::Rst as u8
+}
+
+/// Enters a RST that passed another node without being verified.
+pub(in crate::conntrack) const fn set_unverified_reset(state: &mut ProtocolState, direction: u8, sequence: u32) {
+    let direction = if direction == Direction::Reply as u8 { Direction::Reply } else { Direction::Original };
+    record_segment(state, direction, Kind::Rst);
+    state.last_sequence = sequence;
+}
+
+/// Whether `local` proves that the RST, which another node passed without verifying it and whose number is in
+/// `received`, ends an established connection: the rule of [`classify`].
+pub(super) fn is_confirmed(received: &ProtocolState, local: &ProtocolState) -> bool {
+    if !has_unverified_reset(received) || local.state != TcpState::Established as u8 {
+        return false;
+    }
+    let direction =
+        if received.last_direction == Direction::Reply as u8 { Direction::Reply } else { Direction::Original };
+    let receiver = &local.peers[direction.reverse().index()];
+    let sequence = received.last_sequence;
+    receiver.flags & peer_flags::ACKNOWLEDGED != 0
+        && !is_before(sequence, receiver.acknowledged_max)
+        && (sequence == receiver.acknowledged_max || follows_own_data(local, direction, sequence))
 }
 
 /// The RST answers an ignored SYN, or an ACK on a half-open connection: it acknowledges exactly that segment, and the

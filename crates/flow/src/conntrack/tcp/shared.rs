@@ -10,7 +10,8 @@
 //!
 //! **RSTs.** A RST exactly at the receiver's acknowledgement ends the connection, if this node saw that
 //! acknowledgement. Any other RST passes, as its receiver validates it (RFC 5961 section 3). It must not end a
-//! connection that the receiver keeps, so the connection gets a short timeout, as after a take-over.
+//! connection that the receiver keeps, so the connection gets a short timeout, as after a take-over. Its number is
+//! replicated: a node that saw the receiver's acknowledgement [confirms](super::reset::is_confirmed) the end.
 //!
 //! **Timeouts** depend on the state alone: unacknowledged data and retransmissions cannot be recognised from one
 //! direction.
@@ -18,7 +19,7 @@
 use core::time::Duration;
 
 use super::automaton::Kind;
-use super::{Advance, Arrival, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags, take_over};
+use super::{Advance, Arrival, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags, reset, take_over};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED, SHARED};
 use crate::serial::later;
@@ -67,6 +68,8 @@ pub(in crate::conntrack) fn merge(received: &mut ProtocolState, local: &Protocol
     let have_ended = received.peers.map(|peer| peer.flags & peer_flags::FIN_SENT != 0);
     if progress(local) > progress(received) {
         received.state = local.state;
+    } else if reset::is_confirmed(received, local) {
+        received.state = TcpState::Close as u8;
     }
     if have_ended == [true; 2] && progress(received) < Progress::BothEnded {
         received.state = TcpState::LastAck as u8;
@@ -133,6 +136,6 @@ impl Arrival<'_> {
         if is_exact || self.from.is_closing() {
             return self.accept(TcpState::Close);
         }
-        take_over::pass_reset(self.config, self.from)
+        take_over::pass_reset(self)
     }
 }

@@ -12,8 +12,10 @@
 //! oldest lost segment, and the answer acknowledges everything that the former node still forwarded. During this stage,
 //! a side's limit is the data that it was allowed to send, not the data that was seen.
 
+use core::time::Duration;
+
 use super::automaton::Kind;
-use super::{Advance, Change, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags};
+use super::{Advance, Arrival, Change, ProtocolState, TcpPeer, TcpState, Timeouts, peer_flags, record_segment};
 use crate::Direction;
 use crate::serial::is_before;
 
@@ -74,11 +76,18 @@ pub(crate) const fn note_acknowledgement(peer: &mut TcpPeer, acknowledgement: u3
 /// 3), so it passes without closing the connection.
 ///
 /// After a genuine RST no more packets follow, so the connection gets a short timeout. ESTABLISHED gets enough time for
-/// the keep-alives of an idle connection.
-pub(super) fn pass_reset(config: &TrackerConfig, state: TcpState) -> Advance {
-    let timeouts = &config.timeouts;
+/// the keep-alives of an idle connection. The RST's number is kept for a node that knows the windows: see
+/// [`reset::is_confirmed`].
+pub(super) fn pass_reset(arrival: Arrival<'_>) -> Advance {
+    record_segment(arrival.state, arrival.direction, Kind::Rst);
+    arrival.state.last_sequence = arrival.segment.sequence;
+    Advance::pass(Change::None, Some(timeout_after_unverified_reset(&arrival.config.timeouts, arrival.from)))
+}
+
+/// The lifetime of a connection after a RST that passed without being verified.
+pub(super) fn timeout_after_unverified_reset(timeouts: &Timeouts, state: TcpState) -> Duration {
     let lively = if state == TcpState::Established { timeouts.tcp_unacknowledged } else { timeouts.tcp_close };
-    Advance::pass(Change::None, Some(lively.min(timeouts.tcp(state))))
+    lively.min(timeouts.tcp(state))
 }
 
 /// The state that the connection must have reached for this segment, if the replica's state is earlier: the former node

@@ -275,10 +275,20 @@ impl Compact {
         self.standby = StandbyComparison::begin(now);
     }
 
+    /// This node has given a group away and forwards others. The filter does not name groups, so all its connections are marked as
+    /// replicas: a packet that comes here shows that the connection is this node's still.
+    pub(in crate::node) fn give_away(&mut self, now: Instant, peers: &[Peer]) {
+        self.claimed.mark_all(Slot(0));
+        let later = peers.iter().filter(|peer| peer.id > self.node).count();
+        self.standby = StandbyComparison::begin_beside(now, later, self.recovery.lasts);
+        self.sender.flush(now);
+    }
+
     /// While this node is standby, removes its connections that the active node has, and marks the others as replicas: see
-    /// [`StandbyComparison`].
+    /// [`StandbyComparison`]. A node that has given a group away and forwards others removes those of which no packet has come since.
     fn compare_as_standby(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers, forwards: bool) {
-        if forwards {
+        let is_beside = forwards && self.standby.is_beside(now);
+        if forwards && !is_beside {
             self.standby.end().into_iter().for_each(|not_compared| self.claimed.mark_all(not_compared));
             return;
         }
@@ -287,6 +297,9 @@ impl Compact {
             compared += 1;
             let Some(connection) = self.own(pipeline, slot) else { continue };
             let (original, is_copy) = (connection.original, connection.flags & flags::REPLICA != 0);
+            if is_beside && !is_copy {
+                continue;
+            }
             if self.standby.removes(now) && is_taken(peers, &original) {
                 let was_precise = self.remove(pipeline, slot, &original);
                 pipeline.let_go(slot);

@@ -51,7 +51,8 @@ impl Compact {
             (0, Some(Addressee::Sender)) => self.sender.handle_datagram(now, from, datagram)?,
             (0, Some(Addressee::Receiver) | None) => {
                 receiver.handle_datagram(now, datagram)?;
-                if compact::carries_entries(datagram) {
+                // Where nodes forward side by side, connections change their owner with a group only: see [`Compact::give_away`].
+                if compact::carries_entries(datagram) && !pipeline.is_sharing() {
                     self.claimed.note_entries_received(now);
                 }
             }
@@ -173,7 +174,7 @@ impl Compact {
         None
     }
 
-    /// A peer has restarted while this node is standby: no node has taken its connections over. Its former filter is retained and
+    /// A peer has restarted while this node is standby, or forwards beside it: no node has taken its connections over. Its former filter is retained and
     /// re-advertised to it.
     pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peers: &mut Peers, restarted: NodeId) {
         let receiver = peers.get_mut(restarted).and_then(|peer| peer.compact.as_mut());

@@ -181,6 +181,26 @@ fn a_reset_at_a_peer_ends_the_connection_on_both_nodes_unless_it_shows_that_it_l
 }
 
 #[test]
+fn a_reset_through_the_node_that_is_not_the_owner_closes_the_connection_on_both() {
+    for ways in [[A, A], [A, B]] {
+        let mut pair = Pair::started();
+        let seen = pair.connect(PORT, ways[0], ways[1]);
+        exchange(&mut pair, seen, ways, 1001, 5001);
+        pair.client_sends(A, PORT, segment(ACK, 1009, 5007), b"");
+        pair.run(Duration::from_millis(30));
+        pair.server_sends(B, seen, segment(RST, 5007, 0), b"");
+        assert!(pair.client_receives().is_some(), "its receiver can check it");
+        pair.run(Duration::from_millis(30));
+        let closed = flow::conntrack::TcpState::Close as u8;
+        for id in [A, B] {
+            assert_eq!(pair.record(id, PORT).map(|record| record.protocol.state), Some(closed), "{ways:?}, node {id}");
+        }
+        pair.run_long(Duration::from_secs(12));
+        assert!(pair.record(A, PORT).is_none() && pair.record(B, PORT).is_none(), "{ways:?}");
+    }
+}
+
+#[test]
 fn a_connection_that_is_refused_is_forgotten_by_both_nodes() {
     let mut pair = Pair::started();
     pair.client_sends(A, PORT, syn(), b"");

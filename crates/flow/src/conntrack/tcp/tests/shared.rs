@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::conntrack::{decode_protocol_state, encode_protocol_state};
 
 #[test]
 fn one_direction_suffices_to_keep_a_connection_alive() {
@@ -74,6 +75,37 @@ fn completing_a_handshake_requires_the_other_sides_number() {
 #[test]
 fn a_lone_acknowledgement_of_a_syn_stays_invalid() {
     play(&["> SYN : pass", "share", "x< SYN/ACK", "> ACK : invalid_tcp_state SYN_SENT"]);
+}
+
+/// The RST is passed by a node that has taken the connection over; `known` is what the former owner has seen.
+fn reset_through_another_node(known: &str, reset: &str) -> (bool, u8) {
+    let owner = play(&[HANDSHAKE, known]);
+    let other = play(&[HANDSHAKE, "take over", reset]);
+    let mut bytes = std::vec::Vec::new();
+    encode_protocol_state(ip_protocol::TCP, &other.connection.unwrap(), &mut bytes);
+    let mut received = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
+    let is_new = merge(&mut received, &owner.connection.unwrap());
+    (is_new, received.state)
+}
+
+#[test]
+fn a_reset_through_another_node_closes_if_the_windows_of_the_owner_prove_it() {
+    use TcpState::{Close, Established};
+    let (kept, closed) = ((false, Established as u8), (true, Close as u8));
+    let exact = "< ACK len=100 : pass\n> ACK : pass";
+    for (known, reset, expected) in [
+        (exact, "< RST seq=101 : pass ESTABLISHED timeout=300", closed),
+        // Right behind data that the receiver has not acknowledged.
+        ("< ACK len=100 : pass\n> ACK : pass\n< ACK len=50 : pass", "< RST seq=151 : pass ESTABLISHED", closed),
+        ("> ACK len=70 : pass\n< ACK : pass", "> RST seq=71 : pass ESTABLISHED", closed),
+        (exact, "< RST seq=100 : pass ESTABLISHED", kept),
+        (exact, "< RST seq=102 : pass ESTABLISHED", kept),
+        (exact, "> RST seq=101 : pass ESTABLISHED", kept),
+        // A segment that passed since shows that the connection lives.
+        (exact, "< RST seq=101 : pass\n> ACK seq=1 ack=101 : pass", kept),
+    ] {
+        assert_eq!(reset_through_another_node(known, reset), expected, "{known} {reset}");
+    }
 }
 
 fn closing(state: TcpState, fins: [bool; 2]) -> ProtocolState {
