@@ -26,7 +26,8 @@ pub fn run(data: &[u8]) {
         }
         if let Ok(settings) = Settings::parse_bytes(rest) {
             assert_eq!(Settings::parse(&settings.to_string()), Ok(settings));
-            membership.handle_settings(settings);
+            let _ = membership.handle_settings(settings);
+            let _ = membership.handle_listed_settings(now, Some(settings));
         }
         let _ = gossip.handle_datagram(now, rest);
         gossip.handle_timeout(now);

@@ -4,6 +4,8 @@
 //! spread as a new identity at the same address. `foca` has the protocol; this module has the encoding, the timers, and the seeds.
 //!
 //! A member that SWIM declares dead is only reported as absent. Failure detection decides whether it stays a peer.
+//!
+//! A node that is known by a newer record than the one it sends, as its clock was ahead once, is sent the newer one: it supersedes it.
 
 mod codec;
 
@@ -17,7 +19,7 @@ use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use foca::{Foca, NoCustomBroadcast, OwnedNotification, PeriodicParams, Runtime, Timer};
 
-use crate::record::{MEMBERS_MAX, Member, Settings};
+use crate::record::{MEMBERS_MAX, Member, Settings, version_above};
 
 use codec::RecordCodec;
 
@@ -37,7 +39,7 @@ const SEEDS_INTERVAL: Duration = Duration::from_secs(10);
 /// What gossip reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GossipEvent {
-    /// A member's record.
+    /// A member's record. With this node's number it is one that others know, and newer than this node's or of another address.
     Recorded(Member),
     /// Gossip no longer has a live record of the member.
     Absent(NodeId),
@@ -75,7 +77,7 @@ impl foca::Identity for Identity {
 
     fn renew(&self) -> Option<Self> {
         let (member, settings) = self.record.clone()?;
-        let member = Member { version: member.version.saturating_add(1), ..member };
+        let member = Member { version: version_above(member.version), ..member };
         Some(Self { address: self.address, record: Some((member, settings)) })
     }
 
@@ -189,12 +191,40 @@ impl Gossip {
     /// It cannot be used; nothing has changed.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), GossipError> {
         self.outputs.now = now;
+        if let Some(newer) = codec::superseding(datagram) {
+            let newer = newer.map_err(|error| GossipError(alloc::format!("{error}")))?;
+            return self.handle_superseding(newer);
+        }
         let result = self.foca.handle_data(datagram, &mut self.outputs);
         self.collect();
         match result {
+            Ok(()) => {
+                self.answer_older(datagram);
+                Ok(())
+            }
             // This node is among its own seeds under another address.
-            Ok(()) | Err(foca::Error::DataFromOurselves) => Ok(()),
+            Err(foca::Error::DataFromOurselves) => Ok(()),
             Err(error) => Err(GossipError(alloc::format!("{error}"))),
+        }
+    }
+
+    /// A member knows a record with this node's number that is newer than the one this node sent.
+    fn handle_superseding(&mut self, newer: Identity) -> Result<(), GossipError> {
+        let own = self.foca.identity().id();
+        if let Some((member, _)) = newer.record.filter(|(member, _)| Some(member.id) == own) {
+            self.push(GossipEvent::Recorded(member));
+        }
+        Ok(())
+    }
+
+    /// The sender of a datagram is sent the newest record that is known of its number, if it sent an older one.
+    fn answer_older(&mut self, datagram: &[u8]) {
+        let Some(sender) = codec::sender(datagram) else { return };
+        let known = self.foca.iter_membership_state().map(foca::Member::id);
+        let of_sender = known.filter(|known| known.id() == sender.id() && known.version() > sender.version());
+        let newest = of_sender.max_by_key(|known| known.version());
+        if let Some(answer) = newest.and_then(codec::supersede) {
+            (&mut self.outputs).send_to(sender, &answer);
         }
     }
 

@@ -8,7 +8,8 @@
 //!
 //! - [`record`] is what a member publishes of itself, and the settings that all have in common, as one line of text.
 //! - [`Membership`] merges records. A record with a higher version replaces one with a lower version, so the order in which records
-//!   arrive does not matter.
+//!   arrive does not matter. Versions come from wall clocks, so none counts for ever.
+//! - [`OwnRecord`] is what a node publishes of itself.
 //! - [`gossip`] is the source of records where there is no other: SWIM, as a value.
 //!
 //! Membership decides which nodes may be peers. Whether a peer is alive is decided by failure detection alone: a member whose record has
@@ -35,7 +36,12 @@ extern crate std;
 
 pub mod gossip;
 mod list;
+mod own;
 pub mod record;
 
 pub use list::{Change, Departure, Limits, Membership, Presence, Refused};
-pub use record::{MEMBERS_MAX, Member, MemberState, NAME_BYTES_MAX, RECORD_BYTES_MAX, RecordError, Settings};
+pub use own::OwnRecord;
+pub use record::{
+    MEMBERS_MAX, Member, MemberState, NAME_BYTES_MAX, RECORD_BYTES_MAX, RecordError, Settings, VERSION_END,
+    version_above,
+};

@@ -1,4 +1,15 @@
 //! The members of a cluster, as one node knows them.
+//!
+//! ```text
+//!   a record                     of a higher version   of the same version       of a lower version
+//!   the known one is recorded    counts                the content decides       is refused, and contends
+//!   the known one is absent:
+//!     by a list that is complete counts                counts                    counts
+//!     forgotten                  counts                counts                    counts
+//!     otherwise                  counts                the content decides       is refused, and contends
+//! ```
+//! A member whose clock was ahead has published a version that later ones do not reach. The record that contends counts when the member has not
+//! been up, and the known record has not come again, for [`Limits::forget_after`].
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -33,6 +44,38 @@ pub enum Refused {
         id: NodeId,
         /// The number of nodes.
         nodes: u8,
+    },
+    /// A newer record of the member is known.
+    #[error(
+        "the record of node {}, version {version}, is not newer than version {known}, which is known: was its clock ahead? It counts \
+         when the newer one has been gone for membership.forget_after; a version above {known} counts at once", id.0
+    )]
+    Older {
+        /// The member's number.
+        id: NodeId,
+        /// The version of its record.
+        version: u64,
+        /// The version that is known.
+        known: u64,
+    },
+    /// Newer settings are known.
+    #[error(
+        "settings of version {version} are older than version {known}, which is known: write them with a version above {known}, or delete \
+         them and write them again"
+    )]
+    OlderSettings {
+        /// Their version.
+        version: u64,
+        /// The version that is known.
+        known: u64,
+    },
+    /// Other settings of the same version are known.
+    #[error(
+        "there are two different settings of version {version}: write those that are to count with a higher version"
+    )]
+    SettingsDiffer {
+        /// Their version.
+        version: u64,
     },
     /// Another node has this node's number.
     #[error("another node at {address} has this node's number {}: give each node its own node.id", id.0)]
@@ -88,8 +131,10 @@ struct Entry {
     presence: Presence,
     /// Since when failure detection reports it down, while its record is absent.
     down_since: Option<Instant>,
-    /// It is to be dropped from the list of peers, until a newer record comes.
+    /// It is to be dropped from the list of peers, until a record comes.
     is_forgotten: bool,
+    /// A record that is not newer, and since when there is one.
+    contender: Option<(Member, Instant)>,
     /// The member as it was when changes were last polled; `None`: it was no peer.
     applied: Option<Member>,
 }
@@ -102,7 +147,22 @@ pub struct Membership {
     /// By their numbers.
     entries: Vec<Option<Entry>>,
     settings: Settings,
+    /// The source has the settings, as far as is known. If not, any others count.
+    are_settings_recorded: bool,
+    /// Since when the source has older settings.
+    older_settings_since: Option<Instant>,
     applied_settings: Settings,
+}
+
+/// Where a record comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A file.
+    File,
+    /// The source, by itself.
+    Single,
+    /// The source's complete list.
+    List,
 }
 
 impl Membership {
@@ -112,7 +172,9 @@ impl Membership {
         let nodes = limits.nodes.min(MEMBERS_MAX as u8);
         let (settings, applied_settings) = (Settings::default(), Settings::default());
         let entries = (0..nodes).map(|_| None).collect();
-        Self { own, limits: Limits { nodes, ..limits }, entries, settings, applied_settings }
+        let limits = Limits { nodes, ..limits };
+        let (are_settings_recorded, older_settings_since) = (false, None);
+        Self { own, limits, entries, settings, are_settings_recorded, older_settings_since, applied_settings }
     }
 
     /// Enters a member that is known from a file, before its source was reached. It counts as absent from the source.
@@ -120,15 +182,15 @@ impl Membership {
     /// # Errors
     /// Why it cannot be a member.
     pub fn restore(&mut self, now: Instant, member: Member) -> Result<(), Refused> {
-        self.merge(member, Presence::AbsentSince(now))
+        self.merge(now, member, Origin::File)
     }
 
     /// A record of the source.
     ///
     /// # Errors
-    /// Why it cannot be a member.
-    pub fn handle_record(&mut self, _now: Instant, member: Member) -> Result<(), Refused> {
-        self.merge(member, Presence::Recorded)
+    /// Why it cannot be a member, or does not count.
+    pub fn handle_record(&mut self, now: Instant, member: Member) -> Result<(), Refused> {
+        self.merge(now, member, Origin::Single)
     }
 
     /// The source no longer has a record of the member: its lease has expired, the record was deleted, or gossip found it dead.
@@ -136,6 +198,7 @@ impl Membership {
         let entry = self.entries.get_mut(usize::from(id.0)).and_then(Option::as_mut);
         if let Some(entry) = entry.filter(|entry| entry.presence == Presence::Recorded) {
             entry.presence = Presence::AbsentSince(now);
+            entry.contender = None;
         }
     }
 
@@ -151,7 +214,7 @@ impl Membership {
             if let Some(place) = is_recorded.get_mut(usize::from(member.id.0)) {
                 *place = true;
             }
-            if let Err(refused) = self.handle_record(now, member) {
+            if let Err(refused) = self.merge(now, member, Origin::List) {
                 refuse(refused);
             }
         }
@@ -160,35 +223,109 @@ impl Membership {
         }
     }
 
-    /// Settings of the source: the newest count.
-    pub fn handle_settings(&mut self, settings: Settings) {
+    /// Enters settings that are known from a file: any of the source's complete list replace them.
+    pub fn restore_settings(&mut self, settings: Settings) {
         self.settings = self.settings.max(settings);
     }
 
-    fn merge(&mut self, member: Member, presence: Presence) -> Result<(), Refused> {
+    /// Settings that a member publishes: the newest count.
+    ///
+    /// # Errors
+    /// Why they do not count.
+    pub fn handle_settings(&mut self, settings: Settings) -> Result<(), Refused> {
+        let (known, version) = (self.settings, settings.version);
+        if settings == known || settings == Settings::default() {
+            return Ok(());
+        }
+        match version.cmp(&known.version) {
+            Ordering::Greater => self.settings = settings,
+            Ordering::Equal => return Err(Refused::SettingsDiffer { version }),
+            Ordering::Less => return Err(Refused::OlderSettings { version, known: known.version }),
+        }
+        Ok(())
+    }
+
+    /// The settings that the source has now, by its complete list. Older ones count when the source has had none before, or has had older
+    /// ones for [`Limits::forget_after`]: an operator takes settings back.
+    ///
+    /// # Errors
+    /// Why they do not count.
+    pub fn handle_listed_settings(&mut self, now: Instant, settings: Option<Settings>) -> Result<(), Refused> {
+        let Some(settings) = settings else {
+            (self.are_settings_recorded, self.older_settings_since) = (false, None);
+            return Ok(());
+        };
+        if !self.are_settings_recorded {
+            (self.settings, self.are_settings_recorded) = (settings, true);
+            return Ok(());
+        }
+        let result = self.handle_settings(settings);
+        let is_older = matches!(result, Err(Refused::OlderSettings { .. }));
+        let since = is_older.then(|| self.older_settings_since.unwrap_or(now));
+        self.older_settings_since = since.filter(|since| *since + self.limits.forget_after > now);
+        if since.is_some() && self.older_settings_since.is_none() {
+            self.settings = settings;
+            return Ok(());
+        }
+        result
+    }
+
+    fn merge(&mut self, now: Instant, member: Member, origin: Origin) -> Result<(), Refused> {
         let id = member.id;
         if id == self.own {
             return Ok(());
         }
         let nodes = self.limits.nodes;
         let place = self.entries.get_mut(usize::from(id.0)).ok_or(Refused::Number { id, nodes })?;
-        match place {
-            Some(entry) => {
-                match member.precedence(&entry.member) {
-                    // What an earlier record is present for is not known any more.
-                    Ordering::Less => return Ok(()),
-                    Ordering::Equal if presence != Presence::Recorded => return Ok(()),
-                    Ordering::Equal => {}
-                    Ordering::Greater => entry.member = member,
-                }
-                (entry.presence, entry.is_forgotten) = (presence, false);
-            }
-            None => {
-                let applied = None;
-                *place = Some(Entry { member, presence, down_since: None, is_forgotten: false, applied });
-            }
+        if let Some(entry) = place {
+            return entry.handle_record(now, member, origin);
         }
+        let presence = if origin == Origin::File { Presence::AbsentSince(now) } else { Presence::Recorded };
+        let (down_since, contender, applied) = (None, None, None);
+        *place = Some(Entry { member, presence, down_since, is_forgotten: false, contender, applied });
         Ok(())
+    }
+}
+
+impl Entry {
+    /// A further record of the member, as the table above has it.
+    fn handle_record(&mut self, now: Instant, member: Member, origin: Origin) -> Result<(), Refused> {
+        let order = member.precedence(&self.member);
+        if origin == Origin::File {
+            if order == Ordering::Greater {
+                self.member = member;
+            }
+            return Ok(());
+        }
+        let is_gone = self.is_forgotten || (origin == Origin::List && self.presence != Presence::Recorded);
+        if order == Ordering::Less && !is_gone {
+            let (id, version, known) = (member.id, member.version, self.member.version);
+            let since = self.contender.take().map_or(now, |(_, since)| since);
+            self.contender = Some((member, since));
+            return Err(Refused::Older { id, version, known });
+        }
+        self.record(member);
+        Ok(())
+    }
+
+    /// The record counts from now on.
+    fn record(&mut self, member: Member) {
+        self.member = member;
+        (self.presence, self.is_forgotten, self.contender) = (Presence::Recorded, false, None);
+    }
+
+    /// Time has passed, at whose end failure detection reports the member up or down.
+    fn handle_timeout(&mut self, now: Instant, forget_after: Duration, is_up: bool) {
+        // Failure detection does not follow a member that has left.
+        let is_up = is_up && self.member.state != MemberState::Left;
+        let is_lost = self.presence != Presence::Recorded && !is_up;
+        self.down_since = is_lost.then(|| self.down_since.unwrap_or(now));
+        self.is_forgotten |= self.down_since.is_some_and(|since| since + forget_after <= now);
+        // A member that is up has the record that is known: an older one came late.
+        match self.contender.take().filter(|_| !is_up) {
+            Some((member, since)) if self.is_forgotten || since + forget_after <= now => self.record(member),
+            contender => self.contender = contender,
+        }
     }
 }
 
@@ -226,16 +363,19 @@ impl Membership {
     /// When [`Membership::poll_change`] may have something to do without a record, at the earliest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.entries.iter().flatten().filter(|entry| !entry.is_forgotten);
-        waiting.filter_map(|entry| Some(entry.down_since? + self.limits.forget_after)).min()
+        let forget_after = self.limits.forget_after;
+        let waiting = self.entries.iter().flatten().filter_map(|entry| {
+            let down_since = entry.down_since.filter(|_| !entry.is_forgotten);
+            let contends_since = entry.contender.as_ref().map(|(_, since)| *since);
+            Some(down_since.into_iter().chain(contends_since).min()? + forget_after)
+        });
+        waiting.min()
     }
 
     /// Forgets members that are absent from the source, and have been down for long enough.
     fn forget(&mut self, now: Instant, is_up: impl Fn(NodeId) -> bool) {
         for entry in self.entries.iter_mut().flatten() {
-            let is_lost = entry.presence != Presence::Recorded && !is_up(entry.member.id);
-            entry.down_since = is_lost.then(|| entry.down_since.unwrap_or(now));
-            entry.is_forgotten |= entry.down_since.is_some_and(|since| since + self.limits.forget_after <= now);
+            entry.handle_timeout(now, self.limits.forget_after, is_up(entry.member.id));
         }
     }
 
@@ -249,11 +389,12 @@ impl Membership {
             return Some(Departure::Forgotten);
         }
         let mut others = self.entries.iter().flatten().filter(|other| {
-            let (member, is_other) = (&other.member, other.member.id != id);
+            let (member, is_other) = (&other.member, other.member.id != id && !other.is_forgotten);
             is_other && member.replication == entry.member.replication && member.state != MemberState::Left
         });
-        let key = |member: &Member| (member.version, member.id.0);
-        let newer = others.find(|other| key(&other.member) > key(&entry.member));
+        // A member that the source has counts before one that it had, whose clock may have been ahead.
+        let key = |entry: &Entry| (entry.presence == Presence::Recorded, entry.member.version, entry.member.id.0);
+        let newer = others.find(|other| key(other) > key(entry));
         newer.map(|newer| Departure::Replaced(newer.member.id))
     }
 }

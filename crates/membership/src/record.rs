@@ -22,6 +22,8 @@ pub const MEMBERS_MAX: usize = 64;
 pub const BACKUPS_MAX: u8 = 8;
 /// Bytes of a member's name.
 pub const NAME_BYTES_MAX: usize = 63;
+/// The versions of records and settings are below this, so that every one in use but the last can be superseded.
+pub const VERSION_END: u64 = 1 << 63;
 /// Bytes of a record.
 pub const RECORD_BYTES_MAX: usize = 512;
 
@@ -46,6 +48,9 @@ pub enum RecordError {
     /// The number of backups is none that nodes can have.
     #[error("the value of backups= is a number from 1 to {BACKUPS_MAX}")]
     Backups,
+    /// The version is none that could be superseded.
+    #[error("the value of version= is a number below 2^63: write it again with a lower one")]
+    Version,
     /// A key occurs twice.
     #[error("the record has {0}= twice")]
     Twice(&'static str),
@@ -94,8 +99,8 @@ pub struct Member {
     pub detection: SocketAddr,
     /// What it wants to be.
     pub state: MemberState,
-    /// Which of two records of the member is newer: the higher one. Milliseconds since 1970 at the record's making, for records that
-    /// gateways make.
+    /// Which of two records of the member is newer: the higher one. For records that gateways make, milliseconds since 1970 at the
+    /// record's making, or one more than the newest version that the gateway has seen of its number. Below [`VERSION_END`].
     pub version: u64,
 }
 
@@ -121,7 +126,7 @@ impl Member {
                     let known = MemberState::ALL.into_iter().find(|known| known.name() == value);
                     once("state", &mut state, known.ok_or(RecordError::Value("state")))?;
                 }
-                "version" => once("version", &mut version, parsed("version", value))?,
+                "version" => once("version", &mut version, parse_version(value))?,
                 _ => {}
             }
         }
@@ -200,7 +205,7 @@ impl Settings {
         for pair in pairs(text)? {
             let (key, value) = pair?;
             match key {
-                "version" => once("version", &mut version, parsed("version", value))?,
+                "version" => once("version", &mut version, parse_version(value))?,
                 "backups" => {
                     let count = value.parse().ok().filter(|count| (1..=BACKUPS_MAX).contains(count));
                     once("backups", &mut backups, count.ok_or(RecordError::Backups))?;
@@ -263,6 +268,17 @@ fn parsed<T: FromStr>(key: &'static str, value: &str) -> Result<T, RecordError> 
     value.parse().map_err(|_| RecordError::Value(key))
 }
 
+fn parse_version(value: &str) -> Result<u64, RecordError> {
+    parsed("version", value)
+        .and_then(|version| if version < VERSION_END { Ok(version) } else { Err(RecordError::Version) })
+}
+
+/// The version of what replaces something of this version.
+#[must_use]
+pub const fn version_above(version: u64) -> u64 {
+    if version < VERSION_END - 1 { version + 1 } else { VERSION_END - 1 }
+}
+
 /// Numbers of at least two nodes, each once.
 fn parse_nodes(value: &str) -> Result<NodeSet, RecordError> {
     const ERROR: RecordError = RecordError::Value("edge_nodes");
@@ -310,6 +326,12 @@ mod tests {
         assert_eq!(refused("version=1 version=2"), RecordError::Twice("version"));
         assert_eq!(refused("replication=here"), RecordError::Value("replication"));
         assert_eq!(refused("state=dancing"), RecordError::Value("state"));
+        assert_eq!(refused("version=-1"), RecordError::Value("version"));
+        for version in [VERSION_END, u64::MAX] {
+            assert_eq!(refused(&format!("version={version}")), RecordError::Version);
+            assert_eq!(Settings::parse(&format!("version={version}")), Err(RecordError::Version));
+        }
+        assert!(Settings::parse(&format!("version={}", VERSION_END - 1)).is_ok());
         assert_eq!(refused(&"a".repeat(RECORD_BYTES_MAX + 1)), RecordError::TooLong);
         assert_eq!(Member::parse(NodeId(64), RECORD), Err(RecordError::Number(NodeId(64))));
         assert_eq!(Member::parse_bytes(NodeId(1), b"name=\xff"), Err(RecordError::NotText));

@@ -11,6 +11,7 @@
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
 //! workers; mutable parts ([`ChainCounters`], [`Log`]) belong to the worker and are lent in a [`Runtime`].
 
+mod beginning;
 mod classes;
 mod counters;
 mod erased;
@@ -38,7 +39,6 @@ use flow::wire::tlv::{self, TlvError};
 use flow::wire::{Headers, Packet, QuotedTcp, Transport, TunnelEnd};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
-use crate::class::Class;
 use crate::expectation::Expectations;
 use crate::function::{
     CloseReason, Context, FlowState, HandshakeExchange, HandshakeProxy, NetworkFunction, TupleUse, Verdict,
@@ -267,73 +267,6 @@ impl Chain {
         }
     }
 
-    /// Begins a connection with `packet`: calls every function's `on_init` in chain order. On success `connection`
-    /// holds their states and the chosen reply tuple; the first packet itself must still go through [`Chain::process`].
-    ///
-    /// `tuples` reports which reply tuples are in use; usually it is the table, before `connection` is inserted.
-    ///
-    /// # Errors
-    /// A function refused the connection. `connection` is then unchanged; only counters and log have changed.
-    pub fn init(
-        &self,
-        runtime: &mut Runtime<'_>,
-        tuples: &dyn TupleUse,
-        connection: &mut Connection,
-        packet: &Packet<'_, '_>,
-    ) -> Result<(), DropReason> {
-        self.init_watched(runtime, tuples, connection, packet, &mut Unwatched)
-    }
-
-    /// As [`Chain::init`]; `watch` observes every call.
-    ///
-    /// # Errors
-    /// As [`Chain::init`].
-    #[inline]
-    pub fn init_watched<W: Watch>(
-        &self,
-        runtime: &mut Runtime<'_>,
-        tuples: &dyn TupleUse,
-        connection: &mut Connection,
-        packet: &Packet<'_, '_>,
-        watch: &mut W,
-    ) -> Result<(), DropReason> {
-        let mut states = self.default_states;
-        let mut context = Context {
-            now: runtime.now,
-            node: runtime.node,
-            ingress: packet.frame.ingress,
-            original: connection.original,
-            reply: connection.reply,
-            tuples,
-            class: Class::Unknown,
-            counters: &mut [],
-            log: runtime.log,
-            assemblies: runtime.assemblies,
-            expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
-            handshake: runtime.handshake,
-            expectations: runtime.expectations,
-            is_tunnelled: false,
-            has_expected: false,
-        };
-        let ChainCounters { values, functions } = &mut *runtime.counters;
-        let mut counters = values.as_mut_slice();
-        for ((function, link), counted) in self.links.iter().enumerate().zip(functions) {
-            (context.counters, counters) = counters.split_at_mut(link.counters);
-            watch.before_call(context.counters);
-            let result = link.function.on_init(&mut states[link.state.clone()], &mut context, packet);
-            watch.after_call(&Call { function, outcome: CallOutcome::Began(result), context: &context }, packet);
-            counted.connections += 1;
-            counted.connections_refused += u64::from(result.is_err());
-            result?;
-        }
-        if context.is_tunnelled && context.reply != connection.original.inverse() {
-            return Err(DropReason::TunnelTranslated);
-        }
-        connection.reply = context.reply;
-        connection.functions = states;
-        Ok(())
-    }
-
     /// Processes a packet of a connection: calls every `on_packet` (of functions that handle packets), in chain order
     /// in the original direction and in reverse order in the reply direction, until one does not forward it.
     pub fn process(
@@ -378,6 +311,7 @@ impl Chain {
             log: runtime.log,
             assemblies: runtime.assemblies,
             expected: None,
+            taking: None,
             handshake: HandshakeExchange::NONE,
             expectations: runtime.expectations,
             is_tunnelled: false,

@@ -253,6 +253,18 @@ pub trait Renumbering<S> {
     fn restore(&self, state: &S, quoted: &mut QuotedTcp<'_>, direction: Direction);
 }
 
+/// The permission to take from values that connections share (the tokens of a rate limit), and to count in them (the connections of a
+/// backend). A chain gives it to its functions while a packet begins a connection. A rehearsal has none.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking(());
+
+impl Taking {
+    /// For [`Chain::init`](crate::chain::Chain::init) alone.
+    pub(crate) const fn granted() -> Self {
+        Self(())
+    }
+}
+
 /// The context of a call beside packet and state.
 pub struct Context<'a> {
     /// Now.
@@ -276,6 +288,9 @@ pub struct Context<'a> {
     pub log: &'a mut Log,
     /// In `on_init`: the expectation that the connection matched, with its outgoing tuple. `None` in `on_packet`.
     pub expected: Option<Expectation>,
+    /// In `on_init`: the permission to take from what connections share. `None` in a rehearsal, which only asks whether the connection
+    /// could begin, and in `on_packet`.
+    pub taking: Option<Taking>,
     /// What a function that answers in place of an end point exchanges with the caller.
     pub handshake: HandshakeExchange,
     /// Beginnings of streams that functions wait for the rest of.
@@ -379,6 +394,9 @@ pub trait NetworkFunction {
     }
 
     /// Begins a connection with this packet. `on_packet` is called for the same packet afterwards.
+    ///
+    /// Without [`Context::taking`] it is a rehearsal: the function decides as it would, and changes nothing that outlives the call but its
+    /// counters and log, which are not the node's then.
     ///
     /// # Errors
     /// The connection is refused; the packet is dropped.

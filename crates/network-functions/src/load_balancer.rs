@@ -148,7 +148,7 @@ impl NetworkFunction for LoadBalancer {
         if named.is_some() {
             self.count(context, Counter::QuicRouted);
         }
-        let Some(backend) = named.or_else(|| service.choose(&incoming)) else {
+        let Some(backend) = named.or_else(|| service.choose(&incoming, context.taking)) else {
             self.count(context, Counter::NoBackend);
             return Err(DropReason::NoBackend);
         };
@@ -158,7 +158,9 @@ impl NetworkFunction for LoadBalancer {
             context.reply = self.translate(&incoming, service, backend, context)?.inverse();
         }
         context.count(self.services.position(service));
-        backend.note_begun();
+        if let Some(taking) = context.taking {
+            backend.note_begun(taking);
+        }
         Ok(BalancerState { service: service.id, backend: backend.id })
     }
 

@@ -84,7 +84,7 @@ impl NetworkFunction for RateLimit {
         self.assign(&mut state, &context.original, context.class);
         if let Some(rule) = self.rules.by_id(state.rule()) {
             let at = self.rules.moment(context.now, &context.original, context.class);
-            if !rule.limits.iter().all(|limit| limit.admits(&at, &mut state)) {
+            if !rule.limits.iter().all(|limit| limit.admits(&at, &mut state, context.taking)) {
                 return Err(DropReason::RateLimited);
             }
         }

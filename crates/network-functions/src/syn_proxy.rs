@@ -394,7 +394,7 @@ impl NetworkFunction for SynProxy {
             return Ok(SynProxyState::default());
         }
         let Some(rule) = self.rules.find(&context.original) else { return Ok(SynProxyState::default()) };
-        if rule.note_syn(context.now) {
+        if rule.answers(context.now, context.taking) {
             return Err(DropReason::SynProxied);
         }
         Ok(if rule.counts_half_open() { SynProxyState::watched(rule.id) } else { SynProxyState::default() })

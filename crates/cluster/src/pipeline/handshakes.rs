@@ -122,6 +122,15 @@ impl Connections {
         self.functions.chain.handshake_proxy()?.check(now, packet)
     }
 
+    /// Whether [`Connections::check_handshake`] would find an accepted client. Nothing is counted.
+    pub(super) fn would_accept(&self, now: Instant, packet: &Packet<'_, '_>) -> bool {
+        let Transport::Tcp(segment) = packet.headers.transport else { return false };
+        let kind = segment.flags & (tcp_flags::SYN | tcp_flags::FIN | tcp_flags::RST | tcp_flags::ACK);
+        let proxy = self.functions.chain.handshake_proxy();
+        let client = || proxy.and_then(|proxy| proxy.client(now, packet));
+        kind == tcp_flags::ACK && !packet.headers.is_fragment && client().is_some()
+    }
+
     /// Turns a SYN into its answer, which leaves by where it came in: no neighbour is resolved for a spoofed address.
     pub(super) fn answer_handshake(
         &self,

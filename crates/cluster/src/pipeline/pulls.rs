@@ -50,7 +50,7 @@ impl Pipeline {
             Transport::IcmpError(_) => true,
             _ => {
                 !self.waiting.may_be_answer(&mut self.connections, arrival, packet)
-                    || matches!(self.connections.check_handshake(arrival.now, packet), Some(Ok(_)))
+                    || self.connections.would_accept(arrival.now, packet)
             }
         };
         match self.connections.state_lookup.as_mut()?.look_up(arrival.now, wanted, may_begin) {

@@ -86,7 +86,8 @@ impl Pipeline {
         if !self.begins {
             return Some(Err(DropReason::NotActive));
         }
-        if is_guarded {
+        // Begun in earnest only once: here, if it is answered or refused, or else when the former connection has ended.
+        if is_guarded && self.waiting.rehearse(&mut self.connections, arrival.now, packet).is_err() {
             match prepare(&mut self.connections, arrival, packet, None) {
                 Err(DropReason::SynProxied) => return Some(self.connections.answer_handshake(arrival.now, packet)),
                 Err(reason) => return Some(Err(reason)),

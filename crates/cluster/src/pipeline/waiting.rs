@@ -257,7 +257,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the packet could begin a connection here: the chain is asked, and nothing comes of it.
+    /// Whether the packet could begin a connection here.
     fn would_begin(
         &mut self,
         connections: &mut Connections,
@@ -265,13 +265,27 @@ impl Waiting {
         packet: &Packet<'_, '_>,
         is_local: bool,
     ) -> bool {
+        let destination = packet.headers.tuple.destination;
+        let rehearsed = self.rehearse(connections, now, packet);
+        rehearsed.is_ok_and(|connection| !(is_local && connection.reply.source == destination))
+    }
+
+    /// The connection that the packet would begin: the chain is asked, and takes nothing.
+    ///
+    /// # Errors
+    /// It would begin none.
+    pub(super) fn rehearse(
+        &mut self,
+        connections: &mut Connections,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+    ) -> Result<Connection, DropReason> {
         let Connections { node, table, tracker, functions, relations, shard, .. } = connections;
-        let tuple = packet.headers.tuple;
-        let Ok((protocol, timeout)) = tracker.begin(packet.headers) else { return false };
-        let mut connection = Connection::new(tuple, *node, protocol, now + timeout);
+        let (protocol, timeout) = tracker.begin(packet.headers)?;
+        let mut connection = Connection::new(packet.headers.tuple, *node, protocol, now + timeout);
         let mut runtime = self.rehearsal.runtime(now, *node, &mut relations.expectations);
-        let begins = functions.chain.init(&mut runtime, &shard.tuples(table), &mut connection, packet).is_ok();
-        begins && !(is_local && connection.reply.source == tuple.destination)
+        functions.chain.rehearse(&mut runtime, &shard.tuples(table), &mut connection, packet)?;
+        Ok(connection)
     }
 
     fn has_room(&self, packet: &Packet<'_, '_>) -> bool {

@@ -3,11 +3,13 @@
 //! ```text
 //! header    version (1) │ message │ sender │ incarnation (2) │ receiver │ of the message
 //! member    identity │ incarnation (2) │ state (1)
+//! newer     version (1) │ 11 │ identity: the newest that is known of the receiver's number
 //! identity  kind (1) │ address (4 or 16) │ port (2) │ id (1) │ length (2) │ record │ length (2) │ settings
 //! ```
 
 use alloc::string::ToString;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use bytes::{Buf, BufMut};
@@ -19,6 +21,8 @@ use crate::record::{Member, RECORD_BYTES_MAX, RecordError, Settings};
 
 /// The version of the encoding.
 const VERSION: u8 = 1;
+/// Beside those of foca: the receiver is known by a newer record than the one it sent.
+const MESSAGE_NEWER: u8 = 11;
 const KIND_V6: u8 = 1;
 const KIND_RECORD: u8 = 2;
 
@@ -44,6 +48,25 @@ pub(super) enum CodecError {
 
 /// Writes and reads identities as records.
 pub(super) struct RecordCodec;
+
+/// The sender of a message of foca, if it has a record.
+pub(super) fn sender(datagram: &[u8]) -> Option<Identity> {
+    let header = RecordCodec.decode_header(datagram).ok()?;
+    header.src.record.is_some().then_some(header.src)
+}
+
+/// A message with this record, of a member that has sent an older one.
+pub(super) fn supersede(newer: &Identity) -> Option<Vec<u8>> {
+    let mut message = vec![VERSION, MESSAGE_NEWER];
+    put_identity(&mut message, newer).ok()?;
+    Some(message)
+}
+
+/// The record of such a message; `None`: it is another one.
+pub(super) fn superseding(datagram: &[u8]) -> Option<Result<Identity, CodecError>> {
+    let mut rest = datagram.strip_prefix(&[VERSION, MESSAGE_NEWER])?;
+    Some(identity(&mut rest))
+}
 
 impl Codec<Identity> for RecordCodec {
     type Error = CodecError;

@@ -9,9 +9,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::record::MemberState;
 
-/// Nodes that gossip over a network without delay, on a clock that the test moves.
+/// Nodes that gossip over a network without delay, on a clock that the test moves. By their hosts, whose numbers are those of the nodes unless
+/// a node has moved.
 struct Network {
     now: Instant,
+    records: BTreeMap<u8, Member>,
     nodes: BTreeMap<u8, Gossip>,
     /// What each node knows of the others.
     known: BTreeMap<u8, BTreeMap<u8, Member>>,
@@ -29,16 +31,30 @@ fn member(id: u8, version: u64) -> Member {
 
 impl Network {
     fn new() -> Self {
-        let (nodes, known, settings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { now: Instant::ZERO + Duration::from_secs(100), nodes, known, settings }
+        let (records, nodes) = (BTreeMap::new(), BTreeMap::new());
+        let (known, settings) = (BTreeMap::new(), BTreeMap::new());
+        Self { now: Instant::ZERO + Duration::from_secs(100), records, nodes, known, settings }
     }
 
     fn start(&mut self, id: u8, version: u64) {
-        let seeds = vec![address(1), address(2)].into_iter().filter(|seed| *seed != address(id)).collect();
-        let seed = u64::from(id) + version;
-        let gossip = Gossip::new(address(id), member(id, version), Settings::default(), seeds, seed, self.now);
-        self.nodes.insert(id, gossip);
-        self.known.insert(id, BTreeMap::new());
+        self.start_at(id, member(id, version));
+    }
+
+    fn start_at(&mut self, host: u8, own: Member) {
+        let seeds = vec![address(1), address(2)].into_iter().filter(|seed| *seed != address(host)).collect();
+        let seed = u64::from(host) + own.version;
+        let gossip = Gossip::new(address(host), own.clone(), Settings::default(), seeds, seed, self.now);
+        self.records.insert(host, own);
+        self.nodes.insert(host, gossip);
+        self.known.insert(host, BTreeMap::new());
+    }
+
+    /// As a gateway does: its own record becomes newer than any other of its number.
+    fn supersede(now: Instant, gossip: &mut Gossip, own: &mut Member, other: &Member) {
+        if other.version >= own.version {
+            own.version = version_above(other.version);
+            gossip.set_own(now, own.clone(), Settings::default());
+        }
     }
 
     fn kill(&mut self, id: u8) {
@@ -59,15 +75,19 @@ impl Network {
                     datagrams.push(datagram);
                 }
                 let known = self.known.get_mut(id).unwrap();
+                let own = self.records.get_mut(id).unwrap();
                 while let Some(event) = node.poll_event() {
                     match event {
+                        GossipEvent::Recorded(member) if member.id == own.id => {
+                            Self::supersede(self.now, node, own, &member);
+                        }
                         GossipEvent::Recorded(member) => drop(known.insert(member.id.0, member)),
                         GossipEvent::Absent(gone) => drop(known.remove(&gone.0)),
                         GossipEvent::Settings(settings) => {
                             let newest = self.settings.entry(*id).or_default();
                             *newest = settings.max(*newest);
                         }
-                        GossipEvent::Renewed(_) => {}
+                        GossipEvent::Renewed(version) => own.version = own.version.max(version),
                     }
                 }
             }
@@ -113,6 +133,36 @@ fn nodes_find_each_other_leave_crash_and_come_back() {
     network.run(5);
     assert_eq!((network.knows(1), network.knows(2)), (vec![2], vec![1]));
     assert_eq!(network.known[&1][&2].version, 10);
+}
+
+#[test]
+fn a_node_whose_clock_was_ahead_once_is_known_again_wherever_it_starts() {
+    const AHEAD: u64 = 86_400_000;
+    for state in [MemberState::Active, MemberState::Left] {
+        for (host, is_declared_dead) in [(3, false), (3, true), (4, false), (4, true)] {
+            let mut network = Network::new();
+            network.start(1, 1);
+            network.start(2, 1);
+            network.start(3, AHEAD);
+            network.run(5);
+            if state == MemberState::Left {
+                let left = Member { state, ..member(3, AHEAD + 1) };
+                network.nodes.get_mut(&3).unwrap().set_own(network.now, left, Settings::default());
+                network.run(1);
+            }
+            network.kill(3);
+            network.run(if is_declared_dead { 30 } else { 0 });
+            let moved = Member { replication: address(host), ..member(3, 7) };
+            network.start_at(host, moved.clone());
+            network.run(10);
+            for other in [1, 2] {
+                let known = &network.known[&other][&3];
+                assert!(known.version > AHEAD, "{state:?}, host {host}, dead {is_declared_dead}: {known}");
+                assert_eq!((known.replication, known.state), (moved.replication, MemberState::Active));
+            }
+            assert_eq!(network.knows(host), [1, 2], "{state:?}, host {host}, dead {is_declared_dead}");
+        }
+    }
 }
 
 #[test]

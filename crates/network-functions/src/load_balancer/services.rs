@@ -23,6 +23,7 @@ use super::maglev::{self, Candidate};
 use super::quic::{Named, QuicRoutes};
 use super::slow_start::SlowStart;
 use crate::address::{family, tuple_bytes};
+use crate::function::Taking;
 use crate::port_range::PortRange;
 use crate::rule_set::has_ports;
 
@@ -165,13 +166,13 @@ impl Service {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The backend for a new connection with this tuple; `None`, counted, if none takes connections.
-    pub(super) fn choose(&self, tuple: &Tuple) -> Option<&Backend> {
+    /// The backend for a new connection with this tuple; `None`, counted unless this is a rehearsal, if none takes connections.
+    pub(super) fn choose(&self, tuple: &Tuple, taking: Option<Taking>) -> Option<&Backend> {
         let chosen = match self.scheduler {
             Scheduler::Maglev => self.hashed(tuple),
             Scheduler::LeastConnections => self.least_loaded(tuple),
         };
-        if chosen.is_none() {
+        if chosen.is_none() && taking.is_some() {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         chosen
@@ -428,7 +429,7 @@ impl Services {
 }
 
 impl Backend {
-    pub(super) fn note_begun(&self) {
+    pub(super) fn note_begun(&self, _: Taking) {
         self.live.begun.fetch_add(1, Ordering::Relaxed);
     }
 }

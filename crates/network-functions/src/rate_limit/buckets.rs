@@ -141,12 +141,29 @@ impl Sources {
         }
     }
 
+    /// The buckets of the source of `original`, if it is known.
+    pub(super) fn find(&self, original: &Tuple) -> Option<&Buckets> {
+        let source = self.source(original);
+        let known = self.set(source).iter().find(|entry| entry.source.load(Ordering::Relaxed) == source);
+        known.map(|entry| &entry.buckets)
+    }
+
+    /// What identifies the source of `original`.
+    fn source(&self, original: &Tuple) -> u64 {
+        self.key.hash(&self.prefixes.of(original)).max(1)
+    }
+
+    /// The entries that a source may be in.
+    fn set(&self, source: u64) -> &[Entry] {
+        let set = (source >> 32) as usize % (self.entries.len() / WAYS) * WAYS;
+        &self.entries[set..set + WAYS]
+    }
+
     /// The buckets of the source of `original`. A source that is not known gets full ones, and evicts the source that loses least: the one
     /// that has used least in `period` of a quota, or else the one that is closest to full buckets.
     pub(super) fn buckets(&self, now: Instant, period: Option<u64>, original: &Tuple) -> &Buckets {
-        let source = self.key.hash(&self.prefixes.of(original)).max(1);
-        let set = (source >> 32) as usize % (self.entries.len() / WAYS) * WAYS;
-        let ways = &self.entries[set..set + WAYS];
+        let source = self.source(original);
+        let ways = self.set(source);
         let id = |entry: &Entry| entry.source.load(Ordering::Relaxed);
         if let Some(known) = ways.iter().find(|entry| id(entry) == source) {
             return &known.buckets;

@@ -16,6 +16,7 @@ use super::offenders::{OFFENDERS_MAX, Offender, Offenders};
 use super::quota::{Amount, Quota};
 use super::state::RateLimitState;
 use crate::class::Class;
+use crate::function::Taking;
 use crate::rule_set::{Conditions, RuleKey, RuleSet, RuleSetError};
 use crate::unix_clock::UnixClock;
 
@@ -211,8 +212,12 @@ impl Limit {
         }
     }
 
-    /// Takes a token for a new connection. False if there is none. The connection's state gets what is used of a quota.
-    pub(super) fn admits(&self, at: &Moment<'_>, state: &mut RateLimitState) -> bool {
+    /// Takes a token for a new connection. False if there is none. The connection's state gets what is used of a quota. In a rehearsal the
+    /// token stays, and an unknown source remains unknown.
+    pub(super) fn admits(&self, at: &Moment<'_>, state: &mut RateLimitState, taking: Option<Taking>) -> bool {
+        if taking.is_none() {
+            return self.would_admit(at);
+        }
         let Some(buckets) = self.buckets(at) else { return true };
         if let Some(quota) = &self.config.quota {
             let period = quota.period(at.unix_ms);
@@ -228,6 +233,15 @@ impl Limit {
             self.live.offenders.note(at.original.source_ip());
         }
         may
+    }
+
+    fn would_admit(&self, at: &Moment<'_>) -> bool {
+        let buckets = match &self.live.scope {
+            Scope::Sources(sources) => sources.find(at.original),
+            Scope::Connections | Scope::Rule(_) | Scope::Classes(_) => self.buckets(at),
+        };
+        let (Some(buckets), Some(meter)) = (buckets, &self.connections) else { return true };
+        buckets.connections.has_tokens(at.now, meter)
     }
 
     /// Takes tokens, and of the quota, for a packet. False if there are none, or too little.

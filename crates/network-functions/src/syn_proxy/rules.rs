@@ -13,6 +13,7 @@ use flow::wire::tcp::WINDOW_SCALE_MAX;
 use flow::{Instant, Tuple, ip_protocol};
 
 use crate::address::{Prefix, from_tuple_bytes};
+use crate::function::Taking;
 use crate::port_range::PortRange;
 use crate::syn_cookie::{COOKIE_LIFETIME_MS_MAX, CookieKeys};
 use crate::unix_clock::UnixClock;
@@ -189,32 +190,33 @@ impl Rule {
         self.live.counters[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a SYN. True if the rule answers it.
-    pub(super) fn note_syn(&self, now: Instant) -> bool {
+    /// Whether the rule answers a SYN. The SYN is counted, unless this is a rehearsal.
+    pub(super) fn answers(&self, now: Instant, taking: Option<Taking>) -> bool {
+        let syns = || taking.map_or_else(|| self.syns_with_one_more(now), |taking| self.count_syn(now, taking));
         match &self.config.mode {
             Mode::Off => false,
             Mode::Always => {
-                self.count_syn(now);
+                syns();
                 true
             }
             Mode::Auto(thresholds) => {
                 let was_active = self.is_active(now);
-                let syns = self.count_syn(now);
+                let syns = syns();
                 // An attack goes on at half of what began it.
                 let divisor = if was_active { 2 } else { 1 };
                 let is_flooded = thresholds.syns_per_s.is_some_and(|limit| syns >= (limit / divisor).max(1));
                 let half_open = self.live.half_open.load(Ordering::Relaxed);
                 let is_backlogged = thresholds.half_open.is_some_and(|limit| half_open >= (limit / divisor).max(1));
-                if is_flooded || is_backlogged {
-                    self.activate(now, thresholds.hold, was_active);
-                    return true;
+                let is_attacked = is_flooded || is_backlogged;
+                if let Some(taking) = taking.filter(|_| is_attacked) {
+                    self.activate(now, thresholds.hold, was_active, taking);
                 }
-                was_active
+                is_attacked || was_active
             }
         }
     }
 
-    fn activate(&self, now: Instant, hold: Duration, was_active: bool) {
+    fn activate(&self, now: Instant, hold: Duration, was_active: bool, _: Taking) {
         let until = (now + hold).as_nanos();
         self.live.active_until_ns.fetch_max(until, Ordering::Relaxed);
         if !was_active {
@@ -222,11 +224,10 @@ impl Rule {
         }
     }
 
-    /// Counts a SYN in its second; returns the number within the second that ends now. Those of the second before are taken as evenly
-    /// spread over it: a flood is as many SYNs whether or not it began in the midst of a second. A worker that counts while another
-    /// begins the next second may count into either.
-    fn count_syn(&self, now: Instant) -> u32 {
-        let (window, elapsed_ns) = (now.as_nanos() / WINDOW_NS, now.as_nanos() % WINDOW_NS);
+    /// Counts a SYN in its second; returns the number within the second that ends now. A worker that counts while another begins the next
+    /// second may count into either.
+    fn count_syn(&self, now: Instant, _: Taking) -> u32 {
+        let window = now.as_nanos() / WINDOW_NS;
         let counted = self.live.window.load(Ordering::Relaxed);
         if counted != window
             && self.live.window.compare_exchange(counted, window, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -235,8 +236,19 @@ impl Rule {
             self.live.rate.store(if counted + 1 == window { syns } else { 0 }, Ordering::Relaxed);
         }
         let syns = self.live.syns.fetch_add(1, Ordering::Relaxed) + 1;
-        let before = u64::from(self.live.rate.load(Ordering::Relaxed)) * (WINDOW_NS - elapsed_ns) / WINDOW_NS;
-        syns.saturating_add(before as u32)
+        within_a_second(now, syns, self.live.rate.load(Ordering::Relaxed))
+    }
+
+    /// As [`Rule::count_syn`] would return, without counting.
+    fn syns_with_one_more(&self, now: Instant) -> u32 {
+        let (window, counted) = (now.as_nanos() / WINDOW_NS, self.live.window.load(Ordering::Relaxed));
+        let syns = self.live.syns.load(Ordering::Relaxed);
+        let (syns, before) = match window.wrapping_sub(counted) {
+            0 => (syns, self.live.rate.load(Ordering::Relaxed)),
+            1 => (0, syns),
+            _ => (0, 0),
+        };
+        within_a_second(now, syns + 1, before)
     }
 
     /// Whether it answers in place of servers now.
@@ -304,6 +316,13 @@ impl Rule {
             mismatched: counter(Counter::Mismatched),
         }
     }
+}
+
+/// SYNs within the second that ends now. Those of the second before are taken as evenly spread over it: a flood is as many SYNs whether or
+/// not it began in the midst of a second.
+fn within_a_second(now: Instant, syns: u32, before: u32) -> u32 {
+    let elapsed_ns = now.as_nanos() % WINDOW_NS;
+    syns.saturating_add((u64::from(before) * (WINDOW_NS - elapsed_ns) / WINDOW_NS) as u32)
 }
 
 /// The rules, the keys and the time of a node.

@@ -5,6 +5,7 @@ mod fragments;
 mod plans;
 mod queries;
 mod recovery;
+mod rehearsals;
 mod replicas;
 mod sources;
 

@@ -1,10 +1,12 @@
 //! etcd as the source of members, by its JSON gateway (`/v3/…`), in a thread of its own.
 //!
 //! ```text
-//!   lease/grant ─► kv/put of the own record ─► kv/range of all records ─► watch: a change, or some time ─┐
-//!                     ▲ own record changed, or missing        ▲                                          │
-//!                     └──────────── lease/keepalive ◄─────────┴──────────────────────────────────────────┘
+//!   lease/grant ─► kv/range of all records ─► kv/put of the own record ─► watch: a change, or some time ─┐
+//!                     ▲                          own record changed, or missing                          │
+//!                     └──────────── lease/keepalive ◄────────────────────────────────────────────────────┘
 //! ```
+//! The records are read before the own one is written: a former run with a clock that was ahead may have left one, which is superseded.
+//!
 //! What counts is always the whole list, by a range that etcd answers with a quorum. The watch only shows when to ask for it, so a watch that
 //! ends, or whose revision was compacted, loses nothing. A member of etcd that does not answer is replaced by the next one. When none answers,
 //! the list stays as it was, and the source is reported unreachable.
@@ -103,26 +105,18 @@ impl Etcds {
     /// Once around.
     fn turn(&mut self) -> Result<(), EtcdError> {
         self.keep_lease()?;
+        let answer = self.client.range()?;
+        let (revision, id) = (answer.revision, self.members.own().id);
+        let recorded = answer.members.iter().find(|(other, _)| *other == id);
+        let recorded = recorded.and_then(|(_, record)| record.as_ref().ok()).cloned();
+        self.members.handle_list(List { members: answer.members, settings: answer.settings });
         let own = self.members.own();
-        if self.put.as_ref() != Some(&own) && !self.members.is_stopping() {
+        let is_written = self.put.as_ref() == Some(&own) && recorded.as_ref() == Some(&own);
+        if !is_written && !self.members.has_twin() && !self.members.is_stopping() {
             self.client.put(&own, self.lease.load(Ordering::Acquire))?;
             self.put = Some(own);
         }
-        let answer = self.client.range()?;
-        let own = self.members.own();
-        match answer.members.iter().find(|(id, _)| *id == own.id) {
-            None => self.put = None,
-            Some((_, Ok(recorded))) if recorded.version > own.version && recorded.replication == own.replication => {
-                self.members.supersede(recorded.version);
-            }
-            Some(_) => {}
-        }
-        let revision = answer.revision;
-        self.members.handle_list(List { members: answer.members, settings: answer.settings });
-        if self.put.is_some() {
-            self.client.watch(revision + 1)?;
-        }
-        Ok(())
+        self.client.watch(revision + 1)
     }
 
     /// The lease lives on, or there is a new one.

@@ -106,13 +106,13 @@ impl Gossiper {
             let Some(received) = self.socket.receive(&mut self.buffer)? else { break };
             let from = received.from;
             let Some(plain) = self.tags.checked(&self.buffer[..received.length_bytes]) else {
-                self.members.note_refused(format!(
+                self.members.note_refused_datagram(format!(
                     "a datagram of gossip from {from} is not authentic: has it the cluster's key?"
                 ));
                 continue;
             };
             if let Err(error) = self.gossip.handle_datagram(clock::now(), plain) {
-                self.members.note_refused(format!("from {from}: {error}"));
+                self.members.note_refused_datagram(format!("from {from}: {error}"));
             }
         }
         let now = clock::now();

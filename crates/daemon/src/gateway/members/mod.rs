@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use flow::{Instant, NodeId};
 use membership::{
-    Change, Departure, Limits, MEMBERS_MAX, Member, MemberState, Membership, Presence, RecordError, Settings,
+    Change, Departure, Limits, MEMBERS_MAX, Member, MemberState, Membership, OwnRecord, Presence, RecordError, Refused,
+    Settings,
 };
 use packet_io::clock;
 
@@ -53,8 +54,7 @@ pub(super) type GossipKeys = Vec<[u8; 16]>;
 
 struct Inner {
     membership: Membership,
-    /// This node's own record.
-    own: Member,
+    own: OwnRecord,
     source: &'static str,
     reachable: bool,
     since: Instant,
@@ -105,8 +105,9 @@ impl Members {
             replication: cluster.replication.local,
             detection: cluster.failure_detection.local,
             state: MemberState::Active,
-            version: unix_time_ms(),
+            version: 0,
         };
+        let own = OwnRecord::new(own, credentials::unix_time(), config.membership.forget_after);
         let inner = Inner {
             membership,
             own,
@@ -155,23 +156,24 @@ impl Members {
     pub(super) fn handle_list(&self, list: List) {
         let now = clock::now();
         let mut inner = self.lock();
-        let Inner { membership, refused, own, .. } = &mut *inner;
-        let mut last_refused = None;
+        let own = inner.own.member().id;
+        let mut refused = None;
         let mut records = Vec::new();
         for (id, record) in list.members {
             match record {
-                Ok(member) if id == own.id => last_refused = own_obstacle(own, &member).or(last_refused),
+                Ok(member) if id == own => {
+                    refused = inner.own.handle_record(now, &member).err().map(|it| it.to_string()).or(refused)
+                }
                 Ok(member) => records.push(member),
-                Err(error) => last_refused = Some(format!("the record of node {}: {error}", id.0)),
+                Err(error) => refused = Some(format!("the record of node {}: {error}", id.0)),
             }
         }
-        membership.handle_all_records(now, records, |error| last_refused = Some(error.to_string()));
-        match list.settings {
-            Some(Ok(settings)) => membership.handle_settings(settings),
-            Some(Err(error)) => last_refused = Some(format!("the settings: {error}")),
-            None => {}
-        }
-        *refused = note_refused(refused.take(), last_refused);
+        inner.membership.handle_all_records(now, records, |error| refused = Some(error.to_string()));
+        let settings = list.settings.transpose().map_err(|error| format!("the settings: {error}"));
+        let taken = settings.and_then(|settings| {
+            inner.membership.handle_listed_settings(now, settings).map_err(|error| error.to_string())
+        });
+        inner.note_refused(taken.err().or(refused));
         inner.note_reachable(now);
         inner.has_list = true;
         self.notify(inner);
@@ -179,14 +181,14 @@ impl Members {
 
     /// A record of one member.
     fn handle_member(&self, member: Member) {
-        let mut inner = self.lock();
-        let refused = if member.id == inner.own.id {
-            own_obstacle(&inner.own, &member)
+        let (mut inner, now) = (self.lock(), clock::now());
+        let taken = if member.id == inner.own.member().id {
+            inner.own.handle_record(now, &member)
         } else {
-            inner.membership.handle_record(clock::now(), member).err().map(|error| error.to_string())
+            inner.membership.handle_record(now, member)
         };
-        if refused.is_some() {
-            inner.refused = note_refused(inner.refused.take(), refused);
+        if let Err(refused) = taken {
+            inner.note_refused(Some(refused.to_string()));
         }
         self.notify(inner);
     }
@@ -201,7 +203,11 @@ impl Members {
     /// Settings that a member publishes.
     fn handle_settings(&self, settings: Settings) {
         let mut inner = self.lock();
-        inner.membership.handle_settings(settings);
+        match inner.membership.handle_settings(settings) {
+            // The newer ones have not reached that member yet.
+            Ok(()) | Err(Refused::OlderSettings { .. }) => {}
+            Err(refused) => inner.note_refused(Some(refused.to_string())),
+        }
         self.notify(inner);
     }
 
@@ -215,16 +221,18 @@ impl Members {
         }
     }
 
-    /// Something that another node sent was refused.
-    fn note_refused(&self, refused: String) {
+    /// A datagram was refused. Strangers can send such ones: it is no event.
+    fn note_refused_datagram(&self, refused: String) {
         let mut inner = self.lock();
-        inner.refused = note_refused(inner.refused.take(), Some(refused));
+        if inner.refused.as_ref() != Some(&refused) {
+            tracing::warn!("{refused}");
+        }
+        inner.refused = Some(refused);
     }
 
     /// This node's record has this version.
     fn adopt_version(&self, version: u64) {
-        let mut inner = self.lock();
-        inner.own.version = inner.own.version.max(version);
+        self.lock().own.raise_version(version);
     }
 
     /// The source is not reachable. What is known stays in force.
@@ -241,23 +249,20 @@ impl Members {
 
     /// This node's own record.
     pub(super) fn own(&self) -> Member {
-        self.lock().own.clone()
+        self.lock().own.member().clone()
     }
 
     /// The node is to be something else to the others.
     pub(super) fn set_own_state(&self, state: MemberState) {
         let mut inner = self.lock();
-        if inner.own.state != state {
-            inner.own.state = state;
-            inner.own.version = unix_time_ms().max(inner.own.version + 1);
+        if inner.own.set_state(credentials::unix_time(), state) {
             self.notify(inner);
         }
     }
 
-    /// Another record of this node is newer than its own, which is written again.
-    pub(super) fn supersede(&self, version: u64) {
-        let mut inner = self.lock();
-        inner.own.version = inner.own.version.max(version.saturating_add(1));
+    /// Another node has this node's number, and its record counts.
+    fn has_twin(&self) -> bool {
+        self.lock().own.has_twin()
     }
 
     /// Gossip is authenticated by these keys from now on.
@@ -391,8 +396,8 @@ impl Members {
             since_ns: since.as_nanos(),
             error: error.clone(),
             refused: refused.clone(),
-            own_state: own.state.name().to_owned(),
-            own_version: own.version,
+            own_state: own.member().state.name().to_owned(),
+            own_version: own.member().version,
             settings_version: settings.version,
             backups: settings.backups,
             configuration_version: settings.configuration,
@@ -418,22 +423,14 @@ impl Inner {
             self.events.push_back((kind, text));
         }
     }
-}
 
-/// Another node with this node's number has its record in place of this node's.
-fn own_obstacle(own: &Member, recorded: &Member) -> Option<String> {
-    (own.replication != recorded.replication && recorded.version >= own.version).then(|| {
-        let refused = membership::Refused::OwnNumber { id: own.id, address: recorded.replication };
-        refused.to_string()
-    })
-}
-
-/// Logs what was refused when it is something else than before.
-fn note_refused(before: Option<String>, now: Option<String>) -> Option<String> {
-    if let Some(text) = now.as_ref().filter(|text| before.as_ref() != Some(text)) {
-        tracing::warn!("{text}");
+    /// Notes what was refused last; it is an event when it is something else than before.
+    fn note_refused(&mut self, refused: Option<String>) {
+        if let Some(text) = refused.as_ref().filter(|text| self.refused.as_ref() != Some(text)) {
+            self.push_event(EventKind::Warning, format!("{}: {text}", self.source));
+        }
+        self.refused = refused;
     }
-    now
 }
 
 fn described(change: Change, membership: &Membership) -> Option<(EventKind, String)> {
@@ -466,16 +463,11 @@ fn restore(membership: &mut Membership, path: &Path, now: Instant) {
                     tracing::warn!("{}: {refused}", path.display());
                 }
             }
-            membership.handle_settings(state.settings);
+            membership.restore_settings(state.settings);
         }
         Ok(None) => {}
         Err(error) => tracing::warn!("the members in {} cannot be used: {error}", path.display()),
     }
-}
-
-/// The version of a record that is made now.
-fn unix_time_ms() -> u64 {
-    u64::try_from(credentials::unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ mod tests {
         membership.handle_record(now, member(1)).expect("a member");
         membership.handle_record(now, member(2)).expect("a member");
         let settings = Settings { version: 3, backups: Some(2), edge_nodes: None, configuration: 7 };
-        membership.handle_settings(settings);
+        membership.restore_settings(settings);
         let text = written(&membership);
         assert_eq!(parse(&text), State { members: vec![member(1), member(2)], settings });
         let damaged = text.replacen("replication", "repl", 1);

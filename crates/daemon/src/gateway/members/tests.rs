@@ -1,5 +1,7 @@
 //! What becomes of the lists that a source of members delivers.
 
+use membership::{VERSION_END, version_above};
+
 use super::*;
 
 const CONFIG: &str = include_str!("../../../../../examples/etcd.toml");
@@ -65,11 +67,58 @@ fn records_that_cannot_be_used_are_reported() {
     let status = members.status();
     assert!(status.refused.expect("it is reported").contains("node 1"));
     assert_eq!(status.members.len(), 1);
-    let (id, own) = member(7, u64::MAX);
-    let twin = own.map(|twin| Member { id: NodeId(0), ..twin });
-    assert_eq!(id, NodeId(7));
-    members.handle_list(list(vec![(NodeId(0), twin)]));
-    assert!(members.status().refused.expect("it is reported").contains("node.id"));
+    assert_eq!(kinds(&members), [EventKind::Warning]);
+
+    // The clock of node 2 was ahead: what it publishes now is older.
+    members.handle_list(list(vec![member(2, 1_000)]));
+    for _ in 0..3 {
+        members.handle_list(list(vec![member(2, 7)]));
+        let refused = members.status().refused.expect("it is reported");
+        assert!(refused.contains("node 2, version 7") && refused.contains("1000"), "{refused}");
+    }
+    assert_eq!(kinds(&members), [EventKind::Warning], "once");
+    members.handle_list(list(Vec::new()));
+    members.handle_list(list(vec![member(2, 7)]));
+    assert_eq!(members.status().refused, None, "its lease had ended");
+    assert_eq!(members.status().members[0].version, 7);
+}
+
+#[test]
+fn a_version_that_nothing_could_supersede_is_refused() {
+    let members = loaded();
+    members.handle_list(list(vec![member(1, u64::MAX), member(2, 1)]));
+    assert_eq!(members.status().members.len(), 1);
+    assert!(members.status().refused.expect("it is reported").contains("below 2^63"));
+    members.handle_list(list(vec![member(1, 3), member(2, 1)]));
+    assert_eq!((members.status().members.len(), members.status().refused), (2, None));
+}
+
+/// A record with this node's number, at the address of another.
+fn twin(version: u64) -> List {
+    let (_, record) = member(7, version);
+    list(vec![(NodeId(0), record.map(|twin| Member { id: NodeId(0), ..twin }))])
+}
+
+#[test]
+fn the_own_number_is_taken_back_from_a_former_run_whatever_its_address_but_not_from_a_node_that_goes_on_using_it() {
+    let members = loaded();
+    let ahead = members.own().version + 86_400_000;
+    members.handle_list(twin(ahead));
+    assert_eq!((members.own().version, members.status().refused, members.has_twin()), (ahead + 1, None, false));
+    // It is another node, which has taken it back as well.
+    for _ in 0..3 {
+        members.handle_list(twin(ahead + 2));
+        assert_eq!((members.own().version, members.has_twin()), (ahead + 1, true));
+        assert!(members.status().refused.expect("it is reported").contains("node.id"));
+    }
+    let own = members.own();
+    members.handle_list(list(vec![(own.id, Ok(own.clone()))]));
+    assert_eq!((members.status().refused, members.has_twin()), (None, false), "the other node has another number now");
+    // At this node's own address only it can have been, however often.
+    for version in [ahead + 10, ahead + 20, VERSION_END - 1] {
+        members.handle_list(list(vec![(own.id, Ok(Member { state: MemberState::Left, version, ..own.clone() }))]));
+        assert_eq!((members.own().version, members.status().refused), (version_above(version), None));
+    }
 }
 
 #[test]
@@ -79,8 +128,28 @@ fn the_own_record_gets_a_higher_version_with_each_change() {
     members.set_own_state(MemberState::Draining);
     let draining = members.own();
     assert!(draining.version > before && draining.state == MemberState::Draining);
-    members.supersede(draining.version + 1000);
-    assert_eq!(members.own().version, draining.version + 1001);
+    members.set_own_state(MemberState::Active);
+    assert!(members.own().version > draining.version);
+}
+
+#[test]
+fn settings_with_a_poisoned_version_can_be_taken_back() {
+    let members = loaded();
+    let known = |members: &Members| (members.settings().version, members.status().refused);
+    members.handle_list(settings(&format!("version={} backups=2", VERSION_END - 1)));
+    members.handle_list(settings("version=4 backups=1"));
+    let (version, refused) = known(&members);
+    assert_eq!(version, VERSION_END - 1);
+    assert!(refused.expect("it is reported").contains("delete them"));
+    members.handle_list(list(Vec::new()));
+    members.handle_list(settings("version=4 backups=1"));
+    assert_eq!(known(&members), (4, None));
+    members.handle_list(settings("version=4 backups=8"));
+    let (_, refused) = known(&members);
+    assert!(refused.expect("it is reported").contains("two different settings of version 4"));
+    assert_eq!(members.settings().backups, Some(1));
+    members.handle_settings(Settings { version: 4, backups: Some(8), ..Settings::default() });
+    assert_eq!(members.settings().backups, Some(1), "nor by gossip");
 }
 
 #[test]
