@@ -48,7 +48,7 @@ pub enum SecretError {
     #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a certificate?", .0.display())]
     TooLarge(PathBuf),
     /// The file of a secret.
-    #[error("{0}: `mainstay key` makes keys; the paths are in [replication.security]")]
+    #[error("{0}: `mainstay key` makes keys; the paths are in pre_shared_keys")]
     Secret(#[from] SecretFileError),
     /// The file of the secret that mappings are computed under.
     #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
