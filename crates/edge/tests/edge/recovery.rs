@@ -67,6 +67,27 @@ fn the_lowest_unacknowledged_segment_is_resent_once_to_the_new_owner() {
 }
 
 #[test]
+fn a_packet_that_was_held_after_the_confirmation_is_not_resent() {
+    let mut world = World::new(|_| ());
+    let opened = (0..30).map(Connection::new).map(|connection| (connection, connection.open(&mut world)));
+    let opened: Vec<_> = opened.collect();
+    let failed = NodeId(1);
+    let mut of_failed = opened.iter().filter(|(_, node)| *node == failed).map(|(connection, _)| *connection);
+    let [first, second] = [(); 2].map(|()| of_failed.next().expect("a third of thirty"));
+    world.enter(first.near(ACK, 1, 1, &[1; 50]));
+    world.fail(failed);
+    let owner = world.enter(first.near(ACK, 1, 1, b""));
+    world.confirm_all();
+    // Before anything is resent, a segment of another connection comes, which passes to its new owner; and the first one is acknowledged.
+    world.wait(Duration::from_millis(1));
+    let its_owner = world.enter(second.near(ACK, 1, 1, &[2; 50]));
+    assert_ne!(its_owner, failed);
+    world.leave(owner, first.far(ACK, 1, 51, u16::MAX));
+    assert_eq!(world.edge.status().segments_held.0, 1, "the second one is held");
+    assert_eq!(world.resent(), [], "it reached its new owner by itself");
+}
+
+#[test]
 fn a_flood_of_syns_evicts_its_own_held_segments_and_not_those_of_established_connections() {
     let mut world = World::new(|config| {
         config.connections_max = 60_000;
