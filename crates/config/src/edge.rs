@@ -80,13 +80,14 @@ mod tests {
 
     #[test]
     fn the_fast_path_is_off_by_default_and_warns_of_what_keeps_flows_from_it() {
-        let enabled = |more: &str| LEAST.to_owned() + more + "[fast_path]\nenabled = true\nconnections_max = 5\n";
+        let plain = LEAST.to_owned() + "[security]\nmode = \"plain\"\n";
+        let enabled = |more: &str| plain.clone() + more + "[fast_path]\nenabled = true\nconnections_max = 5\n";
         let warnings = |text: &str| {
             let checked = parse("edge.toml", text).expect("it is right");
             checked.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         assert!(!parse("edge.toml", LEAST).expect("it is right").config.fast_path.enabled);
-        assert_eq!(warnings(LEAST), "");
+        assert_eq!(warnings(&plain), "");
         let text = enabled("[recovery]\npolicy = \"syn-only\"\n");
         let config = parse("edge.toml", &text).expect("it is right").config;
         assert_eq!(config.fast_path, EdgeFastPath { enabled: true, hook: Hook::Tc, connections_max: 5 });
@@ -96,6 +97,29 @@ mod tests {
         assert!(warnings(&hashed).contains("with this affinity none is"), "{}", warnings(&hashed));
         let xdp = enabled("").replace("network", "backend = \"af_xdp\"\nnetwork");
         assert!(warnings(&xdp).contains("no fast path"), "{}", warnings(&xdp));
+    }
+
+    #[test]
+    fn frames_are_secured_by_keys_and_plain_text_is_a_decision() {
+        let with = |section: &str| LEAST.to_owned() + "[security]\n" + section;
+        let checked = parse("edge.toml", &with("pre_shared_keys = [\"/etc/a\", \"/etc/b\"]\n")).expect("it is right");
+        let keys = checked.config.security.map(|security| security.pre_shared_keys);
+        assert_eq!(keys, Some(vec!["/etc/a".into(), "/etc/b".into()]));
+        assert!(checked.warnings.is_empty());
+        let plain = parse("edge.toml", &with("mode = \"plain\"\n")).expect("it is right");
+        assert!(plain.config.security.is_none() && plain.warnings.is_empty());
+        let missing = parse("edge.toml", LEAST).expect("it is right");
+        assert!(missing.config.security.is_none());
+        let text: String = missing.warnings.iter().map(ToString::to_string).collect();
+        assert!(text.contains("in plain text") && text.contains("add [security]"), "{text}");
+        for (text, part) in [
+            (with(""), "name from 1 to 4 files"),
+            (with("mode = \"plain\"\npre_shared_keys = [\"/etc/a\"]\n"), "remove either"),
+            (with("pre_shared_keys = [\"/etc/a\"]\n").replace("id = 201", "id = 63"), "choose a number from 64 to 255"),
+        ] {
+            let found = errors(&text);
+            assert!(found.contains(part), "{found}\nlacks {part:?}");
+        }
     }
 
     #[test]

@@ -546,7 +546,9 @@ pub struct RawFailureDetection {
     /// causes no take-over. The names of ports must be the same on all nodes. With `mode = "plain"` these frames are not authenticated.
     /// A change needs a restart.
     pub service_paths: Option<bool>,
-    /// Largest number of edges (`mainstay edge`) that the node answers, each counted once for each port. Frames of edges are not
-    /// authenticated. A change needs a restart.
+    /// Largest number of edges (`mainstay edge`) that the node answers, each counted once for each port. Edges authenticate themselves by a
+    /// key of `replication.security.pre_shared_keys`; where there is none, they are taken in plain text. A change needs a restart.
     pub edges_max: Option<Spanned<u8>>,
+    /// Whether edges are taken in plain text although there are pre-shared keys. A change needs a restart.
+    pub plain_edges: Option<bool>,
 }

@@ -28,6 +28,8 @@ use config::validated::{CertificateFiles, Cluster, Security};
 const SYN_COOKIES: &[u8] = b"syn cookies";
 /// The purpose of the secret under which free ports of source NAT are chosen.
 const NAT_PORTS: &[u8] = b"nat ports";
+/// The purpose of the secret under which connections are spread over backends.
+const BACKENDS: &[u8] = b"choice of backends";
 /// The purpose of the secret that gossip is authenticated by.
 const GOSSIP: &[u8] = b"gossip of members";
 /// The largest file that can hold certificates.
@@ -48,7 +50,7 @@ pub enum SecretError {
     #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a certificate?", .0.display())]
     TooLarge(PathBuf),
     /// The file of a secret.
-    #[error("{0}: `mainstay key` makes keys; the paths are in [replication.security]")]
+    #[error("{0}: `mainstay key` makes keys; the paths are in pre_shared_keys")]
     Secret(#[from] SecretFileError),
     /// The file of the secret that mappings are computed under.
     #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
@@ -108,9 +110,18 @@ pub fn nat_key(path: &Path) -> Result<HashKey, SecretError> {
 
 /// The same, as it follows from the first key of the cluster; `None` without one.
 pub(super) fn cluster_nat_key(cluster: Option<&Cluster>) -> Result<Option<HashKey>, SecretError> {
+    cluster_hash_key(cluster, NAT_PORTS)
+}
+
+/// The secret under which connections are spread over backends, as it follows from the first key of the cluster; `None` without one.
+pub(super) fn cluster_choice_key(cluster: Option<&Cluster>) -> Result<Option<HashKey>, SecretError> {
+    cluster_hash_key(cluster, BACKENDS)
+}
+
+fn cluster_hash_key(cluster: Option<&Cluster>, purpose: &[u8]) -> Result<Option<HashKey>, SecretError> {
     let security = cluster.and_then(|cluster| cluster.replication.security.as_ref());
     let first = security.and_then(|security| security.pre_shared_keys.first());
-    first.map(|path| Ok(HashKey(derived(path, NAT_PORTS, SecretError::Secret)?))).transpose()
+    first.map(|path| Ok(HashKey(derived(path, purpose, SecretError::Secret)?))).transpose()
 }
 
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.

@@ -37,8 +37,6 @@ const TICK_BITS: u32 = 26;
 const PERIODS_PER_TIMEOUT: u64 = 16;
 /// As above.
 const PERIOD_BITS_MAX: u32 = 8;
-/// Connections that the index has room for at first.
-const INDEX_ENTRIES_FIRST: u32 = 1024;
 
 /// The stage of a connection, in the order in which victims are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,26 +135,26 @@ pub(crate) struct Flows {
     records: Vec<Record>,
     free: Vec<Index>,
     index: HashIndex,
-    /// Connections that the index has room for.
-    index_entries_max: u32,
     period_bits: [u32; STAGES.len()],
     lists: [List; STAGES.len()],
     counters: FlowCounters,
 }
 
 impl Flows {
-    /// A table of at most `connections_max` connections. Memory is reserved as they come.
+    /// A table of at most `connections_max` connections. The index is as large as it can become, 8 bytes for each, and address space is
+    /// reserved for the records: no insertion moves what is there, which would stall the edge for as long as a node takes to be dead.
     pub(crate) fn new(connections_max: u32, timeouts: IdleTimeouts, key: HashKey) -> Self {
         let connections_max = connections_max.clamp(1, CONNECTIONS_MAX);
-        let index_entries_max = INDEX_ENTRIES_FIRST.min(connections_max);
+        let mut records = Vec::new();
+        // Where the system reserves no address space, the records grow in place or are moved by the system.
+        let _ = records.try_reserve_exact(connections_max as usize);
         Self {
             key,
             timeouts,
             connections_max,
-            records: Vec::new(),
+            records,
             free: Vec::new(),
-            index: HashIndex::new(index_entries_max as usize),
-            index_entries_max,
+            index: HashIndex::new(connections_max as usize),
             period_bits: STAGES.map(|stage| timeouts.period_bits(stage)),
             lists: [List::EMPTY; STAGES.len()],
             counters: FlowCounters::default(),
@@ -251,27 +249,8 @@ impl Flows {
             self.records[index as usize] = record;
         }
         self.lists[record.stage as usize].push(&mut self.records, index);
-        if self.len() > self.index_entries_max {
-            self.grow_index();
-        } else {
-            self.index.insert(self.key.hash(entering), index);
-        }
+        self.index.insert(self.key.hash(entering), index);
         index
-    }
-
-    /// Replaces the index by one with room for half as many connections more, up to the table's limit.
-    fn grow_index(&mut self) {
-        self.index_entries_max =
-            (self.index_entries_max + self.index_entries_max.div_ceil(2)).min(self.connections_max);
-        self.index = HashIndex::new(self.index_entries_max as usize);
-        for list in &self.lists {
-            let mut at = list.first;
-            while at != NONE {
-                let record = &mut self.records[at as usize];
-                self.index.insert(self.key.hash(&record.entering), at);
-                at = record.links.next;
-            }
-        }
     }
 
     fn victim(&self) -> Option<Index> {
@@ -361,8 +340,8 @@ mod tests {
 
     #[test]
     fn a_connection_with_a_full_segment_takes_at_most_1700_bytes() {
-        // An index entry: an eighth of a bucket of 64 bytes, in an index that is at least two thirds full.
-        let index_bytes = 64 / 8 * 3 / 2;
+        // An index entry: an eighth of a bucket of 64 bytes.
+        let index_bytes = 64 / 8;
         let bytes = size_of::<Record>() + index_bytes + HeldPackets::<SEGMENT_FRAME_BYTES_MAX>::SLOT_BYTES;
         assert!(size_of::<Record>() <= 136, "a record has {} bytes", size_of::<Record>());
         assert!(bytes <= 1700, "a connection with a held segment takes {bytes} bytes");
@@ -383,10 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn the_index_grows_with_the_table_and_finds_every_connection() {
+    fn no_insertion_moves_a_connection_and_every_one_is_found() {
         let mut flows = table(5000);
+        let places = |flows: &Flows| (flows.records.as_ptr(), flows.index.memory_bytes());
+        let first = places(&flows);
         for port in 0..6000 {
             enter(&mut flows, port.into(), &tuple(17, port));
+            // Neither the records nor the index are those of another size: an insertion has moved none of them.
+            assert_eq!(places(&flows), first, "connection {port}");
         }
         assert_eq!((flows.len(), flows.counters().evicted), (5000, 1000));
         for port in 0..6000 {

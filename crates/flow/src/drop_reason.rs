@@ -67,6 +67,12 @@ drop_reasons! {
     /// The frame is for another host on the link (the port sees all frames).
     OtherHost = "other_host",
 
+    /// A frame between nodes and edges that came from where only hosts are: a stranger's.
+    ControlFromHost = "control_from_host",
+    /// A frame in the name of an edge or of a node that the cluster's key does not authenticate, or from another link address than that of
+    /// the edge.
+    ControlUnauthenticated = "control_unauthenticated",
+
     // Connection tracking.
     /// TCP flags that no stack sends (SYN with FIN, none at all).
     InvalidTcpFlags = "invalid_tcp_flags",

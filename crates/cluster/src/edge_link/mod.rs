@@ -20,22 +20,29 @@
 //!    8  nodes whose connections it serves: bit n for node n, big-endian
 //! ```
 //!
-//! The frames are not authenticated. They decide only where an edge sends packets, as ARP and Neighbour Discovery on the same link do.
+//! Where the cluster has pre-shared keys, all of this travels in a [secure channel](replication::secure) under keys that follow from them.
+//! An edge's channel begins anew when it has been silent, for the node may have been restarted. In plain text, an edge and a node that are
+//! up are bound to the link address that they were found at, and neither can be taken down by who does not know its discriminator; but
+//! who reads the link can do what ARP spoofing can.
 
 mod edges;
 mod nodes;
+mod security;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
 
-use flow::NodeId;
+use flow::{DropReason, NodeId};
+
+use replication::secure::ChannelError;
 
 use crate::failure_detector::BfdError;
 
-pub use edges::EDGES_MAX;
-pub(crate) use edges::EdgeSessions;
+pub use edges::{EDGES_MAX, EdgeConfig};
+pub(crate) use edges::{EdgeAddress, EdgeSessions};
 pub use nodes::{LinkError, NodeLinkStatus, NodeLinks, NodeUpdate};
+pub use security::LinkSecurity;
 
 /// Bytes of a node's state.
 pub const NODE_STATE_BYTES: usize = 16;
@@ -96,8 +103,24 @@ impl EdgeState {
 }
 
 /// Why a frame of an edge was not taken. The edge's fault, or of whoever sends in its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum EdgeError {
+    /// It is in plain text, though edges authenticate themselves here.
+    #[error(
+        "an edge that does not authenticate itself: give its file [security] with the key of [replication.security]"
+    )]
+    NotAuthenticated,
+    /// It is encrypted, and this node has no key.
+    #[error("an edge that authenticates itself, and this node has no pre-shared key in [replication.security]")]
+    NoKey,
+    /// The edge is up at another link address.
+    #[error(
+        "a frame in the name of an edge that is up at another link address: a stranger's, or two edges have one number"
+    )]
+    OtherLinkAddress,
+    /// The keys do not open it.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
     /// There is no room for another.
     #[error("more edges than failure_detection.edges_max: raise it if they are yours")]
     TooMany,
@@ -107,4 +130,17 @@ pub(crate) enum EdgeError {
     /// Its packet is none of failure detection.
     #[error(transparent)]
     Bfd(#[from] BfdError),
+}
+
+impl EdgeError {
+    /// The reason that the frame counts as dropped for.
+    pub(crate) const fn reason(&self) -> DropReason {
+        match self {
+            Self::NotAuthenticated | Self::NoKey | Self::OtherLinkAddress | Self::Channel(_) | Self::Bfd(_) => {
+                DropReason::ControlUnauthenticated
+            }
+            Self::Truncated => DropReason::Truncated,
+            Self::TooMany => DropReason::LocalUnhandled,
+        }
+    }
 }

@@ -5,10 +5,15 @@ use std::vec::Vec;
 use core::time::Duration;
 
 use flow::wire::MacAddress;
+use flow::wire::ethernet::EthernetView;
 use flow::{Instant, NodeId, PortId};
 
+use alloc::sync::Arc;
+
+use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
+
 use super::*;
-use crate::failure_detector::Config;
+use crate::failure_detector::{Config, Session};
 use crate::forwarding::{PathFrameKind, PathHeader, PathId};
 
 const EDGE: u8 = 9;
@@ -27,13 +32,38 @@ struct World {
     edge_frames: usize,
 }
 
+/// What one end makes channels from; all ends have the same key.
+fn security(end: u8) -> LinkSecurity {
+    let credentials = Credentials::new(std::vec![PreSharedKey::new([7; 32])], None).expect("one key");
+    let security = Security {
+        credentials: Arc::new(credentials),
+        rotation: Rotation::default(),
+        seed: Seed::new([end; 32]),
+        unix_time: Duration::from_secs(1_800_000_000),
+    };
+    LinkSecurity::new(Instant::from_millis(1000), &security).expect("there is a key")
+}
+
+fn sessions(node: u8, security: Option<LinkSecurity>, accepts_plain: bool) -> EdgeSessions {
+    let detector = Config::default();
+    EdgeSessions::new(node, EdgeConfig { edges_max: 2, detector, seed: node.into(), security, accepts_plain })
+}
+
+const fn at(edge: u8, link_address: MacAddress) -> EdgeAddress {
+    EdgeAddress { port: PortId(7), edge, link_address }
+}
+
 impl World {
-    fn new() -> Self {
+    fn new(is_secured: bool) -> Self {
         let nodes: Vec<_> = (0..NODES).map(|n| (NodeId(n), PortId(n + 1), mac(n))).collect();
         Self {
             now: Instant::from_millis(1000),
-            edge: NodeLinks::new(EDGE, &nodes, Config::default(), 5).expect("it is sound"),
-            nodes: (0..NODES).map(|n| EdgeSessions::new(2, Config::default(), n.into())).collect(),
+            edge: {
+                let security = is_secured.then(|| security(EDGE));
+                let now = Instant::from_millis(1000);
+                NodeLinks::new(EDGE, &nodes, Config::default(), 5, (now, security)).expect("it is sound")
+            },
+            nodes: (0..NODES).map(|n| sessions(n, is_secured.then(|| security(n)), false)).collect(),
             is_severed: std::vec![false; NODES.into()],
             updates: Vec::new(),
             edge_frames: 0,
@@ -57,18 +87,21 @@ impl World {
                 let (header, datagram) = PathHeader::read(&frame).expect("it is whole");
                 self.edge_frames += 1;
                 assert_eq!((header.from, header.to), (EDGE, port.0 - 1));
-                self.nodes[node].handle(now, PortId(7), header.from, datagram).expect("it is taken");
+                let from = at(header.from, EthernetView::new_checked(&frame).expect("it is whole").source());
+                // A channel that begins anew finds sealed datagrams of the former one.
+                let _ = self.nodes[node].handle(now, from, datagram);
             }
         }
         for n in 0..NODES {
             let node = &mut self.nodes[usize::from(n)];
             node.handle_timeout(now);
             let mut datagram = Vec::new();
-            while let Some((_, to)) = node.poll_transmit(now, &mut datagram) {
+            while let Some(EdgeAddress { edge: to, .. }) = node.poll_transmit(now, &mut datagram) {
                 let header = PathHeader { kind: PathFrameKind::ToEdge, from: n, to, path: PathId::OF_EDGES };
                 header.write(mac(100 + n), &datagram, &mut frame).expect("it fits");
                 if !self.is_severed[usize::from(n)] {
-                    assert_eq!(self.edge.handle_frame(now, PortId(n + 1), &frame), Ok(true));
+                    let taken = self.edge.handle_frame(now, PortId(n + 1), &frame);
+                    assert!(taken == Ok(true) || taken.as_ref().is_err_and(LinkError::is_routine), "{taken:?}");
                 }
             }
         }
@@ -89,9 +122,13 @@ impl World {
     }
 }
 
-/// All nodes forward.
-fn settled() -> World {
-    let mut world = World::new();
+/// All nodes forward; in plain text, and then with keys.
+fn both_settled() -> [World; 2] {
+    [false, true].map(settled)
+}
+
+fn settled(is_secured: bool) -> World {
+    let mut world = World::new(is_secured);
     (0..NODES).for_each(|node| world.set(node, true, 0));
     world.run(500);
     let updates = world.take();
@@ -117,7 +154,10 @@ fn a_state_is_read_as_it_was_written() {
 
 #[test]
 fn a_dead_node_is_lost_within_the_detection_time_and_the_survivors_report_that_they_serve() {
-    let mut world = settled();
+    both_settled().into_iter().for_each(check_death);
+}
+
+fn check_death(mut world: World) {
     let at = world.now;
     world.is_severed[1] = true;
     world.run(150);
@@ -160,7 +200,10 @@ fn a_dead_node_is_lost_within_the_detection_time_and_the_survivors_report_that_t
 
 #[test]
 fn nodes_learn_at_once_which_nodes_an_edge_has_left() {
-    let mut world = settled();
+    both_settled().into_iter().for_each(check_left_nodes);
+}
+
+fn check_left_nodes(mut world: World) {
     assert_eq!(world.nodes[0].stopped(), 0);
     world.set(2, false, 0);
     // Its state arrives; the edge reports it in the next round.
@@ -180,7 +223,10 @@ fn nodes_learn_at_once_which_nodes_an_edge_has_left() {
 
 #[test]
 fn a_node_that_hands_over_stops_at_once() {
-    let mut world = settled();
+    both_settled().into_iter().for_each(check_hand_over);
+}
+
+fn check_hand_over(mut world: World) {
     world.set(0, false, 0);
     world.set(1, true, 1);
     world.exchange();
@@ -191,19 +237,22 @@ fn a_node_that_hands_over_stops_at_once() {
 
 #[test]
 fn frames_of_others_change_nothing() {
-    let mut world = settled();
+    let mut world = settled(false);
     let (now, mut frame, mut datagram) = (world.now, Vec::new(), Vec::new());
     NodeState { forwards: false, serves: 7 }.encode(&mut datagram);
     let write = |kind, from, to, frame: &mut Vec<u8>| {
-        PathHeader { kind, from, to, path: PathId::OF_EDGES }.write(mac(1), &datagram, frame).expect("it fits");
+        PathHeader { kind, from, to, path: PathId::OF_EDGES }.write(mac(100), &datagram, frame).expect("it fits");
     };
     write(PathFrameKind::ToEdge, 0, EDGE + 1, &mut frame);
     assert_eq!(world.edge.handle_frame(now, PortId(1), &frame), Err(LinkError::OtherReceiver));
     write(PathFrameKind::ToEdge, 1, EDGE, &mut frame);
     let other = LinkError::OtherNode { expected: NodeId(0), from: NodeId(1) };
     assert_eq!(world.edge.handle_frame(now, PortId(1), &frame), Err(other));
+    write(PathFrameKind::FromEdge, EDGE, 1, &mut frame);
+    assert_eq!(world.edge.handle_frame(now, PortId(1), &frame), Err(LinkError::FromEdge), "no edge is behind a node");
     write(PathFrameKind::Replication, 0, 1, &mut frame);
     assert_eq!(world.edge.handle_frame(now, PortId(1), &frame), Ok(false), "between nodes");
+    write(PathFrameKind::ToEdge, 0, EDGE, &mut frame);
     *frame.last_mut().unwrap() ^= 1;
     assert!(matches!(world.edge.handle_frame(now, PortId(1), &frame), Err(LinkError::Frame(_))));
     world.exchange();
@@ -211,21 +260,154 @@ fn frames_of_others_change_nothing() {
 }
 
 #[test]
-fn edges_are_limited_and_forgotten() {
-    let mut world = settled();
+fn no_frame_is_taken_from_a_port_that_leads_to_no_node() {
+    for mut world in both_settled() {
+        let (mut frame, mut datagram) = (Vec::new(), Vec::new());
+        NodeState { forwards: false, serves: 0 }.encode(&mut datagram);
+        let kinds = [PathFrameKind::ToEdge, PathFrameKind::FromEdge, PathFrameKind::Detection];
+        for kind in kinds.into_iter().chain([PathFrameKind::Replication, PathFrameKind::OfWorker]) {
+            let header = PathHeader { kind, from: 0, to: EDGE, path: PathId::OF_EDGES };
+            header.write(mac(100), &datagram, &mut frame).expect("it fits");
+            let refused = world.edge.handle_frame(world.now, PortId(0), &frame);
+            assert_eq!(refused, Err(LinkError::FromHost));
+            assert_eq!(refused.map_err(|error| error.reason()), Err(flow::DropReason::ControlFromHost));
+        }
+        world.exchange();
+        assert_eq!(world.take(), []);
+    }
+}
+
+/// A packet of failure detection that a stranger makes: it names no session.
+fn forged_packet() -> Vec<u8> {
     let mut packet = Vec::new();
-    let mut stranger = crate::failure_detector::Session::new(Config::default(), 3, 4);
-    assert!(stranger.poll_transmit(world.now, &mut packet));
+    let mut stranger = Session::new(Config::default(), 3, 4);
+    assert!(stranger.poll_transmit(Instant::ZERO, &mut packet));
+    packet
+}
+
+/// What a stranger reports in the name of an edge.
+fn forged_report() -> Vec<u8> {
+    let mut datagram = Vec::new();
+    EdgeState { stopped: 7 }.encode(&mut datagram);
+    datagram.extend_from_slice(&forged_packet());
+    datagram
+}
+
+#[test]
+fn a_flood_in_the_name_of_an_edge_changes_nothing_at_a_node() {
+    for (mut world, is_secured) in both_settled().into_iter().zip([false, true]) {
+        let before = [0, 1, 2].map(|node: usize| world.nodes[node].stopped());
+        for millisecond in 0..1000_u64 {
+            world.run(1);
+            // From the link address of the edge in every second frame, as far as a stranger can: by what it cannot know it is refused.
+            let source = if millisecond % 2 == 0 { mac(0) } else { mac(66) };
+            let refused = world.nodes[0].handle(world.now, at(EDGE, source), &forged_report()).unwrap_err();
+            assert_eq!(refused.reason(), flow::DropReason::ControlUnauthenticated, "{refused}");
+            let expected = match (is_secured, source == mac(0)) {
+                (true, _) => EdgeError::NotAuthenticated,
+                (false, true) => EdgeError::Bfd(BfdError::OtherSender(3)),
+                (false, false) => EdgeError::OtherLinkAddress,
+            };
+            assert_eq!(refused, expected);
+        }
+        assert_eq!([0, 1, 2].map(|node: usize| world.nodes[node].stopped()), before);
+        assert_eq!([0, 1, 2].map(|node: usize| world.nodes[node].up()), [1; 3]);
+        assert_eq!(world.take(), [], "no node stopped, and none was lost");
+    }
+}
+
+#[test]
+fn a_flood_in_the_name_of_a_node_changes_nothing_at_an_edge() {
+    for (mut world, is_secured) in both_settled().into_iter().zip([false, true]) {
+        let mut frame = Vec::new();
+        for millisecond in 0..1000_u64 {
+            world.run(1);
+            let mut datagram = Vec::new();
+            NodeState { forwards: false, serves: 7 }.encode(&mut datagram);
+            datagram.extend_from_slice(&forged_packet());
+            let source = if millisecond % 2 == 0 { mac(100) } else { mac(66) };
+            let header = PathHeader { kind: PathFrameKind::ToEdge, from: 0, to: EDGE, path: PathId::OF_EDGES };
+            header.write(source, &datagram, &mut frame).expect("it fits");
+            let expected = match (is_secured, source == mac(100)) {
+                (true, _) => LinkError::NotAlike,
+                (false, true) => LinkError::Bfd(BfdError::OtherSender(3)),
+                (false, false) => LinkError::OtherLinkAddress,
+            };
+            assert_eq!(world.edge.handle_frame(world.now, PortId(1), &frame), Err(expected));
+        }
+        assert_eq!(world.take(), []);
+    }
+}
+
+#[test]
+fn sealed_frames_are_taken_once_and_only_under_the_key() {
+    let mut world = settled(true);
+    let mut frame = Vec::new();
+    let mut captured = None;
+    while captured.is_none() {
+        world.run(1);
+        // A copy of what the next exchange would send; the edge sends it a second time.
+        world.edge.handle_timeout(world.now);
+        if world.edge.poll_transmit(world.now, &mut frame) == Some(PortId(1)) {
+            captured = Some(frame.clone());
+        }
+    }
+    let captured = captured.expect("the edge sends");
+    let (_, datagram) = PathHeader::read(&captured).expect("it is whole");
+    let node = &mut world.nodes[0];
+    assert_eq!(node.handle(world.now, at(EDGE, mac(0)), datagram), Ok(()));
+    let replayed = node.handle(world.now, at(EDGE, mac(0)), datagram);
+    assert_eq!(replayed, Err(EdgeError::Channel(ChannelError::Replayed)));
+    let mut changed = datagram.to_vec();
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(matches!(node.handle(world.now, at(EDGE, mac(0)), &changed), Err(EdgeError::Channel(_))));
+    // A stranger's handshake takes no place.
+    let before = node.sessions_len();
+    assert!(matches!(node.handle(world.now, at(99, mac(66)), &changed), Err(EdgeError::Channel(_))));
+    assert_eq!(node.sessions_len(), before);
+}
+
+#[test]
+fn a_node_with_a_key_takes_edges_in_plain_text_only_where_that_is_permitted() {
+    let report = forged_report();
+    let now = Instant::from_millis(1000);
+    let take = |is_secured: bool, accepts_plain: bool| {
+        let mut node = sessions(0, is_secured.then(|| security(0)), accepts_plain);
+        (node.handle(now, at(EDGE, mac(0)), &report), node.sessions_len())
+    };
+    assert_eq!(take(true, false), (Err(EdgeError::NotAuthenticated), 0));
+    assert_eq!(take(true, true), (Ok(()), 1));
+    assert_eq!(take(false, false), (Ok(()), 1));
+    // The other way round: an edge with a key, and a node without.
+    let mut world = World::new(true);
+    world.nodes[0] = sessions(0, None, false);
+    world.run(500);
+    assert_eq!((world.nodes[0].up(), world.nodes[1].up()), (0, 1));
+}
+
+#[test]
+fn a_node_that_was_restarted_is_found_again_under_new_keys() {
+    let mut world = settled(true);
+    world.nodes[1] = sessions(1, Some(security(41)), false);
+    world.set(1, true, 0);
+    world.run(100);
+    assert!(world.take().contains(&NodeUpdate::Stopped(NodeId(1))));
+    world.run(1500);
+    assert!(world.take().contains(&NodeUpdate::Forwards(NodeId(1))));
+    assert_eq!(world.nodes[1].up(), 1);
+}
+
+#[test]
+fn edges_are_limited_and_forgotten() {
+    let mut world = settled(false);
     let now = world.now;
     let node = &mut world.nodes[0];
     assert_eq!(node.up(), 1);
-    let mut datagram = Vec::new();
-    EdgeState::default().encode(&mut datagram);
-    datagram.extend_from_slice(&packet);
-    node.handle(now, PortId(7), 200, &datagram).expect("there is room for two");
+    let report = forged_report();
+    node.handle(now, at(200, mac(9)), &report).expect("there is room for two");
     // The one that never came up is replaced; the one that is up is not.
-    node.handle(now, PortId(7), 201, &datagram).expect("in the place of the other");
-    assert_eq!(node.handle(now, PortId(7), 201, &datagram[..7]), Err(EdgeError::Truncated));
+    node.handle(now, at(201, mac(9)), &report).expect("in the place of the other");
+    assert_eq!(node.handle(now, at(201, mac(9)), &report[..7]), Err(EdgeError::Truncated));
     assert_eq!((node.up(), node.sessions_len()), (1, 2));
     world.is_severed = std::vec![true; NODES.into()];
     world.run(70_000);

@@ -41,6 +41,12 @@ pub enum BfdError {
     /// The packet names a session that is not this one: a left-over of an earlier run, or misdirected.
     #[error("the packet is for session {0}, which is not this one; it goes away once the peer forgets the old session")]
     UnknownDiscriminator(u32),
+    /// The packet names no session, and its sender is not the peer of this session, which is up: the peer was restarted, or a stranger
+    /// pretends to be the peer.
+    #[error(
+        "the packet names no session, and its sender's discriminator {0} is not that of the peer, which is up; it counts once the peer is silent"
+    )]
+    OtherSender(u32),
     /// The packet names no session though its sender claims to have received from one.
     #[error("your discriminator is 0 in a packet with state {0:?}; check the peer")]
     ZeroYourDiscriminator(State),

@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// A datagram from the peer, with the time to live that it arrived with (RFC 5880 section 6.8.6).
+    /// A datagram from the peer in plain text, with the time to live that it arrived with (RFC 5880 section 6.8.6).
     ///
     /// # Errors
     /// Why it was discarded. The session is unchanged then, except that an administratively down session still
@@ -157,6 +157,19 @@ impl Session {
         if ttl != TIME_TO_LIVE {
             return Err(BfdError::TimeToLive(ttl));
         }
+        self.take_packet(now, bytes, false)
+    }
+
+    /// As [`Session::handle_packet`], for a packet that keys have shown to be the peer's. One of a peer that was restarted is believed at
+    /// once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn handle_authentic_packet(&mut self, now: Instant, bytes: &[u8]) -> Result<(), BfdError> {
+        self.take_packet(now, bytes, true)
+    }
+
+    fn take_packet(&mut self, now: Instant, bytes: &[u8], is_authentic: bool) -> Result<(), BfdError> {
         let packet = ControlPacket::decode(bytes)?;
         if packet.your_discriminator != 0 && packet.your_discriminator != self.local_discriminator {
             return Err(BfdError::UnknownDiscriminator(packet.your_discriminator));
@@ -166,6 +179,9 @@ impl Session {
         }
         // A session whose time ran out before this packet came went down first, however late the call.
         self.handle_timeout(now);
+        if !is_authentic && self.is_of_another_sender(&packet) {
+            return Err(BfdError::OtherSender(packet.my_discriminator));
+        }
         self.note_remote(now, &packet);
         if packet.is_final {
             self.end_poll(now);
@@ -183,6 +199,14 @@ impl Session {
             self.final_since.get_or_insert(now);
         }
         Ok(())
+    }
+
+    /// In plain text, a packet that names no session is selected by its sender's discriminator while the session is up (RFC 5880 section
+    /// 6.8.6 leaves the choice of fields to the receiver). So a stranger, who does not know that number, cannot take the session down. A
+    /// peer that was restarted is down once the detection time of its former incarnation is over.
+    fn is_of_another_sender(&self, packet: &ControlPacket) -> bool {
+        let is_unnamed = packet.your_discriminator == 0 && self.state == State::Up;
+        is_unnamed && self.remote_discriminator != packet.my_discriminator
     }
 
     /// Time has passed: the detection time may have run out (RFC 5880 section 6.8.4).

@@ -21,6 +21,8 @@ struct Pair {
     loss_percent: u64,
     random: SplitMix64,
     stopped: [bool; 2],
+    /// Packets arrive authenticated.
+    is_authentic: bool,
     events: [Vec<Event>; 2],
     transmitted: [Vec<Instant>; 2],
 }
@@ -34,6 +36,7 @@ impl Pair {
             loss_percent,
             random: SplitMix64::new(seed ^ 77),
             stopped: [false; 2],
+            is_authentic: false,
             events: [Vec::new(), Vec::new()],
             transmitted: [Vec::new(), Vec::new()],
         }
@@ -52,7 +55,11 @@ impl Pair {
         let arrived: Vec<(Instant, usize, Vec<u8>)> = arrived;
         for (_, to, bytes) in arrived {
             if !self.stopped[to] {
-                let _ = self.sessions[to].handle_packet(self.now, &bytes, 255);
+                let _ = if self.is_authentic {
+                    self.sessions[to].handle_authentic_packet(self.now, &bytes)
+                } else {
+                    self.sessions[to].handle_packet(self.now, &bytes, 255)
+                };
             }
         }
         for side in (0..2).filter(|side| !self.stopped[*side]) {
@@ -213,18 +220,55 @@ fn a_third_of_the_packets_lost_between_slow_peers_takes_nobody_down() {
     assert!(pair.events.iter().flatten().all(|event| *event == Event::Up), "{:?}", pair.events);
 }
 
-#[test]
-fn a_peer_that_restarts_is_noticed_at_once_and_comes_up() {
-    let mut pair = Pair::defaults();
+/// The time after which a restarted peer is noticed, and why the session went down.
+fn noticed_after_restart(is_authentic: bool) -> (Duration, Event) {
+    let mut pair = Pair { is_authentic, ..Pair::defaults() };
     pair.run_for(Duration::from_secs(1));
     pair.sessions[1] = Session::new(Config::default(), 33, 5);
     pair.events = [Vec::new(), Vec::new()];
     let restarted_at = pair.now;
     pair.run_until(SETTLING, |pair| !pair.events[0].is_empty());
-    assert_eq!(pair.events[0], [Event::Down { diagnostic: Diagnostic::NeighbourSignalledDown }]);
-    assert!(pair.now.saturating_since(restarted_at) < Duration::from_millis(20));
+    let noticed_after = pair.now.saturating_since(restarted_at);
+    let event = pair.events[0][0];
     pair.run_until(SETTLING, Pair::both_up);
     assert_eq!(pair.sessions[0].status().remote_discriminator, 33);
+    (noticed_after, event)
+}
+
+#[test]
+fn a_peer_that_restarts_is_noticed_at_once_if_it_is_authentic_and_comes_up() {
+    let (after, event) = noticed_after_restart(true);
+    assert_eq!(event, Event::Down { diagnostic: Diagnostic::NeighbourSignalledDown });
+    assert!(after < Duration::from_millis(20), "{after:?}");
+}
+
+#[test]
+fn a_peer_that_restarts_in_plain_text_is_down_after_the_detection_time_and_comes_up() {
+    let (after, event) = noticed_after_restart(false);
+    assert_eq!(event, Event::Down { diagnostic: Diagnostic::DetectionTimeExpired });
+    assert!((Duration::from_millis(90)..=Duration::from_millis(110)).contains(&after), "{after:?}");
+}
+
+#[test]
+fn forged_packets_that_name_no_session_take_nothing_down() {
+    let mut pair = Pair::defaults();
+    pair.run_for(Duration::from_secs(1));
+    for state in [State::Down, State::AdminDown] {
+        for my_discriminator in 100..1100 {
+            let mut bytes = Vec::new();
+            ControlPacket { state, my_discriminator, your_discriminator: 0, ..peer_packet() }.encode(&mut bytes);
+            let refused = pair.sessions[0].handle_packet(pair.now, &bytes, 255);
+            assert_eq!(refused, Err(BfdError::OtherSender(my_discriminator)));
+            pair.step();
+        }
+    }
+    assert!(pair.both_up());
+    assert_eq!(pair.events, [[Event::Up], [Event::Up]]);
+    // The peer itself is believed: its detection time has run out, so that it does not know this side any more.
+    let mut bytes = Vec::new();
+    ControlPacket { my_discriminator: 22, your_discriminator: 0, ..peer_packet() }.encode(&mut bytes);
+    assert_eq!(pair.sessions[0].handle_packet(pair.now, &bytes, 255), Ok(()));
+    assert_eq!(pair.sessions[0].status().state, State::Down);
 }
 
 #[test]

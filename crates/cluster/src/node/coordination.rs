@@ -277,6 +277,7 @@ impl Node {
     pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
         new.check(self.id, &self.pipeline, &self.roles, &self.forwarder, &self.replication)?;
         new.apply_to_peers(now, self.id, &self.pipeline, &mut self.replication.peers)?;
+        new.security.iter().for_each(|security| self.edges.renew_security(now, security));
         if let (Some(backups), Some(shape)) = (&mut self.replication.backups, new.backups) {
             backups.set_shape(now, shape);
         }

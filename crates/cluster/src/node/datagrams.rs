@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use flow::wire::MacAddress;
-use flow::{Instant, NodeId};
+use flow::{DropReason, Instant, NodeId};
 use replication::compact::is_compact;
 use replication::secure::{ChannelError, Content, is_channel};
 use state_service::message::{self, is_state_service};
@@ -54,7 +54,7 @@ impl Node {
             self.note_rejected(now, from, &error);
             return Err(error);
         }
-        self.handle_plain_detection(now, Path::Replication, from, packet, ttl)
+        self.handle_packet(now, Path::Replication, from, packet, Some(ttl))
     }
 
     /// Takes what peers and edges sent over the links of service ports.
@@ -62,8 +62,15 @@ impl Node {
         while let Some(frame) = self.forwarder.poll_path_frame() {
             if frame.kind == PathFrameKind::FromEdge {
                 self.handle_edge_frame(now, &frame);
-            } else if self.handle_path_frame(now, &frame).is_err() {
-                self.pipeline.count_drop(flow::DropReason::LocalUnhandled);
+            } else if let Err(error) = self.handle_path_frame(now, &frame) {
+                let reason = match error {
+                    NodeError::Channel(_)
+                    | NodeError::NotSecured
+                    | NodeError::OtherLinkAddress
+                    | NodeError::Detection(_) => DropReason::ControlUnauthenticated,
+                    _ => DropReason::LocalUnhandled,
+                };
+                self.pipeline.count_drop(reason);
             }
         }
     }
@@ -75,7 +82,7 @@ impl Node {
         match (&mut self.replication.peers.find(*from)?.channel, kind) {
             (Some(channel), PathFrameKind::Detection) => Err(channel.refuse_plain_text().into()),
             (None, PathFrameKind::Detection) => {
-                self.handle_plain_detection(now, path, *from, datagram, TIME_TO_LIVE)?;
+                self.handle_packet(now, path, *from, datagram, Some(TIME_TO_LIVE))?;
                 self.note_link_address(*from, arrival);
                 Ok(())
             }
@@ -100,6 +107,13 @@ impl Node {
         }
     }
 
+    /// The peer is up on the service path, and its packets of failure detection came from another link address.
+    fn is_elsewhere(&self, from: NodeId, path: Path, address: MacAddress) -> bool {
+        let Path::Port(port) = path else { return false };
+        let known = self.replication.peers.get(from).and_then(|peer| peer.paths.link_address(port));
+        known.is_some_and(|known| known != address)
+    }
+
     /// A datagram as it came by the path: decrypted, if the peer has a channel.
     fn handle_datagram(
         &mut self,
@@ -112,10 +126,10 @@ impl Node {
         let peer = self.replication.peers.get_mut(from);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
             let is_encrypted = is_channel(datagram);
-            return if is_encrypted {
-                Err(NodeError::NotSecured)
-            } else {
-                self.handle_plain(now, path, from, datagram)
+            return match arrival.link_address {
+                _ if is_encrypted => Err(NodeError::NotSecured),
+                Some(address) if self.is_elsewhere(from, path, address) => Err(NodeError::OtherLinkAddress),
+                _ => self.handle_plain(now, path, from, datagram),
             };
         };
         let mut content = core::mem::take(&mut self.decrypted);
@@ -128,7 +142,7 @@ impl Node {
             (Ok(Some(Content::Detection)), Path::Replication) if content.len() != CONTROL_PACKET_BYTES => {
                 Err(NodeError::OtherPath)
             }
-            (Ok(Some(Content::Detection)), _) => self.handle_plain_detection(now, path, from, &content, TIME_TO_LIVE),
+            (Ok(Some(Content::Detection)), _) => self.handle_packet(now, path, from, &content, None),
             (Ok(Some(Content::Nothing) | None), _) => Ok(()),
             // Counted.
             (Err(error), _) if error.is_routine() => {
@@ -228,14 +242,15 @@ impl Node {
         Ok(())
     }
 
-    /// A packet of failure detection; one of a service path is followed by the number of its path.
-    fn handle_plain_detection(
+    /// A packet of failure detection; one of a service path is followed by the number of its path. `ttl`: the time to live that it
+    /// arrived with; `None`: it is authentic.
+    fn handle_packet(
         &mut self,
         now: Instant,
         path: Path,
         from: NodeId,
         content: &[u8],
-        ttl: u8,
+        ttl: Option<u8>,
     ) -> Result<(), NodeError> {
         self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
         let peer = self.replication.peers.find(from)?;
@@ -243,7 +258,10 @@ impl Node {
             Path::Replication => (&mut peer.detector, content),
             Path::Port(port) => peer.paths.addressee(port, content).ok_or(NodeError::OtherPath)?,
         };
-        let result = detector.handle_packet(now, packet, ttl);
+        let result = match ttl {
+            Some(ttl) => detector.handle_packet(now, packet, ttl),
+            None => detector.handle_authentic_packet(now, packet),
+        };
         self.handle_path_events(now);
         Ok(result?)
     }

@@ -2,24 +2,25 @@
 
 use alloc::vec::Vec;
 
-use flow::{DropReason, Instant, NodeId};
+use flow::{Instant, NodeId};
 
 use super::Node;
 use super::peer::Peer;
-use crate::edge_link::{EDGES_MAX, EdgeSessions, NodeState};
-use crate::failure_detector::{self, ConfigError};
+use crate::edge_link::{EDGES_MAX, EdgeAddress, EdgeConfig, EdgeSessions, NodeState};
+use crate::failure_detector::ConfigError;
 use crate::forwarding::{OutFrame, PathFrame, PathFrameKind, PathFrameTo};
 use crate::role::State;
 
 impl Node {
-    /// Has the node answer this many edges at most, over the links of its ports. The lead alone does.
+    /// Has the node answer edges over the links of its ports, at most [`EDGES_MAX`]. The lead alone does.
     ///
     /// # Errors
     /// The configuration of failure detection cannot be used.
-    pub fn set_edges(&mut self, edges_max: u8, config: failure_detector::Config, seed: u64) -> Result<(), ConfigError> {
-        config.check()?;
-        if self.place().leads() && edges_max > 0 {
-            self.edges = EdgeSessions::new(edges_max.min(EDGES_MAX).into(), config, seed);
+    pub fn set_edges(&mut self, config: EdgeConfig) -> Result<(), ConfigError> {
+        config.detector.check()?;
+        if self.place().leads() && config.edges_max > 0 {
+            let edges_max = config.edges_max.min(EDGES_MAX);
+            self.edges = EdgeSessions::new(self.id.0, EdgeConfig { edges_max, ..config });
             self.forwarder.set_edges(self.id);
         }
         Ok(())
@@ -27,8 +28,9 @@ impl Node {
 
     /// What an edge sent.
     pub(super) fn handle_edge_frame(&mut self, now: Instant, frame: &PathFrame) {
-        if self.edges.handle(now, frame.port, frame.from.0, &frame.datagram).is_err() {
-            self.pipeline.count_drop(DropReason::LocalUnhandled);
+        let from = EdgeAddress { port: frame.port, edge: frame.from.0, link_address: frame.link_address };
+        if let Err(error) = self.edges.handle(now, from, &frame.datagram) {
+            self.pipeline.count_drop(error.reason());
         }
     }
 
@@ -58,8 +60,9 @@ impl Node {
         let state = self.served();
         self.edges.set_state(state);
         let mut datagram = Vec::new();
-        while let Some((port, edge)) = self.edges.poll_transmit(now, &mut datagram) {
-            let frame = PathFrameTo { node: NodeId(edge), kind: PathFrameKind::ToEdge, link_address: None };
+        while let Some(EdgeAddress { port, edge, link_address }) = self.edges.poll_transmit(now, &mut datagram) {
+            let link_address = Some(link_address);
+            let frame = PathFrameTo { node: NodeId(edge), kind: PathFrameKind::ToEdge, link_address };
             if self.forwarder.write_path_frame(port, frame, &datagram, buffer).is_some() {
                 return Some(OutFrame::of_own(port));
             }

@@ -79,6 +79,11 @@ pub enum NodeError {
          the node"
     )]
     NotOnServicePath,
+    /// The peer is up at another link address of the service port.
+    #[error(
+        "a heartbeat in plain text from another link address than that of the node: somebody pretends to be the node"
+    )]
+    OtherLinkAddress,
     /// The peer encrypts, and this node does not.
     #[error("it encrypts its datagrams, this node does not: give this node the same [replication.security]")]
     NotSecured,

@@ -55,7 +55,6 @@ use replication::deferral;
 use replication::representation::Start;
 
 use crate::edge_link::EdgeSessions;
-use crate::failure_detector;
 use crate::forwarding::{Forwarder, PathTraffic, Sharing};
 use crate::pipeline::{FilterMatch, Pipeline, Place, StateServiceConfig};
 use crate::role::{self, Roles};
@@ -186,7 +185,7 @@ impl Node {
             announcing: Announcing::default(),
             decrypted: Vec::new(),
             tunnel: None,
-            edges: EdgeSessions::new(0, failure_detector::Config::default(), 0),
+            edges: EdgeSessions::none(),
         })
     }
 

@@ -145,6 +145,11 @@ impl Paths {
         }
     }
 
+    /// The peer's link address on the service path, if the path is up and it is known.
+    pub(super) fn link_address(&self, port: PortId) -> Option<MacAddress> {
+        self.service.iter().find(|path| path.port == port)?.link_address
+    }
+
     /// The service path that carries updates: the first that is up, while the replication path is down.
     pub(super) fn service_route(&self) -> Option<ServiceRoute> {
         let first = self.service.iter().find(|path| path.is_up && self.is_polled && !self.is_replication_up);

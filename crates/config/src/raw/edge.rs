@@ -25,6 +25,8 @@ pub struct RawEdgeFile {
     /// `[failure_detection]`.
     #[serde(default)]
     pub failure_detection: RawEdgeDetection,
+    /// `[security]`.
+    pub security: Option<Spanned<RawEdgeSecurity>>,
     /// `[control]`.
     pub control: Option<Spanned<RawControl>>,
 }
@@ -106,6 +108,20 @@ pub struct RawEdgeFastPath {
     /// Largest number of flows that the kernel forwards at a time; others go through the edge. Each takes about 430 bytes of the kernel's
     /// memory from the start. More than `edge.connections_max` is not used.
     pub connections_max: Option<Spanned<u32>>,
+}
+
+/// The section authenticates and encrypts the frames between the edge and the nodes. Nodes with `replication.security.pre_shared_keys` take
+/// no edge in plain text, unless their `failure_detection.plain_edges` permits it. The number of an edge with keys, `node.id`, is 64 or more.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawEdgeSecurity {
+    /// Protection of the frames. `"plain"` is for nodes without pre-shared keys: who can send frames on a link between an edge and a node
+    /// can then move flows.
+    pub mode: Option<Text>,
+    /// Paths of 1 to 4 files with a pre-shared key each, mode 0600: those of `replication.security` of the nodes. Handshakes begin with the
+    /// first key, and all keys are accepted.
+    #[serde(default)]
+    pub pre_shared_keys: Vec<PathText>,
 }
 
 /// The section configures how the edge detects that a node is dead (BFD, RFC 5880). A node is dead after `interval` × `multiplier` without

@@ -44,6 +44,24 @@ fn certificates_need_a_key_an_authority_and_the_names_of_peers() {
 }
 
 #[test]
+fn edges_need_a_pre_shared_key_or_a_decision() {
+    let section = "[replication.security]\ncertificate = \"/a.pem\"\nkey = \"/a.key\"\nauthority = \"/ca.pem\"\n";
+    let named = with(section).replace("3781\"\n[failure", "3781\"\ncertificate_name = \"b.example\"\n[failure");
+    let edges =
+        |more: &str| named.replace("interval = \"10ms\"", &format!("interval = \"10ms\"\nedges_max = 4\n{more}"));
+    assert!(named != edges(""), "the section is there");
+    let report = said(&edges(""));
+    assert!(report.contains("edges authenticate themselves by a pre-shared key"), "{report}");
+    assert!(report.contains("plain_edges = true"), "{report}");
+    let plain = check(&edges("plain_edges = true\n")).expect("it is right").config.cluster.expect("there is a peer");
+    assert!(plain.failure_detection.plain_edges);
+    let keyed = edges("").replace(section, &(section.to_owned() + "pre_shared_keys = [\"/b.key\"]\n"));
+    assert!(
+        !check(&keyed).expect("it is right").config.cluster.expect("there is a peer").failure_detection.plain_edges
+    );
+}
+
+#[test]
 fn each_mistake_is_named() {
     let cases = [
         ("[replication.security]\n", "there is neither a pre-shared key nor a certificate"),

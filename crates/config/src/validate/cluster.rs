@@ -64,6 +64,7 @@ pub(super) fn cluster(
     let failure_detection = failure_detection(detection, (local, hold_min), ports, diagnostics);
     check_local_ports(raw, local, &failure_detection, diagnostics);
     let security = super::security::security(section.get_ref(), &replication, diagnostics);
+    super::security::check_edges(detection, security.as_ref(), diagnostics);
     let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, diagnostics);
     // Members are numbered below the number of nodes, and any of them may come.
     let others = (0..node.nodes).map(NodeId).filter(|id| *id != node.id);
@@ -278,6 +279,7 @@ fn failure_detection(
         preempt: raw.preempt.unwrap_or_default(),
         service_paths: flag("failure_detection.service_paths", raw.service_paths, true, diagnostics),
         edges_max: setting!("failure_detection", raw.edges_max => within(0, 0..=EDGES_MAX), diagnostics),
+        plain_edges: flag("failure_detection.plain_edges", raw.plain_edges, false, diagnostics),
     }
 }
 

@@ -15,11 +15,13 @@ use super::super::raw::Text;
 use super::super::raw::edge::{
     RawEdge, RawEdgeDetection, RawEdgeFastPath, RawEdgeFile, RawEdgeRecovery, RawRateControl,
 };
+use super::super::security::Security;
 use super::super::validated::Backend;
 use super::super::validated::edge::{EdgeFastPath, EdgeNode, EdgeSettings, RecoveryPolicy};
 use super::common::{absolute_path, affinity, choice, flag, ranged, sized, within};
 use super::fast_path::{CONNECTIONS_LIMIT, CONNECTIONS_MAX_DEFAULT};
 use super::ports::interface;
+use super::security::keys_alone;
 use super::{control, lone_node};
 
 /// Where the control API of `mainstay edge` listens by default: beside a gateway's.
@@ -75,6 +77,7 @@ pub(crate) fn validate(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> 
         rate_control: raw.rate_control.as_ref().map(|section| rate_control(section, diagnostics)),
         fast_path: fast_path(&raw.fast_path, diagnostics),
         failure_detection: failure_detection(&raw.failure_detection, diagnostics),
+        security: security(raw, diagnostics),
         control: control::remote(raw.control.as_ref(), diagnostics),
         node,
         network,
@@ -261,6 +264,31 @@ fn failure_detection(raw: &RawEdgeDetection, diagnostics: &mut Diagnostics<'_>) 
         ),
         ..failure_detector::Config::default()
     }
+}
+
+/// What secures the frames between the edge and the nodes. `None` is plain text.
+fn security(raw: &RawEdgeFile, diagnostics: &mut Diagnostics<'_>) -> Option<Security> {
+    let subject = "[security]";
+    let Some(section) = &raw.security else {
+        let mistake = Mistake::new(
+            "the frames between this edge and the nodes are in plain text; nodes with pre-shared keys refuse them",
+            "add [security] with the pre_shared_keys of the nodes' [replication.security], or with mode = \"plain\"",
+        );
+        let span = raw.edge.as_ref().map_or(0..0, Spanned::span);
+        diagnostics.warning(span, subject, mistake);
+        return None;
+    };
+    let written = section.get_ref();
+    let security = keys_alone((section, subject), (written.mode.as_ref(), &written.pre_shared_keys), diagnostics)?;
+    let id = raw.node.as_ref().map(|node| &node.get_ref().id);
+    if let Some(id) = id.filter(|id| usize::from(*id.get_ref()) < NODES_MAX) {
+        let mistake = Mistake::new(
+            format!("{} can be the number of a node, from which keys must distinguish this edge", id.get_ref()),
+            format!("choose a number from {NODES_MAX} to 255"),
+        );
+        diagnostics.error(id.span(), "node.id", mistake);
+    }
+    Some(security)
 }
 
 /// What the edge itself would refuse.

@@ -2,11 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
-use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
 use toml::Spanned;
 use tunnel::TunnelConfig;
 use tunnel::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
@@ -19,7 +17,7 @@ use super::super::validated::{Port, Redundancy, RedundancyRule};
 use super::super::value;
 use super::cluster::setting;
 use super::common::{flag, ranged, within};
-use super::security::{absence, is_plain, plain_with_keys};
+use super::security::{absence, keys_alone};
 use crate::compression::Library;
 
 const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
@@ -143,23 +141,8 @@ fn security(raw: &RawRedundancy, peer: Option<SocketAddr>, diagnostics: &mut Dia
         mistake.into_iter().for_each(|mistake| diagnostics.error(raw.peer.span(), "[redundancy]", mistake));
         return None;
     };
-    let keys = &section.get_ref().pre_shared_keys;
-    if is_plain("redundancy.security.mode", section.get_ref().mode.as_ref(), diagnostics) {
-        if !keys.is_empty() {
-            diagnostics.error(section.span(), subject, plain_with_keys());
-        }
-        return None;
-    }
-    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
-        let mistake = Mistake::new(
-            format!("{} keys are named", keys.len()),
-            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
-        );
-        diagnostics.error(section.span(), subject, mistake);
-        return None;
-    }
-    let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
-    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
+    let raw = section.get_ref();
+    keys_alone((section, subject), (raw.mode.as_ref(), &raw.pre_shared_keys), diagnostics)
 }
 
 fn second_stage(raw: &RawRedundancy, diagnostics: &mut Diagnostics<'_>) -> Option<Library> {

@@ -8,7 +8,7 @@ use replication::secure::{OVERHEAD_BYTES, PRE_SHARED_KEYS_MAX, Rotation};
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
-use super::super::raw::{RawReplication, Text};
+use super::super::raw::{RawFailureDetection, RawReplication, Text};
 use super::super::security::{CertificateFiles, ROTATE_DATAGRAMS, ROTATE_INTERVAL, RawSecurity, Security};
 use super::super::validated::{Peer, Replication};
 use super::common::{DATAGRAM_BYTES, quoted, ranged, within};
@@ -50,14 +50,14 @@ pub(super) fn security(
 }
 
 /// Whether plain text is chosen explicitly.
-pub(super) fn is_plain(subject: &str, mode: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> bool {
+fn is_plain(subject: &str, mode: Option<&Text>, diagnostics: &mut Diagnostics<'_>) -> bool {
     let modes = [("encrypted", true), ("plain", false)];
     diagnostics.describe(subject, Some(format!("{:?}", modes[0].0)), quoted(&modes));
     mode.and_then(|text| one_of(subject, text, &modes, diagnostics)) == Some(false)
 }
 
 /// Keys are named that would not be used.
-pub(super) fn plain_with_keys() -> Mistake {
+fn plain_with_keys() -> Mistake {
     Mistake::new("mode is \"plain\", yet keys are given", "remove either")
 }
 
@@ -73,6 +73,44 @@ pub(super) fn absence(peer: SocketAddr, section: &str) -> Option<Mistake> {
         )
     };
     (!peer.ip().is_loopback()).then(mistake)
+}
+
+/// Edges authenticate themselves by pre-shared keys: certificates do not name them.
+pub(super) fn check_edges(raw: &RawFailureDetection, security: Option<&Security>, diagnostics: &mut Diagnostics<'_>) {
+    let has_certificates_only = security.is_some_and(|security| security.pre_shared_keys.is_empty());
+    let written = raw.edges_max.as_ref().filter(|written| *written.get_ref() > 0);
+    if let Some(written) = written.filter(|_| has_certificates_only && raw.plain_edges != Some(true)) {
+        let mistake = Mistake::new(
+            "edges authenticate themselves by a pre-shared key, and [replication.security] has none",
+            "add pre_shared_keys there and to [security] of the edges, or write plain_edges = true",
+        );
+        diagnostics.error(written.span(), "failure_detection.edges_max", mistake);
+    }
+}
+
+/// The keys of a section that has keys alone. `None` is plain text.
+pub(super) fn keys_alone(
+    (section, subject): (&Spanned<impl Sized>, &str),
+    (mode, keys): (Option<&Text>, &[Text]),
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Security> {
+    let mode_subject = format!("{}.mode", subject.trim_matches(['[', ']']));
+    if is_plain(&mode_subject, mode, diagnostics) {
+        if !keys.is_empty() {
+            diagnostics.error(section.span(), subject, plain_with_keys());
+        }
+        return None;
+    }
+    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
+        let mistake = Mistake::new(
+            format!("{} keys are named", keys.len()),
+            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
+        );
+        diagnostics.error(section.span(), subject, mistake);
+        return None;
+    }
+    let pre_shared_keys = keys.iter().map(path).collect();
+    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
 }
 
 fn check_absence(raw: &RawReplication, peers: &[Peer], diagnostics: &mut Diagnostics<'_>) {

@@ -165,6 +165,8 @@ pub struct FailureDetection {
     pub service_paths: bool,
     /// Edges that are answered at most.
     pub edges_max: u8,
+    /// Edges are taken in plain text although there are pre-shared keys.
+    pub plain_edges: bool,
 }
 
 impl FailureDetection {

@@ -9,6 +9,7 @@ use flow::fast_path::Hook;
 
 use super::{Backend, Node};
 use crate::remote::RemoteAccess;
+use crate::security::Security;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +36,8 @@ pub struct EdgeSettings {
     pub fast_path: EdgeFastPath,
     /// How dead nodes are detected.
     pub failure_detection: failure_detector::Config,
+    /// What the frames between the edge and the nodes are secured by; `None`: nothing.
+    pub security: Option<Security>,
     /// The control API from afar, if it is offered.
     pub control: Option<RemoteAccess>,
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::edge::{EdgeConfig, NodePort};
-use cluster::edge_link::NodeLinks;
+use cluster::edge_link::{LinkSecurity, NodeLinks};
 use flow::wire::MacAddress;
 use flow::{HashKey, NodeId, PortId, conntrack};
 use packet_io::netlink::Netlink;
@@ -117,7 +117,10 @@ fn node_links(settings: &EdgeSettings, ports: &[Port]) -> Result<NodeLinks, Proc
     for (node, port) in settings.nodes.iter().zip(&ports[1..]) {
         nodes.push((node.id, port.id, MacAddress(netlink.interface(&port.interface)?.mac)));
     }
-    Ok(NodeLinks::new(settings.node.id.0, &nodes, settings.failure_detection, random::number())?)
+    let (now, detection) = (clock::now(), settings.failure_detection);
+    let security = credentials::begin(settings.security.as_ref())?;
+    let security = security.and_then(|security| LinkSecurity::new(now, &security));
+    Ok(NodeLinks::new(settings.node.id.0, &nodes, detection, random::number(), (now, security))?)
 }
 
 /// What operators can have done: an edge reads its file at its start alone.

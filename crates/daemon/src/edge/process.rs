@@ -255,7 +255,7 @@ impl Process {
 }
 
 /// Takes the frames that nodes sent to this edge from the batch. Those between nodes pass it as through a switch, but stay on the ports of
-/// nodes.
+/// nodes. Those that come from the network are a stranger's.
 fn take_link_frames(
     now: Instant,
     links: &mut NodeLinks,
@@ -268,8 +268,10 @@ fn take_link_frames(
             Ok(true) => frame.disposition = Disposition::Consumed,
             Ok(false) => edge.carry_between_nodes(frame),
             Err(error) => {
-                frame.disposition = Disposition::Consumed;
-                reporting.note_link_error(frame.ingress, error);
+                edge.refuse(frame, error.reason());
+                if !error.is_routine() {
+                    reporting.note_link_error(frame.ingress, &error);
+                }
             }
         }
     }

@@ -100,7 +100,7 @@ impl Reporting {
     }
 
     /// A frame of a node was not taken.
-    pub(super) fn note_link_error(&mut self, port: PortId, error: LinkError) {
+    pub(super) fn note_link_error(&mut self, port: PortId, error: &LinkError) {
         let name = self.ports.get(usize::from(port.0)).map_or("?", |port| &port.name);
         let text = format!("port {name}: {error}");
         let now = clock::now();

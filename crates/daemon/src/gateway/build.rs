@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cluster::edge_link::{EdgeConfig, LinkSecurity};
 use cluster::forwarding::PathId;
 use cluster::node::{
     BackupsConfig, BackupsShape, CompactNodeConfig, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation,
@@ -18,9 +19,10 @@ use flow::{HashKey, PortId};
 use network_functions::chain::ChainLayout;
 use network_functions::load_balancer::Mode;
 use packet_io::netlink::Netlink;
-use packet_io::{random, tun};
+use packet_io::{clock, random, tun};
 use replication::SessionConfig;
 use replication::representation::{Selection, Start};
+use replication::secure::Security;
 
 use super::functions::chain;
 use super::hash::fnv;
@@ -340,11 +342,17 @@ pub(super) fn service_paths(config: &Config) -> Option<ServicePaths> {
     })
 }
 
-/// Has the node answer edges, where that is configured.
-pub(super) fn set_edges(node: &mut Node, config: &Config) -> Result<(), ProcessError> {
+/// Has the node answer edges, where that is configured. `security` is that of replication.
+pub(super) fn set_edges(node: &mut Node, config: &Config, security: Option<&Security>) -> Result<(), ProcessError> {
     let Some(detection) = config.cluster.as_ref().map(|cluster| &cluster.failure_detection) else { return Ok(()) };
-    node.set_edges(detection.edges_max, detector(detection), random::number())
-        .map_err(|error| ProcessError::Node(error.into()))
+    let edges = EdgeConfig {
+        edges_max: detection.edges_max,
+        detector: detector(detection),
+        seed: random::number(),
+        security: security.and_then(|security| LinkSecurity::new(clock::now(), security)),
+        accepts_plain: detection.plain_edges,
+    };
+    node.set_edges(edges).map_err(|error| ProcessError::Node(error.into()))
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {

@@ -262,6 +262,7 @@ impl Changes {
             preempt,
             service_paths,
             edges_max,
+            plain_edges,
         } = failure_detection;
         let new = &new.failure_detection;
         self.restart("failure_detection.local", local, &new.local);
@@ -272,6 +273,7 @@ impl Changes {
         self.apply("failure_detection.preempt", preempt, &new.preempt);
         self.restart("failure_detection.service_paths", service_paths, &new.service_paths);
         self.restart("failure_detection.edges_max", edges_max, &new.edges_max);
+        self.restart("failure_detection.plain_edges", plain_edges, &new.plain_edges);
     }
 
     fn replication(&mut self, old: &Replication, new: &Replication) {

@@ -104,5 +104,10 @@ fn cookie_keys(config: &Config, secrets: &Secrets) -> Result<CookieKeys, Process
 /// The services cannot be used.
 fn services(config: &Config, previous: Option<&Services>) -> Result<Arc<Services>, ProcessError> {
     let configs: Vec<_> = config.services.iter().map(|service| service.config.clone()).collect();
-    Ok(Arc::new(Services::new(&configs, previous.unwrap_or(&Services::default()))?))
+    let services = Services::new(&configs, previous.unwrap_or(&Services::default()))?;
+    let key = credentials::cluster_choice_key(config.cluster.as_ref())?;
+    Ok(Arc::new(match key {
+        Some(key) => services.with_choice_key(key),
+        None => services,
+    }))
 }

@@ -160,6 +160,7 @@ fn open(
     let receiving = fast_path.as_ref().map_or(Receiving::Everything, |_| Receiving::ForThisHost(&ETHER_TYPES));
     let ports = ports::open(&config.ports, sharing, number, receiving)?;
     let node_config = build::node_config(config, &shared.balancing.shared(), &secrets)?;
+    let security = node_config.security.clone();
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
     let node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
     let mut node = build::with_state_service(node, config)?;
@@ -175,7 +176,7 @@ fn open(
         node.set_service_paths(&ports, detector, seed)?;
         node.set_service_path_rate(bytes_per_s_max);
     }
-    build::set_edges(&mut node, config)?;
+    build::set_edges(&mut node, config, security.as_ref())?;
     if let Some(fast_path) = fast_path {
         node.set_fast_path(clock::now(), Box::new(fast_path));
     }

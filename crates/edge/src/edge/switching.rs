@@ -23,6 +23,12 @@ impl Edge {
         Ok(first)
     }
 
+    /// Drops a frame that is not for the hosts, for this reason.
+    pub fn refuse(&mut self, frame: &mut Frame<'_>, reason: DropReason) {
+        self.counters.dropped[reason as usize] += 1;
+        frame.disposition = Disposition::Drop(reason);
+    }
+
     /// A frame between nodes goes to the node with its link address, or to all other nodes, and never to the network.
     pub fn carry_between_nodes(&mut self, frame: &mut Frame<'_>) {
         let from = self.node_ports().find(|node| node.port == frame.ingress).map(|node| node.node);

@@ -38,6 +38,8 @@ const HEARTBEATS_LOST_MIN: u32 = 2;
 const ACKNOWLEDGEMENT_COPIES: u8 = 3;
 /// Packets that may be resent at once after a pause.
 const BURST_PACKETS_MAX: u32 = 4;
+/// Held SYNs that are examined for one that can be evicted.
+const SYNS_EXAMINED_MAX: usize = 64;
 /// Slots that one poll examines at most.
 const VISITS_PER_POLL_MAX: usize = 1024;
 
@@ -98,6 +100,9 @@ pub(crate) struct LocalRecovery {
     interval: Duration,
     segments: HeldPackets<SEGMENT_FRAME_BYTES_MAX>,
     acknowledgements: HeldPackets<ACKNOWLEDGEMENT_FRAME_BYTES_MAX>,
+    /// Slots of segments that were SYNs when they were held, and when that was: the candidates for eviction. At most as many as there are
+    /// slots; the oldest is forgotten. One that is no SYN any more is skipped.
+    syns: VecDeque<(u32, Instant)>,
     hitters: Option<HeavyHitters>,
     /// Nodes that have lost heartbeats.
     suspected: NodeSet,
@@ -121,6 +126,7 @@ impl LocalRecovery {
             interval: Duration::from_nanos(1_000_000_000 / u64::from(config.resends_per_s_max.max(1))),
             segments: HeldPackets::new(config.memory_bytes_max - acknowledgement_bytes),
             acknowledgements: HeldPackets::new(acknowledgement_bytes),
+            syns: VecDeque::new(),
             hitters,
             suspected: NodeSet::EMPTY,
             unconfirmed: [NodeSet::EMPTY; NODES_MAX],
@@ -205,6 +211,7 @@ impl LocalRecovery {
             let slot = self.segments.insert(now, index, packet);
             self.count_held(slot.is_some());
             flows.get_mut(index).segment = slot.unwrap_or(NONE);
+            slot.into_iter().for_each(|slot| self.note_syn(slot));
             return;
         }
         let held = self.segments.get(slot);
@@ -212,7 +219,21 @@ impl LocalRecovery {
             skip(&mut self.recoveries, &self.segments, slot);
             let is_held = self.segments.replace(now, slot, packet);
             self.count_held(is_held);
+            self.note_syn(slot);
         }
+    }
+
+    /// Remembers a segment that was held as a candidate for eviction, if it is a SYN.
+    fn note_syn(&mut self, slot: u32) {
+        let held = self.segments.get(slot);
+        if !held.is_syn() {
+            return;
+        }
+        let syn = (slot, held.held_at);
+        if self.syns.len() >= self.segments.slots_max() as usize {
+            self.syns.pop_front();
+        }
+        self.syns.push_back(syn);
     }
 
     const fn count_held(&mut self, is_held: bool) {
@@ -220,13 +241,28 @@ impl LocalRecovery {
         self.counters.unholdable += !is_held as u64;
     }
 
-    /// Evicts the segment that was held first if there is no room for another.
+    /// Evicts a segment if there is no room for another: the SYN that was held first, or else the segment that was held first. So a flood
+    /// of SYNs displaces its own kind.
     fn make_room(&mut self, flows: &mut Flows) {
-        if let Some(victim) = self.segments.victim() {
+        if let Some(first) = self.segments.victim() {
+            let victim = self.oldest_syn(flows).unwrap_or(first);
             let connection = self.segments.get(victim).connection;
             self.remove_segment(flows.get_mut(connection));
             self.counters.evicted += 1;
         }
+    }
+
+    /// The SYN that was held first. `None`: none is held, as far as can be found with bounded work.
+    fn oldest_syn(&mut self, flows: &Flows) -> Option<u32> {
+        for _ in 0..SYNS_EXAMINED_MAX {
+            let (slot, held_at) = self.syns.pop_front()?;
+            let held = self.segments.get(slot);
+            // Its slot may be free by now, or have another packet.
+            if held.is_syn() && held.held_at == held_at && flows.get(held.connection).segment == slot {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Whether the policy holds this segment.

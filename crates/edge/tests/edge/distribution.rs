@@ -94,6 +94,28 @@ fn connections_of_a_failed_node_move_and_stay_where_they_are_learned_when_it_ret
 }
 
 #[test]
+fn packets_that_a_dead_node_sent_before_teach_no_flow() {
+    let mut world = World::new(|_| ());
+    let connection = Connection::new(1);
+    let failed = connection.open(&mut world);
+    let node_of_flow = |world: &World| world.edge.next_flow(0).expect("there is one").node;
+    world.edge.set_node_alive(world.now, failed, false);
+    // It moves with its next packet; what the dead node sent is on its way.
+    let successor = world.enter(connection.near(ACK, 1, 1, b""));
+    assert_ne!(successor, failed);
+    world.leave(failed, connection.far(ACK, 1, 1, u16::MAX));
+    assert_eq!(node_of_flow(&world), successor, "the dead node's packet taught nothing");
+    // Nor does it teach the flow of a connection that begins with it.
+    let other = Connection::new(2);
+    world.leave(failed, other.far(ACK, 1, 1, u16::MAX));
+    let survivor = world.enter(other.near(ACK, 1, 1, b""));
+    assert_ne!(survivor, failed);
+    world.edge.set_node_alive(world.now, failed, true);
+    assert_eq!(world.enter(connection.near(ACK, 1, 1, b"")), successor);
+    assert_eq!(world.edge.status().counters.moved, 2, "each moved once");
+}
+
+#[test]
 fn a_drained_node_keeps_its_connections_and_gets_no_new_ones() {
     let mut world = World::new(|_| ());
     let before: Vec<_> = (0..200).map(|port| world.enter(build::udp(&udp(port), b"query"))).collect();

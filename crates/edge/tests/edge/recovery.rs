@@ -67,6 +67,53 @@ fn the_lowest_unacknowledged_segment_is_resent_once_to_the_new_owner() {
 }
 
 #[test]
+fn a_packet_that_was_held_after_the_confirmation_is_not_resent() {
+    let mut world = World::new(|_| ());
+    let opened = (0..30).map(Connection::new).map(|connection| (connection, connection.open(&mut world)));
+    let opened: Vec<_> = opened.collect();
+    let failed = NodeId(1);
+    let mut of_failed = opened.iter().filter(|(_, node)| *node == failed).map(|(connection, _)| *connection);
+    let [first, second] = [(); 2].map(|()| of_failed.next().expect("a third of thirty"));
+    world.enter(first.near(ACK, 1, 1, &[1; 50]));
+    world.fail(failed);
+    let owner = world.enter(first.near(ACK, 1, 1, b""));
+    world.confirm_all();
+    // Before anything is resent, a segment of another connection comes, which passes to its new owner; and the first one is acknowledged.
+    world.wait(Duration::from_millis(1));
+    let its_owner = world.enter(second.near(ACK, 1, 1, &[2; 50]));
+    assert_ne!(its_owner, failed);
+    world.leave(owner, first.far(ACK, 1, 51, u16::MAX));
+    assert_eq!(world.edge.status().segments_held.0, 1, "the second one is held");
+    assert_eq!(world.resent(), [], "it reached its new owner by itself");
+}
+
+#[test]
+fn a_flood_of_syns_evicts_its_own_held_segments_and_not_those_of_established_connections() {
+    let mut world = World::new(|config| {
+        config.connections_max = 60_000;
+        recovery(config, |recovery| recovery.memory_bytes_max = 64 << 10);
+    });
+    let connections: Vec<_> = (0..10).map(Connection::new).collect();
+    let owners: Vec<_> = connections.iter().map(|connection| connection.open(&mut world)).collect();
+    connections.iter().for_each(|connection| drop(world.enter(connection.near(ACK, 1, 1, &[1; 50]))));
+    let (_, slots_max) = world.edge.status().segments_held;
+    assert!((20..100).contains(&slots_max), "{slots_max}");
+    for client_port in 1000..11_000 {
+        world.enter(Connection::new(client_port).near(SYN, 0, 0, b""));
+    }
+    let status = world.edge.status();
+    assert_eq!(status.segments_held, (slots_max, slots_max));
+    assert_eq!(status.recovery.evicted, 10 + 10_000 - u64::from(slots_max));
+    // The segments of established connections are still there. A further one takes the place of a SYN.
+    let later = Connection::new(10);
+    let its_owner = later.open(&mut world);
+    world.enter(later.near(ACK, 1, 1, &[2; 60]));
+    let of_its_owner = owners.iter().chain([&its_owner]).filter(|owner| **owner == its_owner).count();
+    let resent = resent_after_failure(&mut world, its_owner);
+    assert_eq!(resent.iter().filter(|(_, payload_bytes)| *payload_bytes > 0).count(), of_its_owner);
+}
+
+#[test]
 fn a_lost_syn_is_resent() {
     let mut world = World::new(|_| ());
     let connection = Connection::new(1);

@@ -180,7 +180,7 @@ impl Trial<'_> {
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(Shape::AllActive, &topology, cluster_plan(args.connections))?;
         cluster.wait_until_ready(self.watch)?;
-        let edges = Edges::start(&topology, self.sections)?;
+        let edges = Edges::start(&topology, &(self.sections.to_owned() + &cluster.edge_security()))?;
         edges.wait_until_ready(self.watch)?;
         let session = Session::start(&topology, traffic_plan(args.connections))?;
         self.await_established(&session)?;

@@ -188,7 +188,8 @@ impl Stage<'_> {
         }
         show("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
-        let mut edges = self.edges.as_ref().map(|plan| Edges::start(&topology, &plan.sections)).transpose()?;
+        let edges = self.edges.as_ref().map(|plan| plan.sections.clone() + &cluster.edge_security());
+        let mut edges = edges.map(|sections| Edges::start(&topology, &sections)).transpose()?;
         edges.iter().try_for_each(|edges| edges.wait_until_ready(self.watch))?;
         if let Some(edges) = edges.as_mut().filter(|_| self.keep_logs) {
             eprintln!("{name}: those of the edges are in {}", edges.keep_files().display());

@@ -137,6 +137,12 @@ impl Cluster {
         self.plan.tuning.backups.map(|_| tuning::edge_key(&self.directory.path))
     }
 
+    /// The section by which edges authenticate themselves to the nodes.
+    #[must_use]
+    pub fn edge_security(&self) -> String {
+        configuration::edge_security(self.plan, &self.directory.key())
+    }
+
     /// Waits until one node is active (or each for its group) and the others could take over (without replication: until
     /// all receive from each other).
     ///

@@ -172,7 +172,8 @@ impl ManyNodes {
         let mut cluster = Cluster::start_as(Shape::AllActive, &topology, plan.cluster())?;
         cluster.wait_until_ready(watch)?;
         let detection = format!("[failure_detection]\ninterval = \"{}ms\"\n", HEARTBEAT_INTERVAL.as_millis());
-        let edges = Edges::start_with_key(&topology, &detection, cluster.edge_key().as_deref())?;
+        let sections = detection + &cluster.edge_security();
+        let edges = Edges::start_with_key(&topology, &sections, cluster.edge_key().as_deref())?;
         edges.wait_until_first_are_ready(watch, plan.nodes)?;
         let meter = Meter::start(&topology, REPLICATION_PORT)?;
         let (began, before) = (Instant::now(), meter.read());

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,12 +22,8 @@ const QUESTION: &[u8] = b"is an edge there?";
 /// An answer that takes longer does not come: a round trip takes a millisecond.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
-fn edge_configuration(id: u8) -> String {
-    format!(
-        "[node]\nid = {id}\ncontrol_socket = \"CONTROL\"\n[edge]\nnetwork = \"network\"\n\
-         [[edge.node]]\nid = 0\ninterface = \"to-a\"\n[[edge.node]]\nid = 1\ninterface = \"to-b\"\n\
-         [recovery]\npolicy = \"syn-only\"\n[fast_path]\nenabled = true\n"
-    )
+fn edge_configuration(id: u8, key: &Path) -> String {
+    super::edges::edge_configuration(id, key) + "[recovery]\npolicy = \"syn-only\"\n[fast_path]\nenabled = true\n"
 }
 
 /// Two nodes, of which the first is active, between two edges.
@@ -44,7 +41,7 @@ fn start(topology: &Topology, folder: &Folder) -> ([Program; 2], [Program; 2]) {
         node
     });
     let edges = [0, 1].map(|side: usize| {
-        let text = edge_configuration(200 + side as u8);
+        let text = edge_configuration(200 + side as u8, &key);
         Program::start(&topology.edges[side], folder, &format!("edge-{side}"), "edge", &text)
     });
     wait_for_flows(&edges, [true, false]);

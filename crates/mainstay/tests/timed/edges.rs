@@ -1,6 +1,7 @@
 //! Edges beside a cluster, as operators run them, and what demonstrates and measures them.
 
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -12,9 +13,9 @@ use lab::testbed::topology::Topology;
 /// Connections through the edges.
 const CONNECTIONS: usize = 20;
 
-fn edge_configuration(id: u8) -> String {
+pub(crate) fn edge_configuration(id: u8, key: &Path) -> String {
     format!(
-        "[node]\nid = {id}\ncontrol_socket = \"CONTROL\"\n[edge]\nnetwork = \"network\"\n\
+        "[security]\npre_shared_keys = [{key:?}]\n[node]\nid = {id}\ncontrol_socket = \"CONTROL\"\n[edge]\nnetwork = \"network\"\n\
          [[edge.node]]\nid = 0\ninterface = \"to-a\"\n[[edge.node]]\nid = 1\ninterface = \"to-b\"\n"
     )
 }
@@ -48,7 +49,7 @@ fn where_one_node_is_active_all_flows_follow_it_through_a_drain_and_a_failure() 
     });
     let edges = [0, 1].map(|side: usize| {
         let name = format!("edge-{side}");
-        Program::start(&topology.edges[side], &folder, &name, "edge", &edge_configuration(200 + side as u8))
+        Program::start(&topology.edges[side], &folder, &name, "edge", &edge_configuration(200 + side as u8, &key))
     });
     wait_for_flows(&edges, [true, false]);
     nodes[1].wait_for_role("standby");

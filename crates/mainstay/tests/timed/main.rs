@@ -6,6 +6,7 @@ mod demo;
 mod demo_failures;
 mod double_failure;
 mod edge_fast_path;
+mod edge_strangers;
 mod edges;
 mod fast_path_bench;
 mod faults;

@@ -27,8 +27,9 @@ use crate::function::Taking;
 use crate::port_range::PortRange;
 use crate::rule_set::has_ports;
 
-/// The public key by which connections are spread: all nodes must choose alike.
-const CHOICE_KEY: HashKey = HashKey([0x6c6f_6164_2062_616c, 0x616e_6365_7200_0003]);
+/// The key by which connections are spread where the cluster has no secret. It is public: clients can choose tuples that are all spread to
+/// one backend.
+const PUBLIC_CHOICE_KEY: HashKey = HashKey([0x6c6f_6164_2062_616c, 0x616e_6365_7200_0003]);
 
 /// The identifier of a service in connections' states, from its name; never 0.
 #[must_use]
@@ -144,6 +145,7 @@ pub struct Service {
     /// The Maglev table; empty with another scheduler.
     table: Vec<AtomicU16>,
     backends: Vec<Backend>,
+    choice_key: HashKey,
     refused: AtomicU64,
 }
 
@@ -193,14 +195,14 @@ impl Service {
             Affinity::Connection => *tuple,
             Affinity::Source => Tuple { source: tuple.source, version: tuple.version, ..Tuple::NONE },
         };
-        let entry = usize::try_from(CHOICE_KEY.hash(&key) % maglev::ENTRIES as u64).ok()?;
+        let entry = usize::try_from(self.choice_key.hash(&key) % maglev::ENTRIES as u64).ok()?;
         self.backends.get(usize::from(self.table.get(entry)?.load(Ordering::Relaxed)))
     }
 
     /// The backend with the fewest connections for its weight. Of equal ones, the tuple decides, so that nodes without
     /// connections do not all begin with the first.
     fn least_loaded(&self, tuple: &Tuple) -> Option<&Backend> {
-        let turn = usize::try_from(CHOICE_KEY.hash(tuple) % self.backends.len().max(1) as u64).unwrap_or(0);
+        let turn = usize::try_from(self.choice_key.hash(tuple) % self.backends.len().max(1) as u64).unwrap_or(0);
         let (before, after) = self.backends.split_at_checked(turn)?;
         let available = after.iter().chain(before).filter(|backend| backend.takes_connections());
         available.min_by_key(|backend| {
@@ -272,6 +274,14 @@ impl Services {
         Ok(built)
     }
 
+    /// Connections are spread under this secret, which all nodes of a cluster have. Without it they are spread under a key that everybody
+    /// may know, and a client can choose tuples that are all spread to one backend.
+    #[must_use]
+    pub fn with_choice_key(mut self, key: HashKey) -> Self {
+        self.services.iter_mut().for_each(|service| service.choice_key = key);
+        self
+    }
+
     /// The backends that have connections, whether or not they are configured any more.
     fn occupied(&self) -> BTreeMap<(u32, u32), Arc<Live>> {
         let occupied = self.live.iter().filter(|(_, live)| live.connections.load(Ordering::Relaxed) > 0);
@@ -325,6 +335,7 @@ impl Services {
             quic: config.quic.as_ref().map(QuicRoutes::new),
             table: (0..entries).map(|_| AtomicU16::new(maglev::NONE)).collect(),
             backends,
+            choice_key: PUBLIC_CHOICE_KEY,
             refused: AtomicU64::new(before.map_or(0, Service::refused)),
         })
     }

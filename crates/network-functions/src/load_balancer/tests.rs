@@ -1,5 +1,6 @@
 //! Scenarios and properties of the load balancer.
 
+mod choice;
 mod direct_return;
 
 use alloc::string::String;

@@ -114,6 +114,37 @@ mod tests {
         }
     }
 
+    /// A node with two workers: packets to even ports reach the other one. No tuple is in use.
+    struct EvenPortsElsewhere;
+
+    impl TupleUse for EvenPortsElsewhere {
+        fn is_used(&self, _: &Tuple) -> bool {
+            false
+        }
+
+        fn belongs_to_other_worker(&self, tuple: &Tuple) -> bool {
+            tuple.destination_port % 2 == 0
+        }
+    }
+
+    #[test]
+    fn a_port_whose_replies_reach_another_worker_is_never_chosen() {
+        let range = PortRange::new(1024, 2047).expect("in order");
+        let ports = SourcePorts::new(range, NodeId(0), NonZeroU8::MIN, HashKey([1, 2])).expect("there are ports");
+        let pool = [crate::address::tuple_bytes([198, 51, 100, 1].into())];
+        let server = ([192, 0, 2, 1].into(), 80);
+        for source_port in 1..200 {
+            let outgoing = Tuple::v4(17, ([10, 0, 0, 2].into(), source_port), server);
+            let translated = ports.translate(&outgoing, &pool, &EvenPortsElsewhere, |_| false).expect("ports are free");
+            assert_eq!(translated.source_port % 2, 1, "{translated:?}");
+        }
+        // Where no port is of this worker, none is chosen.
+        let even = PortRange::new(1024, 1024).expect("one port");
+        let ports = SourcePorts::new(even, NodeId(0), NonZeroU8::MIN, HashKey([1, 2])).expect("there is a port");
+        let outgoing = Tuple::v4(17, ([10, 0, 0, 2].into(), 1), server);
+        assert_eq!(ports.translate(&outgoing, &pool, &EvenPortsElsewhere, |_| false), None);
+    }
+
     proptest! {
         #[test]
         fn every_candidate_is_in_the_range_and_none_comes_twice(a in 0u16.., b in 0u16.., hash: u64) {

@@ -60,6 +60,13 @@ impl Credentials {
         Ok(Self { keys, certificates, public_key: PreSharedKey::new(public) })
     }
 
+    /// Keys for another purpose, which follow from the pre-shared keys; `None` without pre-shared keys.
+    #[must_use]
+    pub fn for_purpose(&self, purpose: &[u8]) -> Option<Self> {
+        let keys = self.keys.iter().map(|key| key.for_purpose(purpose)).collect();
+        Self::new(keys, None).ok()
+    }
+
     /// A number that equal credentials have in common, and that reveals nothing of them.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {

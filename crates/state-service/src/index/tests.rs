@@ -1,7 +1,8 @@
 //! A peer's index follows its original through losses, restarts and reordering.
 
 use super::*;
-use crate::message::{Known, Message, Side};
+use crate::message::{IndexPart, Known, Message, Side};
+use filters::{CuckooShape, ExchangeError};
 use flow::Tuple;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -62,6 +63,49 @@ fn advertised_increments_keep_a_peer_up_to_date() {
     }
     assert!((0..500).all(|number| has(&peer, number) != number.is_multiple_of(50)));
     assert!(own.advertise().is_empty(), "nothing has changed");
+}
+
+#[test]
+fn a_part_that_comes_late_does_not_undo_what_came_after_it() {
+    let (mut own, mut peer) = (OwnIndex::new(1000, 7).expect("a size"), PeerIndex::default());
+    insert(&mut own, 0..10);
+    answered(&mut own, &mut peer);
+    insert(&mut own, 10..20);
+    let increments = own.advertise();
+    let early = messages(&own, increments);
+    (10..20).for_each(|number| own.remove(Side::Incoming, secret().hash(&key(number))));
+    let increments = own.advertise();
+    for message in early.iter().chain(&messages(&own, increments)) {
+        apply(&mut peer, message);
+    }
+    let known = peer.known();
+    assert!((10..20).all(|number| !has(&peer, number)));
+    // Copies of the first increment arrive once more, as a network may deliver them.
+    assert!(early.iter().all(|message| apply(&mut peer, message) == Applied::Part));
+    assert_eq!(peer.known(), known, "the epoch does not go back");
+    assert!((10..20).all(|number| !has(&peer, number)), "what was removed stays removed");
+}
+
+#[test]
+fn an_index_of_more_connections_than_a_node_may_have_is_refused() {
+    let mut peer = PeerIndex::default();
+    let part = |buckets| IndexPart {
+        query: 0,
+        side: Side::Incoming,
+        incarnation: 7,
+        since: 0,
+        epoch: 1,
+        part: 0,
+        parts: 1,
+        shape: CuckooShape { buckets },
+        update: &[],
+    };
+    let buckets_max = CuckooShape::for_items(ITEMS_MAX).buckets;
+    let too_large = ExchangeError::Malformed("an index of more connections than a node may have");
+    assert_eq!(peer.apply(&part(buckets_max + 1)), Err(too_large.clone()));
+    assert_eq!(peer.apply(&part(u64::MAX)), Err(too_large.clone()));
+    assert_eq!(peer.known(), [Known::default(); 2]);
+    assert_eq!(peer.apply(&part(buckets_max)), Ok(Applied::Complete), "the largest that a node may have");
 }
 
 #[test]

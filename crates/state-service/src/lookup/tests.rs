@@ -160,6 +160,27 @@ fn a_connection_in_a_peers_index_is_pulled_with_one_request() {
 }
 
 #[test]
+fn the_answer_of_a_node_that_was_not_asked_is_ignored() {
+    let mut cluster = Cluster::new(4, Limits::default());
+    cluster.hold(2, key(1));
+    cluster.pass(60);
+    assert_eq!(cluster.lookup(0, key(1), 10), Lookup::Waits);
+    let now = cluster.now;
+    let Node { service, table } = &mut cluster.nodes[0];
+    for answer in [Message::State { key: key(1), state: &[9; 20] }, Message::NotHeld(key(1))] {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        service.handle_peer(now, NodeId(3), &bytes, table).expect("a message of a node");
+        assert_eq!((service.poll_outcome(), service.waiting()), (None, 1));
+    }
+    cluster.deliver();
+    let (from, packets, state) = (NodeId(2), vec![10], vec![7; 20]);
+    let outcome = cluster.nodes[0].service.poll_outcome();
+    assert_eq!(outcome, Some(Outcome::Pulled { key: key(1), from, state, packets }));
+    assert_eq!(cluster.nodes[0].service.counters().pulls, 1);
+}
+
+#[test]
 fn what_the_table_has_needs_no_message() {
     let mut cluster = Cluster::started(2, Limits::default());
     let now = cluster.now;

@@ -569,7 +569,8 @@ impl Cluster {
             Transmit::Detection(_) => {
                 match peer.map_or(Ok(()), |peer| peer.handle_detection(now, NodeId(from), bytes, 255)) {
                     // A node that stood still does not know yet that its peer has started anew.
-                    Ok(()) | Err(NodeError::Detection(BfdError::UnknownDiscriminator(_))) => {}
+                    Ok(())
+                    | Err(NodeError::Detection(BfdError::UnknownDiscriminator(_) | BfdError::OtherSender(_))) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

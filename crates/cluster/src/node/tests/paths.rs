@@ -362,7 +362,7 @@ fn recorded_moved_and_forged_frames_do_not_keep_a_dead_node_alive() {
     let down_since = cluster.node(0).status(cluster.now).peers[0].down_since.expect("it is found dead all the same");
     assert!(down_since.saturating_since(killed_at) <= FOUND_WITHIN);
     assert!(cluster.dropped(0, DropReason::OtherHost) > 0, "frames of the other link");
-    assert!(cluster.dropped(0, DropReason::LocalUnhandled) > 0, "frames that are not the peer's");
+    assert!(cluster.dropped(0, DropReason::ControlUnauthenticated) > 0, "frames that are not the peer's");
 }
 
 #[test]

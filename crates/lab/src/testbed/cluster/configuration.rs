@@ -129,6 +129,14 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     )
 }
 
+/// The edges have the key of the nodes.
+pub(super) fn edge_security(plan: ClusterPlan, key: &Path) -> String {
+    if plan.tuning.is_plain || plan.nodes < 2 {
+        return "\n[security]\nmode = \"plain\"\n".into();
+    }
+    format!("\n[security]\npre_shared_keys = [{key:?}]\n")
+}
+
 /// The nodes share a key.
 pub(super) fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
     if plan.tuning.is_plain {
