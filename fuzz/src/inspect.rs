@@ -3,7 +3,7 @@
 use flow::Tuple;
 use network_functions::inspect::assembly::Assemblies;
 use network_functions::inspect::quic::decryption::{client_initial, client_initial_bytes};
-use network_functions::inspect::{Inspected, dns, http, protocol, quic, tls};
+use network_functions::inspect::{Inspected, Progress, dns, http, protocol, quic, tls};
 use network_functions::load_balancer::QuicConfig;
 
 /// A prefix of a stream; also taken as a datagram.
@@ -13,7 +13,7 @@ pub fn run(data: &[u8]) {
     check(data, |prefix| http::request(prefix).map(|request| (request.method.to_vec(), request.host)));
     check(data, http::response);
     check(data, dns::question_over_tcp);
-    check(data, protocol::of_client);
+    check(data, |prefix| protocol::of_client(prefix, &mut Progress::default()));
     check(data, protocol::of_server);
     let _ = (protocol::of_datagram(data), dns::question(data));
     if let Inspected::Found(header) = quic::long_header(data)

@@ -152,6 +152,11 @@ drop_reasons! {
     UrlFiltered = "url_filtered",
     /// The URL filter waits for the category of the host, and there is no room to hold the packet.
     UrlAwaiting = "url_awaiting",
+    /// Bytes that differ from those which the URL filter has read in their place: a receiver keeps the first copy, or the last.
+    UrlCopyDiffers = "url_copy_differs",
+    /// A packet of a connection that the URL filter is reading, and whose receiver may ignore it or read it otherwise: too far ahead, or unlike the
+    /// connection's handshake.
+    UrlUnreadable = "url_unreadable",
     /// The packet, or the connection that it would begin, is beyond a rate limit.
     RateLimited = "rate_limited",
     /// The packet is beyond a quota.

@@ -1,8 +1,11 @@
 //! Parsers of what end points send first: pure functions from bytes to names and protocols.
 //!
 //! Each takes the bytes of a stream from its beginning (a prefix), or a datagram, and returns [`Inspected`]. Answers are *prefix-stable*:
-//! once a parser has answered [`Inspected::Found`] or [`Inspected::Other`], it gives the same answer for every longer prefix. So a caller
-//! holds bytes back only as long as the answer is [`Inspected::Partial`], and limits how many it holds ([`assembly`]).
+//! once a parser has answered anything but [`Inspected::Partial`], it gives the same answer for every longer prefix. So a caller
+//! holds bytes only as long as the answer is [`Inspected::Partial`], and limits how many it holds ([`assembly`]).
+//!
+//! A stream comes in parts, as small as its sender likes. [`Progress`] is where the parsers of a stream have come to, so that a part costs what it is
+//! long, however much came before: `mainstay bench worst-packet` counts the instructions.
 //!
 //! The bytes come from foreign hosts. No parser panics, allocates more than the prefix, or follows a length beyond it.
 //!
@@ -38,6 +41,8 @@ pub enum Inspected<T> {
     Other,
     /// More bytes are needed.
     Partial,
+    /// The bytes are what the parser is for, and recipients read them in different ways, or refuse them.
+    Malformed,
 }
 
 impl<T> Inspected<T> {
@@ -47,6 +52,7 @@ impl<T> Inspected<T> {
             Self::Found(value) => Inspected::Found(convert(value)),
             Self::Other => Inspected::Other,
             Self::Partial => Inspected::Partial,
+            Self::Malformed => Inspected::Malformed,
         }
     }
 
@@ -54,7 +60,7 @@ impl<T> Inspected<T> {
     pub fn found(self) -> Option<T> {
         match self {
             Self::Found(value) => Some(value),
-            Self::Other | Self::Partial => None,
+            Self::Other | Self::Partial | Self::Malformed => None,
         }
     }
 
@@ -62,6 +68,17 @@ impl<T> Inspected<T> {
     pub const fn is_settled(&self) -> bool {
         !matches!(self, Self::Partial)
     }
+}
+
+/// How far the parsers have come with a stream. They are called with the whole prefix, and read what is new in it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// TLS.
+    pub client_hello: tls::ClientHelloReader,
+    /// HTTP.
+    pub request: http::RequestReader,
+    /// Protocols that the stream is not, of those in [`protocol::of_client`]: they are not tried again.
+    pub excluded: usize,
 }
 
 /// Whether `prefix` begins with `pattern`; partial while it is a part of the pattern.

@@ -48,8 +48,8 @@ use crate::class::Class;
 use crate::function::{
     Context, LastSent, NetworkFunction, ReevaluationOutcome, RefusedConnection, Verdict, state_attribute,
 };
-use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
-use crate::inspect::{HostName, Inspected, dns, http, quic, tls};
+use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Held, Unheld};
+use crate::inspect::{HostName, Inspected, Progress, dns, quic};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use path::NormalPath;
@@ -70,9 +70,19 @@ enum Counter {
     Allowed,
     Blocked,
     Undecided,
+    Malformed,
 }
 
-const COUNTER_NAMES: [&str; 3] = ["allowed", "blocked", "undecided"];
+const COUNTER_NAMES: [&str; 4] = ["allowed", "blocked", "undecided", "malformed"];
+
+/// Why a connection shows no host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NoHost {
+    /// It is something else than the filter reads, or names none.
+    Undecided,
+    /// Recipients read it in different ways.
+    Malformed,
+}
 
 /// The URL filter of one worker; see the [module](self).
 pub struct UrlFilter {
@@ -92,19 +102,21 @@ struct HttpRequest {
 }
 
 /// What a client's first bytes show; found as `None` if they are TLS or HTTP without a name.
-fn asked(prefix: &[u8]) -> Inspected<Option<Asked>> {
-    match tls::client_hello(prefix) {
-        Inspected::Found(hello) => {
-            return Inspected::Found(hello.server_name.map(|host| Asked { host, request: None }));
-        }
-        Inspected::Partial => return Inspected::Partial,
+fn asked(prefix: &[u8], progress: &mut Progress) -> Inspected<Option<Asked>> {
+    match progress.client_hello.read(prefix) {
         Inspected::Other => {}
+        hello => return hello.map(|hello| hello.server_name.map(|host| Asked { host, request: None })),
     }
-    http::request(prefix).map(|request| {
+    progress.request.read(prefix).map(|request| {
         let path = request.path().and_then(NormalPath::new);
         let is_head = request.method == b"HEAD";
         request.host.map(|host| Asked { host, request: Some(HttpRequest { path, is_head }) })
     })
+}
+
+/// The same of a segment that begins a request.
+fn asked_at_once(payload: &[u8]) -> Inspected<Option<Asked>> {
+    asked(payload, &mut Progress::default())
 }
 
 /// A refusal of a connection.
@@ -142,28 +154,23 @@ impl UrlFilter {
         }
         let start = segment.sequence.wrapping_sub(offset as u32);
         let reader = state_attribute::URL_FILTER;
-        let read = if offset >= ASSEMBLY_BYTES_MAX {
-            Inspected::Other
-        } else if offset == 0 && !context.assemblies.holds(reader, &context.original, start) {
-            // Usually the first segment is enough, and nothing is held.
-            asked(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)])
-        } else {
-            Inspected::Partial
-        };
-        let read = match read {
-            Inspected::Partial if offset < ASSEMBLY_BYTES_MAX => {
-                let prefix = context.assemblies.insert(reader, &context.original, start, offset, payload);
-                match asked(prefix) {
-                    Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
-                    read => read,
-                }
-            }
-            settled => settled,
+        let read = match context.assemblies.insert(reader, &context.original, start, offset, payload) {
+            Ok(Held { prefix, progress }) => match asked(prefix, progress) {
+                Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
+                read => read,
+            },
+            Err(Unheld::TooMany) => Inspected::Other,
+            Err(Unheld::Differs) => return Verdict::Drop(DropReason::UrlCopyDiffers),
+            // Its sender repeats it.
+            Err(Unheld::Ahead) => return Verdict::Drop(DropReason::UrlUnreadable),
         };
         match read {
             Inspected::Partial => Verdict::Forward,
             Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
-            Inspected::Found(None) | Inspected::Other => self.conclude(state, context, packet, Direction::Original),
+            Inspected::Found(None) | Inspected::Other => {
+                self.conclude(state, context, packet, Direction::Original, NoHost::Undecided)
+            }
+            Inspected::Malformed => self.conclude(state, context, packet, Direction::Original, NoHost::Malformed),
         }
     }
 
@@ -182,7 +189,10 @@ impl UrlFilter {
                 *state = UrlState::reading_datagrams(read + 1);
                 Verdict::Forward
             }
-            Inspected::Found(None) | Inspected::Other => self.conclude(state, context, packet, Direction::Original),
+            Inspected::Found(None) | Inspected::Other => {
+                self.conclude(state, context, packet, Direction::Original, NoHost::Undecided)
+            }
+            Inspected::Malformed => self.conclude(state, context, packet, Direction::Original, NoHost::Malformed),
         }
     }
 
@@ -234,18 +244,25 @@ impl UrlFilter {
         context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         direction: Direction,
+        shown: NoHost,
     ) -> Verdict {
         context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         let Some(rule) = self.rules.find(&context.original) else {
             *state = UrlState::default();
             return Verdict::Forward;
         };
-        context.count(Counter::Undecided as usize);
-        let category = self.rules.undecided();
-        if rule.config.undecided == Undecided::Block {
+        let (counter, category, is_blocked) = match shown {
+            NoHost::Undecided => {
+                (Counter::Undecided, self.rules.undecided(), rule.config.undecided == Undecided::Block)
+            }
+            NoHost::Malformed => (Counter::Malformed, self.rules.malformed(), true),
+        };
+        context.count(counter as usize);
+        let is_logged = is_blocked && shown == NoHost::Malformed && rule.config.action == Action::Log;
+        if is_blocked && !is_logged {
             return self.refuse(state, context, packet, Refusal { rule, category, request: None }, direction);
         }
-        rule.count(category, Decided::Allowed);
+        rule.count(category, if is_logged { Decided::Logged } else { Decided::Allowed });
         *state = UrlState::decided(Phase::Allowed, self.rules.category_id(category));
         Verdict::Forward
     }
@@ -307,7 +324,7 @@ impl UrlFilter {
                 Some(RefusedConnection { reset_sequence: segment.acknowledgement, last_sent: None });
             return Verdict::Drop(DropReason::UrlFiltered);
         }
-        if let Inspected::Found(Some(Asked { request: Some(request), .. })) = asked(packet.payload()) {
+        if let Inspected::Found(Some(Asked { request: Some(request), .. })) = asked_at_once(packet.payload()) {
             let name = state.category().map_or("", |id| self.category_name_of(id));
             answered.page = Some(answers::page(name, request.is_head));
             return answer(context, packet, segment, direction, &answered);
@@ -323,6 +340,7 @@ impl UrlFilter {
         self.rules.categories().map(|(name, _)| name).find(|name| rules::category_id(name) == id).unwrap_or(match id {
             UNCATEGORISED_ID => rules::UNCATEGORISED,
             rules::UNANSWERED_ID => rules::UNANSWERED,
+            rules::MALFORMED_ID => rules::MALFORMED,
             _ => rules::UNDECIDED,
         })
     }
@@ -484,9 +502,9 @@ impl NetworkFunction for UrlFilter {
             }
             (Phase::Reading, Direction::Original) => self.read(state, context, packet, &segment),
             (Phase::Reading, Direction::Reply) if segment.payload_bytes > 0 && !segment.has(tcp_flags::SYN) => {
-                self.conclude(state, context, packet, direction)
+                self.conclude(state, context, packet, direction, NoHost::Undecided)
             }
-            (Phase::Watched, Direction::Original) => match asked(packet.payload()) {
+            (Phase::Watched, Direction::Original) => match asked_at_once(packet.payload()) {
                 Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
                 _ => Verdict::Forward,
             },

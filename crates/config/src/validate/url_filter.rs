@@ -6,7 +6,7 @@ use std::time::Duration;
 use network_functions::port_range::PortRange;
 use network_functions::url_filter::lists::ListFormat;
 use network_functions::url_filter::rules::{
-    Action, DnsAction, ListConfig, RULES_MAX, RuleConfig, UNANSWERED, UNCATEGORISED, UNDECIDED, Undecided, category_id,
+    Action, DnsAction, ListConfig, RESERVED, RULES_MAX, RuleConfig, UNCATEGORISED, Undecided, category_id,
 };
 use network_functions::url_filter::server::cache::{CATEGORIES_MAX, ENTRIES_MAX};
 use network_functions::url_filter::server::{OnFailure, OnUnknown, ServerConfig};
@@ -168,7 +168,7 @@ fn list(raw: &RawUrlList, diagnostics: &mut Diagnostics<'_>) -> Option<UrlList> 
 /// The name of a category.
 fn category(subject: &str, text: &Text, diagnostics: &mut Diagnostics<'_>) -> String {
     let category = named(subject, text, diagnostics);
-    if [UNCATEGORISED, UNDECIDED, UNANSWERED].contains(&category.as_str()) {
+    if RESERVED.contains(&category.as_str()) {
         let mistake = Mistake::new(format!("{category:?} has a meaning of its own"), "give the category another name");
         diagnostics.error(text.span(), subject, mistake);
     }

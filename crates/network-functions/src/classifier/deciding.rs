@@ -2,9 +2,9 @@
 
 use crate::class::Class;
 use crate::function::{Context, state_attribute};
-use crate::inspect::assembly::ASSEMBLY_BYTES_MAX;
+use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Held, Unheld};
 use crate::inspect::protocol::{self, Protocol};
-use crate::inspect::{HostName, Inspected, http, quic};
+use crate::inspect::{HostName, Inspected, Progress, http, quic};
 
 use super::state::{ClassState, flags};
 
@@ -63,26 +63,27 @@ pub(super) fn client_segment(
         // Behind what is inspected; a sequence number before the beginning counts alike.
         return Decision::Nothing;
     }
-    let is_first = offset == 0 && !context.assemblies.holds(state_attribute::CLASSIFIER, &context.original, start);
-    let read = match is_first {
+    let (reader, tuple) = (state_attribute::CLASSIFIER, &context.original);
+    let first = if offset == 0 && !context.assemblies.holds(reader, tuple, start) {
         // Usually the first segment is enough, and nothing is held.
-        true => protocol::of_client(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)]),
-        false => Inspected::Partial,
+        protocol::of_client(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)], &mut Progress::default())
+    } else {
+        Inspected::Partial
     };
-    let read = match read {
-        Inspected::Partial => {
-            let prefix =
-                context.assemblies.insert(state_attribute::CLASSIFIER, &context.original, start, offset, payload);
-            match protocol::of_client(prefix) {
+    let read = match first {
+        Inspected::Partial => match context.assemblies.insert(reader, tuple, start, offset, payload) {
+            Ok(Held { prefix, progress }) => match protocol::of_client(prefix, progress) {
                 Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
                 read => read,
-            }
-        }
+            },
+            Err(Unheld::TooMany) => Inspected::Other,
+            Err(Unheld::Differs | Unheld::Ahead) => Inspected::Partial,
+        },
         settled => settled,
     };
     match read {
         Inspected::Partial => Decision::Nothing,
-        Inspected::Other => {
+        Inspected::Other | Inspected::Malformed => {
             state.set(flags::CLIENT_READ);
             context.assemblies.remove(state_attribute::CLASSIFIER, &context.original);
             Decision::Nothing
@@ -126,7 +127,7 @@ pub(super) fn client_datagram(context: &mut Context<'_>, payload: &[u8]) -> Deci
         Inspected::Found(hello) => Decision::Carrier { name: hello.server_name, may_settle: true },
         // The rest is in the next datagram.
         Inspected::Partial => Decision::Carrier { name: None, may_settle: false },
-        Inspected::Other => Decision::Carrier { name: None, may_settle: true },
+        Inspected::Other | Inspected::Malformed => Decision::Carrier { name: None, may_settle: true },
     }
 }
 

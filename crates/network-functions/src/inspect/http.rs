@@ -1,16 +1,32 @@
 //! The heads of HTTP/1 messages (RFC 9112): as much of them as names a site or a kind of content.
 //!
-//! Lines end with CRLF, or with LF alone (RFC 9112 section 2.2). A head that is longer than the caller's limit stays partial.
+//! A request is read as the most lenient of the common recipients reads it (nginx, Apache, HAProxy, Python's), so that none of them sees another host:
+//!
+//! | form | read as |
+//! |---|---|
+//! | empty lines and white space before the request (RFC 9112 section 2.2) | skipped |
+//! | lines that end with LF alone | lines |
+//! | several spaces, or tabs, between the words of the request line, and behind them | one space |
+//! | methods of any letters of a token, and of any length | methods |
+//! | any version that begins with `HTTP/`, and none behind `GET` (HTTP/0.9) | HTTP |
+//! | a field that continues on the next line (RFC 9112 section 5.2) | one field |
+//!
+//! Where recipients differ, the request is [`Inspected::Malformed`]: white space before the colon of `Host`, or before the first field; a host in
+//! several words; a CR inside a line; control characters in a request line, or a version that is not its last word.
+
+use core::mem;
+use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
 use super::{HostName, Inspected};
 
-/// The longest method in bytes that is followed. All registered methods are shorter.
-const METHOD_BYTES_MAX: usize = 24;
 /// The longest media type in bytes that is kept.
 pub const MEDIA_TYPE_BYTES_MAX: usize = 64;
-const VERSION: &[u8] = b"HTTP/1.";
+const RESPONSE_VERSION: &[u8] = b"HTTP/1.";
+const VERSION: &[u8] = b"HTTP/";
+/// The method that HTTP/0.9 has.
+const SIMPLE_METHOD: &[u8] = b"GET";
 
 /// The head of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,58 +75,220 @@ fn line(bytes: &[u8]) -> Option<Line<'_>> {
 /// The request that a stream of a client begins with. It is found when its `Host` field is complete, or its head.
 #[must_use]
 pub fn request(prefix: &[u8]) -> Inspected<Request<'_>> {
-    match method(prefix) {
-        Inspected::Found(()) => {}
-        Inspected::Other => return Inspected::Other,
-        Inspected::Partial => return Inspected::Partial,
-    }
-    let Some(first) = line(prefix) else {
-        return if may_be_request_line(prefix) { Inspected::Partial } else { Inspected::Other };
-    };
-    if !may_be_request_line(first.text) {
-        return Inspected::Other;
-    }
-    let mut words = first.text.split(|byte| *byte == b' ');
-    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Inspected::Other;
-    };
-    if target.is_empty() || !version.starts_with(VERSION) {
-        return Inspected::Other;
-    }
-    let of_target = match authority_and_path(target) {
-        Some((authority, _)) => HostName::of_authority(authority),
-        None if method == b"CONNECT" => HostName::of_authority(target),
-        None => None,
-    };
-    if of_target.is_some() {
-        return Inspected::Found(Request { method, target, host: of_target });
-    }
-    field(first.rest, b"host").map(|host| Request { method, target, host: host.and_then(HostName::of_authority) })
+    RequestReader::default().read(prefix)
 }
 
-/// Whether a request line holds nothing that none holds.
-fn may_be_request_line(line: &[u8]) -> bool {
-    line.iter().all(|byte| !byte.is_ascii_control() || *byte == b'\r')
+/// What a reader looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stage {
+    /// The first byte that is no white space.
+    #[default]
+    Begin,
+    /// The end of the method.
+    Method,
+    /// The end of the request line.
+    RequestLine,
+    /// The end of the first field.
+    FirstField,
+    /// The end of a further field's line.
+    Field,
+    /// A line that does not continue the host.
+    Host,
 }
 
-/// Whether a method and a space come first.
-fn method(prefix: &[u8]) -> Inspected<()> {
-    let upper_bytes = prefix.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-    match prefix.get(upper_bytes) {
-        _ if upper_bytes > METHOD_BYTES_MAX => Inspected::Other,
-        None => Inspected::Partial,
-        Some(b' ') if upper_bytes > 0 => Inspected::Found(()),
-        Some(_) => Inspected::Other,
+/// Where the words of a request line are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct RequestLine {
+    method: Range<usize>,
+    target: Range<usize>,
+}
+
+/// Reads the head of a request that comes in parts. Each byte is searched once.
+#[derive(Clone, Debug, Default)]
+pub struct RequestReader {
+    stage: Stage,
+    /// Where the present line begins.
+    line: usize,
+    /// The bytes of the prefix that have been searched.
+    searched: usize,
+    words: RequestLine,
+    /// The value of the `Host` field.
+    value: Range<usize>,
+    /// The outcome once it is settled, with the host.
+    settled: Option<Inspected<Option<HostName>>>,
+}
+
+impl RequestReader {
+    /// The request, of which `prefix` has more than at the last call.
+    pub fn read<'p>(&mut self, prefix: &'p [u8]) -> Inspected<Request<'p>> {
+        while self.settled.is_none()
+            && let Some(rest @ [_, ..]) = prefix.get(self.searched..)
+        {
+            match self.stage {
+                Stage::Begin => self.skip_space(rest),
+                Stage::Method => self.find_method(rest),
+                Stage::Host if self.searched == self.line && !matches!(rest[0], b' ' | b'\t') => {
+                    self.settled = Some(host(&prefix[self.value.clone()]));
+                }
+                _ => self.find_line(prefix, rest),
+            }
+        }
+        let words = &self.words;
+        match &self.settled {
+            None => Inspected::Partial,
+            Some(settled) => settled.clone().map(|host| Request {
+                method: &prefix[words.method.clone()],
+                target: &prefix[words.target.clone()],
+                host,
+            }),
+        }
     }
+
+    fn skip_space(&mut self, rest: &[u8]) {
+        let space_bytes = rest.iter().take_while(|byte| is_space(**byte) || **byte == b'\n').count();
+        self.searched += space_bytes;
+        self.line = self.searched;
+        if space_bytes < rest.len() {
+            self.stage = Stage::Method;
+        }
+    }
+
+    fn find_method(&mut self, rest: &[u8]) {
+        let token_bytes = rest.iter().take_while(|byte| is_token(**byte)).count();
+        self.searched += token_bytes;
+        match rest.get(token_bytes) {
+            None => {}
+            Some(byte) if is_space(*byte) && *byte != b'\r' && self.searched > self.line => {
+                self.words.method = self.line..self.searched;
+                self.stage = Stage::RequestLine;
+            }
+            Some(_) => self.settled = Some(Inspected::Other),
+        }
+    }
+
+    /// Searches the end of a line, and reads the line that ends.
+    fn find_line(&mut self, prefix: &[u8], rest: &[u8]) {
+        let Some(text_bytes) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.searched = prefix.len();
+            return;
+        };
+        let line = self.line..self.searched + text_bytes;
+        self.searched = line.end + 1;
+        self.line = self.searched;
+        let text = &prefix[line.clone()];
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        match self.stage {
+            Stage::RequestLine => self.handle_request_line(prefix, line.start, text),
+            Stage::Host => self.value.end = line.end,
+            _ => self.handle_field(line.start, text),
+        }
+    }
+
+    fn handle_request_line(&mut self, prefix: &[u8], start: usize, line: &[u8]) {
+        let is_version = |word: &Range<usize>| {
+            line[word.clone()].get(..VERSION.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(VERSION))
+        };
+        let mut words = words(line).skip(1);
+        let Some(first) = words.next() else {
+            self.settled = Some(Inspected::Other);
+            return;
+        };
+        let (mut before, mut last, mut versions) = (first.clone(), first.clone(), usize::from(is_version(&first)));
+        for word in words {
+            versions += usize::from(is_version(&word));
+            before = mem::replace(&mut last, word);
+        }
+        let is_alone = first == last;
+        let has_version = is_version(&last) && !is_alone;
+        let end = if has_version { before.end } else { last.end };
+        self.words.target = start + first.start..start + end;
+        self.stage = Stage::FirstField;
+        let target = &prefix[self.words.target.clone()];
+        let is_simple = prefix[self.words.method.clone()] == *SIMPLE_METHOD && is_alone;
+        self.settled = match versions {
+            0 if is_simple && may_be_simple_target(target) => Some(Inspected::Found(host_of_target(target).flatten())),
+            0 => Some(Inspected::Other),
+            1 if has_version && !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => {
+                self.host_of_absolute(prefix).map(Inspected::Found)
+            }
+            _ => Some(Inspected::Malformed),
+        };
+    }
+
+    /// The host of a target that has one, in place of the `Host` field (RFC 9112 section 3.2.2).
+    fn host_of_absolute(&self, prefix: &[u8]) -> Option<Option<HostName>> {
+        let target = &prefix[self.words.target.clone()];
+        let is_connect = prefix[self.words.method.clone()].eq_ignore_ascii_case(b"CONNECT");
+        host_of_target(target).or_else(|| HostName::of_authority(target).filter(|_| is_connect).map(Some))
+    }
+
+    fn handle_field(&mut self, start: usize, line: &[u8]) {
+        let is_first = self.stage == Stage::FirstField;
+        self.stage = Stage::Field;
+        if line.is_empty() {
+            self.settled = Some(Inspected::Found(None));
+        } else if line.contains(&b'\r') || (is_first && is_space(line[0])) {
+            self.settled = Some(Inspected::Malformed);
+        } else if let Some(colon) = line.iter().position(|byte| *byte == b':') {
+            let name = &line[..colon];
+            if name.eq_ignore_ascii_case(b"host") {
+                self.value = start + colon + 1..start + line.len();
+                self.stage = Stage::Host;
+            } else if name.trim_ascii_end().eq_ignore_ascii_case(b"host") {
+                self.settled = Some(Inspected::Malformed);
+            }
+        }
+    }
+}
+
+/// The words of a line.
+fn words(line: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut next = 0;
+    let words = line.split(|byte| is_space(*byte)).map(move |word| {
+        let word = next..next + word.len();
+        next = word.end + 1;
+        word
+    });
+    words.filter(|word| !word.is_empty())
+}
+
+/// The host in the value of a `Host` field.
+fn host(value: &[u8]) -> Inspected<Option<HostName>> {
+    let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    match (words.next(), words.next()) {
+        (Some(_), Some(_)) => Inspected::Malformed,
+        (word, _) => Inspected::Found(word.and_then(HostName::of_authority)),
+    }
+}
+
+/// The host of a target in absolute form; `None` for other forms, and without an authority.
+fn host_of_target(target: &[u8]) -> Option<Option<HostName>> {
+    let (authority, _) = authority_and_path(target).filter(|(authority, _)| !authority.is_empty())?;
+    Some(HostName::of_authority(authority))
+}
+
+fn may_be_simple_target(target: &[u8]) -> bool {
+    target.starts_with(b"/") || authority_and_path(target).is_some()
+}
+
+/// White space within a line: that which recipients take for a space.
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
+}
+
+/// A character of a method (RFC 9110 section 5.6.2).
+const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// The authority and the path of a target in absolute form (`http://host:port/path`).
 fn authority_and_path(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let scheme_end = target.windows(3).position(|window| window == b"://")?;
-    let is_scheme = target[..scheme_end].iter().all(u8::is_ascii_alphabetic) && scheme_end > 0;
+    let is_scheme_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    let is_scheme = target[..scheme_end].iter().all(is_scheme_byte) && scheme_end > 0;
     let rest = is_scheme.then_some(&target[scheme_end + 3..])?;
-    let authority_bytes = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let authority_bytes = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(authority_bytes);
     let host = authority.rsplit(|byte| *byte == b'@').next().unwrap_or_default();
     Some((host, path))
@@ -134,9 +312,9 @@ fn field<'a>(mut head: &'a [u8], name: &[u8]) -> Inspected<Option<&'a [u8]>> {
 /// The response that a stream of a server begins with. It is found when its `Content-Type` field is complete, or its head.
 #[must_use]
 pub fn response(prefix: &[u8]) -> Inspected<Response> {
-    match super::starts_with(prefix, VERSION) {
+    match super::starts_with(prefix, RESPONSE_VERSION) {
         Inspected::Found(()) => {}
-        Inspected::Other => return Inspected::Other,
+        Inspected::Other | Inspected::Malformed => return Inspected::Other,
         Inspected::Partial => return Inspected::Partial,
     }
     let Some(first) = line(prefix) else { return Inspected::Partial };

@@ -3,7 +3,7 @@
 //! | first bytes | protocol | source |
 //! |---|---|---|
 //! | record type 22, version 3 | TLS | RFC 8446 section 5.1 |
-//! | method, target, `HTTP/1.` | HTTP/1 | RFC 9112 |
+//! | method, target, `HTTP/` | HTTP/1 | RFC 9112 |
 //! | `PRI * HTTP/2.0` | HTTP/2 | RFC 9113 section 3.4 |
 //! | `SSH-` | SSH | RFC 4253 section 4.2 |
 //! | method, `sip:` or `sips:` | SIP | RFC 3261 section 7.1 |
@@ -23,7 +23,7 @@
 //! | the magic cookie | STUN | RFC 8489 section 5 |
 //! | record type 22, version 254 | DTLS | RFC 9147 |
 
-use super::{HostName, Inspected, dns, http, quic, starts_with, tls};
+use super::{HostName, Inspected, Progress, dns, quic, starts_with};
 
 /// A protocol, with the name that a client sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,13 +61,13 @@ pub enum Protocol {
 }
 
 /// How one protocol is recognised.
-type Recognise = fn(&[u8]) -> Inspected<Protocol>;
+type Recognise = fn(&[u8], &mut Progress) -> Inspected<Protocol>;
 
 /// The first that recognises the bytes. Partial while one of them may still.
-fn first_of(prefix: &[u8], all: &[Recognise]) -> Inspected<Protocol> {
-    for recognise in all {
-        match recognise(prefix) {
-            Inspected::Other => {}
+fn first_of(prefix: &[u8], progress: &mut Progress, all: &[Recognise]) -> Inspected<Protocol> {
+    while let Some(recognise) = all.get(progress.excluded) {
+        match recognise(prefix, progress) {
+            Inspected::Other => progress.excluded += 1,
             // A later one must not answer before: with more bytes this one would.
             settled_or_partial => return settled_or_partial,
         }
@@ -77,25 +77,33 @@ fn first_of(prefix: &[u8], all: &[Recognise]) -> Inspected<Protocol> {
 
 /// The protocol of a TCP stream by what its client sent first.
 #[must_use]
-pub fn of_client(prefix: &[u8]) -> Inspected<Protocol> {
+pub fn of_client(prefix: &[u8], progress: &mut Progress) -> Inspected<Protocol> {
     if prefix.is_empty() {
         return Inspected::Partial;
     }
     const ALL: [Recognise; 12] = [
-        |prefix| tls::client_hello(prefix).map(|hello| Protocol::Tls(hello.server_name)),
-        |prefix| starts_with(prefix, b"PRI * HTTP/2.0\r\n").map(|()| Protocol::Http2),
-        sip_or_rtsp,
-        |prefix| http::request(prefix).map(|request| Protocol::Http(request.host)),
-        |prefix| starts_with(prefix, b"SSH-").map(|()| Protocol::Ssh),
-        |prefix| starts_with(prefix, b"\x13BitTorrent protocol").map(|()| Protocol::PeerToPeer),
-        |prefix| starts_with(prefix, b"GNUTELLA ").map(|()| Protocol::PeerToPeer),
-        remote_desktop,
-        messages,
-        |prefix| starts_with(prefix, b"EHLO ").map(|()| Protocol::Mail),
-        |prefix| starts_with(prefix, b"@RSYNCD:").map(|()| Protocol::FileTransfer),
-        |prefix| dns::question_over_tcp(prefix).map(|_| Protocol::Dns),
+        |prefix, progress| progress.client_hello.read(prefix).map(|hello| Protocol::Tls(hello.server_name)),
+        |prefix, _| starts_with(prefix, b"PRI * HTTP/2.0\r\n").map(|()| Protocol::Http2),
+        |prefix, _| sip_or_rtsp(prefix),
+        |prefix, _| starts_with(prefix, b"SSH-").map(|()| Protocol::Ssh),
+        |prefix, _| starts_with(prefix, b"\x13BitTorrent protocol").map(|()| Protocol::PeerToPeer),
+        |prefix, _| starts_with(prefix, b"GNUTELLA ").map(|()| Protocol::PeerToPeer),
+        |prefix, _| remote_desktop(prefix),
+        |prefix, _| messages(prefix),
+        |prefix, _| starts_with(prefix, b"EHLO ").map(|()| Protocol::Mail),
+        |prefix, _| starts_with(prefix, b"@RSYNCD:").map(|()| Protocol::FileTransfer),
+        http_request,
+        |prefix, _| dns::question_over_tcp(prefix).map(|_| Protocol::Dns),
     ];
-    first_of(prefix, &ALL)
+    first_of(prefix, progress, &ALL)
+}
+
+/// A malformed request is HTTP, too.
+fn http_request(prefix: &[u8], progress: &mut Progress) -> Inspected<Protocol> {
+    match progress.request.read(prefix) {
+        Inspected::Malformed => Inspected::Found(Protocol::Http(None)),
+        request => request.map(|request| Protocol::Http(request.host)),
+    }
 }
 
 /// The protocol of a TCP stream by what its server sent first, where servers send first.
@@ -105,14 +113,14 @@ pub fn of_server(prefix: &[u8]) -> Inspected<Protocol> {
         return Inspected::Partial;
     }
     const ALL: [Recognise; 6] = [
-        |prefix| starts_with(prefix, b"SSH-").map(|()| Protocol::Ssh),
-        |prefix| starts_with(prefix, b"RFB 003.").map(|()| Protocol::RemoteDesktop),
-        |prefix| starts_with(prefix, b"+OK ").map(|()| Protocol::Mail),
-        |prefix| starts_with(prefix, b"* OK ").map(|()| Protocol::Mail),
-        |prefix| starts_with(prefix, b"@RSYNCD:").map(|()| Protocol::FileTransfer),
-        ready_220,
+        |prefix, _| starts_with(prefix, b"SSH-").map(|()| Protocol::Ssh),
+        |prefix, _| starts_with(prefix, b"RFB 003.").map(|()| Protocol::RemoteDesktop),
+        |prefix, _| starts_with(prefix, b"+OK ").map(|()| Protocol::Mail),
+        |prefix, _| starts_with(prefix, b"* OK ").map(|()| Protocol::Mail),
+        |prefix, _| starts_with(prefix, b"@RSYNCD:").map(|()| Protocol::FileTransfer),
+        |prefix, _| ready_220(prefix),
     ];
-    first_of(prefix, &ALL)
+    first_of(prefix, &mut Progress::default(), &ALL)
 }
 
 /// The protocol of a datagram. It is whole: the answer is never partial.
@@ -133,7 +141,7 @@ pub fn of_datagram(datagram: &[u8]) -> Inspected<Protocol> {
         () if is_hash_table => Inspected::Found(Protocol::PeerToPeer),
         () => match sip_or_rtsp(datagram) {
             Inspected::Found(protocol) => Inspected::Found(protocol),
-            Inspected::Other | Inspected::Partial => dns::question(datagram).map(|_| Protocol::Dns),
+            _ => dns::question(datagram).map(|_| Protocol::Dns),
         },
     }
 }
@@ -160,7 +168,7 @@ fn sip_or_rtsp(prefix: &[u8]) -> Inspected<Protocol> {
         match starts_with(target, scheme) {
             Inspected::Found(()) => return Inspected::Found(protocol),
             Inspected::Partial => is_partial = true,
-            Inspected::Other => {}
+            Inspected::Other | Inspected::Malformed => {}
         }
     }
     if is_partial { Inspected::Partial } else { Inspected::Other }
@@ -192,7 +200,7 @@ fn messages(prefix: &[u8]) -> Inspected<Protocol> {
         match starts_with(prefix, pattern) {
             Inspected::Found(()) => return Inspected::Found(Protocol::Messages),
             Inspected::Partial => is_partial = true,
-            Inspected::Other => {}
+            Inspected::Other | Inspected::Malformed => {}
         }
     }
     if starts_with(prefix, b"<?xml").found().is_some() {
@@ -220,7 +228,7 @@ fn ready_220(prefix: &[u8]) -> Inspected<Protocol> {
     const LINE_BYTES_MAX: usize = 512;
     match starts_with(prefix, b"220") {
         Inspected::Found(()) => {}
-        Inspected::Other => return Inspected::Other,
+        Inspected::Other | Inspected::Malformed => return Inspected::Other,
         Inspected::Partial => return Inspected::Partial,
     }
     let end = prefix.iter().position(|byte| *byte == b'\n');

@@ -9,9 +9,9 @@ pub mod decryption;
 use flow::Tuple;
 
 use super::Inspected;
-use super::assembly::{ASSEMBLY_BYTES_MAX, Assemblies};
+use super::assembly::{ASSEMBLY_BYTES_MAX, Assemblies, Held};
 use super::reader::Reader;
-use super::tls::{ClientHello, client_hello_message};
+use super::tls::ClientHello;
 
 const LONG_HEADER: u8 = 0x80;
 /// The fixed bit (RFC 9000 section 17.2). A greased one (RFC 9287) occurs only after the handshake.
@@ -126,6 +126,7 @@ pub fn is_first(datagram: &[u8]) -> bool {
 
 /// The ClientHello in a client's datagrams, of which this is the next one. What came before is in `assemblies`, under the function's attribute
 /// `reader`; the caller removes it once it has decided. [`Inspected::Other`]: the datagram has no Initial packet that can be read, or the ClientHello is too long.
+/// [`Inspected::Malformed`]: the pieces contradict each other, or leave too many gaps.
 pub fn client_hello(
     assemblies: &mut Assemblies,
     reader: u16,
@@ -134,15 +135,14 @@ pub fn client_hello(
 ) -> Inspected<ClientHello> {
     let Inspected::Found(initial) = decryption::client_initial(datagram) else { return Inspected::Other };
     let mut read = Inspected::Partial;
-    let mut pieces = initial.pieces().peekable();
-    while let Some((offset, piece)) = pieces.next() {
-        let prefix = assemblies.insert(reader, tuple, initial.connection, offset, piece);
-        if pieces.peek().is_none() {
-            read = match client_hello_message(prefix) {
+    for (offset, piece) in initial.pieces() {
+        read = match assemblies.insert(reader, tuple, initial.connection, offset, piece) {
+            Ok(Held { prefix, progress }) => match progress.client_hello.read_message(prefix) {
                 Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
                 read => read,
-            };
-        }
+            },
+            Err(_) => return Inspected::Malformed,
+        };
     }
     read
 }

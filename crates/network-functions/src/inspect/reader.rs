@@ -36,10 +36,6 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(super) fn u24(&mut self) -> Option<u32> {
-        self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
-    }
-
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }

@@ -7,8 +7,8 @@ use std::vec::Vec;
 use flow::Tuple;
 use proptest::prelude::*;
 
-use super::assembly::{ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX, Assemblies};
-use super::protocol::{Protocol, of_client, of_datagram, of_server};
+use super::assembly::{ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX, Assemblies, INSERTIONS_MAX, Unheld};
+use super::protocol::{self, Protocol, of_datagram, of_server};
 use super::quic::{INITIAL_DATAGRAM_BYTES_MIN, Version};
 use super::*;
 
@@ -19,6 +19,11 @@ fn name(text: &str) -> Option<HostName> {
 fn hello(server: &str) -> Vec<u8> {
     // As browsers send it: a large key share before the name.
     tls::client_hello_bytes(&[(51, &[7; 1216]), (0, &tls::server_name_bytes(server)), (16, b"\0\x03\x02h2")])
+}
+
+/// The protocol of a whole prefix.
+fn of_client(prefix: &[u8]) -> Inspected<Protocol> {
+    protocol::of_client(prefix, &mut Progress::default())
 }
 
 /// The parser's answer for every prefix. Once it is settled it must stay.
@@ -84,14 +89,76 @@ fn the_host_of_a_request_is_its_field_or_its_target() {
     assert_eq!(without, Inspected::Found(None));
 }
 
+/// Each is answered by nginx, Apache or HAProxy with the page of the host.
 #[test]
-fn what_is_no_request_is_refused_as_soon_as_it_shows() {
-    for bytes in
-        [&b"get / HTTP/1.1\r\n"[..], b"GET /\x01", b"GET / HTTP/2\r\n", b"GET /  HTTP/1.1\r\n", b" ", b"SSH-2.0-x\r\n"]
-    {
+fn a_request_is_read_as_the_most_lenient_recipient_reads_it() {
+    let forms = [
+        "\r\n\r\nGET /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        " GET /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET /ads HTTP/1.1\r\nHost:\r\n ads.example\r\n\r\n",
+        "GET /ads HTTP/1.1\r\nHost: \r\n\t\r\n ads.example:80 \r\nAccept: x\r\n\r\n",
+        "GET  /ads   HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET\t/ads\tHTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET /ads HTTP/1.1 \r\nHost:\tads.example\r\n\r\n",
+        "get /ads HTTP/1.1\r\nhOSt:ads.example.\r\n\r\n",
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "VERSION_CONTROL /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET /ads HTTP/2.0\r\nHost: ads.example\r\n\r\n",
+        "GET /ads http/1.1\nX: a\n b\nHost: ads.example\n\n",
+        "GET http://ads.example/ads HTTP/1.1\r\nHost: good.example\r\n\r\n",
+        "GET http://ads.example/ads\r\n",
+    ];
+    for form in forms {
+        let read = answers(form.as_bytes(), |prefix| {
+            http::request(prefix).map(|request| (request.host.clone(), request.path().map(<[u8]>::to_vec)))
+        });
+        assert_eq!(read, Inspected::Found((name("ads.example"), Some(b"/ads".to_vec()))), "{form:?}");
+    }
+}
+
+#[test]
+fn a_request_that_recipients_read_in_different_ways_is_malformed() {
+    let forms = [
+        "GET / HTTP/1.1\r\nHost : good.example\r\nHost: ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\n Host: good.example\r\nHost: ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: good.example\r\n ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nX: a\rHost: ads.example\r\n\r\n",
+        "GET / HTTP/1.1\rX: a\r\nHost: ads.example\r\n\r\n",
+        "GET /\u{1} HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET / HTTP/1.1 x\r\nHost: ads.example\r\n\r\n",
+        "GET HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+    ];
+    for form in forms {
+        let read = answers(form.as_bytes(), |prefix| http::request(prefix).map(|_| ()));
+        assert_eq!(read, Inspected::Malformed, "{form:?}");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_none() {
+    for bytes in [
+        &b"hello\r\n"[..],
+        b"NICK a\r\n",
+        b"INVITE sip:a SIP/2.0\r\n",
+        b"SSH-2.0-x\r\n",
+        b"get key\r\n",
+        b"A\x01",
+        b"<a b\r\n",
+        b": a HTTP/1.1\r\n",
+    ] {
         assert_eq!(answers(bytes, |prefix| http::request(prefix).map(|_| ())), Inspected::Other, "{bytes:?}");
     }
-    assert_eq!(http::request(&[b'A'; 25]), Inspected::Other);
+    assert_eq!(answers(b"GET /\r\n", |prefix| http::request(prefix).map(|it| it.host)), Inspected::Found(None));
+}
+
+#[test]
+fn empty_records_and_alerts_between_the_parts_of_a_client_hello_are_skipped() {
+    let message = hello("ads.example");
+    let (first, second) = message.split_at(700);
+    let stream = [&tls::in_records(first, 1 << 14)[..], &[22, 3, 1, 0, 0], &[21, 3, 3, 0, 2, 1, 90]].concat();
+    let stream = [stream, tls::in_records(second, 1 << 14)].concat();
+    let found = answers(&stream, tls::client_hello).found().expect("a ClientHello");
+    assert_eq!(found.server_name, name("ads.example"));
 }
 
 #[test]
@@ -251,43 +318,56 @@ fn tuple(number: u16) -> Tuple {
     }
 }
 
+/// What is there from the beginning, once these bytes are, too.
+fn inserted(held: &mut Assemblies, number: u16, start: u32, offset: usize, bytes: &[u8]) -> Result<Vec<u8>, Unheld> {
+    held.insert(READER, &tuple(number), start, offset, bytes).map(|held| held.prefix.to_vec())
+}
+
 #[test]
-fn segments_out_of_order_are_joined_and_retransmissions_change_nothing() {
+fn segments_out_of_order_are_joined_and_copies_with_other_bytes_are_refused() {
     let mut held = Assemblies::default();
-    assert_eq!(held.insert(READER, &tuple(1), 5, 0, b"abc"), b"abc");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 6, b"ghi"), b"abc", "after a gap");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 1, b"XX"), b"abc");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 20, b"far"), b"abc", "after another gap");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 2, b"XdefXX"), b"abcdefghi");
-    assert_eq!(held.insert(READER, &tuple(1), 5, 9, b"jklmnopqrst"), b"abcdefghijklmnopqrstfar");
-    assert_eq!(held.insert(READER, &tuple(1), 6, 0, b"new"), b"new", "another connection with the tuple");
+    let mut insert = |start, offset, bytes: &[u8]| inserted(&mut held, 1, start, offset, bytes);
+    let prefix = |bytes: &[u8]| Ok(bytes.to_vec());
+    assert_eq!(insert(5, 0, b"abc"), prefix(b"abc"));
+    assert_eq!(insert(5, 6, b"ghi"), prefix(b"abc"), "after a gap");
+    assert_eq!(insert(5, 1, b"bX"), Err(Unheld::Differs));
+    assert_eq!(insert(5, 20, b"far"), prefix(b"abc"), "after another gap");
+    assert_eq!(insert(5, 3, b"defXX"), Err(Unheld::Differs), "from what came too early");
+    assert_eq!(insert(5, 2, b"cdefgh"), prefix(b"abcdefghi"));
+    assert_eq!(insert(5, 9, b"jklmnopqrst"), prefix(b"abcdefghijklmnopqrstfar"));
+    assert_eq!(insert(6, 0, b"new"), prefix(b"new"), "another connection with the tuple");
     held.remove(READER, &tuple(1));
     assert!(held.is_empty() && !held.holds(READER, &tuple(1), 6));
 }
 
 #[test]
 fn ranges_are_joined_in_any_order_and_limited_in_number() {
-    let stream: Vec<u8> = (0..200).collect();
+    let stream: Vec<u8> = (0..100).collect();
     // Every second byte from behind, as far as there is room, then the others.
     let mut held = Assemblies::default();
-    for at in (1..200).step_by(2).rev() {
-        assert!(held.insert(READER, &tuple(1), 0, at, &stream[at..=at]).is_empty());
+    let refused = (1..100)
+        .step_by(2)
+        .rev()
+        .filter(|at| inserted(&mut held, 1, 0, *at, &stream[*at..=*at]).is_err_and(|unheld| unheld == Unheld::Ahead));
+    assert!(refused.count() > 0);
+    for at in (0..100).step_by(2) {
+        let _ = inserted(&mut held, 1, 0, at, &stream[at..=at]);
     }
-    for at in (0..200).step_by(2) {
-        held.insert(READER, &tuple(1), 0, at, &stream[at..=at]);
-    }
-    let prefix = held.insert(READER, &tuple(1), 0, 0, b"");
-    assert!(!prefix.is_empty() && prefix.len() < 200 && stream.starts_with(prefix), "{}", prefix.len());
-    assert_eq!(held.insert(READER, &tuple(1), 0, 0, &stream), stream);
+    let prefix = inserted(&mut held, 1, 0, 0, b"").expect("nothing contradicts");
+    assert!(!prefix.is_empty() && prefix.len() < 100 && stream.starts_with(&prefix), "{}", prefix.len());
+    assert_eq!(inserted(&mut held, 1, 0, 0, &stream), Ok(stream));
 }
 
 #[test]
-fn what_is_held_is_limited_in_bytes_and_connections() {
+fn what_is_held_is_limited_in_bytes_insertions_and_connections() {
     let mut held = Assemblies::default();
-    assert_eq!(held.insert(READER, &tuple(0), 0, 0, &[1; ASSEMBLY_BYTES_MAX + 9]).len(), ASSEMBLY_BYTES_MAX);
-    assert_eq!(held.insert(READER, &tuple(0), 0, usize::MAX, &[1; 9]).len(), ASSEMBLY_BYTES_MAX);
+    let mut length = |offset, bytes: &[u8]| inserted(&mut held, 0, 0, offset, bytes).map(|prefix| prefix.len());
+    assert_eq!(length(100, &[1; ASSEMBLY_BYTES_MAX]), Err(Unheld::Ahead));
+    assert_eq!(length(0, &[1; ASSEMBLY_BYTES_MAX + 9]), Ok(ASSEMBLY_BYTES_MAX));
+    assert_eq!(length(ASSEMBLY_BYTES_MAX, &[1; 9]), Ok(ASSEMBLY_BYTES_MAX));
+    assert_eq!(length(usize::MAX, &[1; 9]), Err(Unheld::Ahead));
     for number in 1..=ASSEMBLIES_MAX as u16 {
-        held.insert(READER, &tuple(number), 0, 0, b"a");
+        inserted(&mut held, number, 0, 0, b"a").expect("it finds room");
     }
     assert_eq!((held.len(), held.evicted()), (ASSEMBLIES_MAX, 1));
     assert!(
@@ -296,10 +376,33 @@ fn what_is_held_is_limited_in_bytes_and_connections() {
     );
     // Connections that come and go do not make the queue grow.
     for number in 0..10_000 {
-        held.insert(READER, &tuple(number), 1, 0, b"a");
+        inserted(&mut held, number, 1, 0, b"a").expect("it finds room");
         held.remove(READER, &tuple(number));
     }
     assert!(held.len() <= ASSEMBLIES_MAX);
+    for _ in 0..INSERTIONS_MAX {
+        inserted(&mut held, 1, 2, 0, b"a").expect("a repetition");
+    }
+    assert_eq!(inserted(&mut held, 1, 2, 1, b"b"), Err(Unheld::TooMany));
+}
+
+/// Parsers go on where they were, however a stream is divided.
+#[test]
+fn a_parser_that_goes_on_has_the_answer_of_one_that_begins_anew() {
+    let streams = [
+        tls::in_records(&hello("video.example.org"), 1),
+        b"\r\nGET  /a HTTP/1.1\r\nX: y\r\nHost:\r\n a.example\r\n\r\n".to_vec(),
+        b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
+    ];
+    for stream in streams {
+        for part_bytes in [1, 3, 100] {
+            let mut progress = Progress::default();
+            for end in (part_bytes..stream.len()).step_by(part_bytes).chain([stream.len()]) {
+                let prefix = &stream[..end];
+                assert_eq!(protocol::of_client(prefix, &mut progress), of_client(prefix), "{end} of {part_bytes}");
+            }
+        }
+    }
 }
 
 /// Bytes that lead far into the parsers: beginnings of valid ones, changed.
@@ -354,10 +457,11 @@ proptest! {
         // A sender retransmits what was not kept; each pass adds at least the next segment.
         for _ in 0..segments.len() {
             for (offset, part) in &segments {
-                let prefix = held.insert(READER, &tuple(1), 0, *offset, part);
-                prop_assert_eq!(prefix, &stream[..prefix.len()]);
+                if let Ok(prefix) = inserted(&mut held, 1, 0, *offset, part) {
+                    prop_assert_eq!(&prefix[..], &stream[..prefix.len()]);
+                }
             }
         }
-        prop_assert_eq!(held.insert(READER, &tuple(1), 0, 0, b""), &stream[..]);
+        prop_assert!(held.holds(READER, &tuple(1), 0));
     }
 }

@@ -7,24 +7,30 @@
 //!   extension type 0 ─ length ─ list ─ name type 0 ─ length ─ name
 //! ```
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::mem;
+
+use arrayvec::ArrayVec;
 
 use super::reader::Reader;
-use super::{HostName, Inspected};
+use super::{HOST_NAME_BYTES_MAX, HostName, Inspected};
 
 const RECORD_HEADER_BYTES: usize = 5;
+const ALERT_RECORD: u8 = 21;
 const HANDSHAKE_RECORD: u8 = 22;
 const MAJOR_VERSION: u8 = 3;
-const CLIENT_HELLO: u8 = 1;
+const CLIENT_HELLO: u32 = 1;
+const VERSION_AND_RANDOM_BYTES: usize = 2 + RANDOM_BYTES;
 const RANDOM_BYTES: usize = 32;
-const SESSION_ID_BYTES_MAX: usize = 32;
-const SERVER_NAME_EXTENSION: u16 = 0;
+const SESSION_ID_BYTES_MAX: u32 = 32;
+const SERVER_NAME_EXTENSION: u32 = 0;
 const HOST_NAME_TYPE: u8 = 0;
 /// The longest record in bytes (RFC 8446 section 5.1).
 const RECORD_BYTES_MAX: u16 = 1 << 14;
 /// The longest ClientHello in bytes that is followed; longer ones are taken for something else.
 pub const CLIENT_HELLO_BYTES_MAX: u32 = 1 << 16;
+/// The bytes of the server name extension that are kept. A longer one has no host name in front.
+const SERVER_NAME_BYTES_MAX: usize = 2 * (HOST_NAME_BYTES_MAX + 5);
 
 /// The content of a ClientHello.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,99 +43,224 @@ pub struct ClientHello {
 /// The ClientHello that a stream begins with. It is found as soon as its server name is complete.
 #[must_use]
 pub fn client_hello(prefix: &[u8]) -> Inspected<ClientHello> {
-    match message(prefix) {
-        Inspected::Found(message) => client_hello_message(&message),
-        Inspected::Other => Inspected::Other,
-        Inspected::Partial => Inspected::Partial,
-    }
-}
-
-/// The bytes of the handshake messages in the records that `prefix` begins with, without the records' headers.
-fn message(prefix: &[u8]) -> Inspected<Cow<'_, [u8]>> {
-    let mut joined: Cow<'_, [u8]> = Cow::Borrowed(&[]);
-    let mut reader = Reader::new(prefix);
-    loop {
-        let rest = reader.rest();
-        let is_record = match *rest {
-            [] => return Inspected::Found(joined),
-            [kind] => kind == HANDSHAKE_RECORD,
-            [kind, major, ..] => kind == HANDSHAKE_RECORD && major == MAJOR_VERSION,
-        };
-        if !is_record {
-            // Behind the first record, what was read before decides whether the message is complete.
-            return if joined.is_empty() { Inspected::Other } else { Inspected::Found(joined) };
-        }
-        let Some([_, _, _, high, low]) = reader.array::<RECORD_HEADER_BYTES>() else {
-            return Inspected::Found(joined);
-        };
-        let length_bytes = u16::from_be_bytes([high, low]);
-        if length_bytes == 0 || length_bytes > RECORD_BYTES_MAX {
-            return if joined.is_empty() { Inspected::Other } else { Inspected::Found(joined) };
-        }
-        let present_bytes = usize::from(length_bytes).min(reader.rest().len());
-        let Some(fragment) = reader.take(present_bytes) else { return Inspected::Other };
-        joined = match joined {
-            Cow::Borrowed([]) => Cow::Borrowed(fragment),
-            earlier => Cow::Owned([&earlier, fragment].concat()),
-        };
-    }
+    ClientHelloReader::default().read(prefix)
 }
 
 /// The same for a ClientHello without records, as QUIC carries it (RFC 9001 section 4).
 #[must_use]
 pub fn client_hello_message(prefix: &[u8]) -> Inspected<ClientHello> {
-    let mut reader = Reader::new(prefix);
-    match reader.u8() {
-        None => return Inspected::Partial,
-        Some(CLIENT_HELLO) => {}
-        Some(_) => return Inspected::Other,
-    }
-    let Some(length_bytes) = reader.u24() else { return Inspected::Partial };
-    if length_bytes > CLIENT_HELLO_BYTES_MAX {
-        return Inspected::Other;
-    }
-    let hello = reader.rest();
-    let (hello, is_whole) = match hello.get(..length_bytes as usize) {
-        Some(hello) => (hello, true),
-        None => (hello, false),
-    };
-    match extensions(hello) {
-        Ok(Some(found)) => Inspected::Found(ClientHello { server_name: found }),
-        Ok(None) if is_whole => Inspected::Found(ClientHello { server_name: None }),
-        Err(Malformed) if is_whole => Inspected::Other,
-        // What is cut off may look malformed.
-        _ => Inspected::Partial,
-    }
+    ClientHelloReader::default().read_message(prefix)
 }
 
-/// A field that ends behind what it lies in.
-struct Malformed;
+/// Reads a ClientHello that comes in parts. Each byte is read once: the cost of a part does not depend on what came before.
+#[derive(Clone, Debug)]
+pub struct ClientHelloReader {
+    /// The bytes of the prefix that have been read.
+    position: usize,
+    /// The part of a record's header that is there.
+    header: ArrayVec<u8, RECORD_HEADER_BYTES>,
+    /// Bytes of the record's content that are to come.
+    content_bytes: usize,
+    /// The record is an alert between the parts of a message, which recipients skip.
+    is_alert: bool,
+    /// A record with a part of the message has begun.
+    has_begun: bool,
+    message: Message,
+    outcome: Inspected<ClientHello>,
+}
 
-/// The server name of a ClientHello: `None` without the extension, `Some(None)` if its name is none.
-fn extensions(hello: &[u8]) -> Result<Option<Option<HostName>>, Malformed> {
-    let mut reader = Reader::new(hello);
-    let [_major, _minor] = reader.array().ok_or(Malformed)?;
-    reader.take(RANDOM_BYTES).ok_or(Malformed)?;
-    let session_id = reader.field_u8().ok_or(Malformed)?;
-    if session_id.len() > SESSION_ID_BYTES_MAX {
-        return Err(Malformed);
-    }
-    reader.field_u16().ok_or(Malformed)?;
-    reader.field_u8().ok_or(Malformed)?;
-    if reader.rest().is_empty() {
-        return Ok(None);
-    }
-    // The list's length is not followed: it is cut off with a partial message.
-    reader.u16().ok_or(Malformed)?;
-    while !reader.rest().is_empty() {
-        let kind = reader.u16().ok_or(Malformed)?;
-        let value = reader.field_u16().ok_or(Malformed)?;
-        if kind == SERVER_NAME_EXTENSION {
-            return Ok(Some(server_name(value)));
+impl Default for ClientHelloReader {
+    fn default() -> Self {
+        Self {
+            position: 0,
+            header: ArrayVec::new(),
+            content_bytes: 0,
+            is_alert: false,
+            has_begun: false,
+            message: Message::default(),
+            outcome: Inspected::Partial,
         }
     }
-    Ok(None)
 }
+
+impl ClientHelloReader {
+    /// The ClientHello in records, of which `prefix` has more than at the last call.
+    pub fn read(&mut self, prefix: &[u8]) -> Inspected<ClientHello> {
+        while !self.outcome.is_settled()
+            && let Some(rest @ [first, ..]) = prefix.get(self.position..)
+        {
+            if self.content_bytes == 0 {
+                self.position += 1;
+                self.read_header(*first);
+                continue;
+            }
+            let content = &rest[..rest.len().min(self.content_bytes)];
+            self.position += content.len();
+            self.content_bytes -= content.len();
+            if !self.is_alert {
+                self.outcome = self.message.read(content);
+            }
+        }
+        self.outcome.clone()
+    }
+
+    /// The same without records.
+    pub fn read_message(&mut self, prefix: &[u8]) -> Inspected<ClientHello> {
+        if !self.outcome.is_settled()
+            && let Some(rest) = prefix.get(self.position..)
+        {
+            self.position = prefix.len();
+            self.outcome = self.message.read(rest);
+        }
+        self.outcome.clone()
+    }
+
+    /// One more byte of a record's header.
+    fn read_header(&mut self, byte: u8) {
+        self.header.push(byte);
+        let is_record = match *self.header {
+            [kind] => kind == HANDSHAKE_RECORD || (kind == ALERT_RECORD && self.has_begun),
+            [_, major] => major == MAJOR_VERSION,
+            [_, _, _, high, low] => u16::from_be_bytes([high, low]) <= RECORD_BYTES_MAX,
+            _ => true,
+        };
+        if !is_record {
+            self.outcome = Inspected::Other;
+        } else if let [kind, _, _, high, low] = *self.header {
+            self.content_bytes = usize::from(u16::from_be_bytes([high, low]));
+            self.is_alert = kind == ALERT_RECORD;
+            self.has_begun = true;
+            self.header.clear();
+        }
+    }
+}
+
+/// The number that is read next.
+///
+/// ```text
+///   Kind ─► Length ─► (version, random) SessionId ─► CipherSuites ─► Compression ─► Extensions ─► ExtensionKind ◄─┐
+///                                                                                                 ExtensionLength ─┘
+/// ```
+///
+/// A field's number is the length of what follows it, but for kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Field {
+    #[default]
+    Kind,
+    Length,
+    SessionId,
+    CipherSuites,
+    Compression,
+    Extensions,
+    ExtensionKind,
+    ExtensionLength,
+    /// That of the server name extension.
+    NameLength,
+}
+
+impl Field {
+    /// The bytes of the number.
+    const fn bytes(self) -> u8 {
+        match self {
+            Self::Kind | Self::SessionId | Self::Compression => 1,
+            Self::CipherSuites | Self::Extensions | Self::ExtensionKind | Self::ExtensionLength | Self::NameLength => 2,
+            Self::Length => 3,
+        }
+    }
+}
+
+/// How far a handshake message has been read.
+#[derive(Clone, Debug, Default)]
+struct Message {
+    field: Field,
+    /// The part of the field's number that is there.
+    number: u32,
+    number_bytes: u8,
+    /// Bytes of a value that are to come before the next field.
+    value_bytes: usize,
+    /// The value is that of the server name extension, which is kept.
+    is_name: bool,
+    name: ArrayVec<u8, SERVER_NAME_BYTES_MAX>,
+    /// Bytes of the message behind the field or value that is being read; `None` before its length.
+    rest_bytes: Option<usize>,
+}
+
+impl Message {
+    /// The message's next bytes.
+    fn read(&mut self, mut bytes: &[u8]) -> Inspected<ClientHello> {
+        loop {
+            let (value, behind) = bytes.split_at(bytes.len().min(self.value_bytes));
+            if self.is_name {
+                let kept_bytes = value.len().min(self.name.remaining_capacity());
+                self.name.extend(value[..kept_bytes].iter().copied());
+            }
+            self.value_bytes -= value.len();
+            if self.value_bytes > 0 {
+                return Inspected::Partial;
+            }
+            if self.is_name {
+                return Inspected::Found(ClientHello { server_name: server_name(&self.name) });
+            }
+            if self.rest_bytes == Some(0) {
+                return self.end();
+            }
+            let Some((byte, behind)) = behind.split_first() else { return Inspected::Partial };
+            bytes = behind;
+            self.number = self.number << 8 | u32::from(*byte);
+            self.number_bytes += 1;
+            self.rest_bytes = self.rest_bytes.map(|rest_bytes| rest_bytes - 1);
+            if self.number_bytes == self.field.bytes() {
+                self.number_bytes = 0;
+                let number = mem::take(&mut self.number);
+                if self.handle_number(number).is_err() {
+                    return Inspected::Other;
+                }
+            }
+        }
+    }
+
+    /// The message ends here without a server name.
+    const fn end(&self) -> Inspected<ClientHello> {
+        match self.field {
+            Field::Extensions | Field::ExtensionKind if self.number_bytes == 0 => {
+                Inspected::Found(ClientHello { server_name: None })
+            }
+            _ => Inspected::Other,
+        }
+    }
+
+    fn handle_number(&mut self, number: u32) -> Result<(), Malformed> {
+        let (value_bytes, next) = match self.field {
+            Field::Kind if number == CLIENT_HELLO => (0, Field::Length),
+            Field::Length if number <= CLIENT_HELLO_BYTES_MAX => {
+                self.rest_bytes = Some(number as usize);
+                (VERSION_AND_RANDOM_BYTES, Field::SessionId)
+            }
+            Field::SessionId if number <= SESSION_ID_BYTES_MAX => (number as usize, Field::CipherSuites),
+            Field::Kind | Field::Length | Field::SessionId => return Err(Malformed),
+            Field::CipherSuites => (number as usize, Field::Compression),
+            Field::Compression => (number as usize, Field::Extensions),
+            // The list's length is not followed: that of the message counts.
+            Field::Extensions => (0, Field::ExtensionKind),
+            Field::ExtensionKind if number == SERVER_NAME_EXTENSION => (0, Field::NameLength),
+            Field::ExtensionKind => (0, Field::ExtensionLength),
+            Field::NameLength => {
+                self.is_name = true;
+                (number as usize, Field::ExtensionKind)
+            }
+            Field::ExtensionLength => (number as usize, Field::ExtensionKind),
+        };
+        self.field = next;
+        self.value_bytes = value_bytes;
+        if let Some(rest_bytes) = &mut self.rest_bytes {
+            *rest_bytes = rest_bytes.checked_sub(value_bytes).ok_or(Malformed)?;
+        }
+        Ok(())
+    }
+}
+
+/// A field that ends behind what it lies in, or has a number that none has.
+struct Malformed;
 
 /// The name in the extension's value; `None` if it has none, or one that is no host name.
 fn server_name(value: &[u8]) -> Option<HostName> {
@@ -158,7 +289,7 @@ pub fn client_hello_bytes(extensions: &[(u16, &[u8])]) -> Vec<u8> {
     hello.extend((list.len() as u16).to_be_bytes());
     hello.extend(list);
     let [_, length_bytes @ ..] = (hello.len() as u32).to_be_bytes();
-    [&[CLIENT_HELLO][..], &length_bytes, &hello].concat()
+    [&[CLIENT_HELLO as u8][..], &length_bytes, &hello].concat()
 }
 
 /// The value of a server name extension, for tests and benchmarks.

@@ -29,6 +29,10 @@ pub const UNCATEGORISED: &str = "uncategorised";
 pub const UNDECIDED: &str = "undecided";
 /// The category of hosts about which a server gave no answer.
 pub const UNANSWERED: &str = "unanswered";
+/// The category of requests that recipients read in different ways, or refuse.
+pub const MALFORMED: &str = "malformed";
+/// The names of categories that no list and no server has.
+pub const RESERVED: [&str; 4] = [UNCATEGORISED, UNDECIDED, UNANSWERED, MALFORMED];
 /// The port of DNS.
 pub(super) const DNS_PORT: u16 = 53;
 /// The port of HTTP/3.
@@ -177,17 +181,18 @@ pub enum RulesError {
 }
 
 /// The identifier of a category in connections' states, from its name: the same on all nodes. It is neither
-/// [`UNCATEGORISED_ID`] nor [`UNDECIDED_ID`] nor [`UNANSWERED_ID`].
+/// [`UNCATEGORISED_ID`] nor one of the identifiers from [`MALFORMED_ID`] on.
 #[must_use]
 pub fn category_id(name: &str) -> u16 {
     match name {
         UNCATEGORISED => return UNCATEGORISED_ID,
         UNDECIDED => return UNDECIDED_ID,
         UNANSWERED => return UNANSWERED_ID,
+        MALFORMED => return MALFORMED_ID,
         _ => {}
     }
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    ((hash ^ hash >> 16) as u16).clamp(1, UNANSWERED_ID - 1)
+    ((hash ^ hash >> 16) as u16).clamp(1, MALFORMED_ID - 1)
 }
 
 /// The identifier of hosts that no list has.
@@ -196,6 +201,8 @@ pub const UNCATEGORISED_ID: u16 = 0;
 pub const UNDECIDED_ID: u16 = u16::MAX;
 /// The identifier of hosts about which a server gave no answer.
 pub const UNANSWERED_ID: u16 = u16::MAX - 1;
+/// The identifier of requests that recipients read in different ways.
+pub const MALFORMED_ID: u16 = u16::MAX - 2;
 
 /// What was decided, as it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +280,8 @@ pub struct Rule {
     /// Lists of categories that are blocked and allowed.
     block: Selection,
     allow: Selection,
-    /// Decisions of each category, in the order of the categories; then of hosts in none; then of no host; then of no answer.
+    /// Decisions of each category, in the order of the categories; then of hosts in none; then of no host; then of no answer; then of
+    /// malformed requests.
     decided: Vec<Counts>,
     answers: Counts,
 }
@@ -472,7 +480,7 @@ impl UrlFilterRules {
 
     /// The names of the categories, in the order of a rule's counters.
     fn category_names(&self) -> impl Iterator<Item = &str> {
-        self.categories.iter().map(|category| category.name.as_str()).chain([UNCATEGORISED, UNDECIDED, UNANSWERED])
+        self.categories.iter().map(|category| category.name.as_str()).chain(RESERVED)
     }
 
     /// The name of a category by its index.
@@ -522,12 +530,18 @@ impl UrlFilterRules {
         self.categories.len() + 1
     }
 
+    /// The index of requests that are malformed.
+    pub(super) fn malformed(&self) -> usize {
+        self.categories.len() + 3
+    }
+
     /// Whether a rule blocks connections of the category with this identifier now. A category that is not known any more blocks nothing.
     pub(super) fn blocks(&self, rule: &Rule, id: u16) -> bool {
         let (lists, served) = match id {
             UNDECIDED_ID => return rule.config.undecided == Undecided::Block,
             // The host is not kept, so the server cannot be asked now.
             UNANSWERED_ID => return false,
+            MALFORMED_ID => return rule.config.action != Action::Log,
             UNCATEGORISED_ID => (0, 0),
             id => match self.categories.iter().find(|category| category.id == id) {
                 Some(category) => (category.lists, category.served),

@@ -13,6 +13,7 @@ use super::rules::{ListConfig, RuleConfig, RuleView, RulesError, UNCATEGORISED, 
 use super::*;
 use crate::chain::Processed;
 use crate::function::FlowState;
+use crate::inspect::tls;
 use crate::port_range::PortRange;
 use crate::testing::{Gateway, tcp, udp};
 

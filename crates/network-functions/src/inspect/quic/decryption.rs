@@ -192,7 +192,7 @@ fn open(keys: &Keys, packet: &[u8], initial: Initial<'_>) -> Option<Vec<u8>> {
     Some(payload)
 }
 
-/// Appends the pieces in a payload. `None` if a frame is there that no client's Initial packet may have, or is cut off.
+/// Appends the pieces in a payload. `None` if a frame is there that no client's Initial packet may have, or is cut off, or if there are too many pieces.
 fn read_frames(payload: &[u8], bytes: &mut Vec<u8>, pieces: &mut ArrayVec<Piece, PIECES_MAX>) -> Option<()> {
     const PADDING: u8 = 0;
     const PING: u8 = 1;
@@ -208,10 +208,8 @@ fn read_frames(payload: &[u8], bytes: &mut Vec<u8>, pieces: &mut ArrayVec<Piece,
                 let offset = usize::try_from(reader.varint()?).ok()?;
                 let length_bytes = usize::try_from(reader.varint()?).ok()?;
                 let piece = reader.take(length_bytes)?;
-                // What finds no room is left out: the name is usually elsewhere.
-                if pieces.try_push(Piece { offset, start: bytes.len(), length_bytes }).is_ok() {
-                    bytes.extend_from_slice(piece);
-                }
+                pieces.try_push(Piece { offset, start: bytes.len(), length_bytes }).ok()?;
+                bytes.extend_from_slice(piece);
             }
             // The client closes the connection, for example.
             _ => return None,
