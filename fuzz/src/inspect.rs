@@ -1,7 +1,7 @@
 //! What end points send first: no parser panics, and a settled answer stays with every further byte.
 
 use flow::Tuple;
-use network_functions::inspect::assembly::Assemblies;
+use network_functions::inspect::assembly::{Assemblies, StreamKey};
 use network_functions::inspect::quic::decryption::{client_initial, client_initial_bytes};
 use network_functions::inspect::{Inspected, Progress, dns, http, protocol, quic, tls};
 use network_functions::load_balancer::QuicConfig;
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
     {
         assert!(initial.number_offset + initial.protected.len() <= data.len());
     }
-    let _ = client_initial(data).found();
+    let _ = (client_initial(data).found(), quic::first_packet(data));
     let server_ids = vec![vec![0, 1], vec![0, 2]];
     let routing = QuicConfig { config: 0, server_id_bytes: 2, nonce_bytes: 4, server_ids };
     assert!(routing.backend_of(data).is_none_or(|backend| backend < 2));
@@ -61,7 +61,8 @@ fn check_scattered(message: &[u8]) {
     let pieces = [(first.len(), second), (0, first)];
     let packet = client_initial_bytes(quic::Version::V1, &[9; 8], 0, &pieces);
     if let Some(packet) = packet.filter(|_| !first.is_empty()) {
-        let read = quic::client_hello(&mut Assemblies::default(), 1, &TUPLE, &packet);
+        let initial = client_initial(&packet).found().expect("its own key opens it");
+        let read = quic::client_hello(&mut Assemblies::default(), &StreamKey::new(1, &TUPLE), &initial);
         assert_eq!(read, tls::client_hello_message(message));
     }
 }

@@ -59,7 +59,7 @@ pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus, UnreplicatedConnections};
 pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 pub use url_filter_status::{
-    UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus, UrlServerStatus,
+    UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlLookup, UrlRuleStatus, UrlServerStatus, UrlVerdict,
 };
 
 /// The version of requests and answers that this program supports.
@@ -94,6 +94,11 @@ pub enum Query {
     Counters,
     /// What happened lately.
     Events,
+    /// What the URL filter decides about a host.
+    Url {
+        /// The host, with a path or without.
+        target: String,
+    },
     /// The configuration file is to be read again.
     Reload {
         /// Only report what would change.
@@ -232,6 +237,8 @@ pub enum Line {
     Sample(Sample),
     /// Something that happened.
     Event(Event),
+    /// What the URL filter decides about a host.
+    Url(Box<UrlLookup>),
     /// What became of a reload.
     Reload(ReloadReport),
     /// How ready a node is.

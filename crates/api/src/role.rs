@@ -26,6 +26,7 @@ impl Role {
             | Query::Flows { .. }
             | Query::Counters
             | Query::Events
+            | Query::Url { .. }
             | Query::Trace { .. }
             | Query::Follow { .. } => Self::Read,
             Query::Sync { order: SyncOrder::Nothing } => Self::Read,

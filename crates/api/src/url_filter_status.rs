@@ -99,3 +99,26 @@ pub struct UrlAnswers {
     /// Number of answers; repetitions count.
     pub count: u64,
 }
+
+/// What a URL filter decides about a host.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UrlLookup {
+    /// The host, with a path or without, as it was asked about.
+    pub target: String,
+    /// Categories whose lists have it.
+    pub listed: Vec<String>,
+    /// Rules in their order.
+    pub verdicts: Vec<UrlVerdict>,
+}
+
+/// What a rule decides about a host.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UrlVerdict {
+    /// Name of the rule.
+    pub rule: String,
+    /// `allowed`, `blocked` or `logged`; `asked` while the categorisation server has not answered.
+    pub outcome: String,
+    /// Category that decides; not there while the server has not answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+}

@@ -9,7 +9,10 @@ use std::time::Duration;
 pub use super::target::ClientError;
 use super::target::{Channel, Stopper, Target};
 use api::metrics::Sample;
-use api::{Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness, VERSION};
+use api::{
+    Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness, UrlLookup,
+    VERSION,
+};
 
 /// How long the client waits for a line of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -123,6 +126,22 @@ impl Client {
             _ => false,
         })?;
         Ok(events)
+    }
+
+    /// What the URL filter decides about a host, with a path or without.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn url(&mut self, target: &str) -> Result<UrlLookup, ClientError> {
+        let mut found = UrlLookup::default();
+        self.ask(Query::Url { target: target.to_owned() }, |line| match line {
+            Line::Url(answer) => {
+                found = *answer;
+                true
+            }
+            _ => false,
+        })?;
+        Ok(found)
     }
 
     /// Has the configuration file read again and put in force, or only asks what would change.

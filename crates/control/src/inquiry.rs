@@ -9,7 +9,7 @@ use super::orders::{ANSWER_TIMEOUT, Order, OrderClaim, OrderOutcome};
 pub use super::orders::{AskError, INQUIRIES_WAITING_MAX};
 use super::watching::WatchOrder;
 use api::metrics::Samples;
-use api::{Event, Status};
+use api::{Event, Status, UrlLookup};
 
 /// What the data path's thread answers. Each call must be short: packets wait meanwhile.
 pub trait ControlHandler {
@@ -34,6 +34,14 @@ pub trait ControlHandler {
         drop(order);
         Err("this gateway cannot be looked into".to_owned())
     }
+    /// What the URL filter decides about a host, with a path or without.
+    ///
+    /// # Errors
+    /// A sentence with the reason.
+    fn url(&mut self, target: &str) -> Result<UrlLookup, String> {
+        let _ = target;
+        Err("there is no URL filter here: ask a gateway with [[url_filter.rule]]".to_owned())
+    }
     /// Names of the functions in the chain.
     fn functions(&mut self) -> Vec<&'static str> {
         Vec::new()
@@ -49,6 +57,7 @@ enum Inquiry {
     Order(Order, OrderClaim, SyncSender<OrderOutcome>),
     Watch(WatchOrder, SyncSender<Result<(), String>>),
     Functions(SyncSender<Vec<&'static str>>),
+    Url(String, SyncSender<Result<UrlLookup, String>>),
 }
 
 /// Makes the data path's thread look at its [`ControlReceiver`].
@@ -150,6 +159,14 @@ impl ControlSender {
         self.lanes.get(worker).ok_or(AskError::Stopping)?.ask(|answer| Inquiry::Watch(order, answer))
     }
 
+    /// Asks what the URL filter decides about a host. The inner error is the gateway's reason for having no answer.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn url(&self, target: &str) -> Result<Result<UrlLookup, String>, AskError> {
+        self.ask(|answer| Inquiry::Url(target.to_owned(), answer))
+    }
+
     /// Asks for the names of the functions in the chain.
     ///
     /// # Errors
@@ -223,6 +240,7 @@ impl ControlReceiver {
             Inquiry::Order(order, claim, answer) if claim.take() => drop(answer.try_send(handler.obey(order))),
             Inquiry::Order(..) => {}
             Inquiry::Watch(order, answer) => drop(answer.try_send(handler.watch(order))),
+            Inquiry::Url(target, answer) => drop(answer.try_send(handler.url(&target))),
             Inquiry::Functions(answer) => drop(answer.try_send(handler.functions())),
         }
         true

@@ -378,6 +378,10 @@ fn answer(
         Query::Flows { filter, limit } => answer_flows(filter, *limit, shared, writer)?,
         Query::Counters => write_lines(writer, shared.sender.counters()?.into_iter().map(Line::Sample))?,
         Query::Events => write_lines(writer, shared.sender.events()?.into_iter().map(Line::Event))?,
+        Query::Url { target } => {
+            let found = shared.sender.url(target)?.map_err(Failed::refused)?;
+            write_lines(writer, [Line::Url(Box::new(found))].into_iter())?
+        }
         Query::Reload { check_only } => {
             write_lines(writer, [Line::Reload(shared.operations.reload(*check_only)?)].into_iter())?
         }

@@ -27,7 +27,7 @@ use super::flows::{FLOWS_EXAMINED_PER_PAGE_MAX, FlowDescriber, FlowFilter, Flows
 use super::server::{ControlServer, REQUEST_BYTES_MAX, ServerError};
 use super::{ControlHandler, ControlSender, EventLog, channel};
 use api::metrics::{Metric, Samples};
-use api::{ErrorKind, Event, EventKind, Flow, FlowFilterText, Line, Status};
+use api::{ErrorKind, Event, EventKind, Flow, FlowFilterText, Line, Status, UrlLookup};
 use orders::NoOperations;
 
 const NOW: Instant = Instant::from_millis(5_000);
@@ -62,6 +62,15 @@ impl ControlHandler for FakeNode {
 
     fn events(&mut self) -> Vec<Event> {
         self.events.to_vec()
+    }
+
+    fn url(&mut self, target: &str) -> Result<UrlLookup, String> {
+        match target {
+            "ads.example" => {
+                Ok(UrlLookup { target: target.to_owned(), listed: vec!["ads".to_owned()], verdicts: vec![] })
+            }
+            _ => Err("it begins with no host name".to_owned()),
+        }
     }
 }
 
@@ -211,6 +220,17 @@ fn an_operator_sees_the_node_its_counters_and_its_events() {
     assert_eq!((counters[0].name.as_str(), counters[0].value), ("mainstay_takeovers_total", 3.0));
     let events = client.events().expect("the node answers");
     assert_eq!((events[0].kind, events[0].monotonic_ns), (EventKind::BecameActive, 5_000_000_000));
+}
+
+#[test]
+fn an_operator_sees_what_the_url_filter_decides_about_a_host_or_the_reason_without_an_answer() {
+    let directory = Directory::new();
+    let (_answering, _server) = serve(&directory, node(1));
+    let mut client = Client::connect(&directory.socket()).expect("it listens");
+    let found = client.url("ads.example").expect("the node answers");
+    assert_eq!((found.target.as_str(), found.listed), ("ads.example", vec!["ads".to_owned()]));
+    let refused = client.url("?").expect_err("there is no host").to_string();
+    assert!(refused.contains("no host name"), "{refused}");
 }
 
 #[test]

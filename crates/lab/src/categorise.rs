@@ -206,7 +206,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
                     (targets.into_iter().map(|target| shared.catalogue.answer(target)).collect::<String>(), end)
                 }
                 Inspected::Partial => break,
-                Inspected::Other => return,
+                Inspected::Other | Inspected::Malformed => return,
             };
             received.drain(..end);
             let response =

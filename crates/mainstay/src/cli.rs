@@ -29,7 +29,9 @@ use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 pub use edge::{EdgeArgs, EdgeCommand, EdgeDrainArgs};
 pub use flows::FlowsArgs;
 pub use gateway::{CheckArgs, GatewayArgs};
-pub use inspect::{CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs};
+pub use inspect::{
+    CaptureArgs, EventsArgs, PacketFilterArgs, RulesArgs, StatusArgs, TopArgs, TopOrder, TraceArgs, UrlArgs,
+};
 pub use key::KeyArgs;
 #[cfg(feature = "studies")]
 pub use model::{ModelCommand, ModelFailoverArgs};
@@ -127,6 +129,8 @@ pub enum InspectCommand {
     Rules(RulesArgs),
     /// Show recent events: changes of roles, peers, links and configuration
     Events(EventsArgs),
+    /// Show the categories of a host, and what each rule of the URL filter decides about it
+    Url(UrlArgs),
 }
 
 /// What changes a running gateway, and what it needs.

@@ -90,5 +90,6 @@ fn inspect(command: &InspectCommand) -> Result<(), CommandError> {
         InspectCommand::Capture(args) => commands::capture::run(args),
         InspectCommand::Rules(args) => commands::rules::run(args),
         InspectCommand::Events(args) => commands::events::run(args.socket.target(), args.json),
+        InspectCommand::Url(args) => commands::url::run(args.socket.target(), &args.target, args.json),
     }
 }

@@ -38,6 +38,7 @@ use flow::{Direction, DropReason, Tuple};
 
 use crate::class::Class;
 use crate::function::{Context, NetworkFunction, Verdict, state_attribute};
+use crate::inspect::assembly::StreamKey;
 use crate::restoration::{Restoring, Unrestorable};
 pub use config::{
     CLASS_NAMES_MAX, CLASS_RULES_MAX, ClassRule, ClassifierConfig, ClassifierError, DSCP_MAX, PACKETS_MAX_DEFAULT,
@@ -141,7 +142,7 @@ impl Classifier {
         };
         self.apply(state, context, decision);
         if state.is_settled() {
-            context.assemblies.remove(state_attribute::CLASSIFIER, &context.original);
+            context.assemblies.remove(&StreamKey::new(state_attribute::CLASSIFIER, &context.original));
         }
     }
 

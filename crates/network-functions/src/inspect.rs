@@ -19,6 +19,7 @@
 //! | [`quic::long_header`] | version and connection ids | RFC 8999, RFC 9000 section 17.2, RFC 9369 |
 //! | [`protocol`] | the protocol by its first bytes | the table there |
 
+pub mod acceptance;
 pub mod assembly;
 pub mod dns;
 mod host_name;

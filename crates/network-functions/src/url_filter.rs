@@ -7,8 +7,8 @@
 //!
 //! **Host.** The name in a TLS ClientHello, over TCP or in the first datagrams of a QUIC connection, or that of an HTTP/1 request, whose path counts, too. What comes before the name is complete is
 //! forwarded; the segment that completes it is forwarded only if the host is allowed. At most
-//! [`ASSEMBLY_BYTES_MAX`] bytes are read. A server that sends before the name is complete ends
-//! the reading, too: its protocol is another one.
+//! [`ASSEMBLY_BYTES_MAX`](crate::inspect::assembly::ASSEMBLY_BYTES_MAX) bytes are read. A server that sends before the name is complete ends
+//! the reading, too: its protocol is another one. `reading` and `datagrams` state how the server is kept from reading other bytes than these.
 //!
 //! **Refusal.** The client's segment becomes the page or the reset that leaves by where it came in. The server is reset by the pipeline
 //! ([`RefusedConnection`]), which also has connection tracking see that the stream has ended. The record stays, so a retransmission is
@@ -27,14 +27,18 @@
 //! by `undecided` when the server answers, or by the next request.
 
 mod answers;
+mod datagrams;
 pub mod lists;
 pub mod path;
+mod questions;
+mod reading;
 pub mod rules;
 pub mod server;
 pub mod state;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod views;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -48,21 +52,16 @@ use crate::class::Class;
 use crate::function::{
     Context, LastSent, NetworkFunction, ReevaluationOutcome, RefusedConnection, Verdict, state_attribute,
 };
-use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Held, Unheld};
-use crate::inspect::{HostName, Inspected, Progress, dns, quic};
+use crate::inspect::assembly::StreamKey;
+use crate::inspect::{HostName, Inspected, Progress};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use path::NormalPath;
-use rules::{
-    Action, Answer, DNS_PORT, Decided, Decision, DnsAction, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules,
-};
+use rules::{Action, Answer, DNS_PORT, Decided, Decision, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
 pub use state::{Phase, UrlState};
 
 /// The name of the function.
 pub const NAME: &str = "url_filter";
-
-/// Datagrams of a client that are read for a ClientHello, which takes two at most in practice.
-const DATAGRAMS_READ_MAX: u8 = 8;
 
 /// The counters, in their order.
 #[derive(Clone, Copy)]
@@ -135,67 +134,6 @@ impl UrlFilter {
         Self { rules }
     }
 
-    /// A segment of the client whose first bytes are awaited.
-    fn read(
-        &self,
-        state: &mut UrlState,
-        context: &mut Context<'_>,
-        packet: &mut Packet<'_, '_>,
-        segment: &TcpSegment,
-    ) -> Verdict {
-        if segment.has(tcp_flags::SYN) {
-            *state = UrlState::reading(segment.sequence.wrapping_add(1));
-            return Verdict::Forward;
-        }
-        let payload = packet.payload();
-        let offset = state.offset(segment.sequence);
-        if payload.is_empty() || is_before_first(offset) {
-            return Verdict::Forward;
-        }
-        let start = segment.sequence.wrapping_sub(offset as u32);
-        let reader = state_attribute::URL_FILTER;
-        let read = match context.assemblies.insert(reader, &context.original, start, offset, payload) {
-            Ok(Held { prefix, progress }) => match asked(prefix, progress) {
-                Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
-                read => read,
-            },
-            Err(Unheld::TooMany) => Inspected::Other,
-            Err(Unheld::Differs) => return Verdict::Drop(DropReason::UrlCopyDiffers),
-            // Its sender repeats it.
-            Err(Unheld::Ahead) => return Verdict::Drop(DropReason::UrlUnreadable),
-        };
-        match read {
-            Inspected::Partial => Verdict::Forward,
-            Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
-            Inspected::Found(None) | Inspected::Other => {
-                self.conclude(state, context, packet, Direction::Original, NoHost::Undecided)
-            }
-            Inspected::Malformed => self.conclude(state, context, packet, Direction::Original, NoHost::Malformed),
-        }
-    }
-
-    /// A datagram of the client of a QUIC connection whose ClientHello is awaited.
-    fn read_datagram(&self, state: &mut UrlState, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Verdict {
-        let payload = packet.payload();
-        let (reader, read) = (state_attribute::URL_FILTER, state.datagrams_read());
-        let hello = if quic::is_first(payload) && read < DATAGRAMS_READ_MAX {
-            quic::client_hello(context.assemblies, reader, &context.original, payload)
-        } else {
-            Inspected::Other
-        };
-        match hello.map(|hello| hello.server_name) {
-            Inspected::Found(Some(host)) => self.decide(state, context, packet, Asked { host, request: None }),
-            Inspected::Partial => {
-                *state = UrlState::reading_datagrams(read + 1);
-                Verdict::Forward
-            }
-            Inspected::Found(None) | Inspected::Other => {
-                self.conclude(state, context, packet, Direction::Original, NoHost::Undecided)
-            }
-            Inspected::Malformed => self.conclude(state, context, packet, Direction::Original, NoHost::Malformed),
-        }
-    }
-
     /// The client has named a host.
     fn decide(
         &self,
@@ -206,7 +144,7 @@ impl UrlFilter {
     ) -> Verdict {
         let Some(rule) = self.rules.find(&context.original) else {
             // A reload has removed it.
-            context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
+            context.assemblies.remove(&stream(context));
             *state = UrlState::default();
             return Verdict::Forward;
         };
@@ -219,11 +157,11 @@ impl UrlFilter {
                 return Verdict::Drop(DropReason::UrlAwaiting);
             }
         };
-        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
         if decision.is_blocked {
-            log(rule, context, &asked.host, self.rules.category_name(decision.category));
+            log(rule, context, Some(&asked.host), self.rules.category_name(decision.category));
         }
         if decision.is_blocked && rule.config.action != Action::Log {
+            context.assemblies.remove(&stream(context));
             let refusal = Refusal { rule, category: decision.category, request: asked.request };
             return self.refuse(state, context, packet, refusal, Direction::Original);
         }
@@ -232,9 +170,17 @@ impl UrlFilter {
             context.count(Counter::Allowed as usize);
         }
         let is_watched = decision.has_paths && asked.request.is_some();
-        let phase = if is_watched || state.phase() == Phase::Watched { Phase::Watched } else { Phase::Allowed };
+        let phase = if is_watched || state.phase() == Phase::Watched { Phase::Watched } else { Phase::Confirming };
         *state = UrlState::decided(phase, self.rules.category_id(decision.category));
         Verdict::Forward
+    }
+
+    /// A segment of the client on a connection of which every request is looked at.
+    fn watch(&self, state: &mut UrlState, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Verdict {
+        match asked_at_once(packet.payload()) {
+            Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
+            _ => Verdict::Forward,
+        }
     }
 
     /// The connection shows no host.
@@ -246,7 +192,7 @@ impl UrlFilter {
         direction: Direction,
         shown: NoHost,
     ) -> Verdict {
-        context.assemblies.remove(state_attribute::URL_FILTER, &context.original);
+        context.assemblies.remove(&stream(context));
         let Some(rule) = self.rules.find(&context.original) else {
             *state = UrlState::default();
             return Verdict::Forward;
@@ -258,6 +204,9 @@ impl UrlFilter {
             NoHost::Malformed => (Counter::Malformed, self.rules.malformed(), true),
         };
         context.count(counter as usize);
+        if is_blocked {
+            log(rule, context, None, self.rules.category_name(category));
+        }
         let is_logged = is_blocked && shown == NoHost::Malformed && rule.config.action == Action::Log;
         if is_blocked && !is_logged {
             return self.refuse(state, context, packet, Refusal { rule, category, request: None }, direction);
@@ -285,6 +234,9 @@ impl UrlFilter {
         let Transport::Tcp(segment) = packet.headers.transport else {
             return Verdict::Drop(DropReason::UrlFiltered);
         };
+        if packet.headers.is_fragment {
+            return Verdict::Drop(DropReason::UrlFiltered);
+        }
         let page = request.map(|request| answers::page(self.rules.category_name(category), request.is_head));
         let last_sent = match direction {
             Direction::Original => LastSent {
@@ -296,7 +248,8 @@ impl UrlFilter {
                 LastSent { sequence: segment.end(), payload_bytes: 0, acknowledgement: segment.acknowledgement }
             }
         };
-        let answered = Answered { rule: Some(rule), page, last_sent: Some(last_sent) };
+        let response = page.map(|page| (Answer::Page, page.into_bytes()));
+        let answered = Answered { rule: Some(rule), response, last_sent: Some(last_sent) };
         answer(context, packet, &segment, direction, &answered)
     }
 
@@ -313,8 +266,11 @@ impl UrlFilter {
             // The other end learns it, and connection tracking has seen it.
             return Verdict::Forward;
         }
+        if packet.headers.is_fragment {
+            return Verdict::Drop(DropReason::UrlFiltered);
+        }
         let rule = self.rules.find(&context.original);
-        let mut answered = Answered { rule, page: None, last_sent: None };
+        let mut answered = Answered { rule, response: None, last_sent: None };
         if state.phase() == Phase::BlockedByReset {
             return answer(context, packet, segment, direction, &answered);
         }
@@ -326,7 +282,7 @@ impl UrlFilter {
         }
         if let Inspected::Found(Some(Asked { request: Some(request), .. })) = asked_at_once(packet.payload()) {
             let name = state.category().map_or("", |id| self.category_name_of(id));
-            answered.page = Some(answers::page(name, request.is_head));
+            answered.response = Some((Answer::Page, answers::page(name, request.is_head).into_bytes()));
             return answer(context, packet, segment, direction, &answered);
         }
         if segment.has(tcp_flags::FIN) {
@@ -344,45 +300,19 @@ impl UrlFilter {
             _ => rules::UNDECIDED,
         })
     }
-
-    /// A datagram to the port of DNS.
-    fn question(&self, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Verdict {
-        let Inspected::Found(question) = dns::question(packet.payload()) else { return Verdict::Forward };
-        let (Some(name), false) = (question.name, question.is_response) else { return Verdict::Forward };
-        let Some(rule) = self.rules.find(&context.original) else { return Verdict::Forward };
-        // A question does not wait: the connection that follows it does.
-        let Decision::Made(decision) = self.rules.decide(context.now, rule, &name, None) else {
-            return Verdict::Forward;
-        };
-        if !decision.is_blocked {
-            rule.count(decision.category, Decided::Allowed);
-            return Verdict::Forward;
-        }
-        log(rule, context, &name, self.rules.category_name(decision.category));
-        if rule.config.action == Action::Log {
-            rule.count(decision.category, Decided::Logged);
-            return Verdict::Forward;
-        }
-        rule.count(decision.category, Decided::Blocked);
-        if rule.config.dns == DnsAction::NxDomain && answers::become_name_error(packet) {
-            rule.count_answer(Answer::NxDomain);
-            return Verdict::SendBack;
-        }
-        Verdict::Drop(DropReason::UrlFiltered)
-    }
 }
 
-/// Whether an offset modulo 2^24 is that of bytes before the first one: of a keep-alive, or a repeated SYN.
-const fn is_before_first(offset: usize) -> bool {
-    offset >= 1 << 23
+/// The connection's stream, as this function reads it.
+const fn stream(context: &Context<'_>) -> StreamKey {
+    StreamKey::new(state_attribute::URL_FILTER, &context.original)
 }
 
 /// How a refused connection's segment is answered.
 struct Answered<'r> {
     /// The rule that counts it, if it is still there.
     rule: Option<&'r Rule>,
-    /// The page; otherwise a reset.
-    page: Option<String>,
+    /// What is sent in the server's place; otherwise a reset.
+    response: Option<(Answer, Vec<u8>)>,
     /// What connection tracking is to see.
     last_sent: Option<LastSent>,
 }
@@ -415,10 +345,10 @@ fn answer(
         };
     }
     let to_client = context.original.inverse();
-    if let Some(page) = &answered.page
-        && answers::become_response(packet, &to_client, segment, page.as_bytes())
+    if let Some((kind, response)) = &answered.response
+        && answers::become_response(packet, &to_client, segment, response)
     {
-        count(Answer::Page);
+        count(*kind);
         return Verdict::SendBack;
     }
     if answers::become_reset_of_client(packet, &to_client, segment) {
@@ -430,12 +360,13 @@ fn answer(
 }
 
 /// Logs what a rule blocks, if it is to be logged.
-fn log(rule: &Rule, context: &mut Context<'_>, host: &HostName, category: &str) {
+fn log(rule: &Rule, context: &mut Context<'_>, host: Option<&HostName>, category: &str) {
     if rule.config.log || rule.config.action == Action::Log {
         let name = &rule.config.name;
         let source = LogSource { function: NAME, name };
-        context.log.push_limited(context.now, source, context.original, || {
-            format!("rule {name}: {host} is in the category {category}")
+        context.log.push_limited(context.now, source, context.original, || match host {
+            Some(host) => format!("rule {name}: {host} is in the category {category}"),
+            None => format!("rule {name}: the first bytes are {category}"),
         });
     }
 }
@@ -466,13 +397,13 @@ impl NetworkFunction for UrlFilter {
         if segment.has(tcp_flags::SYN) {
             // Data of TCP Fast Open would be at the server before it is decided. The client repeats the SYN without (RFC 7413 section 4.1.3).
             return if segment.payload_bytes == 0 {
-                Ok(UrlState::reading(segment.sequence.wrapping_add(1)))
+                Ok(UrlState::reading(segment.sequence.wrapping_add(1), packet.headers.ttl))
             } else {
                 Err(DropReason::UrlFiltered)
             };
         }
         // Picked up in the middle: its next bytes may begin a request.
-        Ok(UrlState::reading(segment.sequence))
+        Ok(UrlState::reading(segment.sequence, packet.headers.ttl).answered(segment.sequence))
     }
 
     #[inline]
@@ -490,26 +421,24 @@ impl NetworkFunction for UrlFilter {
         let segment = match (&packet.headers.transport, direction) {
             (Transport::Tcp(segment), _) => *segment,
             (Transport::Udp, Direction::Original) if phase == Phase::Dns => return self.question(context, packet),
-            (Transport::Udp, Direction::Original) if phase == Phase::Reading => {
-                return self.read_datagram(state, context, packet);
-            }
+            (Transport::Udp, Direction::Original) => return self.read_datagram(state, context, packet),
             (Transport::Udp, _) if phase.is_blocked() => return Verdict::Drop(DropReason::UrlFiltered),
             _ => return Verdict::Forward,
         };
-        match (phase, direction) {
-            (Phase::BlockedByPage | Phase::BlockedByReset, _) => {
-                self.blocked(*state, context, packet, &segment, direction)
-            }
-            (Phase::Reading, Direction::Original) => self.read(state, context, packet, &segment),
-            (Phase::Reading, Direction::Reply) if segment.payload_bytes > 0 && !segment.has(tcp_flags::SYN) => {
-                self.conclude(state, context, packet, direction, NoHost::Undecided)
-            }
-            (Phase::Watched, Direction::Original) => match asked_at_once(packet.payload()) {
-                Inspected::Found(Some(asked)) => self.decide(state, context, packet, asked),
-                _ => Verdict::Forward,
+        match phase {
+            Phase::BlockedByPage | Phase::BlockedByReset => self.blocked(*state, context, packet, &segment, direction),
+            Phase::Reading => self.handle_reading(state, context, packet, &segment, direction),
+            _ => match self.confirm(state, context, packet, &segment, direction) {
+                Verdict::Forward if phase == Phase::Watched && direction == Direction::Original => {
+                    self.watch(state, context, packet)
+                }
+                verdict => verdict,
             },
-            _ => Verdict::Forward,
         }
+    }
+
+    fn is_replicated_change(&self, before: &UrlState, after: &UrlState) -> bool {
+        before.replicated() != after.replicated()
     }
 
     fn needs_packets(&self, state: &UrlState) -> bool {
@@ -522,7 +451,7 @@ impl NetworkFunction for UrlFilter {
 
     /// By the category that decided: the host is not kept.
     fn reevaluate(&self, state: &mut UrlState, outgoing: &Tuple, _class: Class) -> ReevaluationOutcome {
-        let is_open = matches!(state.phase(), Phase::Allowed | Phase::Watched);
+        let is_open = matches!(state.phase(), Phase::Allowed | Phase::Watched | Phase::Confirming | Phase::Initials);
         let Some(category) = state.category().filter(|_| is_open) else { return ReevaluationOutcome::Allowed };
         match self.rules.find(outgoing) {
             Some(rule) if self.rules.blocks(rule, category) => ReevaluationOutcome::Denied,
@@ -536,7 +465,7 @@ impl NetworkFunction for UrlFilter {
     }
 
     fn is_restorable(&self, state: &UrlState) -> bool {
-        matches!(state.phase(), Phase::Unfiltered | Phase::Allowed | Phase::Dns)
+        matches!(state.phase(), Phase::Unfiltered | Phase::Allowed | Phase::Dns | Phase::Confirming | Phase::Initials)
     }
 
     fn restore(&self, restoring: &mut Restoring) -> Option<UrlState> {
@@ -546,6 +475,7 @@ impl NetworkFunction for UrlFilter {
             ip_protocol::UDP if restoring.original.destination_port == DNS_PORT => {
                 UrlState::decided(Phase::Dns, UNCATEGORISED_ID)
             }
+            ip_protocol::UDP => UrlState::decided(Phase::Initials, UNCATEGORISED_ID),
             _ => UrlState::decided(Phase::Allowed, UNCATEGORISED_ID),
         })
     }

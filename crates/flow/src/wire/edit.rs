@@ -91,6 +91,35 @@ impl Packet<'_, '_> {
         }
     }
 
+    /// Replaces the options of a TCP segment that `keeps` refuses, by kind, with no-operations (RFC 9293 section 3.1). Packets of other protocols stay
+    /// unchanged.
+    pub fn remove_tcp_options(&mut self, keeps: impl Fn(u8) -> bool) {
+        let is_partial = self.is_partial();
+        let (l4, payload) = (usize::from(self.headers.l4_offset), usize::from(self.headers.payload_offset));
+        let Transport::Tcp(_) = &self.headers.transport else { return };
+        let Some(header) = self.frame.bytes_mut().get_mut(l4..payload) else { return };
+        let before = Sum::of(header);
+        let mut at = TCP_HEADER_BYTES;
+        while let Some(rest) = header.get_mut(at..) {
+            let length_bytes = match *rest {
+                [] | [option::END, ..] => break,
+                [option::NOP, ..] => 1,
+                [_, length_bytes, ..] => usize::from(length_bytes),
+                [_] => 0,
+            };
+            let Some(found) = rest.get_mut(..length_bytes).filter(|found| !found.is_empty()) else { break };
+            if !keeps(found[0]) {
+                found.fill(option::NOP);
+            }
+            at += length_bytes;
+        }
+        let delta = Sum::of(header).minus(before);
+        // A partial checksum covers the pseudo-header alone.
+        if !is_partial {
+            update(&mut header[TCP_CHECKSUM_OFFSET..], delta);
+        }
+    }
+
     /// Replaces the bytes `range` of a TCP or UDP payload by `with`. Returns false, without changes, when the frame's
     /// buffer has no room, the packet would exceed the length of an IP packet, the range is invalid, or the protocol is
     /// another. Link padding is removed.
@@ -273,6 +302,22 @@ mod tests {
             let Checksum::Partial { start, offset } = frame.checksum else { panic!("still left to the hardware") };
             assert!(checksum::complete_partial(frame.bytes_mut(), start, offset));
             assert_eq!(frame.bytes(), make(9, b"PORT 1234"));
+        }
+    }
+
+    #[test]
+    fn options_that_are_not_kept_become_no_operations() {
+        for is_ipv4 in [true, false] {
+            let tuple = tuple(is_ipv4, ip_protocol::TCP);
+            let segment = build::Tcp { timestamps: Some((1, 2)), sack_blocks: &[(3, 4)], ..build::Tcp::default() };
+            let bytes = build::tcp(&tuple, segment, b"data");
+            let (known, afresh, bytes) =
+                changed(&bytes, |packet| packet.remove_tcp_options(|kind| kind == option::TIMESTAMPS));
+            assert_eq!(known.l3_bytes, afresh.l3_bytes);
+            let header = &bytes[usize::from(afresh.l4_offset)..usize::from(afresh.payload_offset)];
+            let kinds: Vec<u8> =
+                TcpView::new_checked(header).unwrap().options().filter_map(Result::ok).map(|it| it.kind).collect();
+            assert_eq!(kinds, [option::TIMESTAMPS], "and the checksum is right: it was parsed");
         }
     }
 

@@ -50,6 +50,20 @@ pub struct EventsArgs {
     pub json: bool,
 }
 
+/// `mainstay url`.
+#[derive(Debug, Args)]
+pub struct UrlArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Host, or host and path
+    #[arg(value_name = "HOST")]
+    pub target: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `mainstay rules`.
 #[derive(Debug, Args)]
 pub struct RulesArgs {

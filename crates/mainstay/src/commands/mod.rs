@@ -26,6 +26,7 @@ pub mod study;
 pub mod sync;
 pub mod top;
 pub mod trace;
+pub mod url;
 
 use control::client::Client;
 

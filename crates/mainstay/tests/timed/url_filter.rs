@@ -224,6 +224,14 @@ fn filter_through_a_failover_and_a_reload(family: usize) {
     assert_eq!(decided(&a, "ads", "blocked"), 4, "{:?}", filter(&a));
     assert_eq!(decided(&a, "uncategorised", "allowed"), 3, "{:?}", filter(&a));
 
+    let url =
+        mainstay(&["url", "www.ads.example", "--socket"]).arg(a.socket()).output().expect("the program can be run");
+    let shown = String::from_utf8_lossy(&url.stdout).into_owned();
+    assert!(
+        shown.contains("is in ads") && shown.lines().any(|row| row.contains("web") && row.contains("blocked")),
+        "{url:?}"
+    );
+
     // Allowed connections survive the node, and node b does not decide about them again.
     let mut talks: Vec<Talk> = (0..CONNECTIONS)
         .map(|number| {

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::function::{Context, state_attribute};
-use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Held, Unheld};
+use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Held, StreamKey, Unheld};
 use crate::inspect::protocol::{self, Protocol};
 use crate::inspect::{HostName, Inspected, Progress, http, quic};
 
@@ -63,15 +63,15 @@ pub(super) fn client_segment(
         // Behind what is inspected; a sequence number before the beginning counts alike.
         return Decision::Nothing;
     }
-    let (reader, tuple) = (state_attribute::CLASSIFIER, &context.original);
-    let first = if offset == 0 && !context.assemblies.holds(reader, tuple, start) {
+    let stream = StreamKey::new(state_attribute::CLASSIFIER, &context.original);
+    let first = if offset == 0 && !context.assemblies.holds(&stream, start) {
         // Usually the first segment is enough, and nothing is held.
         protocol::of_client(&payload[..payload.len().min(ASSEMBLY_BYTES_MAX)], &mut Progress::default())
     } else {
         Inspected::Partial
     };
     let read = match first {
-        Inspected::Partial => match context.assemblies.insert(reader, tuple, start, offset, payload) {
+        Inspected::Partial => match context.assemblies.insert(&stream, start, offset, payload) {
             Ok(Held { prefix, progress }) => match protocol::of_client(prefix, progress) {
                 Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
                 read => read,
@@ -85,7 +85,7 @@ pub(super) fn client_segment(
         Inspected::Partial => Decision::Nothing,
         Inspected::Other | Inspected::Malformed => {
             state.set(flags::CLIENT_READ);
-            context.assemblies.remove(state_attribute::CLASSIFIER, &context.original);
+            context.assemblies.remove(&stream);
             Decision::Nothing
         }
         Inspected::Found(protocol) => {
@@ -123,7 +123,19 @@ pub(super) fn client_datagram(context: &mut Context<'_>, payload: &[u8]) -> Deci
     if !quic::is_first(payload) {
         return datagram(payload);
     }
-    match quic::client_hello(context.assemblies, state_attribute::CLASSIFIER, &context.original, payload) {
+    let stream = StreamKey::new(state_attribute::CLASSIFIER, &context.original);
+    let hello = match quic::decryption::client_initial(payload) {
+        Inspected::Found(initial) => {
+            let stream = stream.of_connection(initial.connection);
+            let hello = quic::client_hello(context.assemblies, &stream, &initial);
+            if hello.is_settled() {
+                context.assemblies.remove(&stream);
+            }
+            hello
+        }
+        _ => Inspected::Other,
+    };
+    match hello {
         Inspected::Found(hello) => Decision::Carrier { name: hello.server_name, may_settle: true },
         // The rest is in the next datagram.
         Inspected::Partial => Decision::Carrier { name: None, may_settle: false },

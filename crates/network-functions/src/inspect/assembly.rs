@@ -14,8 +14,10 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use flow::Tuple;
+use flow::serial::is_before;
 
 use super::Progress;
+use super::acceptance::Acceptance;
 
 /// Connections of which a worker holds bytes. When there are more, those of the connection that has been waiting longest are dropped.
 pub const ASSEMBLIES_MAX: usize = 4096;
@@ -35,6 +37,17 @@ pub enum Unheld {
     Ahead,
     /// There were [`INSERTIONS_MAX`] before.
     TooMany,
+}
+
+/// How a segment compares with what is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// Nothing is held of the stream.
+    NotHeld,
+    /// Where it lies in what is held, the bytes are the same.
+    Same,
+    /// It has other bytes.
+    Differs,
 }
 
 /// What is held of a stream.
@@ -60,6 +73,7 @@ struct Assembly {
     /// Ranges behind them that came too early, (first, behind the last), in order and apart from each other.
     ahead: ArrayVec<(usize, usize), RANGES_MAX>,
     progress: Progress,
+    acceptance: Acceptance,
 }
 
 impl Assembly {
@@ -122,8 +136,7 @@ impl Assembly {
     }
 }
 
-/// The assemblies of a worker. Each function that reads streams holds bytes of its own, as one may know enough before another does; `reader`
-/// is its [`FlowState::ATTRIBUTE`](crate::function::FlowState::ATTRIBUTE).
+/// The assemblies of a worker.
 #[derive(Debug, Default)]
 pub struct Assemblies {
     held: BTreeMap<StreamKey, Box<Assembly>>,
@@ -133,11 +146,49 @@ pub struct Assemblies {
     evicted: u64,
 }
 
-/// The function that reads a stream, and the stream's tuple, as an ordered key.
-type StreamKey = (u16, [u8; 16], [u8; 16], u16, u16, u8);
+/// A stream, and the function that reads it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct StreamKey {
+    reader: u16,
+    source: [u8; 16],
+    destination: [u8; 16],
+    ports: (u16, u16),
+    protocol: u8,
+    /// Of several streams with the same tuple, the connections of QUIC, which one.
+    connection: u64,
+}
 
-fn key(reader: u16, tuple: &Tuple) -> StreamKey {
-    (reader, tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol)
+impl StreamKey {
+    /// The stream of a connection. `reader` is the function's [`FlowState::ATTRIBUTE`](crate::function::FlowState::ATTRIBUTE): each function holds bytes
+    /// of its own, as one may know enough before another does.
+    #[must_use]
+    pub const fn new(reader: u16, tuple: &Tuple) -> Self {
+        Self {
+            reader,
+            source: tuple.source,
+            destination: tuple.destination,
+            ports: (tuple.source_port, tuple.destination_port),
+            protocol: tuple.protocol,
+            connection: 0,
+        }
+    }
+
+    /// The stream of one of the connections with the tuple.
+    #[must_use]
+    pub const fn of_connection(self, connection: u64) -> Self {
+        Self { connection, ..self }
+    }
+}
+
+/// The part of a segment from the first byte of its stream on, and its offset.
+#[must_use]
+pub fn within(start: u32, sequence: u32, bytes: &[u8]) -> (usize, &[u8]) {
+    let offset = sequence.wrapping_sub(start);
+    if is_before(sequence, start) {
+        (0, bytes.get(start.wrapping_sub(sequence) as usize..).unwrap_or_default())
+    } else {
+        (offset as usize, bytes)
+    }
 }
 
 impl Assemblies {
@@ -145,37 +196,83 @@ impl Assemblies {
     ///
     /// # Errors
     /// The bytes are not held; what is held stays as it was.
-    pub fn insert(
-        &mut self,
-        reader: u16,
-        tuple: &Tuple,
-        start: u32,
-        offset: usize,
-        bytes: &[u8],
-    ) -> Result<Held<'_>, Unheld> {
-        let key = key(reader, tuple);
-        if self.held.get(&key).is_none_or(|held| held.start != start) {
-            self.held.remove(&key);
-            self.make_room();
-            self.begun += 1;
-            self.held.insert(key, Box::new(Assembly { start, age: self.begun, ..Assembly::default() }));
-            self.order.push_back((self.begun, key));
-        }
-        let assembly = self.held.get_mut(&key).ok_or(Unheld::Ahead)?;
+    pub fn insert(&mut self, stream: &StreamKey, start: u32, offset: usize, bytes: &[u8]) -> Result<Held<'_>, Unheld> {
+        let assembly = self.begun(stream, start);
         assembly.insert(offset, bytes)?;
         Ok(Held { prefix: &assembly.bytes[..assembly.prefix_bytes], progress: &mut assembly.progress })
     }
 
-    /// Whether bytes of this stream are held.
-    #[must_use]
-    pub fn holds(&self, reader: u16, tuple: &Tuple, start: u32) -> bool {
-        !self.held.is_empty() && self.held.get(&key(reader, tuple)).is_some_and(|held| held.start == start)
+    /// Which segments the stream's receiver takes. The stream is held from now on.
+    pub fn acceptance(&mut self, stream: &StreamKey, start: u32) -> &mut Acceptance {
+        &mut self.begun(stream, start).acceptance
     }
 
-    /// Drops what is held of a connection.
-    pub fn remove(&mut self, reader: u16, tuple: &Tuple) {
+    /// What is there from the beginning of a stream.
+    #[must_use]
+    pub fn prefix(&self, stream: &StreamKey) -> &[u8] {
+        self.held.get(stream).map_or(&[], |held| &held.bytes[..held.prefix_bytes])
+    }
+
+    /// Drops so many bytes of the prefix. Returns the sequence number of the new beginning.
+    pub fn advance(&mut self, stream: &StreamKey, bytes: usize) -> u32 {
+        let Some(held) = self.held.get_mut(stream) else { return 0 };
+        let bytes = bytes.min(held.prefix_bytes);
+        held.start = held.start.wrapping_add(bytes as u32);
+        held.bytes.drain(..bytes);
+        held.prefix_bytes -= bytes;
+        for (first, last) in &mut held.ahead {
+            (*first, *last) = (*first - bytes, *last - bytes);
+        }
+        (held.insertions, held.progress) = (0, Progress::default());
+        held.start
+    }
+
+    /// The sequence number of the first byte of a stream that is held.
+    #[must_use]
+    pub fn start(&self, stream: &StreamKey) -> Option<u32> {
+        self.held.get(stream).map(|held| held.start)
+    }
+
+    /// Compares a segment with what is held.
+    #[must_use]
+    pub fn compare(&self, stream: &StreamKey, sequence: u32, bytes: &[u8]) -> Comparison {
+        let Some(held) = self.held.get(stream) else { return Comparison::NotHeld };
+        let (offset, bytes) = within(held.start, sequence, bytes);
+        if held.differs(offset, bytes) { Comparison::Differs } else { Comparison::Same }
+    }
+
+    /// Drops what is held of a stream once its receiver has acknowledged all of it. Whether it is not held now.
+    pub fn confirm(&mut self, stream: &StreamKey, acknowledgement: u32) -> bool {
+        let Some(held) = self.held.get(stream) else { return true };
+        let is_confirmed = !is_before(acknowledgement, held.start.wrapping_add(held.bytes.len() as u32));
+        if is_confirmed {
+            self.held.remove(stream);
+        }
+        is_confirmed
+    }
+
+    /// The assembly of a stream.
+    fn begun(&mut self, stream: &StreamKey, start: u32) -> &mut Assembly {
+        if self.held.get(stream).is_none_or(|held| held.start != start) {
+            self.held.remove(stream);
+            self.make_room();
+            self.begun += 1;
+            self.order.push_back((self.begun, *stream));
+        }
+        let age = self.begun;
+        self.held.entry(*stream).or_insert_with(|| Box::new(Assembly { start, age, ..Assembly::default() }))
+    }
+
+    /// Whether this stream is held.
+    #[must_use]
+    pub fn holds(&self, stream: &StreamKey, start: u32) -> bool {
+        !self.held.is_empty() && self.start(stream) == Some(start)
+    }
+
+    /// Drops what is held of a stream.
+    pub fn remove(&mut self, stream: &StreamKey) {
         if !self.held.is_empty() {
-            self.held.remove(&key(reader, tuple));
+            self.held.remove(stream);
         }
     }
 

@@ -6,10 +6,8 @@
 
 pub mod decryption;
 
-use flow::Tuple;
-
 use super::Inspected;
-use super::assembly::{ASSEMBLY_BYTES_MAX, Assemblies, Held};
+use super::assembly::{ASSEMBLY_BYTES_MAX, Assemblies, Held, StreamKey};
 use super::reader::Reader;
 use super::tls::ClientHello;
 
@@ -124,19 +122,59 @@ pub fn is_first(datagram: &[u8]) -> bool {
         && header.destination_id.len() >= 8
 }
 
-/// The ClientHello in a client's datagrams, of which this is the next one. What came before is in `assemblies`, under the function's attribute
-/// `reader`; the caller removes it once it has decided. [`Inspected::Other`]: the datagram has no Initial packet that can be read, or the ClientHello is too long.
-/// [`Inspected::Malformed`]: the pieces contradict each other, or leave too many gaps.
+/// What a datagram begins with, as far as its headers show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstPacket {
+    /// An Initial packet of a known version is at this offset. Packets of other kinds may precede it (RFC 9000 section 12.2).
+    Initial(usize),
+    /// A packet of a version that is not known.
+    UnknownVersion,
+    /// No Initial packet.
+    Other,
+}
+
+/// The first Initial packet of a datagram.
+#[must_use]
+pub fn first_packet(datagram: &[u8]) -> FirstPacket {
+    let mut at = 0;
+    while let Inspected::Found(header) = long_header(&datagram[at..]) {
+        if header.initial.is_some() {
+            return FirstPacket::Initial(at);
+        }
+        if Version::from_number(header.version).is_none() {
+            return if header.version == 0 { FirstPacket::Other } else { FirstPacket::UnknownVersion };
+        }
+        match packet_bytes(&datagram[at..]) {
+            Some(bytes) if bytes > 0 => at += bytes,
+            _ => return FirstPacket::Other,
+        }
+    }
+    FirstPacket::Other
+}
+
+/// The length of a 0-RTT or Handshake packet. `None` for a Retry packet, behind which there is none.
+fn packet_bytes(packet: &[u8]) -> Option<usize> {
+    let mut reader = Reader::new(packet);
+    let (first, number) = (reader.u8()?, reader.u32()?);
+    let retry_type = (Version::from_number(number)?.initial_type() + TYPE_MASK) & TYPE_MASK;
+    reader.field_u8()?;
+    reader.field_u8()?;
+    let length_bytes = usize::try_from(reader.varint()?).ok()?;
+    reader.take(length_bytes)?;
+    (first >> TYPE_SHIFT & TYPE_MASK != retry_type).then_some(packet.len() - reader.rest().len())
+}
+
+/// The ClientHello in a client's Initial packets, of which this is the next one. What came before is in `assemblies`, under the connection of `stream`; the
+/// caller removes it once it has decided. [`Inspected::Other`]: the ClientHello is too long, or none. [`Inspected::Malformed`]: the pieces contradict each
+/// other, or leave too many gaps.
 pub fn client_hello(
     assemblies: &mut Assemblies,
-    reader: u16,
-    tuple: &Tuple,
-    datagram: &[u8],
+    stream: &StreamKey,
+    initial: &decryption::ClientInitial,
 ) -> Inspected<ClientHello> {
-    let Inspected::Found(initial) = decryption::client_initial(datagram) else { return Inspected::Other };
     let mut read = Inspected::Partial;
     for (offset, piece) in initial.pieces() {
-        read = match assemblies.insert(reader, tuple, initial.connection, offset, piece) {
+        read = match assemblies.insert(stream, 0, offset, piece) {
             Ok(Held { prefix, progress }) => match progress.client_hello.read_message(prefix) {
                 Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
                 read => read,

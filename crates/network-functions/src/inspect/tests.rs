@@ -7,7 +7,7 @@ use std::vec::Vec;
 use flow::Tuple;
 use proptest::prelude::*;
 
-use super::assembly::{ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX, Assemblies, INSERTIONS_MAX, Unheld};
+use super::assembly::{ASSEMBLIES_MAX, ASSEMBLY_BYTES_MAX, Assemblies, Comparison, INSERTIONS_MAX, StreamKey, Unheld};
 use super::protocol::{self, Protocol, of_datagram, of_server};
 use super::quic::{INITIAL_DATAGRAM_BYTES_MIN, Version};
 use super::*;
@@ -318,9 +318,13 @@ fn tuple(number: u16) -> Tuple {
     }
 }
 
+fn stream(number: u16) -> StreamKey {
+    StreamKey::new(READER, &tuple(number))
+}
+
 /// What is there from the beginning, once these bytes are, too.
 fn inserted(held: &mut Assemblies, number: u16, start: u32, offset: usize, bytes: &[u8]) -> Result<Vec<u8>, Unheld> {
-    held.insert(READER, &tuple(number), start, offset, bytes).map(|held| held.prefix.to_vec())
+    held.insert(&stream(number), start, offset, bytes).map(|held| held.prefix.to_vec())
 }
 
 #[test]
@@ -336,8 +340,8 @@ fn segments_out_of_order_are_joined_and_copies_with_other_bytes_are_refused() {
     assert_eq!(insert(5, 2, b"cdefgh"), prefix(b"abcdefghi"));
     assert_eq!(insert(5, 9, b"jklmnopqrst"), prefix(b"abcdefghijklmnopqrstfar"));
     assert_eq!(insert(6, 0, b"new"), prefix(b"new"), "another connection with the tuple");
-    held.remove(READER, &tuple(1));
-    assert!(held.is_empty() && !held.holds(READER, &tuple(1), 6));
+    held.remove(&stream(1));
+    assert!(held.is_empty() && !held.holds(&stream(1), 6));
 }
 
 #[test]
@@ -370,20 +374,32 @@ fn what_is_held_is_limited_in_bytes_insertions_and_connections() {
         inserted(&mut held, number, 0, 0, b"a").expect("it finds room");
     }
     assert_eq!((held.len(), held.evicted()), (ASSEMBLIES_MAX, 1));
-    assert!(
-        !held.holds(READER, &tuple(0), 0) && held.holds(READER, &tuple(1), 0),
-        "the one that waited longest has gone"
-    );
+    assert!(!held.holds(&stream(0), 0) && held.holds(&stream(1), 0), "the one that waited longest has gone");
     // Connections that come and go do not make the queue grow.
     for number in 0..10_000 {
         inserted(&mut held, number, 1, 0, b"a").expect("it finds room");
-        held.remove(READER, &tuple(number));
+        held.remove(&stream(number));
     }
     assert!(held.len() <= ASSEMBLIES_MAX);
     for _ in 0..INSERTIONS_MAX {
         inserted(&mut held, 1, 2, 0, b"a").expect("a repetition");
     }
     assert_eq!(inserted(&mut held, 1, 2, 1, b"b"), Err(Unheld::TooMany));
+}
+
+#[test]
+fn what_is_held_is_compared_until_its_receiver_has_acknowledged_it() {
+    let mut held = Assemblies::default();
+    let start = u32::MAX - 1;
+    inserted(&mut held, 1, start, 0, b"abcd").expect("it finds room");
+    let compare = |held: &Assemblies, sequence: u32, bytes: &[u8]| held.compare(&stream(1), sequence, bytes);
+    assert_eq!(compare(&held, start, b"abcdef"), Comparison::Same);
+    assert_eq!(compare(&held, start.wrapping_sub(1), b"?ab"), Comparison::Same);
+    assert_eq!(compare(&held, start.wrapping_sub(1), b"?aX"), Comparison::Differs);
+    assert_eq!(compare(&held, 1, b"Xy"), Comparison::Differs, "the last byte");
+    assert_eq!(compare(&held, 2, b"Xy"), Comparison::Same, "behind it");
+    assert!(!held.confirm(&stream(1), 1) && held.confirm(&stream(1), 2));
+    assert_eq!(compare(&held, start, b"X"), Comparison::NotHeld);
 }
 
 /// Parsers go on where they were, however a stream is divided.
@@ -462,6 +478,6 @@ proptest! {
                 }
             }
         }
-        prop_assert!(held.holds(READER, &tuple(1), 0));
+        prop_assert!(held.holds(&StreamKey::new(READER, &tuple(1)), 0));
     }
 }

@@ -132,6 +132,7 @@ impl RuleConfig {
         };
         let port = tuple.destination_port;
         let is_concerned = match tuple.protocol {
+            ip_protocol::TCP if port == DNS_PORT && self.dns != DnsAction::Off => true,
             ip_protocol::TCP => self.ports.is_empty() || self.ports.iter().any(|range| range.contains(port)),
             ip_protocol::UDP if port == DNS_PORT => self.dns != DnsAction::Off,
             ip_protocol::UDP if self.ports.is_empty() => self.quic && port == QUIC_PORT,
@@ -256,7 +257,7 @@ impl Answer {
     }
 }
 
-type Counts = Arc<[AtomicU64; 3]>;
+pub(super) type Counts = Arc<[AtomicU64; 3]>;
 
 /// Names of categories that a server answers, and the server.
 pub type Served<'n> = (&'n [String], Arc<dyn Categories>);
@@ -282,8 +283,8 @@ pub struct Rule {
     allow: Selection,
     /// Decisions of each category, in the order of the categories; then of hosts in none; then of no host; then of no answer; then of
     /// malformed requests.
-    decided: Vec<Counts>,
-    answers: Counts,
+    pub(super) decided: Vec<Counts>,
+    pub(super) answers: Counts,
 }
 
 /// Categories of a rule.
@@ -345,7 +346,7 @@ impl Rule {
 /// Rules and lists of a node.
 #[derive(Debug)]
 pub struct UrlFilterRules {
-    rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
     categories: Vec<Category>,
     store: Store,
     /// Asked about hosts that no list has.
@@ -354,17 +355,6 @@ pub struct UrlFilterRules {
     skipped: usize,
     /// A number that differs where lists do.
     fingerprint: u64,
-}
-
-/// What is known of a rule.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RuleView {
-    /// Its name.
-    pub name: String,
-    /// Decisions that have been made: category, what was decided, how often.
-    pub decisions: Vec<(String, Decided, u64)>,
-    /// Answers in the place of servers.
-    pub answers: Vec<(Answer, u64)>,
 }
 
 impl UrlFilterRules {
@@ -479,7 +469,7 @@ impl UrlFilterRules {
     }
 
     /// The names of the categories, in the order of a rule's counters.
-    fn category_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn category_names(&self) -> impl Iterator<Item = &str> {
         self.categories.iter().map(|category| category.name.as_str()).chain(RESERVED)
     }
 
@@ -496,6 +486,15 @@ impl UrlFilterRules {
     /// The first rule that a connection matches.
     pub(super) fn find(&self, tuple: &Tuple) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.config.matches(tuple))
+    }
+
+    /// The names of the categories that lists have a host in, or a path of it.
+    pub(super) fn listed(&self, host: &HostName, path: Option<&NormalPath>) -> impl Iterator<Item = &str> {
+        let lists = self.store.find(host, path).lists;
+        self.categories
+            .iter()
+            .filter(move |category| category.lists & lists != 0)
+            .map(|category| category.name.as_str())
     }
 
     /// What a rule decides about a host, or a path of it. Lists decide first; the server is asked about hosts in none.
@@ -578,24 +577,5 @@ impl UrlFilterRules {
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.store.memory_bytes()
-    }
-
-    /// What is known of each rule, in their order.
-    #[must_use]
-    pub fn views(&self) -> Vec<RuleView> {
-        self.rules.iter().map(|rule| self.view(rule)).collect()
-    }
-
-    fn view(&self, rule: &Rule) -> RuleView {
-        let counted = |counts: &Counts, index: usize| counts[index].load(Ordering::Relaxed);
-        let of_categories = self.category_names().zip(&rule.decided);
-        let decisions = of_categories.flat_map(|(name, counts)| {
-            Decided::ALL.map(|decided| (name.to_string(), decided, counted(counts, decided as usize)))
-        });
-        RuleView {
-            name: rule.config.name.clone(),
-            decisions: decisions.filter(|(.., count)| *count > 0).collect(),
-            answers: Answer::ALL.map(|answer| (answer, counted(&rule.answers, answer as usize))).into(),
-        }
     }
 }

@@ -123,10 +123,14 @@ fn an_allowed_connection_goes_to_the_fast_path_and_survives_without_another_look
     let path = |cluster: &Cluster| cluster.node(0).packet_path(cluster.now, &only(cluster, 0).original);
     assert_eq!(path(&cluster), Some(PacketPath::Gateway(GatewayReason::Function)), "its packets are still needed");
     while cluster.client_receives().is_some() || cluster.server_receives().is_some() {}
-    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
+    let request = hello("www.example.org");
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &request);
     cluster.server_receives().expect("it passes");
     cluster.run(Duration::from_millis(5));
     cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
+    assert_eq!(path(&cluster), Some(PacketPath::Gateway(GatewayReason::Function)), "the server lacks the request");
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001 + request.len() as u32), b"");
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001 + request.len() as u32), b"");
     assert_eq!(path(&cluster), Some(PacketPath::Kernel));
     fail_over(&mut cluster);
     assert_eq!(phase(&cluster, 1), Phase::Allowed);
@@ -216,10 +220,10 @@ fn a_request_waits_for_its_category_and_then_passes_or_is_refused() {
         } else {
             let passed = cluster.server_receives().expect("the rest passes");
             assert_eq!(flags_and_sequence(&passed).1, 1501);
-            assert_eq!(phase(&cluster, 0), Phase::Allowed);
+            assert_eq!(phase(&cluster, 0), Phase::Confirming);
         }
         // The verdict is on the other node, whose cache would not be asked.
-        let decided = phase(&cluster, 0);
+        let decided = if is_blocked { Phase::BlockedByReset } else { Phase::Allowed };
         fail_over(&mut cluster);
         assert_eq!(phase(&cluster, 1), decided);
         assert_eq!(server.0.lock().unwrap().view().counters.asked, 1);
@@ -228,7 +232,7 @@ fn a_request_waits_for_its_category_and_then_passes_or_is_refused() {
 
 #[test]
 fn a_request_does_not_wait_longer_than_the_timeout() {
-    for (on_failure, expected) in [(OnFailure::Pass, Phase::Allowed), (OnFailure::Block, Phase::BlockedByReset)] {
+    for (on_failure, expected) in [(OnFailure::Pass, Phase::Confirming), (OnFailure::Block, Phase::BlockedByReset)] {
         let (mut cluster, _server) = start_with_server(on_failure);
         cluster.connect(PORT);
         cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
@@ -293,17 +297,17 @@ fn a_quic_connection_that_its_first_datagram_refuses_has_a_record_and_is_examine
 
 #[test]
 fn a_quic_connection_waits_for_its_category_with_its_first_datagram_and_each_packet_counts_once() {
-    for (body, expected) in [(&b"ads host"[..], Phase::BlockedByReset), (b"- host", Phase::Allowed)] {
+    for (body, expected) in [(&b"ads host"[..], Phase::BlockedByReset), (b"- host", Phase::Initials)] {
         let (mut cluster, server) = start_with_server(OnFailure::Pass);
         let before = cluster.node(0).pipeline().counters().received;
         client_sends_datagram(&mut cluster, &quic_hello("www.example.org"));
         assert_eq!((cluster.node(0).pipeline().waiting(), phase(&cluster, 0)), (1, Phase::Reading));
         answer(&mut cluster, &server, 0, body);
         assert_eq!((cluster.node(0).pipeline().waiting(), phase(&cluster, 0)), (0, expected));
-        assert_eq!(cluster.server_receives().is_some(), expected == Phase::Allowed);
+        assert_eq!(cluster.server_receives().is_some(), expected == Phase::Initials);
         assert_eq!(only(&cluster, 0).packets, [1, 0]);
         // The server's link address is asked for when the datagram passes.
-        let asked = u64::from(expected == Phase::Allowed);
+        let asked = u64::from(expected == Phase::Initials);
         assert_eq!(cluster.node(0).pipeline().counters().received, before + 1 + asked);
     }
 }

@@ -11,7 +11,7 @@ use packet_io::{PacketIo, clock};
 use super::roles::{peer_status, takeover};
 use super::{Reporting, port_id, rate_limit, reach, sharing, syn_proxy, traffic, url_filter};
 use api::metrics::{Metric, Samples};
-use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
+use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, UrlLookup, WorkerStatus};
 use control::flows::Listed;
 use control::orders::{Order, OrderOutcome};
 use control::watching::WatchOrder;
@@ -217,6 +217,10 @@ impl ControlHandler for Answers<'_> {
 
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
+    }
+
+    fn url(&mut self, target: &str) -> Result<UrlLookup, String> {
+        url_filter::look_up(&self.reporting.balancing.shared(), clock::now(), target)
     }
 
     fn watch(&mut self, order: WatchOrder) -> Result<(), String> {

@@ -1,8 +1,11 @@
 //! Lists and rules of the URL filter, for operators.
 
-use api::{UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlRuleStatus, UrlServerStatus};
-use network_functions::url_filter::rules::RuleView;
+use api::{
+    UrlAnswers, UrlCategoryStatus, UrlDecisions, UrlFilterStatus, UrlLookup, UrlRuleStatus, UrlServerStatus, UrlVerdict,
+};
+use flow::Instant;
 use network_functions::url_filter::server::{Counters, View};
+use network_functions::url_filter::views::{HostVerdict, RuleView};
 
 use crate::category_server::CategoryServer;
 use crate::gateway::build::SharedFunctions;
@@ -21,6 +24,31 @@ pub(super) fn status(shared: &SharedFunctions) -> Option<UrlFilterStatus> {
         rules: views.into_iter().map(rule).collect(),
         server: shared.categories.as_deref().map(server),
     })
+}
+
+/// What the filter decides about a host, with a path or without.
+///
+/// # Errors
+/// There is no rule, or no host.
+pub(super) fn look_up(shared: &SharedFunctions, now: Instant, target: &str) -> Result<UrlLookup, String> {
+    let found = shared.url_filter.look_up(now, target);
+    let found =
+        found.ok_or_else(|| format!("{target:?} begins with no host name: give a host, or a host and a path"))?;
+    if found.verdicts.is_empty() {
+        return Err("the URL filter has no rule: add one with [[url_filter.rule]]".to_owned());
+    }
+    Ok(UrlLookup {
+        target: target.to_owned(),
+        listed: found.listed,
+        verdicts: found.verdicts.into_iter().map(verdict).collect(),
+    })
+}
+
+fn verdict(HostVerdict { rule, decided }: HostVerdict) -> UrlVerdict {
+    match decided {
+        Some((decided, category)) => UrlVerdict { rule, outcome: decided.label().to_owned(), category: Some(category) },
+        None => UrlVerdict { rule, outcome: "asked".to_owned(), category: None },
+    }
 }
 
 fn server(server: &CategoryServer) -> UrlServerStatus {

@@ -12,9 +12,11 @@
 //! **Limits.** Datagrams up to [`DATAGRAM_BYTES_MAX`], [`PACKETS_MAX`] packets each, [`PIECES_MAX`] pieces of the ClientHello each.
 
 use alloc::vec::Vec;
+use core::hash::Hasher;
 
 use arrayvec::ArrayVec;
 use ring::{aead, hkdf};
+use siphasher::sip::SipHasher13;
 
 use super::super::reader::Reader;
 use super::{Initial, LongHeader, Version, long_header};
@@ -49,8 +51,8 @@ pub struct Piece {
 pub struct ClientInitial {
     bytes: Vec<u8>,
     pieces: ArrayVec<Piece, PIECES_MAX>,
-    /// A number that differs between connections, and where a client begins again after a Retry.
-    pub connection: u32,
+    /// A number that differs between connection ids, and so where a client begins again after a Retry.
+    pub connection: u64,
 }
 
 impl ClientInitial {
@@ -135,34 +137,40 @@ impl Keys {
 }
 
 /// The pieces of a ClientHello in a client's datagram. [`Inspected::Other`]: it begins with no Initial packet of a known version that its own key opens.
+/// [`Inspected::Malformed`]: it is beyond the limits, or has frames that no client's Initial packet may have.
 #[must_use]
 pub fn client_initial(datagram: &[u8]) -> Inspected<ClientInitial> {
-    read(datagram).map_or(Inspected::Other, Inspected::Found)
-}
-
-fn read(datagram: &[u8]) -> Option<ClientInitial> {
+    let Inspected::Found(first @ LongHeader { initial: Some(initial), .. }) = long_header(datagram) else {
+        return Inspected::Other;
+    };
     if datagram.len() > DATAGRAM_BYTES_MAX {
-        return None;
+        return Inspected::Malformed;
     }
-    let first = long_header(datagram).found()?;
-    let initial = first.initial?;
-    let keys = Keys::of_client(initial.version, first.destination_id)?;
-    let mut number = [0; 4];
-    number.iter_mut().zip(first.destination_id).for_each(|(to, from)| *to = *from);
+    let Some(keys) = Keys::of_client(initial.version, first.destination_id) else { return Inspected::Other };
     let (mut bytes, mut pieces) = (Vec::new(), ArrayVec::new());
     let mut rest = datagram;
-    for _ in 0..PACKETS_MAX {
-        // The first packet must be one that its key opens; what is coalesced behind it may be anything.
-        let Some(initial) = next_initial(rest, &first) else { break };
-        match open(&keys, rest, initial) {
-            Some(payload) => read_frames(&payload, &mut bytes, &mut pieces)?,
-            None if bytes.is_empty() => return None,
-            None => break,
+    let mut opened = 0;
+    // The first packet must be one that its key opens; what is coalesced behind it may be anything.
+    while let Some(initial) = next_initial(rest, &first) {
+        let Some(payload) = open(&keys, rest, initial) else { break };
+        opened += 1;
+        if opened > PACKETS_MAX || read_frames(&payload, &mut bytes, &mut pieces).is_none() {
+            return Inspected::Malformed;
         }
         rest = &rest[initial.number_offset + initial.protected.len()..];
     }
+    if opened == 0 {
+        return Inspected::Other;
+    }
     pieces.sort_unstable_by_key(|piece| piece.offset);
-    Some(ClientInitial { bytes, pieces, connection: u32::from_be_bytes(number) })
+    Inspected::Found(ClientInitial { bytes, pieces, connection: number_of(first.destination_id) })
+}
+
+/// A number of a connection id. Two ids with the same number would be read as one connection: their pieces contradict each other then.
+fn number_of(connection_id: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(connection_id);
+    hasher.finish()
 }
 
 /// The Initial packet that these bytes begin with, if it belongs to the same connection.
@@ -199,6 +207,7 @@ fn read_frames(payload: &[u8], bytes: &mut Vec<u8>, pieces: &mut ArrayVec<Piece,
     const ACK: u8 = 2;
     const ACK_WITH_ECN: u8 = 3;
     const CRYPTO: u8 = 6;
+    const CONNECTION_CLOSE: u8 = 0x1c;
     let mut reader = Reader::new(payload);
     while let Some(kind) = reader.u8() {
         match kind {
@@ -211,7 +220,8 @@ fn read_frames(payload: &[u8], bytes: &mut Vec<u8>, pieces: &mut ArrayVec<Piece,
                 pieces.try_push(Piece { offset, start: bytes.len(), length_bytes }).ok()?;
                 bytes.extend_from_slice(piece);
             }
-            // The client closes the connection, for example.
+            // Nothing behind it counts.
+            CONNECTION_CLOSE => return Some(()),
             _ => return None,
         }
     }
@@ -364,7 +374,9 @@ mod tests {
             found.pieces().map(|(offset, piece)| (offset, piece.len())).collect::<Vec<_>>(),
             [(0, 100), (100, 100), (200, 100)]
         );
-        assert_eq!(found.connection, 0x8394_c8f0);
+        let other =
+            client_initial_bytes(Version::V1, &[0x83, 0x94, 0xc8, 0xf0, 0, 0, 0, 1], 0, &pieces).expect("it fits");
+        assert_ne!(client_initial(&other).found().expect("it is opened").connection, found.connection);
     }
 
     #[test]
