@@ -28,12 +28,23 @@ impl Pipeline {
         found: Option<(Slot, Direction)>,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let Connections { table, shard, observation, .. } = &mut self.connections;
+        let Connections { table, observation, .. } = &mut self.connections;
         if observation.attends() {
             let found = found.map(|(slot, direction)| (record(table, slot), direction));
             observation.step(Step::looked_up(packet.headers, found));
         }
         let is_steering = arrival.origin.is_steering;
+        let found = match found {
+            None if !is_steering && self.recovery.is_active() => {
+                match self.recovery.look_up_handed(&mut self.connections, arrival, packet, edge) {
+                    RecoveryOutcome::Known(slot, direction) => Some((slot, direction)),
+                    RecoveryOutcome::Dropped(reason) => return Err(reason),
+                    _ => None,
+                }
+            }
+            found => found,
+        };
+        let Connections { shard, observation, .. } = &mut self.connections;
         if found.is_none()
             && let Some(elsewhere) = shard.redirect(packet, &wanted(packet.headers), is_steering)
         {
@@ -49,6 +60,7 @@ impl Pipeline {
                 match self.recovery.look_up(&mut self.connections, arrival, packet, edge) {
                     RecoveryOutcome::Known(slot, direction) => Some((slot, direction)),
                     RecoveryOutcome::Unknown => None,
+                    RecoveryOutcome::HandedOver => return Ok(Disposition::Consumed),
                     RecoveryOutcome::Dropped(reason) => return Err(reason),
                     RecoveryOutcome::KeepAlive(verdict) => {
                         let how = (verdict, None);

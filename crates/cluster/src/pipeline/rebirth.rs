@@ -51,7 +51,7 @@ impl Pipeline {
             return None;
         }
         match segment.flags & KIND {
-            tcp_flags::SYN if !is_closing => self.handle_syn_of_opening(arrival, packet, direction),
+            tcp_flags::SYN if !is_closing => self.handle_syn_of_awaiting(arrival, packet, direction),
             // A client that probes its closed window.
             tcp_flags::ACK if awaiting.is_some_and(|state| state.is_acknowledged_by(&segment)) => None,
             tcp_flags::SYN => self.handle_syn_of_closing(arrival, packet, (slot, direction), edge),
@@ -99,7 +99,7 @@ impl Pipeline {
 
     /// A client that has restarted begins with another number (RFC 9293 section 3.4.1). A forged SYN looks alike, so the opening ends only
     /// by the acknowledgement of the new cookie.
-    fn handle_syn_of_opening(
+    fn handle_syn_of_awaiting(
         &mut self,
         arrival: &Arrival,
         packet: &mut Packet<'_, '_>,

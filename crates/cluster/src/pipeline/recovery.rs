@@ -41,7 +41,7 @@ use flow::source_rates::SourceRates;
 use flow::wire::{Headers, Packet, Transport, tcp_flags};
 use flow::{Connection, Direction, DropReason, HashKey, Instant, PortId, Tuple};
 
-use self::asking::Asking;
+use self::asking::{Asking, is_of_open_connection};
 use self::blocked::Blocked;
 use self::context::Context;
 pub use self::counters::RecoveryCounters;
@@ -177,8 +177,28 @@ impl Recovery {
             self.current = None;
         }
         let Some(current) = self.current.as_deref_mut() else { return RecoveryOutcome::Unknown };
-        let mut context = Context { connections, counters: &mut self.counters, now: arrival.now };
+        let is_steering = arrival.origin.is_steering;
+        let mut context = Context { connections, counters: &mut self.counters, now: arrival.now, is_steering };
         current.look_up(&mut context, packet, edge)
+    }
+
+    /// Looks for the connection of a packet that another worker has handed over, because it may be an answer to a connection of this one.
+    #[cold]
+    pub(super) fn look_up_handed<E: Edge>(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) -> RecoveryOutcome {
+        let mut context = Context { connections, counters: &mut self.counters, now: arrival.now, is_steering: false };
+        let is_ours = context.lies_here(&wanted(packet.headers));
+        match self.current.as_deref_mut() {
+            Some(current) if !is_ours && may_have_begun_elsewhere(packet.headers, arrival.is_local) => {
+                current.look_up_handed(&mut context, packet, edge)
+            }
+            _ => RecoveryOutcome::Unknown,
+        }
     }
 
     /// Counts a reset that is the first packet of its end point on a connection of which the other's packets have come here.
@@ -272,6 +292,26 @@ impl Current {
         if is_tcp { self.handle_unnamed(context, packet) } else { RecoveryOutcome::Unknown }
     }
 
+    /// As [`Current::look_up`], for a packet of another worker's.
+    fn look_up_handed<E: Edge>(
+        &mut self,
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) -> RecoveryOutcome {
+        let (source, now) = (packet.headers.tuple, context.now);
+        if self.work.is_overdrawn(now) {
+            context.counters.over_budget += 1;
+            return RecoveryOutcome::Dropped(DropReason::RecoveryWorkLimit);
+        }
+        if !self.work.admits(now, &source) {
+            context.counters.unasked += 1;
+            return RecoveryOutcome::Dropped(DropReason::RecoverySourceLimit);
+        }
+        self.originals.clear();
+        self.look_up_originals(context, packet, edge).unwrap_or(RecoveryOutcome::Unknown)
+    }
+
     /// Looks for the connections that a packet may be an answer to. The work is charged, unless it restores one of them.
     fn look_up_originals<E: Edge>(
         &mut self,
@@ -281,15 +321,24 @@ impl Current {
     ) -> Option<RecoveryOutcome> {
         let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
         let mut tuples = context.connections.functions.chain.originals_of(&wanted, &mut self.originals);
-        let mut found = None;
+        let (mut found, elsewhere) = (None, context.workers_of(&self.originals));
+        // The only one that it may be an answer to is restored where it lies; else the end points are asked.
+        let is_asked_elsewhere = self.originals.len() == 1 || is_of_open_connection(packet);
+        if context.is_steering && is_asked_elsewhere && !elsewhere.is_empty() {
+            tuples += TUPLES_PER_PROBE * context.connections.shard.hands_copies(elsewhere, packet.frame);
+            found = Some(RecoveryOutcome::HandedOver);
+        }
         if !self.is_used_up() {
             self.filter_match.clear();
             let named = |original: &Tuple| Some((*original, context.recovery_lookup(edge, original, None)?));
             self.filter_match.extend(self.originals.iter().filter_map(named));
             tuples += self.originals.len();
             found = match self.filter_match[..] {
-                [] => None,
-                [(original, filter_match)] => self.restore(context, (original, None, filter_match), &wanted),
+                [] => found,
+                // Another worker may have the connection that the packet is an answer to.
+                [(original, filter_match)] if elsewhere.is_empty() => {
+                    self.restore(context, (original, None, filter_match), &wanted)
+                }
                 _ => {
                     tuples += TUPLES_PER_PROBE * self.asking.ask(context, packet, &self.filter_match, edge);
                     Some(RecoveryOutcome::Dropped(DropReason::RecoveryAmbiguous))

@@ -9,10 +9,13 @@
 //!
 //! What was handed over once is not handed over again: where its connection is not found, it is dropped, unless it belongs
 //! to this worker by its own tuple.
+//!
+//! While a recovery lasts, no worker knows yet which one a reply's connection lies with. Each worker that it may be gets a copy.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use flow::steering::WORKERS_MAX;
 use flow::table::Table;
 use flow::wire::{Headers, Packet};
 use flow::{Checksum, Connection, Disposition, DropReason, Frame, PortId, Segmentation, Steering, Tuple, WorkerId};
@@ -54,6 +57,26 @@ impl Place {
     /// The other workers.
     pub fn others(self) -> impl Iterator<Item = WorkerId> {
         (0..self.steering.workers()).map(WorkerId).filter(move |worker| *worker != self.worker)
+    }
+}
+
+/// Some workers of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct WorkerSet(u64);
+
+const _: () = assert!(WORKERS_MAX as u32 <= u64::BITS, "a worker is a bit");
+
+impl WorkerSet {
+    pub(super) const fn insert(&mut self, worker: WorkerId) {
+        self.0 |= 1 << worker.0;
+    }
+
+    pub(super) const fn contains(self, worker: WorkerId) -> bool {
+        self.0 >> worker.0 & 1 != 0
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 }
 
@@ -167,6 +190,16 @@ impl Shard {
             frame.disposition = Disposition::Consumed;
         }
         belongs_to_other_worker
+    }
+
+    /// Copies a frame for other workers, the one with number `n` if bit `n` of `workers` is set. Returns how many copies there are.
+    pub(super) fn hands_copies(&mut self, workers: WorkerSet, frame: &Frame<'_>) -> usize {
+        let before = self.handed.len();
+        let to = self.place.others().filter(|worker| workers.contains(*worker));
+        self.handed.extend(to.map(|worker| HandedFrame::copy(worker, frame)));
+        let copies = self.handed.len() - before;
+        self.counters.handed_over += copies as u64;
+        copies
     }
 
     /// The worker that a packet, or without headers an ARP frame, was handed to before it was looked up, if it was.

@@ -89,9 +89,6 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     let held = said(&with(&format!("{filter}\nhold_first_reply = \"5ms\""), ""));
     assert!(held.contains("filters are confirmed, not their entries"), "{held}");
 
-    let workers = said(&with(filter, "[workers]\ncount = 2\n"));
-    assert!(workers.contains("write count = 1 in [workers]"), "{workers}");
-
     let groups = "[[group]]\nname = \"one\"\n[[group]]\nname = \"two\"\n";
     let groups = said(&with(filter, groups));
     assert!(groups.contains("packets of one connection may reach the nodes of several groups"), "{groups}");

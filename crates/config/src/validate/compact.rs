@@ -225,16 +225,6 @@ fn check_nat(text: &Text, name: &str, config: &Config, diagnostics: &mut Diagnos
         );
         diagnostics.error(text.span(), SUBJECT, mistake);
     }
-    if config.workers.count > 1 && !config.source_nat.is_empty() {
-        let mistake = Mistake::new(
-            format!(
-                "of {} workers, the one that a translated connection's answer comes to after a failover need not have its entry",
-                config.workers.count
-            ),
-            "write count = 1 in [workers], or representation = \"precise-selective\"",
-        );
-        diagnostics.error(text.span(), SUBJECT, mistake);
-    }
 }
 
 fn check_replication(raw: &RawReplication, replication: &Replication, diagnostics: &mut Diagnostics<'_>) {

@@ -9,6 +9,12 @@ use crate::class::Class;
 use crate::restoration::{CANDIDATES_MAX, ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
 
 impl Chain {
+    /// Whether a function may change the tuples of connections.
+    #[must_use]
+    pub fn translates(&self) -> bool {
+        self.links.iter().any(|link| link.function.translates())
+    }
+
     /// Whether every function's state follows from a connection's tuple, except for connections that
     /// [`Chain::is_restorable`] rejects.
     ///

@@ -7,16 +7,18 @@ use flow::wire::{ip_protocol, tcp_flags};
 use flow::{DropReason, NodeId, Tuple, WorkerId};
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::nat::{DestinationRule, Nat, NatConfig};
+use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::compact::{INHERITED_FILTERS_MAX, Representation};
 use replication::deferral;
 
-use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, segment, syn, syn_ack};
+use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, SHARED_OUTSIDE, segment, syn, syn_ack};
 use super::compact::{
     MULTI_LEVEL, client_segment_passes, connect, connected, goes_on, going_on, is_replicated, options, outwards, ports,
     take_over,
 };
-use super::site::Site;
+use super::site::{FORWARDED, Site, ports_answered_elsewhere};
 use super::{ACK, FIN_ACK};
 use crate::node::{InheritedStatus, WhichPrecise};
 
@@ -280,4 +282,117 @@ fn all_workers_readvertise_the_filter_of_a_peer_that_has_handed_over_and_dies_la
     site.kill(0);
     site.run_until("both workers to know that node 0 is gone", |site| filters(site) == [1, 1]);
     assert!(site.events(1).contains(&crate::node::NodeEvent::PeerDown(NodeId(0))));
+}
+
+/// Two nodes of two workers, and a computed translation: replies come to either worker, whichever has the connection.
+fn translated_site(representation: Representation) -> Site {
+    let options = Options { compact: Some(Compactly::of(representation)), connections_max: 512, ..Options::default() };
+    Site::start_with([2; 2], options, super::cluster::chain).ready()
+}
+
+/// The server sends first. If it is not known which host is meant, hosts are asked, and the server repeats its segment.
+fn server_goes_on(site: &mut Site, port: u16, seen: u16) -> bool {
+    site.server_sends(80, seen, segment(ACK, 5001, 1001));
+    let received = site.client_receives().map(|received| received.tuple.destination_port);
+    if received != Some(port) {
+        return false;
+    }
+    site.client_sends(port, 80, segment(ACK, 1001, 5001));
+    let acknowledged = site.server_receives().is_some_and(|received| received.tuple.source_port == seen);
+    site.server_sends(80, seen, segment(ACK, 5001, 1001));
+    acknowledged && site.client_receives().is_some_and(|received| received.tuple.destination_port == port)
+}
+
+#[test]
+fn translated_connections_of_several_workers_go_on_whoever_sends_first() {
+    for representation in [MULTI_LEVEL, Representation::FlowDigest] {
+        let mut site = translated_site(representation);
+        let ports: Vec<(u16, u16)> = (40_000..40_064).map(|port| (port, site.connect(port))).collect();
+        site_take_over(&mut site);
+        for (port, seen) in ports {
+            if port.is_multiple_of(2) {
+                site.exchange(port, seen);
+            } else {
+                // Questions are limited for each source.
+                site.run(Duration::from_millis(20));
+                assert!(server_goes_on(&mut site, port, seen), "{}, port {port}", representation.name());
+            }
+        }
+        assert_eq!(site.connections(1).iter().sum::<u32>(), 64, "{}", representation.name());
+        assert!(site.handed_over(1) > 0, "replies have come to the other worker");
+    }
+}
+
+#[test]
+fn a_worker_without_entries_hands_replies_to_the_one_that_has_the_connection() {
+    let steering = flow::Steering::new(2).unwrap();
+    let mut site = translated_site(MULTI_LEVEL);
+    let is_answered_elsewhere = |port: u16, seen: u16| {
+        let reply = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, seen));
+        steering.worker_of_tuple(&outwards(port)) != steering.worker_of_tuple(&reply)
+    };
+    let found = (40_000..40_064).find(|port| {
+        let seen = site.connect(*port);
+        is_answered_elsewhere(*port, seen)
+    });
+    let port = found.expect("one of 64 replies comes to the other worker");
+    let mut site = translated_site(MULTI_LEVEL);
+    let seen = site.connect(port);
+    assert!(entries(&site, 0).contains(&0), "one worker has no entry");
+    site_take_over(&mut site);
+    assert!(server_goes_on(&mut site, port, seen));
+}
+
+#[test]
+fn strays_that_may_be_answers_to_connections_of_other_workers_are_dropped_and_limited() {
+    let mut site = translated_site(MULTI_LEVEL);
+    let seen = site.connect(40_000);
+    site_take_over(&mut site);
+    let restored = |site: &Site| site.connections(1).iter().sum::<u32>();
+    for _ in 0..1000 {
+        site.server_sends(81, seen, segment(ACK, 1, 1));
+    }
+    assert_eq!((restored(&site), site.client_receives().is_some()), (0, false));
+    let limited = site.dropped(1, DropReason::RecoverySourceLimit) + site.dropped(1, DropReason::RecoveryWorkLimit);
+    assert!(limited > 100, "{limited}");
+    // Hosts inside are served all the same.
+    site.exchange(40_000, seen);
+}
+
+/// All may pass, and one outside port is forwarded to the client.
+fn forwarding(node: u8, _: Options) -> Chain {
+    let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
+    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
+    let conditions = Conditions {
+        destinations: std::vec![core::net::IpAddr::from(SHARED_OUTSIDE).into()],
+        protocols: std::vec![ip_protocol::TCP],
+        destination_ports: std::vec![PortRange::single(FORWARDED.0)],
+        ..Conditions::default()
+    };
+    let rule = DestinationRule { conditions, address: CLIENT.into(), port: Some(FORWARDED.1) };
+    let nat = Nat::new(NatConfig {
+        destination_rules: std::vec![rule],
+        source_rules: Vec::new(),
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(node),
+        nodes: 2.try_into().unwrap(),
+        key: flow::HashKey([7, node.into()]),
+    })
+    .unwrap();
+    ChainBuilder::new().push(firewall).push(nat).build().unwrap()
+}
+
+#[test]
+fn the_first_reply_of_a_forwarded_connection_passes_by_way_of_its_worker() {
+    let compact = Some(Compactly::of(MULTI_LEVEL));
+    let mut site = Site::start_with([2; 2], Options { compact, ..Options::default() }, forwarding).ready();
+    let ports: Vec<u16> = ports_answered_elsewhere(2).map(|(port, _)| port).take(20).collect();
+    ports.iter().for_each(|port| site.connect_in(*port));
+    site_take_over(&mut site);
+    for port in ports {
+        site.client_sends(FORWARDED.1, port, segment(ACK, 5001, 1001));
+        let reply = site.server_receives().expect("its only candidate is restored at once").tuple;
+        assert_eq!((reply.source_port, reply.destination_port), (FORWARDED.0, port));
+        site.exchange_in(port);
+    }
 }

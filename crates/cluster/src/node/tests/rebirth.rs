@@ -451,7 +451,7 @@ fn a_client_that_begins_anew_while_its_server_is_awaited_is_proxied_anew() {
 }
 
 #[test]
-fn a_syn_that_may_be_forged_leaves_an_opening_as_it_is() {
+fn a_syn_that_may_be_forged_leaves_a_handshake_as_it_is() {
     let mut cluster = Cluster::start(always());
     let client = awaiting(&mut cluster);
     let before = record(&cluster, 0, &Plain::new(80).tuple);

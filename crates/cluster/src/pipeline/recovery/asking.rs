@@ -16,6 +16,9 @@
 //!     │─ segment again ────────►│── segment ─────────────────────►│
 //! ```
 //!
+//! **Several workers.** Where the candidates lie with several workers, each asks those of its own, also if it has a single match: another
+//! worker may have the right one. The end point's acknowledgement comes to the connection's worker.
+//!
 //! Strangers can have questions sent as well. Questions are charged to the budgets of [`super::work`], and a question is smaller
 //! than what it was asked for, or as large.
 
@@ -102,9 +105,7 @@ impl Asking {
     ) -> usize {
         context.counters.ambiguous += 1;
         let Transport::Tcp(segment) = packet.headers.transport else { return 0 };
-        let is_of_open_connection =
-            segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
-        if !is_of_open_connection || packet.headers.is_fragment {
+        if !is_of_open_connection(packet) {
             return 0;
         }
         let answer = context.connections.directed_hash(&packet.headers.tuple);
@@ -122,6 +123,13 @@ impl Asking {
         }
         asked
     }
+}
+
+/// Whether the end points can be asked about a packet.
+pub(super) fn is_of_open_connection(packet: &Packet<'_, '_>) -> bool {
+    let Transport::Tcp(segment) = packet.headers.transport else { return false };
+    let is_open = segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
+    is_open && !packet.headers.is_fragment
 }
 
 /// Sends a copy of a keep-alive to the end point of one connection that it may belong to. False if the rules do not let it

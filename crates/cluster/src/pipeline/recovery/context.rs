@@ -5,6 +5,7 @@ use flow::{Connection, DropReason, Instant, PortId, Tuple};
 
 use super::super::connections::Connections;
 use super::super::edge::{Edge, FilterMatch};
+use super::super::shard::WorkerSet;
 use super::counters::RecoveryCounters;
 use super::keep_alive::assumed_state;
 use super::outcome::RecoveryOutcome;
@@ -14,6 +15,8 @@ pub(super) struct Context<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) counters: &'a mut RecoveryCounters,
     pub(super) now: Instant,
+    /// Packets may be handed to other workers.
+    pub(super) is_steering: bool,
 }
 
 impl Context<'_> {
@@ -34,6 +37,16 @@ impl Context<'_> {
         place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
     }
 
+    /// The other workers that connections with these original tuples lie with.
+    pub(super) fn workers_of(&self, originals: &[Tuple]) -> WorkerSet {
+        let (place, mut workers) = (self.connections.shard.place(), WorkerSet::default());
+        if !place.is_alone() {
+            let all = originals.iter().map(|original| place.steering.worker_of_tuple(original));
+            all.filter(|worker| *worker != place.worker).for_each(|worker| workers.insert(worker));
+        }
+        workers
+    }
+
     /// Enters a connection as a replica of `filter_match.owner`'s, to be taken over by the packet that is looked up as `wanted`.
     /// `None`: the rules would not let it begin, or its translation is another's.
     pub(super) fn restore(
@@ -41,7 +54,7 @@ impl Context<'_> {
         (original, ingress, filter_match): (Tuple, Option<PortId>, FilterMatch),
         wanted: &Tuple,
     ) -> Option<RecoveryOutcome> {
-        let Self { connections, counters, now } = self;
+        let Self { connections, counters, now, .. } = self;
         let Some(restored) = connections.functions.chain.restore_as(&original, ingress, filter_match.class) else {
             counters.denied += 1;
             return None;

@@ -12,6 +12,8 @@ pub(in super::super) enum RecoveryOutcome {
     Unknown,
     /// It has been made a keep-alive and translated, and this is the functions' verdict.
     KeepAlive(Verdict),
+    /// Other workers look for its connection.
+    HandedOver,
     /// It is dropped.
     Dropped(DropReason),
 }

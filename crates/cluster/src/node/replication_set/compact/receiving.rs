@@ -108,6 +108,13 @@ impl Compact {
     ) -> Option<NodeEvent> {
         let entries = received_entries(pipeline, peers);
         let makes_good = self.recovery.blocks || !self.recovery.cold_start.is_empty();
+        // A worker hands replies to those that have entries: see [`crate::pipeline::Recovery`].
+        let serves_others = !pipeline.place().is_alone() && pipeline.chain().translates();
+        if entries == 0 && has_taken_over && serves_others && peers.iter().any(|peer| peer.has_been_up) {
+            let _ = pipeline.recovery.begin(now, &self.recovery, 0);
+            self.awaits_entries_until = Some(now + ENTRIES_AWAITED);
+            return None;
+        }
         if entries == 0 && !(makes_good && has_taken_over) {
             // Entries of a node that has left may still arrive.
             self.awaits_entries_until = has_taken_over.then_some(now + ENTRIES_AWAITED);
