@@ -95,7 +95,9 @@ fn a_flood_of_syns_evicts_its_own_held_segments_and_not_those_of_established_con
     });
     let connections: Vec<_> = (0..10).map(Connection::new).collect();
     let owners: Vec<_> = connections.iter().map(|connection| connection.open(&mut world)).collect();
-    connections.iter().for_each(|connection| drop(world.enter(connection.near(ACK, 1, 1, &[1; 50]))));
+    for connection in &connections {
+        world.enter(connection.near(ACK, 1, 1, &[1; 50]));
+    }
     let (_, slots_max) = world.edge.status().segments_held;
     assert!((20..100).contains(&slots_max), "{slots_max}");
     for client_port in 1000..11_000 {

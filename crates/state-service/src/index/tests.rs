@@ -102,8 +102,8 @@ fn an_index_of_more_connections_than_a_node_may_have_is_refused() {
     };
     let buckets_max = CuckooShape::for_items(ITEMS_MAX).buckets;
     let too_large = ExchangeError::Malformed("an index of more connections than a node may have");
-    assert_eq!(peer.apply(&part(buckets_max + 1)), Err(too_large.clone()));
-    assert_eq!(peer.apply(&part(u64::MAX)), Err(too_large.clone()));
+    assert_eq!(peer.apply(&part(buckets_max + 1)), Err(too_large));
+    assert_eq!(peer.apply(&part(u64::MAX)), Err(too_large));
     assert_eq!(peer.known(), [Known::default(); 2]);
     assert_eq!(peer.apply(&part(buckets_max)), Ok(Applied::Complete), "the largest that a node may have");
 }
