@@ -41,7 +41,7 @@ pub use failover::BenchFailoverArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
 pub use load_balancer::BenchLoadBalancerArgs;
-pub use operations::BenchOperationsArgs;
+pub use operations::{BenchOperationsArgs, BenchWorstPacketArgs};
 pub use rate_control::BenchRateControlArgs;
 pub use recovery::{BenchRecoveryArgs, Switch};
 pub use redundancy::BenchRedundancyArgs;

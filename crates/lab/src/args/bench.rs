@@ -8,6 +8,7 @@ use super::{
     BenchAttackArgs, BenchAttackRecoveryArgs, BenchClusterArgs, BenchEdgeArgs, BenchEncryptionArgs, BenchFailoverArgs,
     BenchFiltersArgs, BenchLazyArgs, BenchLoadBalancerArgs, BenchOperationsArgs, BenchRateControlArgs,
     BenchRecoveryArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSynFloodArgs, BenchSyncArgs,
+    BenchWorstPacketArgs,
 };
 
 /// `mainstay bench`.
@@ -52,6 +53,8 @@ pub enum SideBySideCommand {
     Lazy(BenchLazyArgs),
     /// Instructions and nanoseconds of hot operations, each by itself, without a network
     Operations(BenchOperationsArgs),
+    /// Cost of the packet that costs most in each parser of first bytes, beside an ordinary one
+    WorstPacket(BenchWorstPacketArgs),
     /// Cost of a packet of a balanced connection, beside source NAT; evenness and steadiness of the choice of backends
     LoadBalancer(BenchLoadBalancerArgs),
     /// Connections a second through a pair of nodes, with replication and without

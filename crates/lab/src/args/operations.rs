@@ -1,4 +1,4 @@
-//! `mainstay bench operations`.
+//! `mainstay bench operations` and `worst-packet`.
 
 use clap::Args;
 
@@ -20,4 +20,15 @@ pub struct BenchOperationsArgs {
     /// Carry out each operation for callgrind, and print how often: the process whose instructions are counted
     #[arg(long, hide = true)]
     pub counted: bool,
+}
+
+/// `mainstay bench worst-packet`.
+#[derive(Debug, Args)]
+pub struct BenchWorstPacketArgs {
+    /// Nanoseconds in place of instructions
+    #[arg(long)]
+    pub no_instructions: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }

@@ -57,6 +57,18 @@ pub enum BenchError {
         /// Its connections.
         connections: u32,
     },
+    /// A packet costs more than a worker can afford.
+    #[error("the worst packet of the parser {parser} costs {worst} {unit}, more than {limit}; this is a defect")]
+    TooCostly {
+        /// The parser.
+        parser: &'static str,
+        /// Of the costs.
+        unit: &'static str,
+        /// What it costs.
+        worst: u64,
+        /// What it may cost.
+        limit: u64,
+    },
     /// There is no operation of this name.
     #[error("there is no operation named \"{name}\": choose from {known}")]
     NoOperation {

@@ -27,6 +27,7 @@ pub mod setup_rate;
 pub mod syn_flood;
 pub mod sync;
 pub mod workers;
+pub mod worst_packet;
 
 pub use self::error::BenchError;
 use crate::args::SideBySideCommand;
@@ -50,6 +51,7 @@ pub fn run(command: &SideBySideCommand) -> Result<(), BenchError> {
         SideBySideCommand::Filters(args) => filters::run(args),
         SideBySideCommand::Lazy(args) => lazy::run(args),
         SideBySideCommand::Operations(args) => operations::run(args),
+        SideBySideCommand::WorstPacket(args) => worst_packet::run(args),
         SideBySideCommand::LoadBalancer(args) => pipeline::load_balancer::run(args),
         SideBySideCommand::SetupRate(args) => setup_rate::run(args),
         SideBySideCommand::Replication(args) => replication::run(args),

@@ -10,6 +10,7 @@ mod datagrams;
 mod filter;
 mod operation;
 mod packets;
+mod parsers;
 mod redundancy;
 mod report;
 #[cfg(test)]
@@ -33,7 +34,7 @@ type Maker = (&'static str, fn() -> Made);
 type Named = (&'static str, Box<dyn Operation>);
 
 /// All operations, by the names that the snapshot and the reports have.
-const CATALOGUE: [Maker; 26] = [
+const CATALOGUE: [Maker; 36] = [
     ("filter_hit_portable", filter::hit_portable),
     ("filter_hit_avx2", filter::hit_avx2),
     ("filter_miss_portable", filter::miss_portable),
@@ -60,7 +61,47 @@ const CATALOGUE: [Maker; 26] = [
     ("update_decode", connections::update_decode),
     ("datagram_seal_1439", datagrams::seal),
     ("datagram_open_1439", datagrams::open),
+    ("parser_tls", parsers::tls_ordinary),
+    ("parser_tls_worst", parsers::tls_worst),
+    ("parser_http", parsers::http_ordinary),
+    ("parser_http_worst", parsers::http_worst),
+    ("parser_quic", parsers::quic_ordinary),
+    ("parser_quic_worst", parsers::quic_worst),
+    ("parser_dns", parsers::dns_ordinary),
+    ("parser_dns_worst", parsers::dns_worst),
+    ("parser_ftp", parsers::ftp_ordinary),
+    ("parser_ftp_worst", parsers::ftp_worst),
 ];
+
+/// What operations cost each time that they are carried out.
+#[derive(Debug)]
+pub(super) struct Cost {
+    /// In instructions; otherwise in nanoseconds.
+    pub(super) is_counted: bool,
+    pub(super) each: Vec<(String, f64)>,
+}
+
+/// Rounds where instructions cannot be counted.
+const ROUNDS_UNCOUNTED: u32 = 5;
+
+/// The cost of the operations with these names: instructions where callgrind is there, and unless they are not wanted.
+pub(super) fn costs(names: &[&str], no_instructions: bool) -> Result<Cost, BenchError> {
+    let only: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    match if no_instructions { None } else { Some(callgrind::count(&only)) } {
+        Some(Ok(each)) => return Ok(Cost { is_counted: true, each }),
+        Some(Err(error)) if !matches!(error, callgrind::CallgrindError::NoValgrind(_)) => return Err(error.into()),
+        _ => {}
+    }
+    let rows = measure(&BenchOperationsArgs {
+        only,
+        rounds: ROUNDS_UNCOUNTED,
+        no_instructions: true,
+        json: false,
+        counted: false,
+    })?;
+    let each = rows.into_iter().filter_map(|row| Some((row.operation, row.ns?)));
+    Ok(Cost { is_counted: false, each: each.collect() })
+}
 
 /// Measures and prints.
 ///

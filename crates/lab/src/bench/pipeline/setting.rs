@@ -22,7 +22,7 @@ use network_functions::syn_cookie::{CookieKey, CookieKeys};
 use network_functions::syn_proxy::{self, SynProxy, SynProxyRules};
 
 /// This node, and the one that it replicates its connections to.
-pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
+pub(in crate::bench) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
 /// The secret of the hash: any will do, as there is no attack.
 pub(in crate::bench) const HASH_KEY: HashKey = HashKey([0x5851_f42d_4c95_7f2d, 0x1405_7b7e_f767_814f]);
