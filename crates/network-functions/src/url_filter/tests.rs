@@ -1,5 +1,7 @@
 //! Scenarios of the URL filter: real frames through a chain, and what leaves it.
 
+mod offset;
+
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
