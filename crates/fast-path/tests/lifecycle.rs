@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use aya::maps::{Array, HashMap, Map, MapData};
 use common::{Bpffs, Hosts, LOOPBACK, Network, PATIENCE, prepare, translated_plan};
 use fast_path::{Config, DirectionPlan, Error, FastPath, Hook, NextHop, Outcome, Plan, Side, TestContext, Windows};
 use flow::wire::{MacAddress, build, ip_protocol};
@@ -83,6 +84,53 @@ fn assert_supervised(hook: Hook) {
     fast_path.set_enabled(false);
     assert_eq!(outcome(&fast_path, &plan), Outcome::Disabled);
     assert_eq!(fast_path.read(index).unwrap().packets, [2, 0]);
+}
+
+/// A flow as the kernel has it: the key is a tuple, and the value begins with a seal.
+type FlowWords = ([u8; 48], [u8; 64]);
+
+#[test]
+fn what_the_kernel_uses_for_another_entry_meanwhile_is_left() {
+    HOOKS.into_iter().for_each(assert_sealed);
+}
+
+fn assert_sealed(hook: Hook) {
+    let Some(bpffs) = Bpffs::mount() else { return };
+    let config = Config { hook, pin_directory: Some(bpffs.path("seals")), ..Config::default() };
+    let Some(mut fast_path) = common::load(&config) else { return };
+    set_next_hop(&mut fast_path);
+    let plans = [plan(ip_protocol::UDP, 1), plan(ip_protocol::UDP, 2)];
+    plans.iter().for_each(|plan| drop(fast_path.install(plan).unwrap()));
+    fast_path.beat(fast_path::now() + PATIENCE);
+    assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Forwarded);
+
+    let open = |name| MapData::from_pin(bpffs.path("seals").join(name)).expect("it is pinned");
+    let mut flows = HashMap::<_, [u8; 48], [u8; 64]>::try_from(Map::HashMap(open("flows"))).expect("a hash map");
+    let words: Vec<FlowWords> = flows.iter().collect::<Result<_, _>>().expect("they can be read");
+    let [(key, value), (_, of_other)] = plans.each_ref().map(|plan| {
+        let source = plan.directions[0].tuple.source;
+        *words.iter().find(|(key, _)| key[..16] == source).expect("it is installed")
+    });
+    // The whole value of another flow, and the value with any other word.
+    flows.insert(key, of_other, 0).expect("there is room");
+    assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Torn);
+    for word in 1..8 {
+        let mut changed = value;
+        changed[word * 8] ^= 1;
+        flows.insert(key, changed, 0).expect("there is room");
+        assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Torn, "word {word}");
+    }
+    flows.insert(key, value, 0).expect("there is room");
+    assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Forwarded);
+
+    let mut next_hops = Array::<_, [u8; 32]>::try_from(Map::Array(open("next_hops"))).expect("an array");
+    let hop = next_hops.get(&0, 0).expect("it can be read");
+    let mut changed = hop;
+    changed[16] ^= 1;
+    next_hops.set(0, changed, 0).expect("it can be written");
+    assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Torn);
+    next_hops.set(0, hop, 0).expect("it can be written");
+    assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Forwarded);
 }
 
 #[test]

@@ -158,6 +158,17 @@ pub enum Outcome<P> {
         /// The packets, in their order.
         packets: Vec<P>,
     },
+    /// A peer has sent a copy of a connection, whose owner stays: it enters the table as a replica, and its packets are processed.
+    Copied {
+        /// The connection.
+        key: Key,
+        /// The peer.
+        from: NodeId,
+        /// The state, as the peer's [`Table`] gave it.
+        state: Vec<u8>,
+        /// The packets, in their order.
+        packets: Vec<P>,
+    },
     /// No other node has the connection, and its first packet may begin one.
     Begin {
         /// The connection.
@@ -206,6 +217,9 @@ pub trait Table {
     /// Appends the state of a connection to `state`, at most [`crate::message::STATE_BYTES_MAX`] bytes, and makes `to` its owner.
     /// Returns whether this node has it, as owner or as replica.
     fn hand_over(&mut self, to: NodeId, key: &Key, state: &mut Vec<u8>) -> bool;
+
+    /// As [`Table::hand_over`], without a change of the owner.
+    fn copy(&mut self, key: &Key, state: &mut Vec<u8>) -> bool;
 }
 
 /// Who receives a message.

@@ -128,6 +128,8 @@ pub enum Message<'a> {
     },
     /// Requests the state of a connection, and makes its sender the owner.
     Pull(Key),
+    /// Requests a copy of the state of a connection, whose owner stays: a packet that shows too little of itself needs it.
+    Copy(Key),
     /// The state of a connection, at most [`STATE_BYTES_MAX`].
     State {
         /// The connection.
@@ -180,6 +182,7 @@ impl<'a> Message<'a> {
             Self::Query { .. } => 6,
             Self::Index(_) => 7,
             Self::Loads(_) => 8,
+            Self::Copy(_) => 9,
         }
     }
 
@@ -195,7 +198,7 @@ impl<'a> Message<'a> {
                 bytes.extend_from_slice(&hash.to_be_bytes());
                 bytes.extend_from_slice(&[*failures, *rank]);
             }
-            Self::Pull(key) | Self::NotHeld(key) => encode_key(key, bytes),
+            Self::Pull(key) | Self::Copy(key) | Self::NotHeld(key) => encode_key(key, bytes),
             Self::State { key, state } => {
                 encode_key(key, bytes);
                 bytes.extend_from_slice(state);
@@ -239,6 +242,7 @@ impl<'a> Message<'a> {
             6 => Self::Query { number: reader.number()?, known: [reader.known()?, reader.known()?] },
             7 => Self::Index(IndexPart::parse(&mut reader)?),
             8 => Self::Loads(reader.loads()?),
+            9 => Self::Copy(reader.key()?),
             other => return Err(MessageError::Type(other)),
         };
         if reader.0.is_empty() { Ok(message) } else { Err(MessageError::Malformed("bytes behind its end")) }

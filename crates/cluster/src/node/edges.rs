@@ -60,9 +60,8 @@ impl Node {
         let state = self.served();
         self.edges.set_state(state);
         let mut datagram = Vec::new();
-        while let Some(EdgeAddress { port, edge, link_address }) = self.edges.poll_transmit(now, &mut datagram) {
-            let link_address = Some(link_address);
-            let frame = PathFrameTo { node: NodeId(edge), kind: PathFrameKind::ToEdge, link_address };
+        while let Some(EdgeAddress { port, edge, .. }) = self.edges.poll_transmit(now, &mut datagram) {
+            let frame = PathFrameTo { node: NodeId(edge), kind: PathFrameKind::ToEdge, link_address: None };
             if self.forwarder.write_path_frame(port, frame, &datagram, buffer).is_some() {
                 return Some(OutFrame::of_own(port));
             }

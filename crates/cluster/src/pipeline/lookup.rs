@@ -118,9 +118,15 @@ impl StateLookup {
         new.iter().for_each(|node| self.service.set_alive(now, node, true));
     }
 
-    /// Looks up the connection of a packet with this tuple, which is not in the table.
-    pub(super) fn look_up(&mut self, now: Instant, wanted: Tuple, may_begin: bool) -> Lookup<()> {
-        self.service.lookup(now, self.secret.key(wanted), (), Held::Nothing, may_begin)
+    /// Looks up the connection of a packet with this tuple, which is not in the table. `is_fragment`: the packet shows too little of itself
+    /// to move the connection here.
+    pub(super) fn look_up(&mut self, now: Instant, wanted: Tuple, may_begin: bool, is_fragment: bool) -> Lookup<()> {
+        let key = self.secret.key(wanted);
+        if is_fragment {
+            self.service.lookup_copy(now, key, (), may_begin)
+        } else {
+            self.service.lookup(now, key, (), Held::Nothing, may_begin)
+        }
     }
 
     /// A connection has entered the table.

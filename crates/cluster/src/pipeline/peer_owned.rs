@@ -80,7 +80,10 @@ fn advance_peer_owned(
         return Tracked::Own;
     }
     let now = arrival.now;
-    let Some(is_found_shared) = manner(sharing, now, slot, connection) else { return Tracked::Own };
+    let is_fragment = packet.headers.is_fragment;
+    let manner = manner(sharing, now, slot, connection);
+    // A fragment moves no connection from its live owner.
+    let Some(is_found_shared) = manner.or(is_fragment.then_some(false)) else { return Tracked::Own };
 
     let (mut advanced, before) = (*connection, connection.protocol.state);
     if is_found_shared {
@@ -95,12 +98,19 @@ fn advance_peer_owned(
         }
         // The owner may know of a handshake that is over without a way to report it: then the replica is as old as any.
         let is_old = is_in_handshake(advanced.original.protocol, &advanced.protocol);
-        return if is_old && !is_found_shared { Tracked::Own } else { Tracked::Advanced(advance, false) };
+        return if is_old && !is_found_shared && !is_fragment {
+            Tracked::Own
+        } else {
+            Tracked::Advanced(advance, false)
+        };
     }
     count(&mut advanced, packet, direction, &mut functions.output.classes);
     *connection = advanced;
     if let Some(timeout) = advance.timeout {
         connections.set_expiry(slot, now + timeout);
+    }
+    if is_fragment {
+        return Tracked::Advanced(advance, false);
     }
     let is_news = is_found_shared || is_news(before, &advanced, &advance, headers);
     Tracked::Advanced(advance, note_forwarded(connections, now, slot, is_found_shared, is_news))

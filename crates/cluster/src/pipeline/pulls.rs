@@ -9,6 +9,9 @@
 //!    │ and replicates it; the packet takes it over │
 //! ```
 //!
+//! A fragment moves no connection: anybody can forge one, and an edge sends fragments by their addresses alone, to other nodes than the
+//! connection's. It gets a copy, which passes it, and the owner stays.
+//!
 //! Both compute the same version from the record, so that an update of either is older or newer on every node. A replica of a live third node stays as it is:
 //! the new owner's update reaches that node and ends its ownership.
 
@@ -53,7 +56,8 @@ impl Pipeline {
                     || self.connections.would_accept(arrival.now, packet)
             }
         };
-        match self.connections.state_lookup.as_mut()?.look_up(arrival.now, wanted, may_begin) {
+        let is_fragment = packet.headers.is_fragment;
+        match self.connections.state_lookup.as_mut()?.look_up(arrival.now, wanted, may_begin, is_fragment) {
             Lookup::Begin(()) | Lookup::Process(()) | Lookup::TakeOver(()) => None,
             Lookup::Dropped((), reason) => Some(Err(drop_reason(reason))),
             Lookup::Waits => {
@@ -144,7 +148,11 @@ impl Pipeline {
             let state_lookup = self.connections.state_lookup.as_mut();
             match state_lookup.and_then(|state_lookup| state_lookup.service.poll_outcome()) {
                 Some(Outcome::Pulled { key, from, state, .. }) => {
-                    let entered = self.enter_pulled(now, from, &key, &state);
+                    let entered = self.enter_pulled(now, from, &key, &state, true);
+                    self.release_looked_up(&key, entered.err());
+                }
+                Some(Outcome::Copied { key, from, state, .. }) => {
+                    let entered = self.enter_pulled(now, from, &key, &state, false);
                     self.release_looked_up(&key, entered.err());
                 }
                 Some(Outcome::Begin { key, .. }) => self.release_looked_up(&key, None),
@@ -164,11 +172,18 @@ impl Pipeline {
         }
     }
 
-    /// Enters a connection as a peer has sent it. This node is its owner, and replicates it.
+    /// Enters a connection as a peer has sent it. If it `takes_over`, this node is its owner, and replicates it.
     ///
     /// # Errors
     /// Why its packets are dropped: it cannot be read, has ended here, contradicts another one, or the table is full.
-    fn enter_pulled(&mut self, now: Instant, from: NodeId, key: &Key, state: &[u8]) -> Result<(), DropReason> {
+    fn enter_pulled(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        key: &Key,
+        state: &[u8],
+        takes_over: bool,
+    ) -> Result<(), DropReason> {
         let unknown = DropReason::UnknownConnection;
         let mut copy = precise::decode(now, state, &ChainStates(self.chain())).map_err(|_| unknown)?;
         let relations = precise::relations(state).map_err(|_| unknown)?;
@@ -177,7 +192,9 @@ impl Pipeline {
         }
         let Connections { node, tracker, .. } = &self.connections;
         let former = copy.owner;
-        copy.take_over(*node);
+        if takes_over {
+            copy.take_over(*node);
+        }
         // A packet of it has just arrived.
         let timeout = tracker.timeout(copy.original.protocol, &copy.protocol, copy.flags);
         copy.expires_at_nanos = (now + timeout).as_nanos();
@@ -188,7 +205,7 @@ impl Pipeline {
         let Some((slot, _)) = self.connections.lookup(&key.tuple) else {
             return Err(if applied == Applied::Full { DropReason::TableFull } else { unknown });
         };
-        if applied == Applied::Taken {
+        if applied == Applied::Taken && takes_over {
             self.connections.changes.push(TableChange::Pulled { slot, from, former });
         }
         Ok(())
@@ -205,19 +222,28 @@ impl Table for HeldConnections<'_> {
     fn hand_over(&mut self, to: NodeId, key: &Key, state: &mut Vec<u8>) -> bool {
         let Some((slot, _)) = self.connections.lookup(&key.tuple) else { return false };
         self.connections.leave_fast_path(slot);
-        let Connections { table, functions, relations, .. } = &*self.connections;
-        let connection = record(table, slot);
-        precise::encode(self.now, connection, &ChainStates(&functions.chain), state);
-        relations.encode(self.now, connection, state);
-        let has_room = state.len() <= STATE_BYTES_MAX;
+        let has_room = self.encode(slot, state);
         if has_room {
             self.yield_to(to, slot);
         }
         has_room
     }
+
+    fn copy(&mut self, key: &Key, state: &mut Vec<u8>) -> bool {
+        self.connections.lookup(&key.tuple).is_some_and(|(slot, _)| self.encode(slot, state))
+    }
 }
 
 impl HeldConnections<'_> {
+    /// Appends the state of the connection in the slot. Whether it has room in a message.
+    fn encode(&self, slot: Slot, state: &mut Vec<u8>) -> bool {
+        let Connections { table, functions, relations, .. } = &*self.connections;
+        let connection = record(table, slot);
+        precise::encode(self.now, connection, &ChainStates(&functions.chain), state);
+        relations.encode(self.now, connection, state);
+        state.len() <= STATE_BYTES_MAX
+    }
+
     /// `to` is about to become the owner of the connection in the slot: the record is a replica of its from now on, unless another live node owns the
     /// connection.
     fn yield_to(&mut self, to: NodeId, slot: Slot) {

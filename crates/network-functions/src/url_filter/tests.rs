@@ -2,6 +2,7 @@
 
 mod questions;
 mod reading;
+mod offset;
 
 use std::string::String;
 use std::vec;

@@ -25,8 +25,15 @@ impl Table for NodeTable {
     fn hand_over(&mut self, _to: NodeId, key: &Key, state: &mut Vec<u8>) -> bool {
         let Some(is_owner) = self.0.get_mut(key) else { return false };
         *is_owner = false;
-        state.extend_from_slice(&[0; 64]);
-        true
+        self.copy(key, state)
+    }
+
+    fn copy(&mut self, key: &Key, state: &mut Vec<u8>) -> bool {
+        let is_held = self.0.contains_key(key);
+        if is_held {
+            state.extend_from_slice(&[0; 64]);
+        }
+        is_held
     }
 }
 
@@ -249,7 +256,8 @@ impl Node {
                     served.extend(packets.into_iter().map(|number| (number, Served::Dropped)));
                 }
                 Outcome::Loads { from, loads } => self.placer.handle_loads(from, &loads),
-                Outcome::Forged { .. } | Outcome::Answer { .. } => {}
+                // No packet here asks for a copy.
+                Outcome::Forged { .. } | Outcome::Answer { .. } | Outcome::Copied { .. } => {}
             }
         }
     }

@@ -124,10 +124,25 @@ impl<P> StateService<P> {
     /// connections, such as a SYN.
     pub fn lookup(&mut self, now: Instant, key: Key, packet: P, held: Held, may_begin: bool) -> Lookup<P> {
         match held {
-            Held::Owned => return Lookup::Process(packet),
-            Held::Replica => return Lookup::TakeOver(packet),
-            Held::Nothing => {}
+            Held::Owned => Lookup::Process(packet),
+            Held::Replica => Lookup::TakeOver(packet),
+            Held::Nothing => self.lookup_elsewhere(now, key, packet, (may_begin, true)),
         }
+    }
+
+    /// As [`StateService::lookup`], of a packet that shows too little of itself to move its connection here, of which the table has nothing:
+    /// a copy of the connection is requested, and its owner stays.
+    pub fn lookup_copy(&mut self, now: Instant, key: Key, packet: P, may_begin: bool) -> Lookup<P> {
+        self.lookup_elsewhere(now, key, packet, (may_begin, false))
+    }
+
+    fn lookup_elsewhere(
+        &mut self,
+        now: Instant,
+        key: Key,
+        packet: P,
+        (may_begin, takes_over): (bool, bool),
+    ) -> Lookup<P> {
         if self.waiting.get(&key).is_some() {
             if let Some(reason) = self.waiting.refusal(&self.limits, &key, true) {
                 return self.dropped(packet, reason);
@@ -149,8 +164,8 @@ impl<P> StateService<P> {
             Some(reason) => return self.dropped(packet, reason),
             None => {}
         }
-        let awaited = if is_found { self.pull(now, &key, candidates) } else { Awaited::Increments };
-        self.waiting.enter(key, awaited, may_begin, packet);
+        let awaited = if is_found { self.pull(now, &key, candidates, takes_over) } else { Awaited::Increments };
+        self.waiting.enter(key, awaited, (may_begin, takes_over), packet);
         if !is_found {
             self.enter_batch(now, key);
         }
@@ -186,12 +201,13 @@ impl<P> StateService<P> {
 
     /// Requests the state from one of the candidates, of which there is at least one; without indexes from all. Connections differ in
     /// their first one, so that a flood of pulls is spread.
-    fn pull(&mut self, now: Instant, key: &Key, candidates: NodeSet) -> Awaited {
+    fn pull(&mut self, now: Instant, key: &Key, candidates: NodeSet, takes_over: bool) -> Awaited {
         let first = self.secret.hash(key).whole() as usize % (candidates.len().max(1) as usize);
         let asked = if self.limits.broadcast { candidates.iter().nth(first).into_iter().collect() } else { candidates };
         for node in asked.iter() {
             self.counters.pulls += 1;
-            self.send(Receiver::Node(node), &Message::Pull(*key));
+            let request = if takes_over { Message::Pull(*key) } else { Message::Copy(*key) };
+            self.send(Receiver::Node(node), &request);
         }
         let deadline = now + self.limits.answer_timeout;
         self.waiting.note_requested(deadline, *key);
@@ -213,13 +229,14 @@ impl<P> StateService<P> {
     fn pull_failed(&mut self, now: Instant, key: &Key) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         waiting.has_failed = true;
+        let takes_over = waiting.takes_over;
         let is_queried = waiting.is_queried || !self.limits.broadcast;
         let Awaited::State { candidates, .. } = waiting.awaited else { return };
         self.counters.pulls_failed += 1;
         let alive = self.peers.alive();
         let alive: NodeSet = candidates.iter().filter(|node| alive.contains(*node)).collect();
         if !alive.is_empty() && self.pull_bucket.take(now, &self.limits.pulls) {
-            let awaited = self.pull(now, key, alive);
+            let awaited = self.pull(now, key, alive, takes_over);
             self.waiting.set_awaited(key, awaited);
         } else if alive.is_empty() && !is_queried {
             self.waiting.set_awaited(key, Awaited::Increments);
@@ -311,7 +328,8 @@ impl<P> StateService<P> {
             return false;
         }
         if self.pull_bucket.take(now, &self.limits.pulls) {
-            let awaited = self.pull(now, key, candidates);
+            let takes_over = self.waiting.get(key).is_none_or(|waiting| waiting.takes_over);
+            let awaited = self.pull(now, key, candidates, takes_over);
             self.waiting.set_awaited(key, awaited);
         } else {
             self.give_up(key, LookupDrop::PullBudget);
@@ -360,8 +378,12 @@ impl<P> StateService<P> {
                 let mut state = Vec::new();
                 let is_held = table.hand_over(from, &key, &mut state);
                 self.counters.handed_over += u64::from(is_held);
-                let answer = if is_held { Message::State { key, state: &state } } else { Message::NotHeld(key) };
-                self.send(Receiver::Node(from), &answer);
+                self.answer(from, key, is_held.then_some(&state));
+            }
+            Message::Copy(key) => {
+                let mut state = Vec::new();
+                let is_held = table.copy(&key, &mut state);
+                self.answer(from, key, is_held.then_some(&state));
             }
             Message::State { key, state } => self.handle_state(&key, from, state),
             Message::NotHeld(key) => {
@@ -383,6 +405,11 @@ impl<P> StateService<P> {
         Ok(())
     }
 
+    fn answer(&mut self, to: NodeId, key: Key, state: Option<&Vec<u8>>) {
+        let answer = state.map_or(Message::NotHeld(key), |state| Message::State { key, state });
+        self.send(Receiver::Node(to), &answer);
+    }
+
     /// Queues what a peer causes, within the limit of packets: it is not more important than they are.
     fn outcome(&mut self, outcome: Outcome<P>) {
         if self.outcomes.len() < self.limits.packets_max {
@@ -395,9 +422,14 @@ impl<P> StateService<P> {
         if !self.waiting.is_asked(key, from) {
             return;
         }
-        if let Some(packets) = self.waiting.release(key) {
+        let takes_over = self.waiting.get(key).is_none_or(|waiting| waiting.takes_over);
+        let Some(packets) = self.waiting.release(key) else { return };
+        let (key, state) = (*key, state.into());
+        if takes_over {
             self.counters.pulled += 1;
-            self.outcomes.push_back(Outcome::Pulled { key: *key, from, state: state.into(), packets });
+            self.outcomes.push_back(Outcome::Pulled { key, from, state, packets });
+        } else {
+            self.outcomes.push_back(Outcome::Copied { key, from, state, packets });
         }
     }
 

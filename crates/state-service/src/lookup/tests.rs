@@ -28,6 +28,12 @@ impl Table for TestTable {
         self.handed_over += 1;
         true
     }
+
+    fn copy(&mut self, key: &Key, state: &mut Vec<u8>) -> bool {
+        let Some(held) = self.states.get(key) else { return false };
+        state.extend_from_slice(held);
+        true
+    }
 }
 
 /// Nodes joined by a network without delay.
@@ -178,6 +184,31 @@ fn the_answer_of_a_node_that_was_not_asked_is_ignored() {
     let outcome = cluster.nodes[0].service.poll_outcome();
     assert_eq!(outcome, Some(Outcome::Pulled { key: key(1), from, state, packets }));
     assert_eq!(cluster.nodes[0].service.counters().pulls, 1);
+}
+
+#[test]
+fn a_packet_that_shows_too_little_gets_a_copy_and_the_owner_stays() {
+    let mut cluster = Cluster::new(4, Limits::default());
+    cluster.hold(2, key(1));
+    cluster.pass(60);
+    let now = cluster.now;
+    assert_eq!(cluster.nodes[0].service.lookup_copy(now, key(1), 10, false), Lookup::Waits);
+    cluster.deliver();
+    let (from, packets, state) = (NodeId(2), vec![10], vec![7; 20]);
+    let outcome = cluster.nodes[0].service.poll_outcome();
+    assert_eq!(outcome, Some(Outcome::Copied { key: key(1), from, state, packets }));
+    assert_eq!(cluster.nodes[2].table.handed_over, 0);
+    // One that no index has is found by a query, as a copy, too; one that no node has is dropped.
+    cluster.hold(3, key(2));
+    let now = cluster.now;
+    for number in [2, 3] {
+        assert_eq!(cluster.nodes[0].service.lookup_copy(now, key(number), number, false), Lookup::Waits);
+    }
+    cluster.pass(5);
+    let outcomes: Vec<_> = core::iter::from_fn(|| cluster.nodes[0].service.poll_outcome()).collect();
+    assert!(outcomes.iter().any(|one| matches!(one, Outcome::Copied { from: NodeId(3), .. })), "{outcomes:?}");
+    assert!(outcomes.iter().any(|one| matches!(one, Outcome::Dropped { reason: LookupDrop::Unknown, .. })));
+    assert_eq!(cluster.nodes[3].table.handed_over, 0);
 }
 
 #[test]

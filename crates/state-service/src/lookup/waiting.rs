@@ -26,6 +26,8 @@ pub(super) struct Waiting<P> {
     pub(super) has_failed: bool,
     /// The first packet may begin a connection.
     pub(super) may_begin: bool,
+    /// This node becomes the owner; else a copy is enough.
+    pub(super) takes_over: bool,
     packets: Vec<P>,
 }
 
@@ -71,8 +73,9 @@ impl<P> WaitingConnections<P> {
     }
 
     /// The first packet of a connection begins to wait.
-    pub(super) fn enter(&mut self, key: Key, awaited: Awaited, may_begin: bool, packet: P) {
-        let waiting = Waiting { awaited, is_queried: false, has_failed: false, may_begin, packets: Vec::new() };
+    pub(super) fn enter(&mut self, key: Key, awaited: Awaited, (may_begin, takes_over): (bool, bool), packet: P) {
+        let (is_queried, has_failed, packets) = (false, false, Vec::new());
+        let waiting = Waiting { awaited, is_queried, has_failed, may_begin, takes_over, packets };
         self.connections.insert(key, waiting);
         self.hold(&key, packet);
     }

@@ -2,6 +2,7 @@
 
 mod nodes;
 
+use std::format;
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -83,6 +84,79 @@ fn a_udp_flow_keeps_its_translation_on_a_node_that_pulls_it() {
         assert!(nodes.arrives(answer, PORT));
         assert_eq!(nodes.service(2).lookup.pulled, 1);
     }
+}
+
+/// The owner of a connection, as a node has it.
+fn owner(nodes: &Nodes, id: u8, tuple: &Tuple) -> Option<NodeId> {
+    let pipeline = nodes.node(id).pipeline();
+    let (slot, _) = pipeline.lookup(tuple)?;
+    pipeline.connection(slot).map(|connection| connection.owner)
+}
+
+/// The source port of the next frame that the server receives within a time: it may be a fragment, which is no whole packet.
+fn fragment_arrives(nodes: &mut Nodes) -> Option<u16> {
+    (0..100).find_map(|_| {
+        nodes.step();
+        nodes.server_receives_bytes().map(|bytes| u16::from_be_bytes([bytes[34], bytes[35]]))
+    })
+}
+
+/// The node that does not have the connection, and the one that backs it up; node 0 owns it.
+fn without_and_backup(nodes: &Nodes, tuple: &Tuple) -> [u8; 2] {
+    let find = |has_it: bool| (1..4).find(|id| owner(nodes, *id, tuple).is_some() == has_it);
+    [find(false), find(true)].map(|found| found.expect("one of three nodes backs it up"))
+}
+
+#[test]
+fn fragments_pass_by_a_copy_and_do_not_move_a_datagram_flow_from_its_owner() {
+    let mut nodes = with_backups(&[]);
+    let tuple = Tuple::v4(ip_protocol::UDP, (CLIENT, PORT), (SERVER, 53));
+    nodes.client_sends_udp(0, PORT);
+    let seen = nodes.server_receives().expect("it may begin").tuple.source_port;
+    nodes.run(Duration::from_millis(60));
+    let [high, low] = PORT.to_be_bytes();
+    let datagram = [high, low, 0, 53, 0x10, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let [without, backup] = without_and_backup(&nodes, &tuple);
+    // A fragment does not wait: the first one requests the copy, and is dropped.
+    nodes.client_sends_first_fragment(without, &tuple, &datagram);
+    assert_eq!(fragment_arrives(&mut nodes), None);
+    for via in [without, backup] {
+        for round in 0..20 {
+            nodes.client_sends_first_fragment(via, &tuple, &datagram);
+            let place = format!("round {round} at node {via}");
+            assert_eq!(fragment_arrives(&mut nodes), Some(seen), "{place}: under the translation of the flow");
+            let owners = [0, via].map(|id| owner(&nodes, id, &tuple));
+            assert_eq!(owners, [Some(NodeId(0)); 2], "{place}");
+        }
+    }
+    assert_eq!((nodes.service(without).lookup.pulled, nodes.service(0).lookup.handed_over), (0, 0));
+}
+
+#[test]
+fn forged_fragments_do_not_move_a_tcp_connection_from_its_owner() {
+    let mut nodes = with_backups(&[]);
+    let seen = nodes.connect(PORT, 0);
+    let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, PORT), (SERVER, 80));
+    let first_fragment = |sequence: u32, flags: u8| {
+        let numbers = [sequence.to_be_bytes(), 5001_u32.to_be_bytes()].concat();
+        let ports = [PORT.to_be_bytes(), 80_u16.to_be_bytes()].concat();
+        [&ports[..], &numbers, &[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0, 1, 2, 3, 4]].concat()
+    };
+    // Within the window and beyond it, of data and of a reset that nobody sent.
+    let forged = [(1001, ACK), (0x7000_0000, ACK), (0x7000_0000, tcp_flags::RST)];
+    for via in without_and_backup(&nodes, &tuple) {
+        for (sequence, flags) in forged.into_iter().chain(forged) {
+            nodes.client_sends_first_fragment(via, &tuple, &first_fragment(sequence, flags));
+            nodes.run(Duration::from_millis(20));
+            assert_eq!(owner(&nodes, 0, &tuple), Some(NodeId(0)), "{sequence:#x} at node {via}");
+            assert_eq!(owner(&nodes, via, &tuple), Some(NodeId(0)), "{sequence:#x} at node {via}");
+        }
+        assert_eq!(nodes.service(via).lookup.pulled, 0);
+    }
+    assert_eq!(nodes.service(0).lookup.handed_over, 0);
+    while nodes.server_receives_bytes().is_some() {}
+    assert!(nodes.question_passes(0, PORT, seen), "it goes on at its owner");
+    assert!(nodes.answer_passes(0, PORT, seen));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use flow::wire::arp::{ArpOperation, ArpView};
+use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{build, ethernet, ip_protocol, tcp_flags};
 use flow::{
     Affinity, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple,
@@ -314,6 +315,12 @@ impl Nodes {
         self.host_sends(via, INSIDE, |envelope| envelope.tcp(&tuple, segment, payload));
     }
 
+    /// The first fragment of a packet of the client, whose bytes from the transport header on are multiples of 8.
+    pub(super) fn client_sends_first_fragment(&mut self, via: u8, tuple: &Tuple, transport: &[u8]) {
+        let fragment = Some(FragmentHeader { offset_bytes: 0, more: true, identification: self.now.as_nanos() as u32 });
+        self.host_sends(via, INSIDE, |envelope| build::Envelope { fragment, ..envelope }.raw(tuple, transport));
+    }
+
     /// To the translated client.
     pub(super) fn server_sends(&mut self, via: u8, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
@@ -336,6 +343,11 @@ impl Nodes {
 
     pub(super) fn server_receives(&mut self) -> Option<Received> {
         self.at_server.pop_front().map(Received::new)
+    }
+
+    /// The next frame at the server, whatever it is.
+    pub(super) fn server_receives_bytes(&mut self) -> Option<Vec<u8>> {
+        self.at_server.pop_front()
     }
 
     /// A handshake by way of one node, whose index is advertised afterwards. Returns the port that the server sees the client under.
