@@ -205,6 +205,21 @@ fn a_member_whose_clock_was_ahead_is_a_peer_again_when_nobody_has_shown_the_newe
 }
 
 #[test]
+fn a_list_that_has_only_an_older_record_counts_in_the_end_although_the_member_is_up() {
+    let mut membership = membership();
+    membership.handle_all_records(at(0), [member(1, 86_400_000)], |refused| panic!("{refused}"));
+    let _ = changes(&mut membership, at(0), true);
+    // Its lease ended, and it started, between two lists.
+    let draining = Member { state: MemberState::Draining, ..member(1, 5) };
+    for second in 1..=60 {
+        membership.handle_all_records(at(second), [draining.clone()], |_| {});
+        assert_eq!(changes(&mut membership, at(second), true), []);
+    }
+    assert_eq!(changes(&mut membership, at(61), true), [Change::Drained(NodeId(1), true)]);
+    membership.handle_all_records(at(62), [member(1, 6)], |refused| panic!("{refused}"));
+}
+
+#[test]
 fn an_old_record_that_is_sent_again_removes_no_member_that_is_up() {
     let mut membership = membership();
     membership.handle_record(at(0), member(1, 9)).unwrap();

@@ -73,13 +73,17 @@ pub(super) fn is_up_for(gateways: [Option<&Gateway>; COUNT], id: usize) -> [bool
     })
 }
 
-/// Checks that each gateway knows the others by the records that they publish.
-pub(super) fn verify(gateways: [Option<&Gateway>; COUNT], now: Instant, outcome: &mut Outcome) {
+/// Checks that each gateway knows the others by the records that they publish. With gossip a version may have changed a moment ago.
+pub(super) fn verify(gateways: [Option<&Gateway>; COUNT], is_exact: bool, now: Instant, outcome: &mut Outcome) {
     for gateway in gateways.into_iter().flatten() {
         let own = gateway.own.member();
         let known: Vec<&Member> = gateway.membership.peers().map(|(member, _)| member).collect();
         let others = gateways.into_iter().flatten().map(|other| other.own.member()).filter(|other| other.id != own.id);
-        let missed: Vec<String> = others.filter(|other| !known.contains(other)).map(Member::to_string).collect();
+        let is_known = |other: &Member| {
+            let alike = |known: &&&Member| Member { version: other.version, ..(**known).clone() } == *other;
+            known.iter().find(alike).is_some_and(|known| !is_exact || known.version == other.version)
+        };
+        let missed: Vec<String> = others.filter(|other| !is_known(other)).map(Member::to_string).collect();
         if !missed.is_empty() {
             let known: Vec<String> = known.into_iter().map(Member::to_string).collect();
             outcome.problem(now, Problem::MemberLost, format!("gateway {own} knows {known:?}, not {missed:?}"));

@@ -67,7 +67,7 @@ pub(super) fn check(scenario: &Scenario, clocks: &WallClocks, sabotage: Option<S
         cluster.turn();
     }
     outcome.clocks.gateways_started += cluster.starts;
-    gateway::verify(cluster.gateways(), cluster.now, outcome);
+    gateway::verify(cluster.gateways(), false, cluster.now, outcome);
 }
 
 impl Cluster<'_> {

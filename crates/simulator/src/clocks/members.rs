@@ -155,7 +155,7 @@ impl Cluster<'_> {
     }
 
     fn verify(&self, outcome: &mut Outcome) {
-        gateway::verify(self.gateways.each_ref().map(Option::as_ref), self.now, outcome);
+        gateway::verify(self.gateways.each_ref().map(Option::as_ref), true, self.now, outcome);
         for gateway in self.gateways.iter().flatten() {
             let settings = gateway.membership.settings();
             if Some(settings) != self.store.settings {

@@ -83,3 +83,29 @@ pub(crate) fn check(scenario: &Scenario, sabotage: Option<Sabotage>, outcome: &m
     members::check(scenario, &clocks, sabotage, outcome);
     quotas::check(scenario, &clocks, sabotage, outcome);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Family, FaultSet};
+
+    /// Seeds whose members and quotas are checked without a world, which takes most of a run's time.
+    const SEEDS: u64 = 1_000;
+
+    #[test]
+    fn members_settings_and_quotas_survive_whatever_wall_clocks_show() {
+        let mut broken = Vec::new();
+        let mut counted = crate::report::Totals::default();
+        for seed in 0..SEEDS {
+            let scenario = Scenario::generate(seed, FaultSet::only(Family::WallClock));
+            let mut outcome = Outcome::new(&scenario);
+            check(&scenario, None, &mut outcome);
+            broken.extend(outcome.problems.iter().map(|failure| (seed, failure.clone())));
+            counted.add(&outcome);
+        }
+        let number = broken.len();
+        broken.truncate(4);
+        assert!(broken.is_empty(), "{number} of {SEEDS}: {broken:#?}");
+        assert!(counted.clocks.gateways_started > 4 * SEEDS, "{counted:?}");
+    }
+}
