@@ -8,8 +8,8 @@ use flow::Instant;
 use membership::gossip::{Gossip, GossipEvent};
 use membership::{MemberState, Settings};
 
-use super::WallClocks;
 use super::gateway::{self, COUNT, FORGET_AFTER, Gateway};
+use super::wall::WallClocks;
 use crate::Sabotage;
 use crate::random::Random;
 use crate::report::Outcome;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use flow::Instant;
 use membership::{Member, MemberState, Settings, VERSION_END};
 
-use super::WallClocks;
 use super::gateway::{self, COUNT, FORGET_AFTER, Gateway};
+use super::wall::WallClocks;
 use crate::Sabotage;
 use crate::random::Random;
 use crate::report::{Outcome, Problem};

@@ -16,7 +16,7 @@ use network_functions::inspect::assembly::Assemblies;
 use network_functions::log::Log;
 use network_functions::rate_limit::{LimitConfig, Per, Quota, RateLimit, RateLimitRules, RuleConfig, Unit};
 
-use super::WallClocks;
+use super::wall::WallClocks;
 use crate::Sabotage;
 use crate::random::Random;
 use crate::report::{Outcome, Problem};
