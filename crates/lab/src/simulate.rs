@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use replication::compact::Representation;
 use serde::Serialize;
-use simulator::report::{Failure, Filtered, Outcome, Played, Totals};
+use simulator::report::{ClockFaults, Failure, Filtered, Outcome, Played, Totals};
 use simulator::scenario::file::{ScenarioError, ScenarioFile};
 use simulator::scenario::{FaultSet, Scenario};
 use simulator::shrink::{self, Shrunk};
@@ -100,6 +100,7 @@ struct Report {
     failovers: u64,
     messages_lost: u64,
     filtered: OfFilters,
+    clocks: OfClocks,
     events: u64,
     simulated_s: f64,
     wall_s: f64,
@@ -114,6 +115,17 @@ struct OfFilters {
     inaccurate_states: u64,
     strangers_asked: u64,
     false_hits: u64,
+}
+
+/// Wall clocks that were wrong or were set, and what depended on them.
+#[derive(Debug, Serialize)]
+struct OfClocks {
+    skews: u64,
+    steps_forward: u64,
+    steps_back: u64,
+    longest_s: u64,
+    gateways_started: u64,
+    quota_periods: u64,
 }
 
 /// How often a kind of fault, or a representation, was played, and how often a promise was broken then.
@@ -260,6 +272,11 @@ const fn of_filters(filtered: Filtered) -> OfFilters {
     OfFilters { asked, unknown, inaccurate_states, strangers_asked, false_hits }
 }
 
+const fn of_clocks(clocks: ClockFaults) -> OfClocks {
+    let ClockFaults { skews, steps_forward, steps_back, longest_s, gateways_started, quota_periods } = clocks;
+    OfClocks { skews, steps_forward, steps_back, longest_s, gateways_started, quota_periods }
+}
+
 fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>) -> Report {
     let of_fault = |played: &Played| OfFault { played: played.played, failures: played.failures };
     Report {
@@ -276,6 +293,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
         failovers: totals.failovers,
         messages_lost: totals.messages_lost,
         filtered: of_filters(totals.filtered),
+        clocks: of_clocks(totals.clocks),
         events: totals.events,
         simulated_s: totals.simulated.as_secs_f64(),
         wall_s: wall.as_secs_f64(),
@@ -302,6 +320,13 @@ fn render(report: &Report) -> String {
         row("of those in another state", console::count(inaccurate_states));
         row("strangers asked for", console::count(strangers_asked));
         row("of those in the filter", console::count(false_hits));
+    }
+    let OfClocks { skews, steps_forward, steps_back, longest_s, .. } = report.clocks;
+    if skews + steps_forward + steps_back > 0 {
+        row("wall clocks wrong at the start", console::count(skews));
+        row("wall clocks set forward", console::count(steps_forward));
+        row("wall clocks set back", console::count(steps_back));
+        row("by at most", console::duration(Duration::from_secs(longest_s)));
     }
     row("time simulated", console::duration(Duration::from_secs_f64(report.simulated_s)));
     row("time taken", console::duration(Duration::from_secs_f64(report.wall_s)));

@@ -8,8 +8,8 @@
 //!     forgotten                  counts                counts                    counts
 //!     otherwise                  counts                the content decides       is refused, and contends
 //! ```
-//! A member whose clock was ahead has published a version that later ones do not reach. The record that contends counts when the member has not
-//! been up, and the known record has not come again, for [`Limits::forget_after`].
+//! A member whose clock was ahead has published a version that later ones do not reach. The record that contends counts when the known record
+//! has not come again for [`Limits::forget_after`]. Outside a list, it counts only if the member is not up: it may be an old one that is sent again.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -133,8 +133,8 @@ struct Entry {
     down_since: Option<Instant>,
     /// It is to be dropped from the list of peers, until a record comes.
     is_forgotten: bool,
-    /// A record that is not newer, and since when there is one.
-    contender: Option<(Member, Instant)>,
+    /// A record that is not newer.
+    contender: Option<Contender>,
     /// The member as it was when changes were last polled; `None`: it was no peer.
     applied: Option<Member>,
 }
@@ -152,6 +152,16 @@ pub struct Membership {
     /// Since when the source has older settings.
     older_settings_since: Option<Instant>,
     applied_settings: Settings,
+}
+
+/// A record that is refused for now.
+#[derive(Clone, Debug)]
+struct Contender {
+    member: Member,
+    /// Since when there is one.
+    since: Instant,
+    /// The source's complete list has it. If not, it may have come late.
+    is_listed: bool,
 }
 
 /// Where a record comes from.
@@ -300,8 +310,8 @@ impl Entry {
         let is_gone = self.is_forgotten || (origin == Origin::List && self.presence != Presence::Recorded);
         if order == Ordering::Less && !is_gone {
             let (id, version, known) = (member.id, member.version, self.member.version);
-            let since = self.contender.take().map_or(now, |(_, since)| since);
-            self.contender = Some((member, since));
+            let since = self.contender.take().map_or(now, |contender| contender.since);
+            self.contender = Some(Contender { member, since, is_listed: origin == Origin::List });
             return Err(Refused::Older { id, version, known });
         }
         self.record(member);
@@ -321,9 +331,11 @@ impl Entry {
         let is_lost = self.presence != Presence::Recorded && !is_up;
         self.down_since = is_lost.then(|| self.down_since.unwrap_or(now));
         self.is_forgotten |= self.down_since.is_some_and(|since| since + forget_after <= now);
-        // A member that is up has the record that is known: an older one came late.
-        match self.contender.take().filter(|_| !is_up) {
-            Some((member, since)) if self.is_forgotten || since + forget_after <= now => self.record(member),
+        // A member that is up has the record that is known: an older one came late, unless the list has it.
+        match self.contender.take().filter(|contender| contender.is_listed || !is_up) {
+            Some(Contender { member, since, .. }) if self.is_forgotten || since + forget_after <= now => {
+                self.record(member);
+            }
             contender => self.contender = contender,
         }
     }
@@ -366,7 +378,7 @@ impl Membership {
         let forget_after = self.limits.forget_after;
         let waiting = self.entries.iter().flatten().filter_map(|entry| {
             let down_since = entry.down_since.filter(|_| !entry.is_forgotten);
-            let contends_since = entry.contender.as_ref().map(|(_, since)| *since);
+            let contends_since = entry.contender.as_ref().map(|contender| contender.since);
             Some(down_since.into_iter().chain(contends_since).min()? + forget_after)
         });
         waiting.min()

@@ -131,7 +131,7 @@ mod tests {
         assert_ne!(one.has_twin(), other.has_twin(), "one of them has the number");
         assert!(one.member.version.max(other.member.version) <= own().member.version + 3, "{one:?} {other:?}");
         assert!(refused > 9_990, "it is reported all the time: {refused}");
-        // The other one gets another number: some time later a former record is no twin's.
+        // The twin gets another number: some time later a former record is no twin's.
         let (late, version) = (at(20_000), VERSION_END / 2);
         for own in [&mut one, &mut other] {
             let former = recorded(own, 7, version);

@@ -17,6 +17,7 @@
 //! ```
 
 mod checkers;
+mod clocks;
 mod dialect;
 mod host;
 mod link;
@@ -59,7 +60,12 @@ pub fn run(seed: u64, options: Options) -> Outcome {
 /// Runs a scenario. A panic is caught and counts as a violation.
 #[must_use]
 pub fn run_scenario(scenario: &Scenario, options: Options) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| world::World::new(scenario, options).run())).unwrap_or_else(|panic| {
+    let run = || {
+        let mut outcome = world::World::new(scenario, options).run();
+        clocks::check(scenario, options.sabotage, &mut outcome);
+        outcome
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let mut outcome = Outcome::new(scenario);
         outcome.problem(Instant::ZERO, Problem::Panic, panic_text(&*panic));
         outcome

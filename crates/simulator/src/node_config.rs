@@ -42,11 +42,13 @@ pub(crate) fn has_service_paths(scenario: &Scenario) -> bool {
     scenario.families().contains(&Family::ReplicationLink) || !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
 }
 
-/// The configuration of a node. `incarnation` counts its starts, so that secrets differ from start to start.
+/// The configuration of a node. `incarnation` counts its starts, so that secrets differ from start to start; `unix_time` is the time since 1970
+/// by its wall clock.
 pub(crate) fn node_config(
     scenario: &Scenario,
     node: usize,
     incarnation: u32,
+    unix_time: Duration,
     session: Option<SessionConfig>,
     connections_max: u32,
 ) -> NodeConfig {
@@ -70,7 +72,7 @@ pub(crate) fn node_config(
         compact: scenario.representation.map(|representation| compact(representation, secret)),
         backups: None,
         peers: vec![PeerConfig { id: peer, detector: failure_detector::Config::default(), session }],
-        security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
+        security: is_secured(scenario).then(|| security(scenario, secret, unix_time)),
     }
 }
 
@@ -83,7 +85,8 @@ pub(crate) fn carries_updates_over_service_paths(scenario: &Scenario) -> bool {
 /// recognise them. Where the replication link alone fails they always do: only then are updates sent over service paths.
 pub(crate) fn is_secured(scenario: &Scenario) -> bool {
     let families = scenario.families();
-    let is_usual = |family| FaultSet::DEFAULT.contains(family) || family == Family::ReplicationLink;
+    let is_usual =
+        |family| FaultSet::DEFAULT.contains(family) || matches!(family, Family::ReplicationLink | Family::WallClock);
     if !families.iter().copied().all(is_usual) {
         return false;
     }
@@ -91,7 +94,7 @@ pub(crate) fn is_secured(scenario: &Scenario) -> bool {
 }
 
 /// The nodes share a key; random values differ from start to start.
-fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
+fn security(scenario: &Scenario, secret: u64, unix_time: Duration) -> Security {
     let mut key = [0; PRE_SHARED_KEY_BYTES];
     key[..8].copy_from_slice(&scenario.seed.to_be_bytes());
     let mut seed = [0; 32];
@@ -103,8 +106,7 @@ fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
         // Several key exchanges in a run.
         rotation: Rotation { interval: Duration::from_secs(2), ..Rotation::default() },
         seed: Seed::new(seed),
-        // A clock that advances by an hour between two starts.
-        unix_time: Duration::from_secs(1_800_000_000 + 3600 * u64::from(incarnation)),
+        unix_time,
     }
 }
 

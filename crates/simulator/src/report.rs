@@ -7,7 +7,7 @@ use cluster::node::NodeEvent;
 use flow::Instant;
 use replication::compact::Representation;
 
-use crate::scenario::{Family, Scenario};
+use crate::scenario::{Family, Fault, Scenario};
 
 /// The label of runs with precise replication.
 const PRECISE: &str = "precise";
@@ -57,6 +57,14 @@ pub enum Problem {
     Limit,
     /// A node requests timeouts repeatedly without progress.
     Spinning,
+    /// A gateway does not know another one that runs, although it could.
+    MemberLost,
+    /// Other settings are in force than the operator's.
+    SettingsLost,
+    /// A quota stopped for good.
+    QuotaStopped,
+    /// More passed than a quota allows.
+    QuotaExceeded,
     /// The program panicked.
     Panic,
 }
@@ -97,6 +105,49 @@ impl Filtered {
     }
 }
 
+/// What was wrong with wall clocks, and what depended on them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClockFaults {
+    /// Clocks that were wrong from the beginning.
+    pub skews: u64,
+    /// Clocks that were set forward.
+    pub steps_forward: u64,
+    /// Clocks that were set back.
+    pub steps_back: u64,
+    /// The longest distance, in seconds.
+    pub longest_s: u64,
+    /// Starts of gateways that publish records by such clocks.
+    pub gateways_started: u64,
+    /// Periods of quotas by such clocks.
+    pub quota_periods: u64,
+}
+
+impl ClockFaults {
+    fn of(scenario: &Scenario) -> Self {
+        let mut counted = Self::default();
+        for (at, fault) in scenario.schedule() {
+            let Fault::WallClock { by_s, .. } = fault else { continue };
+            let count = match (at, by_s) {
+                (Instant::ZERO, _) => &mut counted.skews,
+                (_, 0..) => &mut counted.steps_forward,
+                _ => &mut counted.steps_back,
+            };
+            *count += 1;
+            counted.longest_s = counted.longest_s.max(by_s.unsigned_abs());
+        }
+        counted
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.skews += other.skews;
+        self.steps_forward += other.steps_forward;
+        self.steps_back += other.steps_back;
+        self.longest_s = self.longest_s.max(other.longest_s);
+        self.gateways_started += other.gateways_started;
+        self.quota_periods += other.quota_periods;
+    }
+}
+
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -132,6 +183,8 @@ pub struct Outcome {
     pub replicas_repaired: u64,
     /// The accuracy of filters, where replication uses them.
     pub filtered: Filtered,
+    /// What was wrong with wall clocks.
+    pub clocks: ClockFaults,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -161,6 +214,7 @@ impl Outcome {
             replicas_differing: 0,
             replicas_repaired: 0,
             filtered: Filtered::default(),
+            clocks: ClockFaults::of(scenario),
             events: 0,
             simulated: Duration::ZERO,
             digest: 0,
@@ -230,6 +284,8 @@ pub struct Totals {
     pub messages_lost: u64,
     /// The accuracy of filters, where replication uses them.
     pub filtered: Filtered,
+    /// What was wrong with wall clocks.
+    pub clocks: ClockFaults,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -253,6 +309,7 @@ impl Totals {
         self.failovers += outcome.failovers;
         self.messages_lost += outcome.messages_lost;
         self.filtered.add(&outcome.filtered);
+        self.clocks.add(&outcome.clocks);
         self.events += outcome.events;
         self.simulated += outcome.simulated;
     }

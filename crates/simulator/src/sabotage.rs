@@ -41,6 +41,12 @@ pub enum Sabotage {
     AlteredReplicas,
     /// Once, in a quiet state, replicas appear without an owner, to be detected and removed.
     SpuriousReplicas,
+    /// Gateways neither supersede newer records of their number, nor accept lower versions of what is gone.
+    LockedVersions,
+    /// The clock that quotas read stands still.
+    StuckQuotas,
+    /// Quotas forget what was used.
+    ForgottenQuotas,
 }
 
 impl Sabotage {

@@ -51,6 +51,10 @@ fn every_guarantee_holds_under_all_faults() {
         totals.add(&outcome);
     });
     assert!(totals.connections > 100 && totals.pauses > 5 && totals.kills > 50, "much must be at risk: {totals:?}");
+    let clocks = totals.clocks;
+    let are_drawn = clocks.skews > 30 && clocks.steps_forward > 30 && clocks.steps_back > 30;
+    assert!(are_drawn && clocks.longest_s > 7 * 86_400, "clocks are wrong by up to weeks: {clocks:?}");
+    assert!(clocks.gateways_started > 200 && clocks.quota_periods > 200, "much depends on them: {clocks:?}");
 }
 
 /// Seeds that once violated a guarantee. Heartbeats pending through a pause: 747, 1641, 2092, 3037, and 1385, whose
@@ -239,6 +243,15 @@ fn endless_deferral_is_detected() {
         run_scenario(&scenario, Options { sabotage: Some(Sabotage::EndlessDeferral), ..Options::default() }).problems
     });
     assert!(broken.into_iter().any(|failure| failure.problem == Problem::Unreplicated));
+}
+
+#[test]
+fn versions_that_a_wrong_clock_has_locked_and_quotas_that_it_stopped_are_detected() {
+    let broken = |sabotage| broken_under(sabotage, FaultSet::only(Family::WallClock));
+    let locked = broken(Sabotage::LockedVersions);
+    assert!(locked.contains(&Problem::MemberLost) && locked.contains(&Problem::SettingsLost), "{locked:?}");
+    assert_eq!(broken(Sabotage::StuckQuotas), [Problem::QuotaStopped]);
+    assert_eq!(broken(Sabotage::ForgottenQuotas), [Problem::QuotaExceeded]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn nodes_find_each_other_leave_crash_and_come_back() {
 }
 
 #[test]
-fn a_node_whose_clock_was_ahead_once_is_known_again_wherever_it_starts() {
+fn a_node_whose_clock_was_ahead_once_is_known_wherever_it_starts() {
     const AHEAD: u64 = 86_400_000;
     for state in [MemberState::Active, MemberState::Left] {
         for (host, is_declared_dead) in [(3, false), (3, true), (4, false), (4, true)] {

@@ -165,7 +165,7 @@ fn ahead_and_right(state: MemberState) -> (Member, Member) {
 }
 
 #[test]
-fn a_member_whose_clock_was_ahead_is_a_peer_again_when_its_lease_has_ended() {
+fn a_member_whose_clock_was_ahead_returns_as_a_peer_when_its_lease_has_ended() {
     for state in MemberState::ALL {
         let (ahead, right) = ahead_and_right(state);
         let mut membership = membership();
@@ -180,7 +180,7 @@ fn a_member_whose_clock_was_ahead_is_a_peer_again_when_its_lease_has_ended() {
 }
 
 #[test]
-fn a_member_whose_clock_was_ahead_is_a_peer_again_when_nobody_has_shown_the_newer_record_for_long() {
+fn a_member_whose_clock_was_ahead_returns_as_a_peer_when_the_newer_record_has_not_come_for_long() {
     for (state, is_listed) in MemberState::ALL.into_iter().flat_map(|state| [(state, true), (state, false)]) {
         let (ahead, right) = ahead_and_right(state);
         let older = Refused::Older { id: NodeId(1), version: 5, known: 86_400_000 };
@@ -205,7 +205,22 @@ fn a_member_whose_clock_was_ahead_is_a_peer_again_when_nobody_has_shown_the_newe
 }
 
 #[test]
-fn an_old_record_that_is_sent_again_removes_no_member_that_is_up() {
+fn a_list_that_has_only_an_older_record_counts_in_the_end_although_the_member_is_up() {
+    let mut membership = membership();
+    membership.handle_all_records(at(0), [member(1, 86_400_000)], |refused| panic!("{refused}"));
+    let _ = changes(&mut membership, at(0), true);
+    // Its lease ended, and it started, between two lists.
+    let draining = Member { state: MemberState::Draining, ..member(1, 5) };
+    for second in 1..=60 {
+        membership.handle_all_records(at(second), [draining.clone()], |_| {});
+        assert_eq!(changes(&mut membership, at(second), true), []);
+    }
+    assert_eq!(changes(&mut membership, at(61), true), [Change::Drained(NodeId(1), true)]);
+    membership.handle_all_records(at(62), [member(1, 6)], |refused| panic!("{refused}"));
+}
+
+#[test]
+fn a_replayed_old_record_removes_no_member_that_is_up() {
     let mut membership = membership();
     membership.handle_record(at(0), member(1, 9)).unwrap();
     let _ = changes(&mut membership, at(0), true);

@@ -9,6 +9,10 @@ const EPISODES_MAX: u64 = 3;
 const PAUSE_MS: (u64, u64) = (3800, 6000);
 /// The maximum number of up and down times of a flapping link.
 const FLAPS_MAX: u64 = 60;
+/// The distances that wall clocks are set by, in seconds: from one to a month.
+const WALL_CLOCK_STEPS_S: [(u64, u64); 4] = [(1, 59), (60, 3_599), (3_600, 86_399), (86_400, 30 * 86_400)];
+/// The maximum number of times that a wall clock is set, after the beginning.
+const WALL_CLOCK_STEPS_MAX: u64 = 3;
 /// The inside hosts come first.
 const HOSTS: u64 = 4;
 
@@ -30,6 +34,24 @@ pub(super) fn episodes(random: &mut Random, set: FaultSet) -> Vec<Episode> {
     }
     episodes.sort_by_key(|episode| episode.at_ms);
     episodes
+}
+
+/// The errors of the nodes' wall clocks at the beginning, and what they are set by until `until_ms`.
+pub(super) fn wall_clocks(random: &mut Random, until_ms: u64) -> Episode {
+    let mut steps = Vec::new();
+    for who in [Who::Node0, Who::Node1] {
+        let is_wrong = random.chance(600);
+        let sets = random.between(u64::from(!is_wrong), WALL_CLOCK_STEPS_MAX);
+        for number in u64::from(!is_wrong)..=sets {
+            // The first one is the error at the beginning.
+            let after_ms = if number == 0 { 0 } else { random.between(1, until_ms.max(1)) };
+            let range = random.pick(&WALL_CLOCK_STEPS_S);
+            let by_s = draw(random, range) as i64;
+            let by_s = if random.chance(500) { by_s } else { -by_s };
+            steps.push(step(after_ms, Fault::WallClock { who, by_s }));
+        }
+    }
+    Episode { family: Family::WallClock, at_ms: 0, steps }
 }
 
 fn pick(random: &mut Random, set: FaultSet) -> Family {
@@ -130,6 +152,8 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
             (0..claims).map(|claim| step(claim * every_ms, Fault::Claim { host })).collect()
         }
         Family::ReplicationLink => replication_link(random),
+        // Beside the others: see [`wall_clocks`].
+        Family::WallClock => Vec::new(),
         Family::LeavePause => {
             let paused_at = random.between(0, 300);
             let over_at = paused_at + random.between(50, 7000);

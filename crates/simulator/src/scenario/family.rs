@@ -69,11 +69,13 @@ pub enum Family {
     AddressClaim,
     /// The replication link alone is cut, and the active node fails meanwhile.
     ReplicationLink,
+    /// Wall clocks are wrong from the beginning, and are set: by seconds to days, forward or back. Beside the other faults, in every run.
+    WallClock,
 }
 
 impl Family {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Kill,
         Self::KillStandby,
         Self::Leave,
@@ -104,6 +106,7 @@ impl Family {
         Self::NextHop,
         Self::AddressClaim,
         Self::ReplicationLink,
+        Self::WallClock,
     ];
 
     /// Its name on the command line.
@@ -140,6 +143,7 @@ impl Family {
             Self::NextHop => "next-hop",
             Self::AddressClaim => "address-claim",
             Self::ReplicationLink => "replication-link",
+            Self::WallClock => "wall-clock",
         }
     }
 
@@ -148,6 +152,7 @@ impl Family {
         match self {
             Self::Kill => 6,
             Self::Partition => 2,
+            Self::WallClock => 0,
             _ => 1,
         }
     }

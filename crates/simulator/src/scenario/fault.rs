@@ -120,6 +120,13 @@ pub enum Fault {
         /// The speed: thousandths of a second that pass in a second.
         per_mille: u64,
     },
+    /// A node's wall clock is set.
+    WallClock {
+        /// The node.
+        who: Who,
+        /// The distance, forward or back.
+        by_s: i64,
+    },
     /// A node uses another protocol from its next start on.
     SetDialect {
         /// The node.
@@ -237,6 +244,7 @@ impl fmt::Display for Fault {
             Self::Lag { who, lag_ms } => write!(formatter, "{who}: up to {lag_ms} ms late in everything"),
             Self::Jump { who, by_ms } => write!(formatter, "{who}: the clock leaps {by_ms} ms"),
             Self::Speed { who, per_mille } => write!(formatter, "{who}: the clock runs at {per_mille} thousandths"),
+            Self::WallClock { who, by_s } => write!(formatter, "{who}: the wall clock is set by {by_s} s"),
             Self::SetDialect { who, dialect } => write!(formatter, "{who}: uses {dialect:?} from the next start on"),
             Self::Room { who, room } => write!(
                 formatter,

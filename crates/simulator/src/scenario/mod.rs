@@ -139,8 +139,13 @@ impl Scenario {
         let mut random = Random::new(seed);
         let data_link = data_link(&mut random);
         let replication_link = replication_link(&mut random);
-        let episodes = draw::episodes(&mut random, faults);
-        let calm_at_ms = episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0) + CALM_AFTER_MS;
+        let mut episodes = draw::episodes(&mut random, faults);
+        let last_ms = episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0);
+        let calm_at_ms = last_ms + CALM_AFTER_MS;
+        if faults.contains(Family::WallClock) {
+            // By a generator of its own, so that the other faults of a seed stay the same.
+            episodes.insert(0, draw::wall_clocks(&mut Random::new(seed ^ 0xc10c), last_ms));
+        }
         let is_long = calm_at_ms > LONG_RUN_MS;
         let count = random.between(5, if is_long { TRANSFERS_MAX } else { TRANSFERS_MAX / 2 }) as u32;
         let begins_last_ms = TRAFFIC_BEGINS_LAST_MS.max(calm_at_ms);

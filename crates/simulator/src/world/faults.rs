@@ -31,7 +31,8 @@ impl World<'_> {
         let with_replication = self.options.sabotage != Some(Sabotage::NoReplication);
         let session = with_replication.then(|| session(machine.room));
         let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
-        let config = node_config::node_config(self.scenario, node, machine.incarnation, session, connections_max);
+        let (incarnation, unix_time) = (machine.incarnation, machine.wall_clock.unix_time(self.now));
+        let config = node_config::node_config(self.scenario, node, incarnation, unix_time, session, connections_max);
         let mut value = Node::new(config, now).expect("the configuration is sound");
         let deferral = match self.options.sabotage {
             Some(Sabotage::EndlessDeferral) => MUCH_TOO_LONG,
@@ -112,6 +113,7 @@ impl World<'_> {
                 world.machines[node].clock.run_at(world.now, per_mille);
                 world.wake(node);
             }),
+            Fault::WallClock { who, by_s } => self.each(who, |world, node| world.set_wall_clock(node, by_s)),
             Fault::SetDialect { who, dialect } => {
                 self.each(who, |world, node| world.machines[node].next_dialect = dialect);
             }
@@ -131,6 +133,16 @@ impl World<'_> {
             Fault::Claim { host } => self.send_from_host(host, topology::claims(host)),
         }
         self.note_conditions();
+    }
+
+    /// A running node reads its wall clock soon.
+    fn set_wall_clock(&mut self, node: usize, by_s: i64) {
+        let now = self.own_now(node);
+        let machine = &mut self.machines[node];
+        machine.wall_clock.step(by_s);
+        if let Some(value) = &mut machine.node {
+            value.set_unix_time(now, machine.wall_clock.unix_time(self.now));
+        }
     }
 
     /// Notifies a running node which of its ports have carrier.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::node::Node;
 use flow::{Instant, PortId};
 
+use crate::clocks::WallClock;
 use crate::dialect::Interpreter;
 use crate::link::Link;
 use crate::random::Random;
@@ -94,6 +95,7 @@ pub(super) struct Machine {
     /// The number of failures of nodes on it.
     pub(super) incarnation: u32,
     pub(super) clock: Clock,
+    pub(super) wall_clock: WallClock,
     pub(super) inbox: Inbox,
     /// Whether it is about to process its input.
     pub(super) is_serving: bool,
@@ -125,6 +127,7 @@ impl Machine {
             node: None,
             incarnation: 0,
             clock: Clock::new(),
+            wall_clock: WallClock::default(),
             inbox: Inbox::default(),
             is_serving: false,
             timer_at: None,
