@@ -247,7 +247,7 @@ metrics! {
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Largest number of connections that the kernel tracks; 0 is no limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections in the connection table: those whose packets this kernel receives (`own`), replicas of peers' connections (`copy`), and the replicas that are in this kernel (`injected`).",
-    SyncUnreplicated: Gauge "sync_connections_unreplicated" ["reason"] "Connections of this kernel that are not replicated although no rule excludes them: without a reply yet (`unreplied`), or of a kind that conntrackd's protocol cannot express (`zone_of_one_direction`, `inexpressible`).",
+    SyncUnreplicated: Gauge "sync_connections_unreplicated" ["reason"] "Connections of this kernel that are not replicated although no rule excludes them: without a reply yet (`unreplied`), younger than `replication.lazy.threshold` (`deferred`), or of a kind that conntrackd's protocol cannot express (`zone_of_one_direction`, `inexpressible`).",
     SyncExpectations: Counter "sync_kernel_expectation_requests_total" [] "Requests to the kernel about expectations.",
     SyncWaiting: Gauge "sync_kernel_requests_waiting" [] "Changes that wait for injection into the kernel.",
     SyncEvents: Counter "sync_kernel_events_total" [] "Events that were read from the kernel.",

@@ -77,6 +77,8 @@ pub struct SyncConfig {
     pub filter: SyncFilter,
     /// Whether expectations are replicated as well.
     pub expectations: bool,
+    /// The age from which connections are replicated; `None`: as soon as the filter permits.
+    pub deferral: Option<Duration>,
     /// The minimum kernel timeout of a peer's connection that is not closing. The connection is refreshed before it
     /// expires, as the owner's kernel sends no event when packets keep it alive.
     pub timeout_floor: Duration,

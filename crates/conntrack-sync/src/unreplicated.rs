@@ -9,11 +9,13 @@ pub enum UnreplicatedReason {
     ZoneDirection,
     /// conntrackd's protocol cannot express it for another reason: translated identifiers of ICMP, keys of GRE.
     Inexpressible,
+    /// It is younger than the deferral threshold.
+    Deferred,
 }
 
 impl UnreplicatedReason {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Unreplied, Self::ZoneDirection, Self::Inexpressible];
+    pub const ALL: [Self; 4] = [Self::Unreplied, Self::ZoneDirection, Self::Inexpressible, Self::Deferred];
 
     /// Its name in status and metrics.
     #[must_use]
@@ -22,6 +24,7 @@ impl UnreplicatedReason {
             Self::Unreplied => "unreplied",
             Self::ZoneDirection => "zone_of_one_direction",
             Self::Inexpressible => "inexpressible",
+            Self::Deferred => "deferred",
         }
     }
 
@@ -32,19 +35,27 @@ impl UnreplicatedReason {
             Self::Unreplied => "without a reply yet",
             Self::ZoneDirection => "with a zone of one direction",
             Self::Inexpressible => "that conntrackd's protocol cannot express",
+            Self::Deferred => "deferred",
         }
     }
 }
 
 /// Connections of this node that are not replicated, by reason, in the order of [`UnreplicatedReason::ALL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Unreplicated(pub [u32; 3]);
+pub struct Unreplicated(pub [u32; 4]);
 
 impl Unreplicated {
     /// All of them.
     #[must_use]
     pub fn total(self) -> u32 {
         self.0.iter().sum()
+    }
+
+    /// Without those that are deferred on purpose.
+    #[must_use]
+    pub const fn unintended(mut self) -> Self {
+        self.0[3] = 0;
+        self
     }
 
     /// Each reason and its connections.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use flow::NodeId;
 use flow::netfilter::TcpState;
+use replication::deferral::Config;
 
 use super::super::{ConfigError, Severity};
 use super::validated::{ConntrackdPeer, Filter, Injection, Mark, Mode, Others, StartRole};
@@ -180,12 +181,21 @@ fn what_belongs_to_gateways_alone_is_refused_with_a_reason() {
     let with = |more: &str| LEAST.replace("local = ", &format!("{more}\nlocal = "));
     assert_refused(&with("representation = \"none\""), "[filter] selects the connections");
     assert_refused(&with("experimental = true"), "replicated precisely");
-    let deferred = format!("{LEAST}[replication.lazy]\nthreshold = \"1s\"\n");
-    assert_refused(&deferred, "replication.lazy: it is about packets");
     assert_refused(&with("hold_first_reply = \"1ms\""), "the kernel forwards");
     assert_refused(&with("start = \"established\""), "replication.start");
+    assert_refused(&with("symmetric = true"), "replication.symmetric");
     assert_refused(&LEAST.replace("id = 0", "id = 0\nnodes = 2"), "no meaning here");
     assert_refused("chain = []", "unknown field");
+}
+
+#[test]
+fn connections_are_deferred_for_a_fixed_time_where_one_node_forwards() {
+    let deferred = |threshold: &str| format!("{LEAST}[replication.lazy]\nthreshold = \"{threshold}\"\n");
+    let native = config(&deferred("300ms")).replication.expect("there is a peer");
+    assert_eq!(native.replication.lazy, Some(Config::Fixed(Duration::from_millis(300))));
+    assert_refused(&deferred("dynamic"), "does not follow its load: write a duration as threshold");
+    let all_forward = format!("{}[cluster]\nmode = \"multi-primary\"\n", deferred("300ms"));
+    assert_refused(&all_forward, "whose kernels must have it at once");
 }
 
 #[test]

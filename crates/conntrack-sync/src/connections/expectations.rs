@@ -37,6 +37,7 @@ impl Connections {
             self.counters.taken_over += 1;
             self.take_over(handle, false);
         } else if is_own {
+            self.end_deferral(handle);
             self.replicate_expectation(expectation, is_there);
             self.replicate(handle);
         }

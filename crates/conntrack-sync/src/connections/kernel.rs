@@ -76,6 +76,7 @@ impl Connections {
         record.set(flag::UNSEEN, is_unseen);
         self.own += 1;
         self.counters.began += 1;
+        self.begin_deferral(now, handle);
         self.replicate(handle);
     }
 
@@ -102,6 +103,7 @@ impl Connections {
             self.counters.taken_over += 1;
             self.take_over(handle, false);
         } else if is_changed {
+            self.note_event(now, handle);
             self.replicate(handle);
         } else {
             self.counters.idle_events += 1;

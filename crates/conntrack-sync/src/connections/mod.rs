@@ -1,5 +1,6 @@
 //! The connections: the state shared by sessions, the kernel's events and the operator's orders.
 
+mod deferral;
 mod dump;
 pub(super) mod dump_state;
 pub(super) mod expectation_table;
@@ -20,6 +21,7 @@ use flow::{Instant, NodeId};
 use replication::Handle;
 use replication::representation::kernel::{Ended, Origin};
 
+pub(super) use self::deferral::Deferral;
 use self::dump_state::DumpState;
 use self::expectation_table::ExpectationTable;
 use self::injection_queue::InjectionQueue;
@@ -104,7 +106,9 @@ pub(super) struct Connections {
     pub(super) counters: SyncCounters,
     /// The number of connections that this node owns.
     pub(super) own: u32,
-    /// Of those, the ones that are not replicated.
+    /// The connections that are deferred, if any are.
+    pub(super) deferral: Option<Deferral>,
+    /// Of those owned, the ones that are not replicated.
     pub(super) unreplicated: Unreplicated,
     /// Whether a lack of room has been reported.
     pub(super) lacks_room: bool,
@@ -162,6 +166,11 @@ impl Connections {
             self.counters.withheld += u64::from(!record.is_any(flag::REPLICATED));
             return self.count_unreplicated(handle);
         }
+        if !record.is_any(flag::REPLICATED) && self.is_deferred(handle) {
+            self.counters.withheld += 1;
+            return self.count_unreplicated(handle);
+        }
+        let Some(record) = self.mirror.get_mut(handle) else { return };
         record.set(flag::REPLICATED, true);
         self.counters.replicated += 1;
         self.changes.push(ConnectionChange::Changed(handle));
@@ -172,6 +181,7 @@ impl Connections {
     pub(super) fn end_own(&mut self, handle: Handle) {
         self.update_expectations_of(handle, false);
         self.set_unreplicated(handle, None);
+        self.end_deferral(handle);
         let Some(record) = self.mirror.get(handle) else { return };
         let changes = if record.is_any(flag::REPLICATED) {
             self.names.push_back(self.name(record));

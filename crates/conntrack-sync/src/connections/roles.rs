@@ -62,6 +62,7 @@ impl Connections {
     pub(crate) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
         self.role = role;
         self.restarted = NodeSet::default();
+        self.follow_role(now);
         let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
         if role == SyncRole::Primary {
             self.queue_missing();

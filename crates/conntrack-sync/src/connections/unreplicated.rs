@@ -9,6 +9,7 @@ use replication::Handle;
 use replication::conntrackd::object;
 
 use super::Connections;
+use super::deferral::is_over;
 use crate::mirror::{Record, flag};
 use crate::unreplicated::UnreplicatedReason;
 
@@ -20,6 +21,7 @@ const fn flag_of(reason: UnreplicatedReason) -> u32 {
         UnreplicatedReason::Unreplied => flag::UNREPLIED,
         UnreplicatedReason::ZoneDirection => flag::ZONE_DIRECTION,
         UnreplicatedReason::Inexpressible => flag::INEXPRESSIBLE,
+        UnreplicatedReason::Deferred => flag::DEFERRED,
     }
 }
 
@@ -27,7 +29,7 @@ impl Connections {
     /// Decides anew whether a connection counts among those that are not replicated.
     pub(crate) fn count_unreplicated(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get(handle) else { return };
-        let reason = if self.is_own(record) { self.unreplicated_reason(record) } else { None };
+        let reason = if self.is_own(record) { self.unreplicated_reason(handle, record) } else { None };
         self.set_unreplicated(handle, reason);
     }
 
@@ -55,7 +57,11 @@ impl Connections {
         }
     }
 
-    fn unreplicated_reason(&self, record: &Record) -> Option<UnreplicatedReason> {
+    fn unreplicated_reason(&self, handle: Handle, record: &Record) -> Option<UnreplicatedReason> {
+        let is_deferred = !record.is_any(flag::REPLICATED) && self.is_deferred(handle);
+        if is_deferred && self.filter.is_worth_replicating(record) && !is_over(record) {
+            return Some(UnreplicatedReason::Deferred);
+        }
         if !record.is_any(flag::REPLICATED) {
             // Which node gets the packets of an unseen one is unknown, and what goes to a group has no replies.
             let counts = !record.is_any(flag::UNSEEN) && !is_for_group(record.original().destination);

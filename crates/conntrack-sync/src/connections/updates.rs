@@ -146,6 +146,7 @@ impl Connections {
         if before != from {
             self.count_owner(before, from);
             self.set_unreplicated(handle, None);
+            self.end_deferral(handle);
         }
         self.changes.push(ConnectionChange::ReplicaChanged(handle));
     }
@@ -193,6 +194,7 @@ impl Connections {
                 record.set(flag::REPLICATED, false);
             }
             self.set_unreplicated(handle, None);
+            self.end_deferral(handle);
             self.changes.push(ConnectionChange::ReplicaChanged(handle));
         }
         if may_live_here {

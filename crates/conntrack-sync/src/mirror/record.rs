@@ -58,8 +58,10 @@ pub(crate) mod flag {
     pub(crate) const ZONE_DIRECTION: u32 = 1 << 21;
     /// Not replicated to a conntrackd for another reason.
     pub(crate) const INEXPRESSIBLE: u32 = 1 << 22;
+    /// It is not replicated because it is deferred.
+    pub(crate) const DEFERRED: u32 = 1 << 23;
     /// All flags for connections that are not replicated.
-    pub(crate) const UNREPLICATED: u32 = UNREPLIED | ZONE_DIRECTION | INEXPRESSIBLE;
+    pub(crate) const UNREPLICATED: u32 = UNREPLIED | ZONE_DIRECTION | INEXPRESSIBLE | DEFERRED;
     /// All flags for stated properties.
     pub(crate) const STATED: u32 = HAS_TIMEOUT | HAS_STATUS | HAS_MARK | HAS_STATE | HAS_SIDES;
 }

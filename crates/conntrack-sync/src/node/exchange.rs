@@ -10,7 +10,7 @@ use replication::secure::{Channel, ChannelEvent, Content, is_channel};
 
 use super::SyncNode;
 use crate::config::{Mode, SyncRole};
-use crate::connections::ConnectionChange;
+use crate::connections::{ConnectionChange, Deferral};
 use crate::error::SyncError;
 use crate::event::SyncEvent;
 use crate::session::ChangeDetails;
@@ -115,6 +115,7 @@ impl SyncNode {
             is_role_old |= peer.handle_timeout(now, &mut self.connections);
         }
         self.refresh_scan.step(now, &mut self.connections);
+        self.connections.replicate_due(now);
         self.connections.note_recovered(now);
         self.distribute();
         self.collect_events(now);
@@ -133,7 +134,8 @@ impl SyncNode {
         let peers = self.peers.iter().filter_map(|peer| peer.poll_timeout(is_initialised));
         let kernel = self.connections.next_request_at();
         let refresh_scan = Some(self.refresh_scan.poll_timeout());
-        peers.chain([kernel, refresh_scan, self.connections.dump.poll_timeout()].into_iter().flatten()).min()
+        let deferral = self.connections.deferral.as_ref().and_then(Deferral::poll_timeout);
+        peers.chain([kernel, refresh_scan, deferral, self.connections.dump.poll_timeout()].into_iter().flatten()).min()
     }
 
     /// The time since 1970, as the system has it at `now`: it validates peers' certificates.

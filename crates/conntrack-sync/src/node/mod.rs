@@ -18,7 +18,7 @@ use crate::connections::expectation_table::ExpectationTable;
 use crate::connections::injection_queue::InjectionQueue;
 use crate::connections::kernel::{KernelEvent, Origin};
 use crate::connections::refresh::RefreshScan;
-use crate::connections::{ConnectionChange, Connections, NodeSet};
+use crate::connections::{ConnectionChange, Connections, Deferral, NodeSet};
 use crate::coverage::FilterCoverage;
 use crate::event::{Events, SyncEvent};
 use crate::mirror::Mirror;
@@ -88,6 +88,7 @@ impl SyncNode {
             ended_expectations: VecDeque::new(),
             counters: SyncCounters::default(),
             own: 0,
+            deferral: config.deferral.map(|threshold| Deferral::new(threshold, config.connections_max, now)),
             unreplicated: crate::unreplicated::Unreplicated::default(),
             lacks_room: false,
             events: Events::default(),

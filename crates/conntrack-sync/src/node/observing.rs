@@ -33,6 +33,7 @@ impl SyncNode {
         add(pending > 0, Obstacle::Pending(pending));
         add(queue.refused_now > 0, Obstacle::NotInKernel(queue.refused_now, queue.failing()));
         let unreplicated = connections.unreplicated;
+        let unreplicated = unreplicated.unintended();
         add(unreplicated.total() > 0, Obstacle::Unreplicated(unreplicated));
         for peer in &self.peers {
             add_obstacles_of(&peer.status(), &mut add);

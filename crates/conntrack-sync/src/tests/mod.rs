@@ -1,5 +1,6 @@
 //! Scenarios with two nodes and a model of the kernel.
 
+mod deferral;
 mod failures;
 mod kernel;
 mod pair;

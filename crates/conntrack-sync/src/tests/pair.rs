@@ -62,6 +62,7 @@ fn config(node: u8, seed: u64, options: &Options) -> SyncConfig {
         role: if node == 0 { SyncRole::Primary } else { SyncRole::Backup },
         filter: SyncFilter::default(),
         expectations: true,
+        deferral: None,
         timeout_floor: TIMEOUT_FLOOR_DEFAULT,
         heartbeat_interval: HEARTBEAT_INTERVAL_DEFAULT,
         peers: std::vec![SyncPeerConfig { id: NodeId(1 - node), profile: PeerProfile::Native(session) }],

@@ -41,7 +41,7 @@ fn udp_without_a_reply_is_counted_until_it_has_one_or_ends() {
 
     event(&mut pair, KernelEvent::Changed(&udp(0, Status::SEEN_REPLY)));
     event(&mut pair, KernelEvent::Ended(&waiting[1]));
-    assert_eq!(pair.status(0).unreplicated, Unreplicated([2, 0, 0]));
+    assert_eq!(pair.status(0).unreplicated, Unreplicated([2, 0, 0, 0]));
 
     let tuple = Tuple {
         source: [10, 0, 0, 1].into(),
@@ -50,7 +50,7 @@ fn udp_without_a_reply_is_counted_until_it_has_one_or_ends() {
         discriminator: Discriminator::Nothing,
     };
     event(&mut pair, KernelEvent::Began(&Entry { id: Some(90), ..Entry::new(tuple, tuple.inverse()) }));
-    assert_eq!(pair.status(0).unreplicated, Unreplicated([2, 0, 0]), "nobody replies to a group's packets");
+    assert_eq!(pair.status(0).unreplicated, Unreplicated([2, 0, 0, 0]), "nobody replies to a group's packets");
 
     pair.hosts[0].node.set_filter(SyncFilter::new(&[], TcpStates::ESTABLISHED_ON, NonTcpStart::FirstPacket));
     assert_eq!(pair.status(0).unreplicated.total(), 2, "they are replicated with their next change");

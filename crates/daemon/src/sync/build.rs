@@ -43,6 +43,11 @@ pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, ProcessError> {
         },
         filter: node_filter(&config.filter, config.kernel.events),
         expectations: config.kernel.expectations,
+        deferral: native.and_then(|native| match native.replication.lazy {
+            Some(replication::deferral::Config::Fixed(threshold)) => Some(threshold),
+            // The configuration refuses a threshold that follows the load.
+            Some(replication::deferral::Config::Dynamic(_)) | None => None,
+        }),
         timeout_floor: TIMEOUT_FLOOR,
         heartbeat_interval: HEARTBEAT_INTERVAL_DEFAULT,
         peers: peers.collect(),

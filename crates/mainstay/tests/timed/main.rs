@@ -22,6 +22,7 @@ mod replication;
 mod secured;
 mod syn_proxy;
 mod sync_bench;
+mod two_groups;
 mod url_filter;
 mod url_server;
 mod workers;

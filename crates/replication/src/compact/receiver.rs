@@ -53,6 +53,10 @@ pub struct CompactReceiver {
     status: CompactReceiverStatus,
 }
 
+fn lookup_in(incoming: &Incoming, original: &Tuple) -> Option<Known> {
+    incoming.held.lookup(incoming.announcement.representation, &incoming.secret, original)
+}
+
 impl CompactReceiver {
     /// A receiver without a filter. `seed` must differ from start to start.
     #[must_use]
@@ -167,10 +171,13 @@ impl CompactReceiver {
     /// The peer's entry for a connection with this original tuple. Errors have the odds of the peer's representation.
     #[must_use]
     pub fn lookup(&self, original: &Tuple) -> Option<Known> {
-        self.incoming_streams().find_map(|incoming| {
-            let representation = incoming.announcement.representation;
-            incoming.held.lookup(representation, &incoming.secret, original)
-        })
+        self.incoming_streams().find_map(|incoming| lookup_in(incoming, original))
+    }
+
+    /// As [`CompactReceiver::lookup`], in what the peer has now: not in the filter that it had before it restarted.
+    #[must_use]
+    pub fn lookup_present(&self, original: &Tuple) -> Option<Known> {
+        lookup_in(self.staging.as_ref().or(self.current.as_ref())?, original)
     }
 
     /// While true, the present filter can be looked up even after a restarted peer has sent another one: a node that has taken the peer's

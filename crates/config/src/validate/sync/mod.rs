@@ -6,14 +6,15 @@ mod kernel;
 
 use std::ops::Range;
 
+use replication::deferral::Config;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::RawReplication;
 use super::super::raw::sync::RawSync;
-use super::super::validated::Node;
 use super::super::validated::sync as validated;
 use super::super::validated::sync::{Events, Mode, Native, StartRole, SyncConfig};
+use super::super::validated::{Node, Replication};
 use super::cluster::{own_address, replication};
 use super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, choice, ranged};
 use super::{control, lone_node, security};
@@ -34,7 +35,7 @@ pub(crate) fn validate(raw: &RawSync, diagnostics: &mut Diagnostics<'_>) -> Sync
     );
     let mode = choice("cluster.mode", raw.cluster.mode.as_ref(), &Mode::ALL, diagnostics);
     let role = start_role(raw, mode, diagnostics);
-    let replication = raw.replication.as_ref().and_then(|section| native(section, &node, diagnostics));
+    let replication = raw.replication.as_ref().and_then(|section| native(section, (&node, mode), diagnostics));
     let conntrackd = raw.conntrackd.as_ref().and_then(|section| conntrackd::conntrackd(section, &node, diagnostics));
     if let (Some(conntrackd), Some(native), Some(section)) = (&conntrackd, &replication, &raw.conntrackd)
         && native.replication.peers.iter().any(|peer| peer.id == conntrackd.peer_id)
@@ -88,7 +89,11 @@ fn start_role(raw: &RawSync, mode: Mode, diagnostics: &mut Diagnostics<'_>) -> S
 }
 
 /// Replication to other nodes of Mainstay: a gateway's section, without what is about packets.
-fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diagnostics<'_>) -> Option<Native> {
+fn native(
+    section: &Spanned<RawReplication>,
+    (node, mode): (&Node, Mode),
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Native> {
     let raw = section.get_ref();
     if raw.peer.is_empty() {
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
@@ -99,10 +104,9 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
         ("start", raw.start.as_ref().map(Spanned::span)),
         ("hold_first_reply", raw.hold_first_reply.as_ref().map(Spanned::span)),
         ("wait_for_peer", raw.wait_for_peer.as_ref().map(Spanned::span)),
-        ("symmetric", section.get_ref().symmetric.map(|_| section.span())),
+        ("symmetric", raw.symmetric.map(|_| section.span())),
         ("service_path_bytes_per_second", raw.service_path_bytes_per_second.as_ref().map(Spanned::span)),
         ("backups", raw.backups.as_ref().map(Spanned::span)),
-        ("lazy", raw.lazy.as_ref().map(Spanned::span)),
         ("segments", raw.segments.as_ref().map(Spanned::span)),
     ];
     let of_filters = [
@@ -136,11 +140,32 @@ fn native(section: &Spanned<RawReplication>, node: &Node, diagnostics: &mut Diag
     }
     let local = own_address("replication.local", &raw.local, &[], diagnostics)?;
     let replication = replication(raw, local, node, diagnostics);
+    check_lazy(raw, mode, &replication, diagnostics);
     let security = security::security(raw, &replication, diagnostics);
     let replication = super::super::validated::Replication { security, ..replication };
     let batch_delay =
         ranged("replication.batch_delay", raw.batch_delay.as_ref(), BATCH_DELAY_DEFAULT, BATCH_DELAY, diagnostics);
     Some(validated::Native { replication, batch_delay })
+}
+
+/// Finds a deferral that the kernel's connections cannot have.
+fn check_lazy(raw: &RawReplication, mode: Mode, replication: &Replication, diagnostics: &mut Diagnostics<'_>) {
+    let Some(written) = &raw.lazy else { return };
+    let contradictions = [
+        (
+            matches!(replication.lazy, Some(Config::Dynamic(_))),
+            "the kernel forwards, and the share of time that this process works does not follow its load",
+            "write a duration as threshold",
+        ),
+        (
+            mode == Mode::MultiPrimary,
+            "packets of one connection may come to several nodes, whose kernels must have it at once",
+            "remove it, or write mode = \"primary-backup\" in [cluster]",
+        ),
+    ];
+    for (_, problem, remedy) in contradictions.iter().filter(|(is_so, ..)| *is_so) {
+        diagnostics.error(written.span(), "[replication.lazy]", Mistake::new(*problem, *remedy));
+    }
 }
 
 /// Refuses keys and sections of `[replication]` that only a gateway's file has.

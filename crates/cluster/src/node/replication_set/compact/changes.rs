@@ -314,8 +314,9 @@ impl Compact {
     }
 }
 
-/// Whether the filter of a live peer has the connection. Without fingerprints, too many lookups are wrong.
+/// Whether the filter of a live peer has the connection. Without fingerprints, too many lookups are wrong. What the peer had before it
+/// restarted does not count: nobody else may have it now.
 fn is_taken(peers: &[Peer], original: &Tuple) -> bool {
     let receivers = peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
-    receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup(original).is_some())
+    receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup_present(original).is_some())
 }

@@ -11,7 +11,7 @@ use network_functions::chain::ChainBuilder;
 use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
-use replication::SessionConfig;
+use replication::{SessionConfig, deferral};
 
 use super::super::cluster::{
     CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, firewall,
@@ -39,6 +39,8 @@ pub(super) struct Setup {
     pub(super) is_translated: bool,
     pub(super) affinity: Affinity,
     pub(super) hold_first_reply: Duration,
+    /// Deferral of connections, of which both directions then come to one node.
+    pub(super) lazy: Option<deferral::Config>,
     /// The edges' hash key comes from it.
     pub(super) seed: u64,
     /// The nodes' hash key of the edges comes from it.
@@ -56,6 +58,7 @@ impl Setup {
             is_translated: false,
             affinity: Affinity::Learned,
             hold_first_reply: Duration::ZERO,
+            lazy: None,
             seed: 1,
             seed_of_nodes: 1,
         }
@@ -177,7 +180,7 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         },
         role: role::Config { groups: groups.collect(), ..role::Config::new(NodeId(id), Vec::new()) },
         hold_first_reply: setup.hold_first_reply,
-        sharing: Some(SharingConfig::default()),
+        sharing: Some(SharingConfig { is_symmetric: setup.lazy.is_some(), ..SharingConfig::default() }),
         backups: setup.count.map(|count| BackupsConfig {
             count,
             edge_nodes: setup.edge_nodes,
@@ -187,6 +190,13 @@ pub(super) fn config(id: u8, setup: Setup) -> NodeConfig {
         peers: peers.collect(),
         ..base
     }
+}
+
+/// A node that has just started.
+fn started(id: u8, setup: Setup, now: Instant) -> Node {
+    let mut node = Node::new(config(id, setup), now).unwrap();
+    node.set_lazy(now, setup.lazy).unwrap();
+    node
 }
 
 /// What of a node's configuration can change while it works.
@@ -220,7 +230,7 @@ impl Many {
     /// As [`Many::start`], but for some nodes that have never been there.
     pub(super) fn start_without(setup: Setup, absent: NodeSet) -> Self {
         let now = Instant::from_millis(1);
-        let node = |id| (!absent.contains(NodeId(id))).then(|| Node::new(config(id, setup), now).unwrap());
+        let node = |id| (!absent.contains(NodeId(id))).then(|| started(id, setup, now));
         let mut many = Self {
             now,
             setup,

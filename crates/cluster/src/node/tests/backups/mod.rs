@@ -14,6 +14,7 @@ use super::cluster::{Compactly, Options, node_config};
 use crate::node::{ConfigError, Node, NodeConfig, Obstacle};
 use many::{Flow, Many, Setup, config};
 use replication::compact::Representation;
+use replication::deferral;
 
 const CONNECTIONS: u16 = 160;
 /// New backups are marked at once, and those that are too many leave within two sweeps a second apart.
@@ -88,6 +89,26 @@ fn whichever_nodes_of_the_chain_fail_the_state_is_where_the_edges_send_packets()
         for (flow, nth) in flows.iter().zip(0..) {
             assert!(many.exchange(flow, nth % 2 == 0), "{flow:?} goes on");
         }
+    }
+}
+
+#[test]
+fn deferred_connections_have_their_backups_once_they_are_old_enough() {
+    const THRESHOLD: Duration = Duration::from_millis(500);
+    let setup = Setup { lazy: Some(deferral::Config::Fixed(THRESHOLD)), ..Setup::new(4, 1) };
+    let mut many = Many::start(setup);
+    let before = many.messages_sent(None);
+    let flows: Vec<Flow> = (0..CONNECTIONS).map(|nth| many.connect(10_000 + nth)).collect();
+    many.run(THRESHOLD / 4);
+    assert!(flows.iter().all(|flow| many.nodes_with(flow).len() == 1), "each is on its owner alone");
+    assert_eq!(many.messages_sent(None), before);
+    many.run(THRESHOLD * 2);
+    assert_eq!(many.messages_sent(None) - before, u64::from(CONNECTIONS), "one for each connection");
+    assert!(flows.iter().all(|flow| many.nodes_with(flow) == chain(&many, flow, 1)));
+    many.kill(1);
+    many.run(Duration::from_millis(300));
+    for (flow, nth) in flows.iter().zip(0..) {
+        assert!(many.exchange(flow, nth % 2 == 0), "{flow:?} goes on");
     }
 }
 
