@@ -28,6 +28,7 @@ fn node(number: u8, role: SyncRole) -> SyncNode {
         role,
         filter: SyncFilter::default(),
         expectations: true,
+        deferral: None,
         timeout_floor: TIMEOUT_FLOOR_DEFAULT,
         heartbeat_interval: HEARTBEAT_INTERVAL_DEFAULT,
         peers: vec![SyncPeerConfig { id: NodeId(1 - number), profile: PeerProfile::Native(session) }],

@@ -100,7 +100,9 @@ fn assert_sealed(hook: Hook) {
     let Some(mut fast_path) = common::load(&config) else { return };
     set_next_hop(&mut fast_path);
     let plans = [plan(ip_protocol::UDP, 1), plan(ip_protocol::UDP, 2)];
-    plans.iter().for_each(|plan| drop(fast_path.install(plan).unwrap()));
+    for plan in &plans {
+        fast_path.install(plan).unwrap();
+    }
     fast_path.beat(fast_path::now() + PATIENCE);
     assert_eq!(outcome(&fast_path, &plans[0]), Outcome::Forwarded);
 

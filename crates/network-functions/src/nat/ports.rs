@@ -123,7 +123,7 @@ mod tests {
         }
 
         fn belongs_to_other_worker(&self, tuple: &Tuple) -> bool {
-            tuple.destination_port % 2 == 0
+            tuple.destination_port.is_multiple_of(2)
         }
     }
 

@@ -1,8 +1,8 @@
 //! Scenarios of the URL filter: real frames through a chain, and what leaves it.
 
+mod offset;
 mod questions;
 mod reading;
-mod offset;
 
 use std::string::String;
 use std::vec;

@@ -120,6 +120,22 @@ fn a_node_lets_the_connections_of_a_group_go_that_it_has_given_away_and_no_other
 }
 
 #[test]
+fn connections_that_are_silent_since_their_node_came_back_are_let_go_only_once_it_has_them() {
+    for representation in Representation::ALL {
+        let mut cluster = connected(representation);
+        cluster.kill(1);
+        cluster.run_until("node 0 to hold both groups", |cluster| cluster.node(0).roles().held() == FIRST.or(SECOND));
+        assert_eq!(going_on(&mut cluster, 1, 0), usize::from(COUNT));
+        cluster.restart(1);
+        cluster.run_until("node 1 to have its group back", is_held_by_each);
+        // Node 0 compares its connections with the filter of node 1 meanwhile.
+        cluster.run(Duration::from_secs(15));
+        assert_eq!(cluster.connections(0), 2 * u32::from(COUNT), "{}", representation.name());
+        assert_eq!(going_on(&mut cluster, 1, 1), usize::from(COUNT), "{}", representation.name());
+    }
+}
+
+#[test]
 fn after_a_split_each_connection_is_at_its_node_and_none_is_lost() {
     let mut cluster = connected(MULTI_LEVEL);
     (cluster.is_replication_down, cluster.is_detection_down) = (true, true);

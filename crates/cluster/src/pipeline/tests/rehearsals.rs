@@ -25,7 +25,8 @@ fn limited(per: Per) -> Arc<RateLimitRules> {
 fn beside_a_peer(chain: ChainBuilder) -> Bench {
     let tracker = Tracker::new(TrackerConfig::default());
     let pipeline = Pipeline::new(NodeId(0), 64, HashKey([1, 2]), tracker, chain.build().unwrap());
-    let mut bench = Bench::of(pipeline.with_sharing(SharingConfig { wait_for_peer: Duration::ZERO, is_symmetric: false }));
+    let mut bench =
+        Bench::of(pipeline.with_sharing(SharingConfig { wait_for_peer: Duration::ZERO, is_symmetric: false }));
     bench.pipeline.set_live_owners(core::iter::once(NodeId(1)));
     bench
 }

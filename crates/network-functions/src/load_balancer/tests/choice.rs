@@ -10,7 +10,7 @@ fn secret_services(key: HashKey) -> Arc<Services> {
 
 fn chosen(services: &Arc<Services>, tuple: &Tuple) -> SocketAddr {
     let service = services.find(tuple).expect("it is to a service");
-    service.choose(tuple).expect("all backends are up").view().end
+    service.choose(tuple, None).expect("all backends are up").view().end
 }
 
 /// Tuples that a client chooses, by the key that everybody knows, to be spread to one backend.
