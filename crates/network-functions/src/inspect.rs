@@ -24,6 +24,7 @@ pub mod assembly;
 pub mod dns;
 mod host_name;
 pub mod http;
+mod inspected;
 pub mod protocol;
 pub mod quic;
 mod reader;
@@ -32,44 +33,7 @@ mod tests;
 pub mod tls;
 
 pub use host_name::{HOST_NAME_BYTES_MAX, HostName};
-
-/// What a parser knows from a prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inspected<T> {
-    /// The bytes are what the parser is for, and this is in them.
-    Found(T),
-    /// The bytes are something else, whatever follows.
-    Other,
-    /// More bytes are needed.
-    Partial,
-    /// The bytes are what the parser is for, and recipients read them in different ways, or refuse them.
-    Malformed,
-}
-
-impl<T> Inspected<T> {
-    /// The same with the found value converted.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Inspected<U> {
-        match self {
-            Self::Found(value) => Inspected::Found(convert(value)),
-            Self::Other => Inspected::Other,
-            Self::Partial => Inspected::Partial,
-            Self::Malformed => Inspected::Malformed,
-        }
-    }
-
-    /// The found value.
-    pub fn found(self) -> Option<T> {
-        match self {
-            Self::Found(value) => Some(value),
-            Self::Other | Self::Partial | Self::Malformed => None,
-        }
-    }
-
-    /// Whether more bytes do not change the answer.
-    pub const fn is_settled(&self) -> bool {
-        !matches!(self, Self::Partial)
-    }
-}
+pub use inspected::Inspected;
 
 /// How far the parsers have come with a stream. They are called with the whole prefix, and read what is new in it.
 #[derive(Clone, Debug, Default)]
@@ -80,14 +44,4 @@ pub struct Progress {
     pub request: http::RequestReader,
     /// Protocols that the stream is not, of those in [`protocol::of_client`]: they are not tried again.
     pub excluded: usize,
-}
-
-/// Whether `prefix` begins with `pattern`; partial while it is a part of the pattern.
-fn starts_with(prefix: &[u8], pattern: &[u8]) -> Inspected<()> {
-    let common_bytes = prefix.len().min(pattern.len());
-    match prefix[..common_bytes] == pattern[..common_bytes] {
-        true if common_bytes == pattern.len() => Inspected::Found(()),
-        true => Inspected::Partial,
-        false => Inspected::Other,
-    }
 }

@@ -386,7 +386,7 @@ fn a_node_with_a_key_takes_edges_in_plain_text_only_where_that_is_permitted() {
 }
 
 #[test]
-fn a_node_that_was_restarted_is_found_again_under_new_keys() {
+fn a_node_that_was_restarted_is_found_under_new_keys() {
     let mut world = settled(true);
     world.nodes[1] = sessions(1, Some(security(41)), false);
     world.set(1, true, 0);

@@ -223,7 +223,7 @@ fn is_this_host(authority: &str) -> bool {
 
 /// A URL without encryption to another host is permitted by a key of its own, and warned of.
 fn check_plain(is_permitted: bool, url: &Text, diagnostics: &mut Diagnostics<'_>) {
-    let problem = "the list of members would pass the network in plain text, open to changes on its way";
+    let problem = "the list of members would pass the network in plain text, open to changes";
     let remedy = "write https, and authority = \"/PATH\"";
     if is_permitted {
         diagnostics.warning(url.span(), "membership.endpoints", Mistake::new(problem, remedy));

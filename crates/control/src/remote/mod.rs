@@ -120,14 +120,14 @@ struct Counters {
 struct Afar {
     address: IpAddr,
     stream: TcpStream,
-    standing: Standing,
+    admission: Admission,
     /// Dropping it ends the wait for an answer to a wrong token.
     _delay: Sender<()>,
 }
 
 /// What is known of a client, in the order in which clients are closed for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum Admission {
     /// It has shown a wrong token and waits for its answer.
     Denied,
     /// It has shown nothing yet.
@@ -252,8 +252,8 @@ fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
             shared.counters.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let (address, standing) = (peer.ip(), Standing::Unknown);
-        clients.insert(number, Afar { address, stream: for_closing, standing, _delay: delay });
+        let (address, admission) = (peer.ip(), Admission::Unknown);
+        clients.insert(number, Afar { address, stream: for_closing, admission, _delay: delay });
     }
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name("control-afar".into()).spawn(move || {
@@ -270,9 +270,9 @@ fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
 /// Closes the oldest client, of an address or any, with a wrong token, or else the oldest of which nothing is known yet. Whether there was one.
 fn evict(clients: &mut BTreeMap<u64, Afar>, of: Option<IpAddr>) -> bool {
     let is_candidate =
-        |client: &Afar| client.standing != Standing::Admitted && of.is_none_or(|address| client.address == address);
+        |client: &Afar| client.admission != Admission::Admitted && of.is_none_or(|address| client.address == address);
     let candidates = clients.iter().filter(|(_, client)| is_candidate(client));
-    let victim = candidates.min_by_key(|(number, client)| (client.standing, **number)).map(|(number, _)| *number);
+    let victim = candidates.min_by_key(|(number, client)| (client.admission, **number)).map(|(number, _)| *number);
     let Some(client) = victim.and_then(|victim| clients.remove(&victim)) else { return false };
     // Its thread wakes up, counts it as refused, and ends.
     let _ = client.stream.shutdown(std::net::Shutdown::Both);
@@ -288,8 +288,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn set(&self, standing: Standing) {
-        lock(&self.shared.clients).entry(self.number).and_modify(|client| client.standing = standing);
+    fn set(&self, admission: Admission) {
+        lock(&self.shared.clients).entry(self.number).and_modify(|client| client.admission = admission);
     }
 }
 
@@ -316,7 +316,7 @@ fn attend(stream: TcpStream, peer: SocketAddr, place: &Place<'_>) -> io::Result<
         None => by_token(&mut wire, &credentials, deadline, &mut rest).inspect_err(|_| refuse())?,
     };
     let Some((name, role)) = admitted else {
-        place.set(Standing::Denied);
+        place.set(Admission::Denied);
         delay_answer(place, deadline);
         refuse();
         tracing::warn!(%peer, "a control client from afar was refused: it showed no token or certificate that is known");
@@ -327,7 +327,7 @@ fn attend(stream: TcpStream, peer: SocketAddr, place: &Place<'_>) -> io::Result<
         wire.close();
         return Ok(());
     };
-    place.set(Standing::Admitted);
+    place.set(Admission::Admitted);
     shared.counters.admitted.fetch_add(1, Ordering::Relaxed);
     tracing::info!(%peer, client = name, ?role, "control client from afar");
     let (near, far) = UnixStream::pair()?;

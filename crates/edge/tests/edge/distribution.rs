@@ -100,7 +100,7 @@ fn packets_that_a_dead_node_sent_before_teach_no_flow() {
     let failed = connection.open(&mut world);
     let node_of_flow = |world: &World| world.edge.next_flow(0).expect("there is one").node;
     world.edge.set_node_alive(world.now, failed, false);
-    // It moves with its next packet; what the dead node sent is on its way.
+    // It moves with its next packet; packets that the dead node sent still arrive.
     let successor = world.enter(connection.near(ACK, 1, 1, b""));
     assert_ne!(successor, failed);
     world.leave(failed, connection.far(ACK, 1, 1, u16::MAX));

@@ -19,6 +19,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use super::inspected::starts_with;
 use super::{HostName, Inspected};
 
 /// The longest media type in bytes that is kept.
@@ -312,7 +313,7 @@ fn field<'a>(mut head: &'a [u8], name: &[u8]) -> Inspected<Option<&'a [u8]>> {
 /// The response that a stream of a server begins with. It is found when its `Content-Type` field is complete, or its head.
 #[must_use]
 pub fn response(prefix: &[u8]) -> Inspected<Response> {
-    match super::starts_with(prefix, RESPONSE_VERSION) {
+    match starts_with(prefix, RESPONSE_VERSION) {
         Inspected::Found(()) => {}
         Inspected::Other | Inspected::Malformed => return Inspected::Other,
         Inspected::Partial => return Inspected::Partial,

@@ -23,7 +23,8 @@
 //! | the magic cookie | STUN | RFC 8489 section 5 |
 //! | record type 22, version 254 | DTLS | RFC 9147 |
 
-use super::{HostName, Inspected, Progress, dns, quic, starts_with};
+use super::inspected::starts_with;
+use super::{HostName, Inspected, Progress, dns, quic};
 
 /// A protocol, with the name that a client sent.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// A node with two workers: packets to even ports reach the other one. No tuple is in use.
+    /// A node with two workers: packets to even ports reach its second worker. No tuple is in use.
     struct EvenPortsElsewhere;
 
     impl TupleUse for EvenPortsElsewhere {

@@ -16,6 +16,7 @@
 //!
 //! Arrows without a mark are segments in the original direction or in either; `◄──` marks the reply direction.
 
+use super::super::ProtocolState;
 use super::TcpState;
 use crate::Direction;
 use crate::wire::tcp_flags::{ACK, FIN, PSH, RST, SYN, URG};
@@ -51,6 +52,12 @@ impl Kind {
             Self::None
         }
     }
+}
+
+/// Records the kind of the last segment, to recognise the answer to it.
+pub(super) const fn record_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
+    state.last_kind = kind as u8;
+    state.last_direction = direction as u8;
 }
 
 /// Whether a stack may send a segment with these flags. PSH and the ECN bits (RFC 3168) are ignored.

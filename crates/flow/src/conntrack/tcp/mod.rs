@@ -19,7 +19,7 @@ mod window;
 use core::time::Duration;
 
 use self::arrival::Arrival;
-use self::automaton::{Kind, Step};
+use self::automaton::{Kind, Step, record_segment};
 use self::reset::Reset;
 use self::window::WindowVerdict;
 use super::{
@@ -141,12 +141,6 @@ impl Replicated {
             Change::None
         }
     }
-}
-
-/// Records the kind of the last segment, to recognise the answer to it.
-const fn record_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
-    state.last_kind = kind as u8;
-    state.last_direction = direction as u8;
 }
 
 impl Arrival<'_> {

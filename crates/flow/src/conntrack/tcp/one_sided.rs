@@ -17,12 +17,10 @@
 
 use core::time::Duration;
 
-use super::automaton::{self, Kind};
+use super::automaton::{self, Kind, record_segment};
 use super::take_over::{is_relearning, timeout_after_unverified_reset};
 use super::window::{WINDOW_BYTES_MAX, peer_of_syn};
-use super::{
-    Advance, Change, Next, ProtocolState, Replicated, TcpPeer, TcpState, TrackerConfig, peer_flags, record_segment,
-};
+use super::{Advance, Change, Next, ProtocolState, Replicated, TcpPeer, TcpState, TrackerConfig, peer_flags};
 use crate::connection::flags::ASSURED;
 use crate::serial::{is_after, later};
 use crate::wire::TcpSegment;

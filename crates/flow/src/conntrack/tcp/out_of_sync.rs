@@ -1,8 +1,8 @@
 //! The end points may have restarted a connection that the tracker still holds, or may hold an old one that the tracker
 //! has lost. Segments that indicate this pass without effect; their answers show which state is right.
 
-use super::automaton::Kind;
-use super::{Advance, Arrival, Change, Next, TcpPeer, TcpState, last_flags, peer_flags, record_segment, window};
+use super::automaton::{Kind, record_segment};
+use super::{Advance, Arrival, Change, Next, TcpPeer, TcpState, last_flags, peer_flags, window};
 use crate::Direction;
 
 impl Arrival<'_> {

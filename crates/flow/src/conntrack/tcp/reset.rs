@@ -1,7 +1,7 @@
 //! Validation of RSTs (RFC 5961 section 3, and Linux's variant between the end points).
 
-use super::automaton::Kind;
-use super::{Arrival, ProtocolState, TcpState, peer_flags, record_segment};
+use super::automaton::{Kind, record_segment};
+use super::{Arrival, ProtocolState, TcpState, peer_flags};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED};
 use crate::serial::is_before;

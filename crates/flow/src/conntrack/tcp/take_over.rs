@@ -14,8 +14,8 @@
 
 use core::time::Duration;
 
-use super::automaton::Kind;
-use super::{Advance, Arrival, Change, ProtocolState, TcpPeer, TcpState, Timeouts, peer_flags, record_segment};
+use super::automaton::{Kind, record_segment};
+use super::{Advance, Arrival, Change, ProtocolState, TcpPeer, TcpState, Timeouts, peer_flags};
 use crate::Direction;
 use crate::serial::is_before;
 
