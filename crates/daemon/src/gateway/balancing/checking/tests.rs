@@ -78,9 +78,16 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, end)
 }
 
+/// A listener at an address that no other test has: one of them could listen at the same port once it is closed.
+fn listener_to_close(last: u8) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(([127, 0, 0, last], 0)).expect("a free port");
+    let end = listener.local_addr().expect("bound");
+    (listener, end)
+}
+
 #[test]
 fn a_listening_port_is_up_and_a_closed_one_refuses() {
-    let (listener, end) = listener();
+    let (listener, end) = listener_to_close(2);
     assert_eq!(result_of(end, check_of(CheckKind::Tcp)), Ok(()));
     drop(listener);
     let failure = result(&mut checked_of(end, check_of(CheckKind::Tcp))).expect_err("nothing listens");
@@ -267,7 +274,7 @@ fn a_program_that_takes_too_long_is_killed_with_its_children() {
 #[test]
 fn a_refused_connection_fails_at_once_only_where_that_is_wanted() {
     for fast_fail in [false, true] {
-        let (listener, end) = listener();
+        let (listener, end) = listener_to_close(3);
         let mut checked = checked_of(end, HealthCheck { fast_fail, ..check_of(CheckKind::Tcp) });
         drop(listener);
         let refused = result(&mut checked);
