@@ -19,7 +19,9 @@ pub fn run(data: &[u8]) {
         assert_eq!(rest.len() + NODE_STATE_BYTES, data.len());
     }
     let nodes = [0, 1].map(|node| (NodeId(node), PortId(node + 1), MacAddress([2, 0, 0, 0, 0, node])));
-    let Ok(mut links) = NodeLinks::new(EDGE, &nodes, Config::default(), 5) else { panic!("it is sound") };
+    let Ok(mut links) = NodeLinks::new(EDGE, &nodes, Config::default(), 5, (Instant::ZERO, None)) else {
+        panic!("it is sound")
+    };
     let (mut millis, mut rest, mut sent) = (1, data, Vec::new());
     while let Some((length, after)) = rest.split_first() {
         let (frame, after) = after.split_at(usize::from(*length).min(after.len()));

@@ -13,6 +13,10 @@ struct EveryOther;
 
 impl Table for EveryOther {
     fn hand_over(&mut self, _to: NodeId, key: &Key, state: &mut Vec<u8>) -> bool {
+        self.copy(key, state)
+    }
+
+    fn copy(&mut self, key: &Key, state: &mut Vec<u8>) -> bool {
         state.push(key.side as u8);
         key.tuple.source_port.is_multiple_of(2)
     }
@@ -78,6 +82,7 @@ fn drained(now: Instant, service: &mut StateService<usize>) -> usize {
     while let Some(outcome) = service.poll_outcome() {
         match outcome {
             Outcome::Pulled { packets: released, .. }
+            | Outcome::Copied { packets: released, .. }
             | Outcome::Begin { packets: released, .. }
             | Outcome::Dropped { packets: released, .. } => {
                 packets += released.len();
