@@ -80,7 +80,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 /// A listener at an address that no other test has: one of them could listen at the same port once it is closed.
 fn listener_to_close(last: u8) -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind(([127, 0, 0, last], 0)).expect("a free port");
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, last], 0))).expect("a free port");
     let end = listener.local_addr().expect("bound");
     (listener, end)
 }
