@@ -213,8 +213,13 @@ impl FlowState for UrlState {
                 _ => {}
             }
         }
-        // A phase of a later version means nothing here.
-        Ok(if state.phase() == Phase::Unfiltered { Self::default() } else { state })
+        // A phase of a later version means nothing here, and one that is not replicated is what a peer would have sent for it.
+        let (phase, value, ttl) = state.replicated();
+        Ok(match phase {
+            Phase::Unfiltered => Self::default(),
+            Phase::Reading => Self { phase: phase as u8, value, ttl, ..state },
+            _ => Self { phase: phase as u8, value, ..Self::default() },
+        })
     }
 }
 
