@@ -3,9 +3,10 @@
 use std::string::ToString;
 use std::time::Duration;
 
-use flow::netfilter::{Discriminator, Entry, Status, TcpState, Tuple};
+use flow::netfilter::{Status, TcpState};
 
 use super::pair::{Options, Pair};
+use super::unreplicated::{event, udp};
 use crate::*;
 
 const THRESHOLD: Duration = Duration::from_millis(500);
@@ -66,29 +67,15 @@ fn a_node_that_ceases_to_be_primary_replicates_what_it_has_deferred() {
 #[test]
 fn a_query_is_not_replicated_and_a_lasting_flow_of_datagrams_is() {
     let mut pair = deferring();
-    let entry = |number: u16, status: Status| {
-        let tuple = Tuple {
-            source: [10, 0, 0, 7].into(),
-            destination: [192, 0, 2, 53].into(),
-            protocol: 17,
-            discriminator: Discriminator::Ports { source: 40_000 + number, destination: 53 },
-        };
-        let status = Some(Status::CONFIRMED.union(status));
-        Entry { id: Some(u32::from(number) + 1), status, timeout_s: Some(30), ..Entry::new(tuple, tuple.inverse()) }
-    };
-    let event = |pair: &mut Pair, event: KernelEvent<'_>| {
-        let now = pair.now;
-        pair.hosts[0].node.handle_kernel_event(now, Origin::Packets, event);
-    };
     for number in [1, 2] {
-        event(&mut pair, KernelEvent::Began(&entry(number, Status::default())));
-        event(&mut pair, KernelEvent::Changed(&entry(number, Status::SEEN_REPLY)));
+        event(&mut pair, KernelEvent::Began(&udp(number, Status::default())));
+        event(&mut pair, KernelEvent::Changed(&udp(number, Status::SEEN_REPLY)));
     }
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.hosts[1].kernel.len(), 0);
-    event(&mut pair, KernelEvent::Changed(&entry(2, Status::SEEN_REPLY.union(Status::ASSURED))));
+    event(&mut pair, KernelEvent::Changed(&udp(2, Status::SEEN_REPLY.union(Status::ASSURED))));
     pair.until("it is replicated", |pair| pair.hosts[1].kernel.len() == 1);
-    assert!(pair.hosts[1].kernel.get(entry(2, Status::default()).original).is_some());
+    assert!(pair.hosts[1].kernel.get(udp(2, Status::default()).original).is_some());
 }
 
 #[test]

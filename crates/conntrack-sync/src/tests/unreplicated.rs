@@ -11,7 +11,8 @@ use replication::conntrackd::FtfwConfig;
 use super::pair::{Options, Pair};
 use crate::*;
 
-fn udp(number: u16, status: Status) -> Entry {
+/// A flow of datagrams to a name server, by its number.
+pub(super) fn udp(number: u16, status: Status) -> Entry {
     let tuple = Tuple {
         source: [10, 0, 0, 7].into(),
         destination: [192, 0, 2, 53].into(),
@@ -22,7 +23,8 @@ fn udp(number: u16, status: Status) -> Entry {
     Entry { id: Some(u32::from(number) + 1), status, timeout_s: Some(30), ..Entry::new(tuple, tuple.inverse()) }
 }
 
-fn event(pair: &mut Pair, event: KernelEvent<'_>) {
+/// The first host's kernel reports an event.
+pub(super) fn event(pair: &mut Pair, event: KernelEvent<'_>) {
     let now = pair.now;
     pair.hosts[0].node.handle_kernel_event(now, Origin::Packets, event);
 }
