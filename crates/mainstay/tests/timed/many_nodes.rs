@@ -115,9 +115,10 @@ fn latencies_are_measured_beside_nodes_without_replication_and_with_a_remote_sto
     match result.pointer("/reasons/remote_store") {
         Some(reason) => packet_io::namespace::skip(reason),
         None => {
-            // Each packet of a request and of its answer waits for a round trip.
-            let [remote, baseline] = ["remote_store", "baseline"].map(|side| format!("/latency_us/p50/{side}"));
-            assert!(number(&result, &remote) > number(&result, &baseline), "{result:#}");
+            // The packets of a request and of its answer wait for a round trip each. How long that takes depends on what else the
+            // machine does, so the round trips are counted.
+            assert!(number(&result, "/latency_us/p50/remote_store") > 1.0, "{result:#}");
+            assert!(number(&result, "/store_reads_per_request") >= 2.0, "{result:#}");
             assert_eq!(number(&result, "/broken/remote_store"), 0.0, "{result:#}");
         }
     }

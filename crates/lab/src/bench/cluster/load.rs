@@ -133,6 +133,11 @@ impl Latencies {
         Self(latencies_us)
     }
 
+    /// How many requests were made.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The latency that this share of the requests did not exceed; `None` without requests.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let place = (self.0.len() as f64 * share).ceil() as usize;

@@ -104,7 +104,9 @@ fn trial(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch
     let lasting = Duration::from_secs_f64(args.seconds);
     let began = network.many.passed();
     let mut load = Load::open(&network.many.topology.client, &servers, args.connections)?;
+    let read_before = network.store_reads()?;
     let before = load.requests(lasting)?;
+    let read = network.store_reads()?.zip(read_before).map(|(after, before)| after - before);
     let passed = network.many.passed().since(began);
 
     network.kill(args.kill, watch)?;
@@ -122,6 +124,7 @@ fn trial(args: &BenchClusterArgs, side: Side, store: Option<&str>, watch: &Watch
         after: quantiles(&after),
         broken: broken as f64,
         moved: many.moved() as f64,
+        reads_per_request: read.map(|read| read as f64 / before.count() as f64),
     };
     Ok(Trial { figures, shares })
 }

@@ -58,6 +58,11 @@ impl Network {
         Ok(Self { many, remote, is_replicated })
     }
 
+    /// How many records the gateways have read from the remote store, if there is one.
+    pub(super) fn store_reads(&self) -> Result<Option<u64>, BenchError> {
+        self.remote.as_ref().map(|_| RemoteStore::reads(&self.many.topology.nodes[0])).transpose()
+    }
+
     /// Kills the first `count` nodes, and waits until the edges send them no flows. Returns when.
     pub(super) fn kill(&mut self, count: u8, watch: &Watch) -> Result<Epoch, BenchError> {
         let killed: Vec<usize> = (0..count.into()).collect();

@@ -85,6 +85,11 @@ impl RemoteStore {
         Ok(Self { gateways, _store: store, _namespace: namespace })
     }
 
+    /// How many records the gateways have read, asked from a node's namespace.
+    pub(super) fn reads(node: &Namespace) -> Result<u64, BenchError> {
+        node.run(|| Store::connect(ADDRESS).and_then(|mut store| store.reads()))?.map_err(BenchError::Socket)
+    }
+
     /// Ends the gateway of a node.
     pub(super) fn kill(&mut self, node: usize) {
         // One that has ended already cannot be killed, and need not be.

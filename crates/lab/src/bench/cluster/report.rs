@@ -17,6 +17,8 @@ pub(super) struct Figures {
     pub(super) broken: f64,
     /// Connections that the failure moved.
     pub(super) moved: f64,
+    /// Records that were read from the remote store for a request and its answer, before the failure.
+    pub(super) reads_per_request: Option<f64>,
 }
 
 /// Shares of a replicated cluster.
@@ -37,6 +39,7 @@ struct Measured {
     after: [Rounds; 2],
     broken: Rounds,
     moved: Rounds,
+    reads_per_request: Rounds,
 }
 
 /// A figure of each side; `None`: it was not measured.
@@ -96,6 +99,8 @@ pub(super) struct Report {
     broken: OfSides,
     /// Connections that the failure moved, at the inside edge.
     moved: OfSides,
+    /// Records that were read from the remote store for a request and its answer: one for each packet.
+    store_reads_per_request: Option<f64>,
     /// Bytes between the nodes over bytes that entered the cluster, from before the first connection until the failure.
     control_share: f64,
     /// Bytes between the nodes in a second before there are connections: heartbeats, keep-alives and acknowledgements.
@@ -141,6 +146,7 @@ impl Report {
         }
         measured.broken.push(figures.broken);
         measured.moved.push(figures.moved);
+        figures.reads_per_request.into_iter().for_each(|reads| measured.reads_per_request.push(reads));
         if let Some(shares) = shares {
             self.control.push(shares.control);
             self.idle.push(shares.idle_bytes_per_s);
@@ -166,6 +172,7 @@ impl Report {
             latency_after_us: quantiles(|measured| &measured.after),
             broken: self.of_sides(|measured| &measured.broken, 0),
             moved: self.of_sides(|measured| &measured.moved, 0),
+            store_reads_per_request: self.of_sides(|measured| &measured.reads_per_request, 2).remote_store,
             control_share: rounded(self.control.median(), 4),
             idle_control_bytes_per_s: rounded(self.idle.median(), 0),
             pulls_share: PullsShare { predictive: rounded(self.pulls.median(), 4), ..self.pulls_share },
@@ -227,6 +234,7 @@ mod tests {
                 after: [Some(round + 1.0), None],
                 broken: 0.0,
                 moved: 16.0,
+                reads_per_request: None,
             };
             report.push(Side::Mainstay, figures, Some(Shares { control: 0.08, idle_bytes_per_s: 2e5, pulls: 0.0 }));
             report.push(Side::Baseline, Figures { broken: 16.0, ..figures }, None);
@@ -236,6 +244,7 @@ mod tests {
         assert_eq!(json["latency_us"]["p50"]["mainstay"], 200.0);
         assert_eq!(json["latency_us"]["p99"]["baseline"], 400.0);
         assert!(json["latency_us"]["p50"]["remote_store"].is_null() && json["reasons"]["remote_store"].is_string());
+        assert!(json["store_reads_per_request"].is_null());
         assert!(json["latency_after_us"]["p99"]["mainstay"].is_null());
         assert_eq!((&json["broken"]["baseline"], &json["pulls_share"]["random"]), (&16.0.into(), &0.66.into()));
         assert_eq!((&json["control_share"], &json["pulls_share"]["predictive"]), (&0.08.into(), &0.0.into()));

@@ -62,6 +62,13 @@ fn append(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
+/// The calls of GET in the statistics of commands, which have no line for one that was never called.
+fn reads_in(statistics: &[u8]) -> u64 {
+    let statistics = String::from_utf8_lossy(statistics);
+    let calls = statistics.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
+    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
 /// A connection to the store.
 pub(super) struct Store {
     stream: TcpStream,
@@ -111,6 +118,20 @@ impl Store {
         self.stream.write_all(&request)
     }
 
+    /// How many keys clients have read since the store started.
+    ///
+    /// # Errors
+    /// The store does not answer, or does not say.
+    pub(super) fn reads(&mut self) -> io::Result<u64> {
+        let mut request = Vec::new();
+        append(&mut request, &[b"INFO", b"commandstats"]);
+        self.stream.write_all(&request)?;
+        let Reply::Record(Some(statistics)) = self.reply()? else {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the store has no statistics"));
+        };
+        Ok(reads_in(&statistics))
+    }
+
     fn reply(&mut self) -> io::Result<Reply> {
         loop {
             if let Some((reply, length)) = Reply::read(&self.incoming)? {
@@ -149,6 +170,12 @@ mod tests {
         assert_eq!(replies, [record, Reply::Done, Reply::Record(None), refused, Reply::Done]);
         assert!((0..8).all(|length| matches!(Reply::read(&whole[..length]), Ok(None))));
         assert!(Reply::read(b"HTTP/1.1 400\r\n").is_err() && Reply::read(b"$99999999\r\n").is_err());
+    }
+
+    #[test]
+    fn reads_are_those_of_one_command() {
+        let statistics = b"# Commandstats\r\ncmdstat_set:calls=3,usec=9\r\ncmdstat_get:calls=41,usec=70\r\n";
+        assert_eq!((reads_in(statistics), reads_in(b"# Commandstats\r\n")), (41, 0));
     }
 
     #[test]
