@@ -121,7 +121,7 @@ impl Store {
     /// How many keys clients have read since the store started.
     ///
     /// # Errors
-    /// The store does not answer, or does not say.
+    /// The store does not answer, or has no statistics.
     pub(super) fn reads(&mut self) -> io::Result<u64> {
         let mut request = Vec::new();
         append(&mut request, &[b"INFO", b"commandstats"]);
