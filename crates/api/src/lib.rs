@@ -8,6 +8,9 @@
 //! {"line":"end","version":1,"lines":1,"truncated":false}
 //! ```
 
+// What `report-derive` writes names this crate as its users do.
+extern crate self as api;
+
 pub mod channel_status;
 mod class_status;
 pub mod compact_status;
@@ -22,6 +25,7 @@ mod orders;
 mod path;
 mod rate_limit_status;
 pub mod redundancy;
+pub mod report;
 mod role;
 mod segments;
 mod service_status;
@@ -53,7 +57,7 @@ pub use service_status::{BackendStatus, CheckStatus, ServiceStatus};
 pub use state_service_status::StateServiceStatus;
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
-    PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+    PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus, catalogue,
 };
 pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus, UnreplicatedConnections};
