@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::DetectorState;
 use crate::report::Report;
 
 /// What only `mainstay edge` has.
@@ -70,7 +71,7 @@ pub struct EdgeNodeStatus {
     /// Number of the node.
     pub id: u8,
     /// State of failure detection: `up`, `init`, `down` or `admin_down`.
-    pub detector: String,
+    pub detector: DetectorState,
     /// Time when the node was received, or no longer received. It is absent if it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<u64>,

@@ -30,6 +30,7 @@ mod role;
 mod segments;
 mod service_status;
 mod state_service_status;
+mod states;
 mod status;
 mod syn_proxy_status;
 pub mod sync;
@@ -55,6 +56,9 @@ pub use role::Role;
 pub use segments::SegmentsStatus;
 pub use service_status::{BackendStatus, CheckStatus, ServiceStatus};
 pub use state_service_status::StateServiceStatus;
+pub use states::{
+    BackendState, DetectorState, MemberState, NextHopState, NodeRole, PathState, SessionState, SplitBrain,
+};
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
     PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus, catalogue,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::MemberState;
 use crate::report::Report;
 
 /// Members of the cluster, and the source of their list.
@@ -22,7 +23,7 @@ pub struct MembershipStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// This node's state in its own record: `active`, `draining` or `left`.
-    pub own_state: String,
+    pub own_state: MemberState,
     /// Version of this node's own record.
     pub own_version: u64,
     /// Version of the settings of the cluster. 0: there are none.
@@ -57,7 +58,7 @@ pub struct MemberStatus {
     /// Its address for replication.
     pub address: String,
     /// `active` or `draining`.
-    pub state: String,
+    pub state: MemberState,
     /// Version of its record.
     pub version: u64,
     /// Whether the source has its record. A member without one remains a peer while it is up.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::BackendState;
 use crate::report::Report;
 
 /// A service.
@@ -47,9 +48,9 @@ pub struct BackendStatus {
     /// Address of the server, with its port if it has one of its own.
     pub address: String,
     /// `up`, `starting` (in a slow start), `down` (its checks failed) or `drained` (its weight is 0).
-    #[report(gauge("backend_up", value = self.state != "down",
+    #[report(gauge("backend_up", value = self.state != BackendState::Down,
         help = "1 while the checks of the service's backend succeed, or while it is not checked."))]
-    pub state: String,
+    pub state: BackendState,
     /// Weight of the backend.
     pub weight: u8,
     /// Share of its weight that the backend gets: less than 1 in a slow start.

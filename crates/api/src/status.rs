@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::metrics::{Catalogue, Description, Metric};
 use super::report::{Report, sum_by_key};
 use super::{
-    ChannelStatus, ClassStatus, EdgeStatus, FilterStatus, LazyStatus, MembershipStatus, PeerFilterStatus,
-    RateLimitStatus, RedundancyStatus, SegmentsStatus, ServiceStatus, StateServiceStatus, SynProxyStatus, SyncStatus,
-    UrlFilterStatus,
+    ChannelStatus, ClassStatus, DetectorState, EdgeStatus, FilterStatus, LazyStatus, MembershipStatus, NextHopState,
+    NodeRole, PathState, PeerFilterStatus, RateLimitStatus, RedundancyStatus, SegmentsStatus, ServiceStatus,
+    SessionState, SplitBrain, StateServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 
 /// All metrics, in the order of the page: those of the status, then the others.
@@ -139,9 +139,9 @@ fn sum_drops(drops: &mut Vec<DropCount>, others: &[DropCount]) {
 }
 
 /// Of the sessions that the workers have with a peer, the least good one is that of the node.
-fn least_open(session: &mut String, other: &str) {
-    if session == "open" {
-        other.clone_into(session);
+fn least_open(session: &mut SessionState, other: &SessionState) {
+    if *session == SessionState::Open {
+        *session = *other;
     }
 }
 
@@ -243,9 +243,9 @@ pub struct NodeStatus {
     pub name: String,
     /// Role: `init`, `standby`, `taking_over`, `active`, `leaving` or `drained`. With several groups it is `active` if the node is active for any
     /// of them.
-    #[report(gauge("node_active", value = matches!(self.role.as_str(), "active" | "primary"),
+    #[report(gauge("node_active", value = matches!(self.role, NodeRole::Active | NodeRole::Primary),
         help = "1 while this node holds the shared addresses of a group."))]
-    pub role: String,
+    pub role: NodeRole,
     /// Time of the last change of the role.
     pub role_since_ns: u64,
     /// Reason and remedy, while the node takes no shared addresses.
@@ -264,9 +264,9 @@ pub struct GroupStatus {
     /// Name of the group.
     pub name: String,
     /// Role of the node in the group.
-    #[report(gauge("group_active", value = self.role == "active",
+    #[report(gauge("group_active", value = self.role == NodeRole::Active,
         help = "1 while this node holds the group's shared addresses. It exists where there are several groups."))]
-    pub role: String,
+    pub role: NodeRole,
     /// Time of the last change of the role.
     pub role_since_ns: u64,
     /// Priority of the node for the group: the highest wins.
@@ -358,9 +358,9 @@ pub struct PeerStatus {
     pub address: String,
     /// State of the failure detector: `up` while any path is up, else `down`, `init` or `admin_down`. For `mainstay sync` it states whether
     /// packets of the peer arrive.
-    #[report(gauge("peer_up", value = self.detector == "up",
+    #[report(gauge("peer_up", value = self.detector == DetectorState::Up,
         help = "1 while the failure detector receives the peer on some path."))]
-    pub detector: String,
+    pub detector: DetectorState,
     /// Paths to the peer, where failures are also detected over service ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[report(nested)]
@@ -368,19 +368,19 @@ pub struct PeerStatus {
     /// Split brain with the peer: `none`; `suspected` while this node is active and the peer is silent on all paths without a hand-over;
     /// `confirmed` once the peer reports that it is active, too.
     #[serde(default)]
-    #[report(gauge("split_brain", certainty = "suspected", value = self.split_brain == "suspected",
+    #[report(gauge("split_brain", certainty = "suspected", value = self.split_brain == SplitBrain::Suspected,
         help = "1 while the peer is `suspected` to hold the same addresses as this node, or while that is `confirmed`."))]
-    #[report(gauge("split_brain", certainty = "confirmed", value = self.split_brain == "confirmed"))]
-    pub split_brain: String,
+    #[report(gauge("split_brain", certainty = "confirmed", value = self.split_brain == SplitBrain::Confirmed))]
+    pub split_brain: SplitBrain,
     /// Secure channel to the peer.
     #[serde(default)]
     #[report(nested)]
     pub channel: ChannelStatus,
     /// State of the replication session.
     #[report(with(least_open))]
-    pub session: String,
+    pub session: SessionState,
     /// Role that the peer reports; for `mainstay sync` `primary`, `backup`, `fault` or `unknown`.
-    pub role: String,
+    pub role: NodeRole,
     /// Names of the groups that the peer reports to hold, where there are several groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
@@ -441,9 +441,9 @@ pub struct PathStatus {
     /// `replication`, or the name of the port.
     pub path: String,
     /// State: `up`, `down`, or `never` while the path has not been up.
-    #[report(gauge("path_up", value = self.state == "up",
+    #[report(gauge("path_up", value = self.state == PathState::Up,
         help = "1 while failure detection on the path is up. The path is `replication` or the name of a port."))]
-    pub state: String,
+    pub state: PathState,
     /// Time of the last change of the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<u64>,
@@ -493,9 +493,9 @@ pub struct NextHopStatus {
     /// Address of the next hop.
     pub address: String,
     /// State: `reached`, `lost`, or `unknown` while its port is down or too few probes were sent.
-    #[report(gauge("next_hop_up", value = self.state == "reached",
+    #[report(gauge("next_hop_up", value = self.state == NextHopState::Reached,
         help = "1 while the tracked next hop answers probes."))]
-    pub state: String,
+    pub state: NextHopState,
     /// Time of the last change of the state.
     pub since_ns: u64,
 }

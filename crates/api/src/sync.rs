@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::NodeRole;
 use crate::report::Report;
 
 /// What an operator, or keepalived, wants of `mainstay sync`.
@@ -38,9 +39,9 @@ impl SyncOrder {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, Report)]
 pub struct SyncReadiness {
     /// Role: `primary`, `backup` or `fault`.
-    #[report(gauge("sync_primary", value = self.role == "primary",
+    #[report(gauge("sync_primary", value = self.role == NodeRole::Primary,
         help = "1 while this node is primary, by order of keepalived or an operator."))]
-    pub role: String,
+    pub role: NodeRole,
     /// Whether all known connections that this node carries are in its kernel.
     #[report(gauge("sync_usable"))]
     pub usable: bool,

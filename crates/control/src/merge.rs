@@ -54,13 +54,20 @@ mod tests {
     use super::*;
     use crate::metrics::add_status;
     use api::metrics::Metric;
-    use api::{ConnectionsStatus, DropCount, LazyStatus, PeerStatus, PortStatus, TakeoverStatus, WorkerStatus};
+    use api::{
+        ConnectionsStatus, DropCount, LazyStatus, PeerStatus, PortStatus, SessionState, TakeoverStatus, WorkerStatus,
+    };
 
     fn worker(number: u8) -> Status {
         Status {
             connections: ConnectionsStatus { count: 10, max: 100, unanswered: 0, master: None },
             takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
-            peers: vec![PeerStatus { session: "open".into(), synchronised: true, sent: 5, ..PeerStatus::default() }],
+            peers: vec![PeerStatus {
+                session: SessionState::Open,
+                synchronised: true,
+                sent: 5,
+                ..PeerStatus::default()
+            }],
             ports: vec![PortStatus { received_packets: 7, ..PortStatus::default() }],
             drops: vec![DropCount { reason: format!("reason_{number}"), packets: 1 }],
             workers: vec![WorkerStatus { number, ..WorkerStatus::default() }],
@@ -83,11 +90,11 @@ mod tests {
     fn one_worker_that_is_not_ready_makes_the_node_not_ready() {
         let mut late = worker(1);
         late.takeover = TakeoverStatus { ready: false, obstacles: vec!["node 1 is still synchronising".into()] };
-        late.peers[0] = PeerStatus { session: "seeking".into(), ..PeerStatus::default() };
+        late.peers[0] = PeerStatus { session: SessionState::Seeking, ..PeerStatus::default() };
         let whole = status(vec![worker(0), late]);
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
         assert_eq!(whole.takeover.obstacles, ["worker 1: node 1 is still synchronising"]);
-        assert_eq!(whole.peers[0].session, "seeking");
+        assert_eq!(whole.peers[0].session, SessionState::Seeking);
     }
 
     #[test]
