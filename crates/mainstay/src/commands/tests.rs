@@ -3,11 +3,11 @@
 use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
-    AntiEntropy, BackendStatus, BothWays, ChannelStatus, CheckStatus, ConnectionsStatus, DetectorState, DropCount,
-    Ends, Event, EventKind, FastPathStatus, FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus,
-    NodeRole, NodeStatus, PacketPath, PeerFilterStatus, PeerStatus, PortStatus, RateLimitStatus, Rates,
-    RedundancyStatus, RefusedCount, ReloadReport, ServiceStatus, SessionState, SplitBrain, StateServiceStatus, Status,
-    TakeoverStatus,
+    AntiEntropy, BackendState, BackendStatus, BothWays, ChannelStatus, CheckStatus, ConnectionsStatus, DetectorState,
+    DropCount, Ends, Event, EventKind, FastPathStatus, FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus,
+    NextHopState, NextHopStatus, NodeRole, NodeStatus, PacketPath, PeerFilterStatus, PeerStatus, PortStatus,
+    RateLimitStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, ServiceStatus, SessionState, SplitBrain,
+    StateServiceStatus, Status, TakeoverStatus,
 };
 
 /// A text without its line breaks and indents: lines are broken to fit a terminal.
@@ -84,7 +84,7 @@ pub(super) fn node_status() -> Status {
         next_hops: vec![NextHopStatus {
             port: "outside".to_owned(),
             address: "192.0.2.254".to_owned(),
-            state: "lost".to_owned(),
+            state: NextHopState::Lost,
             since_ns: 199_000_000_000,
         }],
         drops: vec![
@@ -174,7 +174,7 @@ fn a_status_fits_into_80_columns_however_long_names_are() {
     node.peers[0].configuration = Some("fedcba9876543210".to_owned());
     let backend = BackendStatus {
         address: "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".to_owned(),
-        state: "down".to_owned(),
+        state: BackendState::Down,
         last_check: Some(CheckStatus {
             at_ns: 201_000_000_000,
             succeeded: false,
@@ -309,14 +309,18 @@ fn a_passive_node_has_its_reason_in_the_status() {
 #[test]
 fn a_status_has_the_active_node_of_each_group() {
     let mut node = node_status();
-    let group = |name: &str, role: &str, priority| GroupStatus {
+    let group = |name: &str, role: NodeRole, priority| GroupStatus {
         name: name.to_owned(),
-        role: role.to_owned(),
+        role,
         role_since_ns: 10_000_000_000,
         priority,
         term: 1,
     };
-    node.node.groups = vec![group("left", "active", 200), group("right", "standby", 100), group("spare", "init", 7)];
+    node.node.groups = vec![
+        group("left", NodeRole::Active, 200),
+        group("right", NodeRole::Standby, 100),
+        group("spare", NodeRole::Init, 7),
+    ];
     node.peers[0].holds = vec!["right".to_owned()];
     let expected = "\
 GROUP  ROLE            FOR  PRIORITY  HELD BY
