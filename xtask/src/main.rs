@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
-const LAYERS: [(&str, bool); 23] = [
+const LAYERS: [(&str, bool); 24] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -42,6 +42,7 @@ const LAYERS: [(&str, bool); 23] = [
     ("analysis", false),
     ("simulator", false),
     ("console", false),
+    ("report-derive", false),
     ("api", false),
     ("config", false),
     ("control", false),

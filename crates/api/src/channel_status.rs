@@ -2,8 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::{Report, sum_by_key};
+
 /// The secure channel to a peer.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Report)]
+#[report(with(Self::add))]
+#[report(gauge("channel_secured", value = self.is_secured(), merge = least,
+    help = "1 while datagrams to the peer are encrypted."))]
 pub struct ChannelStatus {
     /// `plain`, `establishing`, or the authentication of the present session keys: `pre-shared key 1a2b3c4d`, `certificate
     /// right.example`, or both.
@@ -13,6 +18,7 @@ pub struct ChannelStatus {
     pub keys_since_ns: Option<u64>,
     /// Handshakes that established session keys.
     #[serde(default)]
+    #[report(counter("channel_handshakes_total", merge = sum))]
     pub handshakes: u64,
     /// Refused datagrams by reason. Reasons without datagrams are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,18 +42,13 @@ impl ChannelStatus {
     }
 
     /// Adds another worker's channel with the same peer. The whole is as secure as the least secure of them.
-    pub fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self) {
         if self.is_secured() && !other.is_secured() {
             (self.secured_by, self.keys_since_ns) = (other.secured_by.clone(), None);
         }
         self.keys_since_ns = self.keys_since_ns.zip(other.keys_since_ns).map(|(a, b)| a.min(b));
         self.handshakes += other.handshakes;
-        for refused in &other.refused {
-            match self.refused.iter_mut().find(|known| known.reason == refused.reason) {
-                Some(known) => known.datagrams += refused.datagrams,
-                None => self.refused.push(refused.clone()),
-            }
-        }
+        sum_by_key(&mut self.refused, &other.refused, |refused| &refused.reason, |refused| &mut refused.datagrams);
     }
 }
 

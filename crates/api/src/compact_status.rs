@@ -4,56 +4,94 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::{Metric, Samples};
+use crate::report::Report;
+
 /// This node's peer filter, and the recovery of connections from the filters of other nodes.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Report)]
 pub struct FilterStatus {
     /// The filter: `replication.representation`.
     pub representation: String,
-    /// Entries of the filter: connections, or pairs of hosts.
+    /// Entries of this node's peer filter: connections, or pairs of hosts.
+    #[report(sum, gauge("filter_entries"))]
     pub entries: u64,
-    /// Number of entries that the filter is made for.
+    /// Number of entries that the peer filter is made for.
+    #[report(sum, gauge("filter_entries_max"))]
     pub entries_max: u64,
     /// Insertions that the filter had no room for.
+    #[report(sum, counter("filter_refused_entries_total", value = self.refused + self.beyond,
+        help = "Insertions that the peer filter had no room for, and those into `flow-digest` beyond its `entries_max`."))]
     pub refused: u64,
     /// Insertions into `flow-digest` beyond `entries_max`. The filter has these entries, and so more false positives.
+    #[report(sum)]
     pub beyond: u64,
-    /// Bytes of datagrams that replicated the filter, without headers and encryption.
+    /// Bytes of datagrams that replicated the peer filter, without headers and encryption.
+    #[report(sum, counter("filter_sent_bytes_total"))]
     pub bytes: u64,
     /// Rate of these bytes per second.
     #[serde(default)]
+    #[report(sum)]
     pub bytes_per_s: f64,
     /// Datagrams that replicated the filter.
+    #[report(sum)]
     pub datagrams: u64,
     /// Updates that contained the whole filter.
+    #[report(
+        sum,
+        counter(
+            "filter_updates_total",
+            kind = "whole",
+            help = "Updates of the peer filter that contained all of it (`whole`) or its changes (`incremental`)."
+        )
+    )]
     pub whole_updates: u64,
     /// Updates that contained its changes.
+    #[report(sum, counter("filter_updates_total", kind = "incremental"))]
     pub incremental_updates: u64,
-    /// Sections that differed at a peer and were sent again.
+    /// Sections of the peer filter that differed at a peer and were sent again.
+    #[report(sum, counter("filter_drifts_total"))]
     pub drifts: u64,
-    /// Memory of the filter and of inherited filters that this node sends, in bytes. Copies of peers' filters are not included.
+    /// Memory of the peer filter and of inherited filters that this node sends, in bytes. Copies of peers' filters are not included.
+    #[report(sum, gauge("filter_memory_bytes"))]
     pub memory_bytes: u64,
     /// Inherited filters: those of dead nodes, which this node re-advertises.
     #[serde(default)]
+    #[report(greatest)]
     pub inherited: u64,
     /// Entries of inherited filters whose connections are not restored yet.
     #[serde(default)]
+    #[report(sum, gauge("filter_inherited_entries"))]
     pub inherited_entries: u64,
     /// Connections that were replicated precisely because of their age.
+    #[report(
+        sum,
+        counter(
+            "precise_connections_total",
+            reason = "long_lived",
+            help = "Connections that were replicated precisely beside the peer filter: old ones (`long_lived`), and those that an entry cannot restore (`urgent`)."
+        )
+    )]
     pub precise_long_lived: u64,
     /// Connections that were replicated precisely because a failover would lose them otherwise: the filter has no room for them, or an
     /// entry cannot restore them.
+    #[report(sum, counter("precise_connections_total", reason = "urgent"))]
     pub precise_urgent: u64,
     /// Recovery of connections of nodes that this one took over from.
+    #[report(nested)]
     pub recovery: RecoveryStatus,
 }
 
 /// Recovery of connections from peer filters after a take-over.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Report)]
+#[report(also(Self::report_counts))]
 pub struct RecoveryStatus {
     /// Recoveries that began.
+    #[report(greatest)]
     pub begun: u64,
     /// Seconds for which peer filters are still asked, during a recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[report(greatest, gauge("recovery_active", value = self.ends_in_s.is_some(),
+        help = "1 during the recovery after a take-over, while peer filters are asked."))]
     pub ends_in_s: Option<f64>,
     /// Counters by name. Recoveries that ended because all entries were restored: `used_up`. Connections: `restored` by a filter,
     /// `cold_started`, `unblocked`. Restored connections that their other end reset at once, which are false positives: `disowned`.
@@ -61,44 +99,20 @@ pub struct RecoveryStatus {
     /// the candidates of ambiguous replies and the resets of these: `asked`, `denials`. Packets over the limit of their source or of all
     /// sources: `unasked`, `over_budget`. Packets under cold start and `block`: `probed`, `blocked`.
     #[serde(flatten)]
+    #[report(sum)]
     pub counts: BTreeMap<String, u64>,
 }
 
-impl FilterStatus {
-    /// Adds what another worker of the node has.
-    pub fn add(&mut self, other: &Self) {
-        let Self { representation: _, recovery, .. } = other;
-        for (sum, part) in [
-            (&mut self.entries, other.entries),
-            (&mut self.entries_max, other.entries_max),
-            (&mut self.refused, other.refused),
-            (&mut self.beyond, other.beyond),
-            (&mut self.bytes, other.bytes),
-            (&mut self.datagrams, other.datagrams),
-            (&mut self.whole_updates, other.whole_updates),
-            (&mut self.incremental_updates, other.incremental_updates),
-            (&mut self.drifts, other.drifts),
-            (&mut self.memory_bytes, other.memory_bytes),
-            (&mut self.inherited_entries, other.inherited_entries),
-            (&mut self.precise_long_lived, other.precise_long_lived),
-            (&mut self.precise_urgent, other.precise_urgent),
-        ] {
-            *sum += part;
-        }
-        self.bytes_per_s += other.bytes_per_s;
-        // Each worker re-advertises its share of the same filters.
-        self.inherited = self.inherited.max(other.inherited);
-        self.recovery.add(recovery);
-    }
-}
-
 impl RecoveryStatus {
-    /// All workers take over together; the recovery lasts as long as one of them asks.
-    fn add(&mut self, other: &Self) {
-        self.begun = self.begun.max(other.begun);
-        self.ends_in_s = [self.ends_in_s, other.ends_in_s].into_iter().flatten().reduce(f64::max);
-        for (name, count) in &other.counts {
-            *self.counts.entry(name.clone()).or_default() += count;
+    fn report_counts(&self, samples: &mut Samples) {
+        for (name, count) in &self.counts {
+            let metric = match name.as_str() {
+                "restored" | "cold_started" | "unblocked" => Metric::RecoveryConnections,
+                // It is an event.
+                "used_up" => continue,
+                _ => Metric::RecoveryPackets,
+            };
+            samples.add_count(metric, &[name], *count);
         }
     }
 
@@ -110,30 +124,24 @@ impl RecoveryStatus {
 }
 
 /// A peer's filter, as this node received it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, Report)]
 pub struct PeerFilterStatus {
     /// Entries of the filter, as the peer reports them.
+    #[report(sum, gauge("peer_filter_entries"))]
     pub entries: u64,
     /// Filters of the peer that arrived completely. The peer sends a new one after each restart.
+    #[report(least)]
     pub filters: u64,
     /// Sections that differed from the peer's and were requested.
+    #[report(sum)]
     pub drifts: u64,
     /// Datagrams that were malformed or belonged to no known filter.
+    #[report(sum)]
     pub bad_datagrams: u64,
     /// Whether the filter is complete, with the filters that the peer re-advertises.
     #[serde(default)]
+    #[report(least)]
     pub is_complete: bool,
-}
-
-impl PeerFilterStatus {
-    /// Adds what another worker of this node received.
-    pub fn add(&mut self, other: &Self) {
-        self.entries += other.entries;
-        self.filters = self.filters.min(other.filters);
-        self.drifts += other.drifts;
-        self.bad_datagrams += other.bad_datagrams;
-        self.is_complete &= other.is_complete;
-    }
 }
 
 #[cfg(test)]
@@ -146,8 +154,8 @@ mod tests {
         let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(2.0), counts };
         let one = FilterStatus { entries: 10, bytes: 100, bytes_per_s: 1.5, recovery, ..FilterStatus::default() };
         let mut whole = one.clone();
-        whole.add(&one);
-        whole.add(&FilterStatus { recovery: RecoveryStatus { begun: 1, ..RecoveryStatus::default() }, ..one });
+        whole.merge(&one);
+        whole.merge(&FilterStatus { recovery: RecoveryStatus { begun: 1, ..RecoveryStatus::default() }, ..one });
         assert_eq!((whole.entries, whole.bytes, whole.bytes_per_s), (30, 300, 4.5));
         let recovery = &whole.recovery;
         assert_eq!((recovery.begun, recovery.count_of("restored"), recovery.ends_in_s), (1, 6, Some(2.0)));

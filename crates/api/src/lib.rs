@@ -8,6 +8,9 @@
 //! {"line":"end","version":1,"lines":1,"truncated":false}
 //! ```
 
+// What `report-derive` writes names this crate as its users do.
+extern crate self as api;
+
 pub mod channel_status;
 mod class_status;
 pub mod compact_status;
@@ -22,10 +25,12 @@ mod orders;
 mod path;
 mod rate_limit_status;
 pub mod redundancy;
+pub mod report;
 mod role;
 mod segments;
 mod service_status;
 mod state_service_status;
+mod states;
 mod status;
 mod syn_proxy_status;
 pub mod sync;
@@ -51,9 +56,12 @@ pub use role::Role;
 pub use segments::SegmentsStatus;
 pub use service_status::{BackendStatus, CheckStatus, ServiceStatus};
 pub use state_service_status::StateServiceStatus;
+pub use states::{
+    BackendState, DetectorState, MemberState, NextHopState, NodeRole, PathState, SessionState, SplitBrain,
+};
 pub use status::{
     AntiEntropy, ConnectionsStatus, DropCount, FastPathStatus, GroupStatus, NextHopStatus, NodeStatus, OutcomeCount,
-    PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+    PathStatus, PeerStatus, PortStatus, Rates, Status, TakeoverStatus, WorkerStatus, catalogue,
 };
 pub use syn_proxy_status::{SynProxyHandshakes, SynProxyRejection, SynProxyStatus};
 pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus, UnreplicatedConnections};

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::Report;
+
 /// A limit of a rule of `[rate_limit]`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, Report)]
+#[report(labels(rule = self.rule, limit = self.limit))]
 pub struct RateLimitStatus {
     /// Name of the rule.
     pub rule: String,
@@ -28,13 +31,21 @@ pub struct RateLimitStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<RateLimitQuota>,
     /// What was beyond the limit.
+    #[report(counter("rate_limited_packets_total", action = self.action, value = self.beyond.packets,
+        help = "Packets beyond a limit of the rule of the rate limits, which were dropped (`drop`) or marked (`mark`)."))]
+    #[report(counter("rate_limited_bytes_total", action = self.action, value = self.beyond.bytes,
+        help = "Bytes of these packets, from the IP header on."))]
+    #[report(counter("rate_limited_connections_total", value = self.beyond.connections,
+        help = "New connections that were refused because they were beyond a limit of the rule."))]
     pub beyond: RateLimited,
     /// Sources in the table, with `per` `source`.
+    #[report(gauge("rate_limit_sources", value = self.sources_max.map(|_| self.sources)))]
     pub sources: u64,
     /// Sources for which the table has room, with `per` `source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources_max: Option<u32>,
     /// Sources that were evicted from the table before they had full buckets, or while they had used of their quota.
+    #[report(counter("rate_limit_sources_evicted_total", value = self.sources_max.map(|_| self.sources_evicted)))]
     pub sources_evicted: u64,
     /// Sources that were beyond the limit most often, up to 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

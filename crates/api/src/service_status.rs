@@ -2,8 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::BackendState;
+use crate::report::Report;
+
 /// A service.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Report)]
+#[report(labels(service = self.name))]
 pub struct ServiceStatus {
     /// Name of the service.
     pub name: String,
@@ -18,8 +22,10 @@ pub struct ServiceStatus {
     /// Whether the backends are checked.
     pub checked: bool,
     /// Connections that this node refused because no backend took new ones.
+    #[report(counter("service_refused_connections_total"))]
     pub refused: u64,
     /// Backends of the service.
+    #[report(nested)]
     pub backends: Vec<BackendStatus>,
 }
 
@@ -36,20 +42,26 @@ pub struct CheckStatus {
 }
 
 /// A backend of a service.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Report)]
+#[report(labels(backend = self.address))]
 pub struct BackendStatus {
     /// Address of the server, with its port if it has one of its own.
     pub address: String,
     /// `up`, `starting` (in a slow start), `down` (its checks failed) or `drained` (its weight is 0).
-    pub state: String,
+    #[report(gauge("backend_up", value = self.state != BackendState::Down,
+        help = "1 while the checks of the service's backend succeed, or while it is not checked."))]
+    pub state: BackendState,
     /// Weight of the backend.
     pub weight: u8,
     /// Share of its weight that the backend gets: less than 1 in a slow start.
     #[serde(default)]
+    #[report(gauge("backend_share"))]
     pub share: f64,
     /// Connections to the backend in the table, replicas included.
+    #[report(gauge("backend_connections"))]
     pub connections: u64,
     /// Connections to the backend that began on this node.
+    #[report(counter("backend_connections_opened_total"))]
     pub begun: u64,
     /// Last result of the backend's checks. It is absent before the first one, and where the backend is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

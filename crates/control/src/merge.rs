@@ -2,157 +2,27 @@
 
 use std::collections::HashMap;
 
-use api::metrics::{Metric, Sample, Samples};
-use api::{AntiEntropy, DropCount, FastPathStatus, PeerStatus, PortStatus, Status};
+use api::metrics::{Merge, Sample, Samples};
+use api::{Status, catalogue};
 
 /// The status of the whole from those of the workers, of which the first is the lead's.
 pub(super) fn status(mut workers: Vec<Status>) -> Status {
     let others = workers.split_off(workers.len().min(1));
     let mut whole = workers.pop().unwrap_or_default();
     for (number, other) in (1..).zip(others) {
-        add(&mut whole, number, other);
+        add(&mut whole, number, &other);
     }
     whole
 }
 
-fn add(whole: &mut Status, number: u8, other: Status) {
-    whole.connections.count += other.connections.count;
-    whole.connections.max += other.connections.max;
-    whole.connections.unanswered += other.connections.unanswered;
-    whole.connections.master = whole.connections.master.zip(other.connections.master).map(|(a, b)| a + b);
-    if let Some((lazy, others)) = whole.lazy.as_mut().zip(other.lazy) {
-        lazy.add(&others);
-    }
-    if let Some((segments, others)) = whole.segments.as_mut().zip(other.segments) {
-        segments.add(&others);
-    }
-    whole.rates.packets_per_s += other.rates.packets_per_s;
-    whole.rates.bits_per_s += other.rates.bits_per_s;
-    whole.rates.connections_per_s += other.rates.connections_per_s;
+fn add(whole: &mut Status, number: u8, other: &Status) {
     if whole.takeover.ready && !other.takeover.ready {
         // The lead's reasons hold for all workers; where it has none, the worker has one of its own.
-        let of_worker = |reason: String| format!("worker {number}: {reason}");
-        whole.takeover.obstacles = other.takeover.obstacles.into_iter().map(of_worker).collect();
+        let of_worker = |reason: &String| format!("worker {number}: {reason}");
+        whole.takeover.obstacles = other.takeover.obstacles.iter().map(of_worker).collect();
         whole.takeover.ready = false;
     }
-    for (peer, others) in whole.peers.iter_mut().zip(&other.peers) {
-        add_peer(peer, others);
-    }
-    for (port, others) in whole.ports.iter_mut().zip(&other.ports) {
-        add_port(port, others);
-    }
-    for drop in other.drops {
-        match whole.drops.iter_mut().find(|known| known.reason == drop.reason) {
-            Some(known) => known.packets += drop.packets,
-            None => whole.drops.push(DropCount { ..drop }),
-        }
-    }
-    for (class, others) in whole.classes.iter_mut().zip(&other.classes) {
-        class.connections += others.connections;
-        class.packets += others.packets;
-        class.bytes += others.bytes;
-    }
-    if let (Some(service), Some(others)) = (&mut whole.state_service, &other.state_service) {
-        service.add(others);
-    }
-    if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
-        filter.add(others);
-    }
-    if let (Some(fast_path), Some(others)) = (&mut whole.fast_path, &other.fast_path) {
-        add_fast_path(fast_path, others);
-    }
-    whole.workers.extend(other.workers);
-}
-
-/// The lead alone knows the outcomes, which are those of all workers' packets.
-fn add_fast_path(fast_path: &mut FastPathStatus, other: &FastPathStatus) {
-    fast_path.forwarding &= other.forwarding;
-    fast_path.connections += other.connections;
-    fast_path.packets += other.packets;
-    fast_path.bytes += other.bytes;
-    fast_path.full += other.full;
-    fast_path.refused += other.refused;
-}
-
-/// Every worker has a session with the same peer. The lead alone runs its failure detector and receives its role.
-fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
-    // The least good session is that of the peer.
-    if peer.session == "open" {
-        peer.session.clone_from(&other.session);
-    }
-    peer.synchronised &= other.synchronised;
-    peer.lag_ms = peer.lag_ms.max(other.lag_ms);
-    peer.rtt_ms = [peer.rtt_ms, other.rtt_ms].into_iter().flatten().reduce(f64::max);
-    peer.queued += other.queued;
-    peer.uncovered += other.uncovered;
-    peer.in_flight += other.in_flight;
-    peer.sent += other.sent;
-    peer.received += other.received;
-    peer.resent += other.resent;
-    peer.lost += other.lost;
-    add_anti_entropy(&mut peer.anti_entropy, &other.anti_entropy);
-    peer.channel.add(&other.channel);
-    if let (Some(filter), Some(others)) = (&mut peer.filter, &other.filter) {
-        filter.add(others);
-    }
-    peer.last_received_ns = peer.last_received_ns.max(other.last_received_ns);
-}
-
-/// All agree since the time at which the last of them was found to.
-fn add_anti_entropy(anti_entropy: &mut AntiEntropy, other: &AntiEntropy) {
-    anti_entropy.agreed_ns = anti_entropy.agreed_ns.zip(other.agreed_ns).map(|(one, other)| one.min(other));
-    anti_entropy.divergent += other.divergent;
-    anti_entropy.rounds = anti_entropy.rounds.min(other.rounds);
-    anti_entropy.found += other.found;
-    anti_entropy.repaired += other.repaired;
-    anti_entropy.extra_removed += other.extra_removed;
-    anti_entropy.unnoted_changes += other.unnoted_changes;
-}
-
-fn add_port(port: &mut PortStatus, other: &PortStatus) {
-    port.received_packets += other.received_packets;
-    port.received_bytes += other.received_bytes;
-    port.sent_packets += other.sent_packets;
-    port.sent_bytes += other.sent_bytes;
-    port.missed_packets += other.missed_packets;
-}
-
-/// How the workers' values of a metric become the gateway's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Merge {
-    Sum,
-    Least,
-    Greatest,
-    /// The lead knows it, or all know the same.
-    Lead,
-}
-
-fn merge_of(name: &str) -> Merge {
-    let metric = Metric::ALL.iter().find(|metric| metric.name() == name);
-    match metric {
-        Some(
-            Metric::BuildInfo
-            | Metric::Uptime
-            | Metric::NodeActive
-            | Metric::GroupActive
-            | Metric::Passive
-            | Metric::PeerUp
-            | Metric::PortUp
-            | Metric::NextHopUp
-            | Metric::FastPathHook
-            | Metric::Takeovers,
-        ) => Merge::Lead,
-        Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
-        // A worker's recovery ends when the entries of its part of the filter have been recovered.
-        Some(
-            Metric::ReplicationLag
-            | Metric::LazyThreshold
-            | Metric::LazyLevel
-            | Metric::LazyUtilisation
-            | Metric::RecoveryActive,
-        ) => Merge::Greatest,
-        _ => Merge::Sum,
-    }
+    whole.add_worker(other);
 }
 
 /// The values of the whole from those of the workers, in the order in which they first occur.
@@ -165,7 +35,9 @@ pub(super) fn samples(workers: Vec<Samples>) -> Samples {
             merged.push(sample);
             continue;
         };
-        match merge_of(&sample.name) {
+        let metric = catalogue().iter().find(|metric| metric.name == sample.name);
+        // The parts of a histogram have names of their own.
+        match metric.map_or(Merge::Sum, |metric| metric.merge) {
             Merge::Sum => known.value += sample.value,
             Merge::Least => known.value = known.value.min(sample.value),
             Merge::Greatest => known.value = known.value.max(sample.value),
@@ -180,13 +52,22 @@ pub(super) fn samples(workers: Vec<Samples>) -> Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{ConnectionsStatus, LazyStatus, TakeoverStatus, WorkerStatus};
+    use crate::metrics::add_status;
+    use api::metrics::Metric;
+    use api::{
+        ConnectionsStatus, DropCount, LazyStatus, PeerStatus, PortStatus, SessionState, TakeoverStatus, WorkerStatus,
+    };
 
     fn worker(number: u8) -> Status {
         Status {
             connections: ConnectionsStatus { count: 10, max: 100, unanswered: 0, master: None },
             takeover: TakeoverStatus { ready: true, obstacles: Vec::new() },
-            peers: vec![PeerStatus { session: "open".into(), synchronised: true, sent: 5, ..PeerStatus::default() }],
+            peers: vec![PeerStatus {
+                session: SessionState::Open,
+                synchronised: true,
+                sent: 5,
+                ..PeerStatus::default()
+            }],
             ports: vec![PortStatus { received_packets: 7, ..PortStatus::default() }],
             drops: vec![DropCount { reason: format!("reason_{number}"), packets: 1 }],
             workers: vec![WorkerStatus { number, ..WorkerStatus::default() }],
@@ -209,11 +90,11 @@ mod tests {
     fn one_worker_that_is_not_ready_makes_the_node_not_ready() {
         let mut late = worker(1);
         late.takeover = TakeoverStatus { ready: false, obstacles: vec!["node 1 is still synchronising".into()] };
-        late.peers[0] = PeerStatus { session: "seeking".into(), ..PeerStatus::default() };
+        late.peers[0] = PeerStatus { session: SessionState::Seeking, ..PeerStatus::default() };
         let whole = status(vec![worker(0), late]);
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
         assert_eq!(whole.takeover.obstacles, ["worker 1: node 1 is still synchronising"]);
-        assert_eq!(whole.peers[0].session, "seeking");
+        assert_eq!(whole.peers[0].session, SessionState::Seeking);
     }
 
     #[test]
@@ -234,18 +115,25 @@ mod tests {
 
     #[test]
     fn values_are_added_unless_they_measure_the_same_thing() {
-        let of = |count: u64, ready: bool, lag_s: f64| {
+        let of = |count: u64, ready: bool, lag_ms: f64| {
+            let mut status = worker(count as u8);
+            (status.uptime_s, status.connections.count, status.takeover.ready) = (9.0, count, ready);
+            (status.peers[0].lag_ms, status.workers[0].taken) = (lag_ms, count);
             let mut samples = Samples::default();
-            samples.add(Metric::Uptime, &[], 9.0);
-            samples.add_count(Metric::Connections, &[], count);
-            samples.add_flag(Metric::TakeoverReady, &[], ready);
-            samples.add_flag(Metric::RecoveryActive, &[], !ready);
-            samples.add(Metric::ReplicationLag, &["1"], lag_s);
-            samples.add_count(Metric::WorkerTaken, &[&count.to_string()], count);
+            add_status(&mut samples, &status);
+            samples.add_count(Metric::Takeovers, &[], 2);
+            samples.add_count(Metric::ConnectionsOpened, &[], count);
             samples
         };
-        let whole = samples(vec![of(3, true, 0.1), of(4, false, 0.2)]);
-        let values: Vec<f64> = whole.as_slice().iter().map(|sample| sample.value).collect();
-        assert_eq!(values, [9.0, 7.0, 0.0, 1.0, 0.2, 3.0, 4.0]);
+        let whole = samples(vec![of(3, true, 100.0), of(4, false, 200.0)]);
+        let values = |name: &str| -> Vec<f64> {
+            let of_name = whole.as_slice().iter().filter(|sample| sample.name == format!("mainstay_{name}"));
+            of_name.map(|sample| sample.value).collect()
+        };
+        assert_eq!((values("uptime_seconds"), values("takeover_ready")), (vec![9.0], vec![0.0]));
+        assert_eq!((values("connections"), values("replication_sent_messages_total")), (vec![7.0], vec![10.0]));
+        assert_eq!((values("replication_lag_seconds"), values("peer_synchronised")), (vec![0.2], vec![1.0]));
+        assert_eq!(values("worker_taken_packets_total"), [3.0, 4.0], "each worker has its own");
+        assert_eq!((values("takeovers_total"), values("connections_opened_total")), (vec![2.0], vec![7.0]));
     }
 }

@@ -4,11 +4,13 @@ use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
 use api::{
-    AntiEntropy, ClassStatus, FastPathStatus, LazyStatus, OutcomeCount, PeerStatus, RedundancyStatus, SegmentsStatus,
-    StateServiceStatus,
+    AntiEntropy, ClassStatus, DetectorState, FastPathStatus, LazyStatus, MemberState, NodeRole, OutcomeCount,
+    PeerStatus, RedundancyStatus, SegmentsStatus, SessionState, StateServiceStatus,
 };
+use cluster::failure_detector;
 use cluster::pipeline::{self, ClassTraffic, LookupDrop};
 use cluster::role::State;
+use conntrack_sync::SyncRole;
 use flow::Instant;
 use network_functions::class::Class;
 use replication::secure::Refusal;
@@ -16,15 +18,43 @@ use replication::{Link, SessionStatus};
 use tunnel::mirror::MirrorStatus;
 use tunnel::{Bypass, TunnelStatus};
 
-/// The role's name in the control API.
-pub(crate) const fn role(state: State) -> &'static str {
+/// The role in the control API.
+pub(crate) const fn role(state: State) -> NodeRole {
     match state {
-        State::Init => "init",
-        State::Standby => "standby",
-        State::TakingOver => "taking_over",
-        State::Active => "active",
-        State::Leaving => "leaving",
-        State::Left => "drained",
+        State::Init => NodeRole::Init,
+        State::Standby => NodeRole::Standby,
+        State::TakingOver => NodeRole::TakingOver,
+        State::Active => NodeRole::Active,
+        State::Leaving => NodeRole::Leaving,
+        State::Left => NodeRole::Drained,
+    }
+}
+
+/// The state of failure detection in the control API.
+pub(crate) const fn detector(state: failure_detector::State) -> DetectorState {
+    match state {
+        failure_detector::State::AdminDown => DetectorState::AdminDown,
+        failure_detector::State::Down => DetectorState::Down,
+        failure_detector::State::Init => DetectorState::Init,
+        failure_detector::State::Up => DetectorState::Up,
+    }
+}
+
+/// A member's state in the control API.
+pub(crate) const fn member_state(state: membership::MemberState) -> MemberState {
+    match state {
+        membership::MemberState::Active => MemberState::Active,
+        membership::MemberState::Draining => MemberState::Draining,
+        membership::MemberState::Left => MemberState::Left,
+    }
+}
+
+/// The role of a node of `mainstay sync`.
+pub(crate) const fn sync_role(role: SyncRole) -> NodeRole {
+    match role {
+        SyncRole::Primary => NodeRole::Primary,
+        SyncRole::Backup => NodeRole::Backup,
+        SyncRole::Fault => NodeRole::Fault,
     }
 }
 
@@ -150,11 +180,11 @@ pub(crate) fn session(session: &SessionStatus) -> PeerStatus {
 }
 
 /// How far a session's link is.
-pub(crate) const fn link(link: Link) -> &'static str {
+pub(crate) const fn link(link: Link) -> SessionState {
     match link {
-        Link::Seeking => "seeking",
-        Link::Open => "open",
-        Link::Closed => "closed",
+        Link::Seeking => SessionState::Seeking,
+        Link::Open => SessionState::Open,
+        Link::Closed => SessionState::Closed,
     }
 }
 

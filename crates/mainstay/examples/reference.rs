@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p xtask -- docs` formats it.
 
-use api::metrics::{Kind, Metric};
+use api::catalogue;
+use api::metrics::{Description, Kind};
 use clap::Command;
 use config::reference::Setting;
 use mainstay::cli::Cli;
@@ -54,7 +55,7 @@ fn main() {
         "gateway": settings(GATEWAYS, config::reference::gateway),
         "edge": settings(EDGES, config::reference::edge),
         "sync": settings(SYNCS, config::reference::sync),
-        "metrics": Metric::ALL.iter().map(|metric| described(*metric)).collect::<Vec<_>>(),
+        "metrics": catalogue().iter().map(described).collect::<Vec<_>>(),
         "commands": commands,
         "exits": Exit::ALL.map(|exit| json!({ "code": exit.code(), "meaning": exit.describe() })),
     });
@@ -78,13 +79,13 @@ fn settings(texts: &[&str], check: fn(&str) -> Vec<Setting>) -> Vec<Setting> {
     settings
 }
 
-fn described(metric: Metric) -> Value {
-    let kind = match metric.kind() {
+fn described(metric: &Description) -> Value {
+    let kind = match metric.kind {
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
         Kind::Histogram => "histogram",
     };
-    json!({ "name": metric.name(), "kind": kind, "labels": metric.labels(), "help": metric.help() })
+    json!({ "name": metric.name, "kind": kind, "labels": metric.labels, "help": metric.help })
 }
 
 /// A command and those below it, without the values that the environment gives their options.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use api::metrics::{Kind, Metric, Sample, Samples};
+use api::catalogue;
+use api::metrics::{Description, Kind, Sample, Samples};
 
 /// The format's media type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -11,11 +12,11 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[must_use]
 pub fn render(samples: &Samples) -> String {
     let mut page = String::new();
-    for metric in Metric::ALL {
+    for metric in catalogue() {
         let mut first = true;
-        for sample in samples.as_slice().iter().filter(|sample| is_of(sample, *metric)) {
+        for sample in samples.as_slice().iter().filter(|sample| is_of(sample, metric)) {
             if first {
-                head(&mut page, *metric);
+                head(&mut page, metric);
                 first = false;
             }
             line(&mut page, sample);
@@ -25,16 +26,16 @@ pub fn render(samples: &Samples) -> String {
 }
 
 /// Whether a sample is a value of the metric: of a histogram also a bucket, the sum or the count.
-fn is_of(sample: &Sample, metric: Metric) -> bool {
-    match sample.name.strip_prefix(metric.name()) {
-        Some("_bucket" | "_sum" | "_count") => metric.kind() == Kind::Histogram,
-        rest => rest == Some("") && metric.kind() != Kind::Histogram,
+fn is_of(sample: &Sample, metric: &Description) -> bool {
+    match sample.name.strip_prefix(metric.name) {
+        Some("_bucket" | "_sum" | "_count") => metric.kind == Kind::Histogram,
+        rest => rest == Some("") && metric.kind != Kind::Histogram,
     }
 }
 
-fn head(page: &mut String, metric: Metric) {
-    let (name, help) = (metric.name(), metric.help().replace('\\', "\\\\").replace('\n', "\\n"));
-    let kind = match metric.kind() {
+fn head(page: &mut String, metric: &Description) {
+    let (name, help) = (metric.name, metric.help.replace('\\', "\\\\").replace('\n', "\\n"));
+    let kind = match metric.kind {
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
         Kind::Histogram => "histogram",

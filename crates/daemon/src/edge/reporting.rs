@@ -2,17 +2,17 @@
 
 use ::edge::{Edge, EdgeEvent, EdgeFlow, RatePhase};
 use cluster::edge_link::{LinkError, NodeLinkStatus, NodeLinks};
-use cluster::failure_detector::State;
 use flow::{ConnectionRole, DropReason, Instant, NodeId, PortId};
 use packet_io::netlink::LinkState;
 use packet_io::{PacketIo, clock};
 
 use super::fast_path::EdgeFastPath;
 use crate::complaints::Complaints;
+use crate::describe;
 use api::metrics::Samples;
 use api::{
-    BothWays, ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, Flow, NodeStatus, PortStatus,
-    Status,
+    BothWays, ConnectionsStatus, DropCount, EdgeNodeStatus, EdgeStatus, Event, EventKind, Flow, NodeRole, NodeStatus,
+    PortStatus, Status,
 };
 use config::edge::EdgeSettings;
 use config::validated::Port;
@@ -159,13 +159,7 @@ impl Answers<'_> {
         let serves = (0..cluster::edge_link::NODES_MAX).filter(|node| link.serves.serves(NodeId(*node)));
         EdgeNodeStatus {
             id: link.node.0,
-            detector: match link.state {
-                State::Up => "up",
-                State::Init => "init",
-                State::Down => "down",
-                State::AdminDown => "admin_down",
-            }
-            .to_owned(),
+            detector: describe::detector(link.state),
             since_ns: link.since.map(Instant::as_nanos),
             forwards: self.edge.status().alive.contains(link.node),
             drained: self.edge.drained().contains(link.node),
@@ -212,7 +206,7 @@ impl ControlHandler for Answers<'_> {
             node: NodeStatus {
                 id: reporting.node.0,
                 name: reporting.name.clone(),
-                role: "edge".to_owned(),
+                role: NodeRole::Edge,
                 role_since_ns: reporting.started_at.as_nanos(),
                 passive: None,
                 groups: Vec::new(),

@@ -110,7 +110,7 @@ impl Service {
 pub(super) fn describe(status: &NodeStatus) -> String {
     let is_up = |peer: &&cluster::node::PeerStatus| peer.detector.state == failure_detector::State::Up;
     let (up, peers) = (status.peers.iter().filter(is_up).count(), status.peers.len());
-    format!("{}; {up} of {peers} peers up", describe::role(status.role).replace('_', " "))
+    format!("{}; {up} of {peers} peers up", describe::role(status.role).name().replace('_', " "))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::admission::node_filter;
 use super::flows::Known;
 use super::kernel::Kernel;
 use crate::complaints::{Complaints, PLAIN_TEXT};
+use crate::describe;
 use api::metrics::{Metric, Samples};
 use api::{
     ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, RefusedRequests, Status, SyncOrder, SyncStatus,
@@ -244,7 +245,7 @@ impl ControlHandler for Answers<'_> {
             node: NodeStatus {
                 id: reporting.node.0,
                 name: reporting.name.clone(),
-                role: status.role.name().to_owned(),
+                role: describe::sync_role(status.role),
                 role_since_ns: reporting.role_since.as_nanos(),
                 passive: None,
                 groups: Vec::new(),

@@ -31,7 +31,7 @@ use super::etcd::EtcdError;
 use super::exact_table::ExactTable;
 use super::topology::{INTERFACES, Topology};
 use super::watch::{Waited, Watch, WatchError};
-use api::{Event, Status};
+use api::{Event, NodeRole, Status};
 use config::key_file;
 use control::client::Client;
 
@@ -363,14 +363,14 @@ impl Cluster {
             (self.active, self.active_since_ns) = (0, multi_primary::since_when_each_has_its_group(&nodes)?);
             return Ok(());
         }
-        let active = nodes.iter().position(|node| node.role == "active");
+        let active = nodes.iter().position(|node| node.role == NodeRole::Active);
         match active {
-            Some(active) if nodes.get(1 - active).is_none_or(|other| other.role == "standby") => {
+            Some(active) if nodes.get(1 - active).is_none_or(|other| other.role == NodeRole::Standby) => {
                 (self.active, self.active_since_ns) = (active, nodes[active].role_since_ns);
                 Ok(())
             }
             _ => {
-                let roles: Vec<&str> = nodes.iter().map(|node| node.role.as_str()).collect();
+                let roles: Vec<&str> = nodes.iter().map(|node| node.role.name()).collect();
                 Err(format!("the nodes are {}", roles.join(" and ")))
             }
         }

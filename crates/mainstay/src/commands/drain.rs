@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::error::{CommandError, NotDrained};
 use crate::cli::{DrainArgs, UndrainArgs};
-use api::Status;
+use api::{NodeRole, Status};
 use control::client::{Client, ClientError};
 
 /// How often the node is asked how far it is.
@@ -18,7 +18,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// The node's role in the end.
 #[derive(Serialize)]
 struct RoleReport {
-    role: String,
+    role: NodeRole,
     /// The node that holds the addresses, if this one knows.
     active: Option<u8>,
 }
@@ -30,8 +30,8 @@ struct RoleReport {
 pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     client.drain(args.force)?;
-    let status = await_role(&mut client, |role| matches!(role, "drained" | "active"))?;
-    if status.node.role == "active" {
+    let status = await_role(&mut client, |role| matches!(role, NodeRole::Drained | NodeRole::Active))?;
+    if status.node.role == NodeRole::Active {
         return Err(NotDrained::GivenUp.into());
     }
     report(&status, args.json, "drained")
@@ -44,16 +44,16 @@ pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
 pub fn undrain(args: &UndrainArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     client.undrain()?;
-    let status = await_role(&mut client, |role| matches!(role, "standby" | "active"))?;
+    let status = await_role(&mut client, |role| matches!(role, NodeRole::Standby | NodeRole::Active))?;
     report(&status, args.json, "in service")
 }
 
-fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<Status, CommandError> {
+fn await_role(client: &mut Client, is_final: impl Fn(NodeRole) -> bool) -> Result<Status, CommandError> {
     let deadline = Instant::now() + WITHIN;
     loop {
         let status: Result<Status, ClientError> = client.status();
         let status = status?;
-        if is_final(&status.node.role) {
+        if is_final(status.node.role) {
             return Ok(status);
         }
         if Instant::now() >= deadline {
@@ -64,10 +64,10 @@ fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<St
 }
 
 fn report(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
-    let active_peer = status.peers.iter().find(|peer| peer.role == "active").map(|peer| peer.id);
-    let active = if status.node.role == "active" { Some(status.node.id) } else { active_peer };
+    let active_peer = status.peers.iter().find(|peer| peer.role == NodeRole::Active).map(|peer| peer.id);
+    let active = if status.node.role == NodeRole::Active { Some(status.node.id) } else { active_peer };
     if json {
-        return Ok(console::print_json(&RoleReport { role: status.node.role.clone(), active })?);
+        return Ok(console::print_json(&RoleReport { role: status.node.role, active })?);
     }
     let holds = active.map_or_else(
         || "no node is known to hold the addresses".to_owned(),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::ErrorKind;
+use api::{ErrorKind, NodeRole};
 use config::key_file::KeyNotWritten;
 use config::{ConfigError, Diagnostic, FILE_BYTES_MAX};
 use control::client::ClientError;
@@ -133,7 +133,7 @@ pub enum NotDrained {
     #[error("the node is still {role} after {seconds} s: see mainstay status and mainstay events")]
     Unfinished {
         /// The node's role.
-        role: String,
+        role: NodeRole,
         /// How long was waited.
         seconds: u64,
     },
@@ -192,7 +192,7 @@ pub enum HookFailed {
         /// What was ordered.
         order: &'static str,
         /// The role that the node has.
-        role: String,
+        role: NodeRole,
     },
     /// The node is not eligible.
     #[error("this node must not take over: {}", .0.join("; "))]

@@ -23,7 +23,7 @@ use super::CommandError;
 use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
-use api::{LazyStatus, PeerStatus, Status};
+use api::{LazyStatus, NodeRole, PathState, PeerStatus, SessionState, SplitBrain, Status};
 use console::{Table, count, counted, scaled, wrap, yes_no};
 use control::client::Client;
 
@@ -179,7 +179,7 @@ fn add_tables(text: &mut String, tables: impl IntoIterator<Item = Table>) {
 fn paths(status: &Status) -> String {
     let mut text = String::new();
     for peer in &status.peers {
-        let (up, lost): (Vec<_>, Vec<_>) = peer.paths.iter().partition(|path| path.state == "up");
+        let (up, lost): (Vec<_>, Vec<_>) = peer.paths.iter().partition(|path| path.state == PathState::Up);
         let up: Vec<&str> = up.iter().map(|path| path.path.as_str()).collect();
         let lost = lost.iter().find(|path| path.path == "replication");
         if let Some(lost) = lost.filter(|_| !up.is_empty()) {
@@ -194,14 +194,14 @@ fn paths(status: &Status) -> String {
                 uncovered(peer)
             );
         }
-        let _ = match peer.split_brain.as_str() {
+        let _ = match peer.split_brain {
             // What a dead peer and a cut-off one have in common is all that this node can know.
-            "suspected" => writeln!(
+            SplitBrain::Suspected => writeln!(
                 text,
                 "Silent       node {} on all paths, without a hand-over: dead, or cut off and active too",
                 peer.id
             ),
-            "confirmed" => writeln!(
+            SplitBrain::Confirmed => writeln!(
                 text,
                 "Split brain  node {} holds the same addresses as this node: check the links between the nodes",
                 peer.id
@@ -232,8 +232,8 @@ fn keys(status: &Status) -> String {
 
 /// What a failover to a peer now would lose whose replication link is down.
 fn uncovered(peer: &PeerStatus) -> String {
-    match (peer.uncovered, peer.session.as_str()) {
-        (0, "open") => "connections go over them, and a failover now would lose none".to_owned(),
+    match (peer.uncovered, peer.session) {
+        (0, SessionState::Open) => "connections go over them, and a failover now would lose none".to_owned(),
         (0, _) => "connections are not replicated".to_owned(),
         (lost, _) => {
             let noun = if lost == 1 { "connection" } else { "connections" };
@@ -309,12 +309,12 @@ fn configuration(status: &Status) -> String {
 fn group_table(status: &Status) -> Table {
     let mut table = Table::of("GROUP|ROLE|>FOR|>PRIORITY|HELD BY");
     for group in &status.node.groups {
-        let here = (group.role == "active").then_some("this node".to_owned());
+        let here = (group.role == NodeRole::Active).then_some("this node".to_owned());
         let peers = status.peers.iter().filter(|peer| peer.holds.contains(&group.name));
         let active: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
         table.row([
             group.name.clone(),
-            group.role.clone(),
+            group.role.to_string(),
             ago(status.monotonic_now_ns, group.role_since_ns),
             group.priority.to_string(),
             if active.is_empty() { "no known node".to_owned() } else { active.join(", ") },
@@ -336,9 +336,9 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
     [
         peer.id.to_string(),
         peer.address.clone(),
-        peer.role.clone(),
-        peer.detector.clone(),
-        peer.session.clone(),
+        peer.role.to_string(),
+        peer.detector.to_string(),
+        peer.session.to_string(),
         yes_no(peer.synchronised).to_owned(),
         seconds(peer.lag_ms / 1e3),
         peer.rtt_ms.map_or_else(|| "-".to_owned(), |rtt| seconds(rtt / 1e3)),
@@ -353,7 +353,7 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
 /// How this node's replicas compare with what its peers sent.
 fn anti_entropy_table(status: &Status) -> Table {
     let mut table = Table::of(">REPLICAS OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>EXTRA REMOVED");
-    for PeerStatus { id, anti_entropy, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
+    for PeerStatus { id, anti_entropy, .. } in status.peers.iter().filter(|peer| peer.session != SessionState::Off) {
         table.row([
             id.to_string(),
             anti_entropy

@@ -3,10 +3,11 @@
 use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
-    AntiEntropy, BackendStatus, BothWays, ChannelStatus, CheckStatus, ConnectionsStatus, DropCount, Ends, Event,
-    EventKind, FastPathStatus, FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus, NextHopStatus, NodeStatus,
-    PacketPath, PeerFilterStatus, PeerStatus, PortStatus, RateLimitStatus, Rates, RedundancyStatus, RefusedCount,
-    ReloadReport, ServiceStatus, StateServiceStatus, Status, TakeoverStatus,
+    AntiEntropy, BackendState, BackendStatus, BothWays, ChannelStatus, CheckStatus, ConnectionsStatus, DetectorState,
+    DropCount, Ends, Event, EventKind, FastPathStatus, FilterStatus, Flow, GatewayReason, GroupStatus, LazyStatus,
+    NextHopState, NextHopStatus, NodeRole, NodeStatus, PacketPath, PeerFilterStatus, PeerStatus, PortStatus,
+    RateLimitStatus, Rates, RedundancyStatus, RefusedCount, ReloadReport, ServiceStatus, SessionState, SplitBrain,
+    StateServiceStatus, Status, TakeoverStatus,
 };
 
 /// A text without its line breaks and indents: lines are broken to fit a terminal.
@@ -20,7 +21,7 @@ pub(super) fn node_status() -> Status {
         node: NodeStatus {
             id: 0,
             name: "left".to_owned(),
-            role: "active".to_owned(),
+            role: NodeRole::Active,
             role_since_ns: 10_000_000_000,
             passive: None,
             groups: Vec::new(),
@@ -35,15 +36,15 @@ pub(super) fn node_status() -> Status {
         peers: vec![PeerStatus {
             id: 1,
             address: "10.99.0.2:3781".to_owned(),
-            detector: "up".to_owned(),
+            detector: DetectorState::Up,
             channel: ChannelStatus {
                 secured_by: "pre-shared key 5e8c21b7".to_owned(),
                 keys_since_ns: Some(10_000_000_000),
                 handshakes: 2,
                 refused: vec![RefusedCount { reason: "replayed".to_owned(), datagrams: 3 }],
             },
-            session: "synchronised".to_owned(),
-            role: "standby".to_owned(),
+            session: SessionState::Open,
+            role: NodeRole::Standby,
             synchronised: true,
             lag_ms: 0.31,
             rtt_ms: Some(0.12),
@@ -83,7 +84,7 @@ pub(super) fn node_status() -> Status {
         next_hops: vec![NextHopStatus {
             port: "outside".to_owned(),
             address: "192.0.2.254".to_owned(),
-            state: "lost".to_owned(),
+            state: NextHopState::Lost,
             since_ns: 199_000_000_000,
         }],
         drops: vec![
@@ -129,8 +130,8 @@ Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 fal
              positive · 0 dropped
 Config       0123456789abcdef
 
-PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT
-1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms
+PEER  ADDRESS         ROLE     DETECTOR  SESSION  SYNCED     LAG     RTT
+1     10.99.0.2:3781  standby  up        open     yes     0.3 ms  0.1 ms
 
 PEER  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
 1          0         12       0     0  2.0 ms ago
@@ -159,7 +160,7 @@ fn a_status_fits_into_80_columns_however_long_names_are() {
     let mut node = node_status();
     let name = "a-name-of-a-node-that-somebody-has-chosen-with-the-greatest-care-and-without-any-thought-of-columns";
     node.node.name = name.to_owned();
-    node.node.role = "taking_over".to_owned();
+    node.node.role = NodeRole::TakingOver;
     node.takeover = TakeoverStatus {
         ready: false,
         obstacles: vec!["node 1 has not replicated all its connections yet".to_owned(), format!("port {name} is down")],
@@ -169,11 +170,11 @@ fn a_status_fits_into_80_columns_however_long_names_are() {
     node.redundancy = Some(Box::default());
     node.ports[0].name = name.to_owned();
     node.peers[0].address = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:3781".to_owned();
-    node.peers[0].split_brain = "suspected".to_owned();
+    node.peers[0].split_brain = SplitBrain::Suspected;
     node.peers[0].configuration = Some("fedcba9876543210".to_owned());
     let backend = BackendStatus {
         address: "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".to_owned(),
-        state: "down".to_owned(),
+        state: BackendState::Down,
         last_check: Some(CheckStatus {
             at_ns: 201_000_000_000,
             succeeded: false,
@@ -308,14 +309,18 @@ fn a_passive_node_has_its_reason_in_the_status() {
 #[test]
 fn a_status_has_the_active_node_of_each_group() {
     let mut node = node_status();
-    let group = |name: &str, role: &str, priority| GroupStatus {
+    let group = |name: &str, role: NodeRole, priority| GroupStatus {
         name: name.to_owned(),
-        role: role.to_owned(),
+        role,
         role_since_ns: 10_000_000_000,
         priority,
         term: 1,
     };
-    node.node.groups = vec![group("left", "active", 200), group("right", "standby", 100), group("spare", "init", 7)];
+    node.node.groups = vec![
+        group("left", NodeRole::Active, 200),
+        group("right", NodeRole::Standby, 100),
+        group("spare", NodeRole::Init, 7),
+    ];
     node.peers[0].holds = vec!["right".to_owned()];
     let expected = "\
 GROUP  ROLE            FOR  PRIORITY  HELD BY

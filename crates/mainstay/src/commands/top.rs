@@ -13,7 +13,7 @@ use super::latency::{self, LatencyLine};
 use super::{CommandError, gateways_only};
 use crate::cli::{TopArgs, TopOrder};
 use api::metrics::Sample;
-use api::{BothWays, Flow, FlowFilterText, PacketPath, Rates, Status};
+use api::{BothWays, DetectorState, Flow, FlowFilterText, NodeRole, PacketPath, Rates, Status};
 use console::{Table, count, scaled};
 use control::client::Client;
 
@@ -77,7 +77,7 @@ pub struct PeerLine {
     /// Its number.
     pub id: u8,
     /// The failure detector's state.
-    pub detector: String,
+    pub detector: DetectorState,
     /// It holds every connection.
     pub synchronised: bool,
     /// Age of the oldest change that it has not acknowledged, in milliseconds.
@@ -90,7 +90,7 @@ pub struct View {
     /// The node's name.
     pub name: String,
     /// Its role.
-    pub role: String,
+    pub role: NodeRole,
     /// Seconds between the two moments.
     pub interval_s: f64,
     /// What goes through.
@@ -184,13 +184,13 @@ fn view(before: &Moment, now: &Moment, order: TopOrder) -> View {
     drops.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s).then(b.packets.cmp(&a.packets)));
     let peers = status.peers.iter().map(|peer| PeerLine {
         id: peer.id,
-        detector: peer.detector.clone(),
+        detector: peer.detector,
         synchronised: peer.synchronised,
         lag_ms: peer.lag_ms,
     });
     View {
         name: status.node.name.clone(),
-        role: status.node.role.clone(),
+        role: status.node.role,
         interval_s,
         rates: status.rates.clone(),
         connections: status.connections.count,
@@ -320,7 +320,7 @@ mod tests {
     fn moment(at: Instant, flows: Vec<Flow>, dropped: u64) -> Moment {
         let mut status =
             Status { drops: vec![DropCount { reason: "no_route".into(), packets: dropped }], ..Status::default() };
-        status.peers = vec![PeerStatus { id: 1, detector: "up".into(), lag_ms: 1.5, ..PeerStatus::default() }];
+        status.peers = vec![PeerStatus { id: 1, detector: DetectorState::Up, lag_ms: 1.5, ..PeerStatus::default() }];
         Moment { at, status, samples: Vec::new(), flows, is_truncated: false }
     }
 

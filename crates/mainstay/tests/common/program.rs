@@ -153,7 +153,7 @@ impl Program {
 
     /// The node's role; empty when it does not answer.
     pub(crate) fn role(&self) -> String {
-        self.status().map(|status| status.node.role).unwrap_or_default()
+        self.status().map(|status| status.node.role.to_string()).unwrap_or_default()
     }
 
     /// Waits until the node has this role; fails with its log if it never has.

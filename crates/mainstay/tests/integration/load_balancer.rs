@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use api::BackendStatus;
+use api::{BackendState, BackendStatus};
 use lab::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 use packet_io::netlink::{Netlink, Prefix};
 
@@ -224,7 +224,7 @@ fn backends(node: &Program) -> Vec<BackendStatus> {
         .unwrap_or_default()
 }
 
-fn wait_for_state(node: &Program, backend: usize, state: &str) {
+fn wait_for_state(node: &Program, backend: usize, state: BackendState) {
     wait_until(&format!("backend {backend} is {state}"), || {
         let backends = backends(node);
         if backends.get(backend).is_some_and(|it| it.state == state) {
@@ -278,7 +278,7 @@ fn survive_and_follow_health(scenario: Scenario) {
     write_configuration(&folder, "b", &scenario.configuration(1, [0, 1, 1]));
     let reloaded = reload(&b);
     assert!(reloaded.status.success(), "{reloaded:?}");
-    assert_eq!(backends(&b)[0].state, "drained");
+    assert_eq!(backends(&b)[0].state, BackendState::Drained);
     assert_eq!(spread(&network.connect_many(20))[0], 0);
     connections.iter_mut().for_each(Connection::assert_lives);
 
@@ -288,16 +288,16 @@ fn survive_and_follow_health(scenario: Scenario) {
     let refused = reload(&b);
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && said.contains("service.backend.weight: 101 is out of range"), "{refused:?}");
-    assert_eq!(backends(&b)[0].state, "drained");
+    assert_eq!(backends(&b)[0].state, BackendState::Drained);
 
     // A backend fails: new connections go elsewhere, until it is back.
     drop(servers.remove(1));
-    wait_for_state(&b, 1, "down");
+    wait_for_state(&b, 1, BackendState::Down);
     let elsewhere = spread(&network.connect_many(20));
     assert_eq!(elsewhere, [0, 0, 20]);
     connections.iter_mut().for_each(Connection::assert_lives);
     servers.push(Server::start(&network, 1));
-    wait_for_state(&b, 1, "up");
+    wait_for_state(&b, 1, BackendState::Up);
     assert!(spread(&network.connect_many(20))[1] > 0);
     let events = b.client().events().expect("events");
     let detail =
@@ -309,7 +309,7 @@ fn survive_and_follow_health(scenario: Scenario) {
     // Without a backend, the service refuses new connections at once.
     drop(servers);
     for backend in 0..BACKENDS {
-        wait_for_state(&b, backend, "down");
+        wait_for_state(&b, backend, BackendState::Down);
     }
     let service = SocketAddr::new(scenario.service(), PORTS.0);
     let refused = network.topology.server.run(|| TcpStream::connect_timeout(&service, PATIENCE).map(drop)).unwrap();
@@ -368,7 +368,7 @@ fn datagrams_of_a_failed_backend_go_to_another_one_where_the_service_ends_its_co
     let first = ask();
     assert_eq!(ask(), first, "a connection stays");
     drop(servers[first].take());
-    wait_for_state(&gateway, first, "down");
+    wait_for_state(&gateway, first, BackendState::Down);
     wait_for("another backend answers the same client", || ask() != first);
     let ended = gateway.status().expect("it answers").services[0].backends[first].connections;
     assert_eq!(ended, 0, "the failed backend has no connections left");
@@ -403,7 +403,7 @@ fn clients_of_a_failed_backend_are_reset_where_the_service_ends_its_connections_
     a.kill();
     b.wait_for_role("active");
     drop(servers[1].take());
-    wait_for_state(&b, 1, "down");
+    wait_for_state(&b, 1, BackendState::Down);
     wait_for("the connections of the failed backend have ended", || backends(&b)[1].connections == 0);
     let (mut failed, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|connection| connection.backend == 1);
     assert!(!failed.is_empty() && !others.is_empty());

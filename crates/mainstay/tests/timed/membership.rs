@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::thread;
 
-use api::{EventKind, MembershipStatus, Status};
+use api::{DetectorState, EventKind, MemberState, MembershipStatus, Status};
 use lab::testbed::etcd::EtcdCluster;
 use packet_io::IoError;
 use packet_io::namespace::Namespace;
@@ -177,7 +177,7 @@ fn wait_for(what: &str, node: &Program, is_so: impl Fn(&Status) -> bool) {
 fn wait_for_peers(node: &Program, ids: &[u8], connections: u64) {
     wait_for(&format!("the peers are {ids:?}"), node, |status| {
         let peers: Vec<u8> = status.peers.iter().map(|peer| peer.id).collect();
-        let are_up = status.peers.iter().all(|peer| peer.detector == "up" && peer.synchronised);
+        let are_up = status.peers.iter().all(|peer| peer.detector == DetectorState::Up && peer.synchronised);
         peers == ids && are_up && status.connections.count == connections
     });
 }
@@ -252,7 +252,7 @@ fn etcd_is_followed_and_its_loss_changes_nothing_for_packets() {
     c.order("drain");
     wait_for("c is drained", &a, |status| {
         let mut members = status.membership.iter().flat_map(|membership| &membership.members);
-        members.any(|member| member.id == 2 && member.state == "draining")
+        members.any(|member| member.id == 2 && member.state == MemberState::Draining)
     });
     c.order("undrain");
 

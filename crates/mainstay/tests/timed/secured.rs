@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::common::forwarded::{self, REPLICATION_PORT, connect, echo_inside, exchange};
 use crate::common::program::{Folder, Program, until, write_configuration};
-use api::{EventKind, PeerStatus, Status};
+use api::{DetectorState, EventKind, NodeRole, PeerStatus, Status};
 use lab::testbed::topology::{SYNC, Topology};
 
 /// Questions that are answered under each set of keys, of which there are six.
@@ -68,7 +68,7 @@ impl Site {
     fn wait_until_ready(&self) {
         until("the nodes are synchronised", || {
             let statuses = [self.node(0).status()?, self.node(1).status()?];
-            let is_active = |status: &&Status| status.node.role == "active";
+            let is_active = |status: &&Status| status.node.role == NodeRole::Active;
             let are_ready = statuses.iter().all(|status| status.takeover.ready);
             (are_ready && statuses.iter().filter(is_active).count() == 1).then_some(())
         });
@@ -188,7 +188,7 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
     let socket = site.topology.nodes[1 - active].run(|| UdpSocket::bind((SYNC[1 - active], REPLICATION_PORT))).unwrap();
     let socket = socket.expect("the port is free");
     let target = SocketAddr::new(SYNC[active], REPLICATION_PORT);
-    until("the dead peer is found dead", || (site.peer(active).detector == "down").then_some(()));
+    until("the dead peer is found dead", || (site.peer(active).detector == DetectorState::Down).then_some(()));
     let before = (site.peer(active).channel, processor_ticks(site.node(active)));
     let began = Instant::now();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -214,7 +214,7 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
         (refused > FLOOD_DATAGRAMS as u64 / 2).then_some(peer)
     });
     assert_eq!((after.channel.handshakes, &after.channel.secured_by), (before.0.handshakes, &before.0.secured_by));
-    assert_eq!((after.detector.as_str(), site.active()), ("down", active));
+    assert_eq!((after.detector, site.active()), (DetectorState::Down, active));
     let ticks = processor_ticks(site.node(active)) - before.1;
     let share = ticks as f64 / 100.0 / elapsed.as_secs_f64();
     println!("{FLOOD_DATAGRAMS} datagrams in {elapsed:?}: {ticks} hundredths of a second, {share:.2} of a processor");
@@ -238,7 +238,7 @@ fn a_node_with_another_key_is_not_believed_and_the_log_has_the_reason() {
         (said(0) && said(1)).then_some(())
     });
     let peer = site.peer(0);
-    assert_eq!((peer.channel.secured_by.as_str(), peer.detector.as_str()), ("establishing", "down"));
+    assert_eq!((peer.channel.secured_by.as_str(), peer.detector), ("establishing", DetectorState::Down));
     assert!(!site.node(0).status().expect("it answers").takeover.ready);
 }
 
@@ -315,9 +315,11 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
     site.configure(standby, &certificate_section(&site, "forged"), &name);
     site.start(standby);
     until("the log has the reason", || site.node(active).log().contains("not issued by the authority").then_some(()));
-    until("the node that was killed is found dead", || (site.peer(active).detector == "down").then_some(()));
+    until("the node that was killed is found dead", || {
+        (site.peer(active).detector == DetectorState::Down).then_some(())
+    });
     exchange(&mut stream, b"meanwhile");
-    assert_eq!(site.peer(active).detector, "down", "the forged one is not accepted");
+    assert_eq!(site.peer(active).detector, DetectorState::Down, "the forged one is not accepted");
 
     site.kill(standby);
     site.configure(standby, &certificate_section(&site, genuine[standby]), &name);

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use api::NodeRole;
 use lab::testbed::topology::{INSIDE, OUTSIDE, PREFIX_BITS, SECOND_SERVER, SERVER, SYNC, Topology};
 use packet_io::netlink::{Netlink, Prefix};
 
@@ -100,7 +101,7 @@ fn add_second_way(topology: &Topology) {
 fn wait_for_groups(node: &Program, groups: &[&str]) {
     wait_until(&format!("the node holds {groups:?}"), || {
         let Some(status) = node.status() else { return Err(node.log()) };
-        let active = status.node.groups.iter().filter(|group| group.role == "active");
+        let active = status.node.groups.iter().filter(|group| group.role == NodeRole::Active);
         let active: Vec<&str> = active.map(|group| group.name.as_str()).collect();
         let is_ready = groups.len() == GROUPS.len() || status.takeover.ready;
         if active == groups && is_ready {

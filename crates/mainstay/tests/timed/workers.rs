@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use crate::common::forwarded::{self, FORWARDED, connect, echo_inside, exchange};
 use crate::common::program::{Folder, Program, mainstay, until, wait_until};
-use api::{EventKind, FlowFilterText, PacketPath, Status};
+use api::{EventKind, FlowFilterText, NodeRole, PacketPath, Status};
 use lab::testbed::topology::Topology;
 
 /// Connections through the gateway: so many that no worker is left without.
@@ -35,7 +35,7 @@ fn start(workers: [u8; 2]) -> Option<(Topology, [Program; 2], Folder)> {
 fn ready(gateway: &Program, role: &str) {
     wait_until(&format!("the node is {role} and ready"), || {
         let status = gateway.status();
-        let is_ready = status.as_ref().is_some_and(|status| status.node.role == role && status.takeover.ready);
+        let is_ready = status.as_ref().is_some_and(|status| status.node.role.name() == role && status.takeover.ready);
         is_ready.then_some(()).ok_or_else(|| format!("{status:#?}\n{}", gateway.log()))
     });
 }
@@ -73,7 +73,7 @@ fn connections_whose_replies_come_to_another_worker_pass_and_outlive_their_node(
     active.kill();
     streams.iter_mut().for_each(|stream| exchange(stream, b"after"));
     let status = standby.status().expect("it answers");
-    assert_eq!(status.node.role, "active");
+    assert_eq!(status.node.role, NodeRole::Active);
     assert!(status.workers.iter().all(|worker| worker.forwarded > 0 && worker.taken > 0), "{status:#?}");
     let events = standby.client().events().unwrap();
     let first_packets = events.iter().filter(|event| event.kind == EventKind::FirstPacketForwarded).count();
@@ -138,7 +138,8 @@ fn nodes_with_different_numbers_of_workers_report_it_and_end_in_good_order() {
     let reasons = until("the nodes refuse each other", || {
         let [first, second] = [active.status()?, standby.status()?];
         let is_reported = first.takeover.obstacles.iter().any(|reason| reason.contains("workers.count"));
-        (first.node.role == "active" && is_reported && !second.takeover.ready).then_some(first.takeover.obstacles)
+        (first.node.role == NodeRole::Active && is_reported && !second.takeover.ready)
+            .then_some(first.takeover.obstacles)
     });
     assert!(!reasons.is_empty());
     let events = active.client().events().unwrap();

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use api::{BackendStatus, CheckStatus, ServiceStatus};
+use api::{BackendState, BackendStatus, CheckStatus, ServiceStatus};
 use config::validated::Service;
 use config::value;
 use flow::Instant;
@@ -141,14 +141,14 @@ fn status(
     let backends = service.backends().iter().map(|backend| {
         let view = backend.view();
         let state = match (view.is_down, view.weight) {
-            (true, _) => "down",
-            (false, 0) => "drained",
-            (false, _) if view.share < SHARES => "starting",
-            (false, _) => "up",
+            (true, _) => BackendState::Down,
+            (false, 0) => BackendState::Drained,
+            (false, _) if view.share < SHARES => BackendState::Starting,
+            (false, _) => BackendState::Up,
         };
         BackendStatus {
             address: view.name(),
-            state: state.to_owned(),
+            state,
             weight: view.weight,
             share: f64::from(view.share) / f64::from(SHARES),
             connections: view.connections.into(),

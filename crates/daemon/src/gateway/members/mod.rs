@@ -26,6 +26,7 @@ use membership::{
 use packet_io::clock;
 
 use crate::credentials;
+use crate::describe;
 use api::{EventKind, MemberStatus, MembershipStatus};
 use config::validated::{Config, MembershipSource, Peer};
 
@@ -386,7 +387,7 @@ impl Members {
             id: member.id.0,
             name: member.name.clone(),
             address: member.replication.to_string(),
-            state: member.state.name().to_owned(),
+            state: describe::member_state(member.state),
             version: member.version,
             recorded: presence == Presence::Recorded,
         };
@@ -396,7 +397,7 @@ impl Members {
             since_ns: since.as_nanos(),
             error: error.clone(),
             refused: refused.clone(),
-            own_state: own.member().state.name().to_owned(),
+            own_state: describe::member_state(own.member().state),
             own_version: own.member().version,
             settings_version: settings.version,
             backups: settings.backups,

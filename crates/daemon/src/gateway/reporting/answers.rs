@@ -92,7 +92,7 @@ impl ControlHandler for Answers<'_> {
             node: NodeLine {
                 id: reporting.node.0,
                 name: reporting.name.clone(),
-                role: describe::role(status.role).to_owned(),
+                role: describe::role(status.role),
                 role_since_ns: reporting.role_since.as_nanos(),
                 passive: status.passive.as_ref().map(|reason| reporting.passive(reason)),
                 groups: reporting.roles.statuses(&status),

@@ -5,7 +5,7 @@ use cluster::node::{NodeStatus, PeerStatus};
 use flow::Instant;
 
 use crate::describe;
-use api::GroupStatus;
+use api::{GroupStatus, NodeRole};
 use config::validated::Config;
 
 /// The groups' names, and since when this node has its roles in them; empty where there is one.
@@ -38,7 +38,7 @@ impl GroupRoles {
         let groups = self.0.iter().zip(&status.groups);
         let status = groups.map(|((name, since), group)| GroupStatus {
             name: name.clone(),
-            role: describe::role(group.role).to_owned(),
+            role: describe::role(group.role),
             role_since_ns: since.as_nanos(),
             priority: group.priority,
             term: group.term,
@@ -55,8 +55,8 @@ impl GroupRoles {
 }
 
 /// The role in a peer's heartbeat: active, if it is for any group.
-pub(super) fn peer_role(peer: &PeerStatus) -> &'static str {
+pub(super) fn peer_role(peer: &PeerStatus) -> NodeRole {
     let heartbeats = || peer.heartbeats.iter().flatten();
     let heartbeat = heartbeats().find(|heartbeat| heartbeat.state.holds_addresses()).or_else(|| heartbeats().next());
-    heartbeat.map_or("unknown", |heartbeat| describe::role(heartbeat.state))
+    heartbeat.map_or(NodeRole::Unknown, |heartbeat| describe::role(heartbeat.state))
 }

@@ -1,11 +1,11 @@
 //! Paths to peers, and split brains, in words.
 
 use cluster::failure_detector::State;
-use cluster::node::{self, Path, SplitBrain};
+use cluster::node::{self, Path};
 use flow::{Instant, NodeId};
 
 use super::Reporting;
-use api::PathStatus;
+use api::{PathState, PathStatus, SplitBrain};
 
 /// The name of the replication path in the control API.
 const REPLICATION: &str = "replication";
@@ -18,22 +18,21 @@ pub(super) fn statuses(peer: &node::PeerStatus, reporting: &Reporting) -> Vec<Pa
     let status = peer.paths.iter().map(|path| PathStatus {
         path: reporting.path_name(path.path),
         state: match path.state {
-            State::Up => "up",
-            _ if path.since.is_none() => "never",
-            _ => "down",
-        }
-        .to_owned(),
+            State::Up => PathState::Up,
+            _ if path.since.is_none() => PathState::Never,
+            _ => PathState::Down,
+        },
         since_ns: path.since.map(Instant::as_nanos),
     });
     status.collect()
 }
 
 /// How certain a split brain is, in the control API.
-pub(super) const fn certainty(split_brain: SplitBrain) -> &'static str {
+pub(super) const fn certainty(split_brain: node::SplitBrain) -> SplitBrain {
     match split_brain {
-        SplitBrain::None => "none",
-        SplitBrain::Suspected => "suspected",
-        SplitBrain::Confirmed => "confirmed",
+        node::SplitBrain::None => SplitBrain::None,
+        node::SplitBrain::Suspected => SplitBrain::Suspected,
+        node::SplitBrain::Confirmed => SplitBrain::Confirmed,
     }
 }
 

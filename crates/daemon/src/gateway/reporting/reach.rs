@@ -47,11 +47,10 @@ impl Reporting {
             port: self.port_name(hop.port).to_owned(),
             address: hop.address.to_string(),
             state: match hop.state {
-                NextHopState::Unknown => "unknown",
-                NextHopState::Reached => "reached",
-                NextHopState::Lost => "lost",
-            }
-            .to_owned(),
+                NextHopState::Unknown => api::NextHopState::Unknown,
+                NextHopState::Reached => api::NextHopState::Reached,
+                NextHopState::Lost => api::NextHopState::Lost,
+            },
             since_ns: hop.since.as_nanos(),
         };
         status.next_hops.iter().map(describe).collect()

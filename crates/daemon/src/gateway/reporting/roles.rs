@@ -1,13 +1,12 @@
 //! Roles of the node and its peers, and what keeps them from a take-over.
 
-use cluster::failure_detector;
 use cluster::node::NodeStatus;
 use flow::Instant;
 
 use super::groups::peer_role;
 use super::{Reporting, compact, paths};
 use crate::describe;
-use api::{PeerStatus, TakeoverStatus};
+use api::{PeerStatus, SessionState, TakeoverStatus};
 
 /// Whether a failover now would keep every connection, and if not, why.
 pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
@@ -25,18 +24,12 @@ pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reportin
     PeerStatus {
         id: peer.id.0,
         paths: paths::statuses(peer, reporting),
-        split_brain: paths::certainty(peer.split_brain).to_owned(),
+        split_brain: paths::certainty(peer.split_brain),
         channel: describe::channel(peer.channel.as_ref()),
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: match peer.detector.state {
-            failure_detector::State::AdminDown => "admin_down",
-            failure_detector::State::Down => "down",
-            failure_detector::State::Init => "init",
-            failure_detector::State::Up => "up",
-        }
-        .to_owned(),
-        session: session.map_or("off", |session| describe::link(session.link)).to_owned(),
-        role: peer_role(peer).to_owned(),
+        detector: describe::detector(peer.detector.state),
+        session: session.map_or(SessionState::Off, |session| describe::link(session.link)),
+        role: peer_role(peer),
         holds: reporting.roles.held_by(peer),
         configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe::fingerprint),
         synchronised: peer.could_take_over(),

@@ -1,12 +1,12 @@
 //! The peers, as operators see them.
 
 use crate::describe;
-use conntrack_sync::{SyncPeerStatus, SyncRole};
+use conntrack_sync::SyncPeerStatus;
 use flow::Instant;
 use replication::conntrackd::FtfwStatus;
 
 use super::Reporting;
-use api::PeerStatus;
+use api::{DetectorState, NodeRole, PeerStatus, SessionState, SplitBrain};
 
 /// A peer, as operators see it.
 pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
@@ -19,16 +19,21 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
     PeerStatus {
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: if peer.is_up { "up" } else { "down" }.to_owned(),
-        split_brain: if peer.is_split { "confirmed" } else { "none" }.to_owned(),
+        detector: detector(peer),
+        split_brain: if peer.is_split { SplitBrain::Confirmed } else { SplitBrain::None },
         channel: describe::channel(peer.channel.as_ref()),
-        session: session.map_or("conntrackd", |session| describe::link(session.link)).to_owned(),
-        role: peer.role.map_or("unknown", SyncRole::name).to_owned(),
+        session: session.map_or(SessionState::Conntrackd, |session| describe::link(session.link)),
+        role: peer.role.map_or(NodeRole::Unknown, describe::sync_role),
         synchronised: is_synchronised,
         lag_ms: session.map_or(0.0, |session| session.lag(now).as_secs_f64() * 1e3),
         last_received_ns: peer.last_received_at.map(Instant::as_nanos),
         ..session.as_ref().map(describe::session).unwrap_or_default()
     }
+}
+
+/// Whether packets of the peer arrive.
+const fn detector(peer: &SyncPeerStatus) -> DetectorState {
+    if peer.is_up { DetectorState::Up } else { DetectorState::Down }
 }
 
 /// A conntrackd. It sends neither its role nor how far it has come.
@@ -37,10 +42,9 @@ fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, 
     PeerStatus {
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: if peer.is_up { "up" } else { "down" }.to_owned(),
+        detector: detector(peer),
         channel: describe::channel(None),
-        session: if peer.is_up { "conntrackd" } else { "seeking" }.to_owned(),
-        role: "unknown".to_owned(),
+        session: if peer.is_up { SessionState::Conntrackd } else { SessionState::Seeking },
         synchronised: session.is_synchronised(),
         lag_ms: oldest.map_or(0.0, |since| now.saturating_since(since).as_secs_f64() * 1e3),
         queued: session.queued as u64,

@@ -4,6 +4,7 @@ use conntrack_sync::{Obstacle, Readiness, SyncRole};
 use packet_io::ctnetlink::Support;
 
 use super::events::{injection_fails, split_brain};
+use crate::describe;
 use api::SyncReadiness;
 
 /// How ready the node is, for keepalived and for operators.
@@ -15,7 +16,7 @@ pub(super) fn readiness(status: &conntrack_sync::SyncStatus, host: &Support) -> 
     let mut may_not_reasons = clauses(keeps_from_taking_over);
     may_not_reasons.extend(host.lacks.iter().filter(|lack| lack.is_fatal()).map(ToString::to_string));
     SyncReadiness {
-        role: status.role.name().to_owned(),
+        role: describe::sync_role(status.role),
         usable: *is_usable,
         not_usable_reasons: if *is_usable { Vec::new() } else { clauses(keeps_from_use) },
         // Who carries connections already does not lose them by going on.

@@ -27,7 +27,7 @@ use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{Cluster, ClusterPlan, SPARE_CONNECTIONS, Tuning};
 use crate::testbed::topology::Topology;
 use crate::testbed::watch::{Waited, Watch};
-use api::Status;
+use api::{NodeRole, Status};
 use config::validated::Backend;
 use console::Progress;
 
@@ -122,14 +122,14 @@ impl<'a> Failover<'a> {
         cluster.wait_until_ready(watch)?;
         let hosts = Hosts::open(&topology, 1 - cluster.standby(), connections)?;
         let new = Self { cluster, hosts, next_exchange: 0, watch, _topology: topology };
-        if new.status("active").is_some_and(|status| status.fast_path.is_none()) {
+        if new.status(NodeRole::Active).is_some_and(|status| status.fast_path.is_none()) {
             return Err(BenchError::NoFastPath);
         }
         Ok(new)
     }
 
     /// The status of the node with this role.
-    fn status(&self, role: &str) -> Option<Status> {
+    fn status(&self, role: NodeRole) -> Option<Status> {
         self.cluster.statuses().into_iter().find(|status| status.node.role == role)
     }
 
@@ -192,7 +192,7 @@ impl<'a> Failover<'a> {
 
     /// Connections on the active node's fast path.
     fn installed(&self) -> u32 {
-        let fast_path = self.status("active").and_then(|status| status.fast_path);
+        let fast_path = self.status(NodeRole::Active).and_then(|status| status.fast_path);
         fast_path.map_or(0, |fast_path| fast_path.connections as u32)
     }
 
@@ -201,8 +201,8 @@ impl<'a> Failover<'a> {
         let expected = self.hosts.connections();
         let mut there = 0;
         let waited = self.watch.until(Instant::now() + REPLICATED_WITHIN, || -> Result<bool, BenchError> {
-            there = self.status("standby").map_or(0, |status| status.connections.count as u32);
-            let is_acknowledged = self.status("active").is_some_and(|status| {
+            there = self.status(NodeRole::Standby).map_or(0, |status| status.connections.count as u32);
+            let is_acknowledged = self.status(NodeRole::Active).is_some_and(|status| {
                 status.peers.iter().all(|peer| peer.synchronised && peer.queued == 0 && peer.in_flight == 0)
             });
             Ok(there >= expected && is_acknowledged)

@@ -35,7 +35,7 @@ use crate::testbed;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::testbed::topology::{SERVER, Topology};
 use crate::testbed::watch::{Waited, Watch};
-use api::{LazyStatus, Status};
+use api::{LazyStatus, NodeRole, Status};
 use config::validated::Backend;
 use console::Progress;
 
@@ -189,7 +189,7 @@ impl Pair {
 
     fn active(&self) -> Result<Status, BenchError> {
         let statuses = self.cluster.statuses();
-        statuses.into_iter().find(|status| status.node.role == "active").ok_or(BenchError::NothingPassed)
+        statuses.into_iter().find(|status| status.node.role == NodeRole::Active).ok_or(BenchError::NothingPassed)
     }
 
     /// Kills the active node while the flood passes: how many of the connections that are older than the threshold go on.

@@ -12,7 +12,7 @@ use super::error::TunnelError;
 use super::topology::{INTERFACES, PREFIX_BITS, SITES, SitePlan, Topology};
 use crate::testbed::cluster::{ClusterError, Directory};
 use crate::testbed::watch::{Waited, Watch};
-use api::{RedundancyStatus, Status};
+use api::{NodeRole, RedundancyStatus, Status};
 use control::client::Client;
 
 /// How long the nodes may take until they are ready.
@@ -106,7 +106,7 @@ impl Gateways {
     fn missing(&self) -> Option<String> {
         for (site, plan) in SITES.iter().enumerate() {
             let statuses: Vec<Status> = self.of_site(site).filter_map(Gateway::status).collect();
-            let active = statuses.iter().find(|status| status.node.role == "active");
+            let active = statuses.iter().find(|status| status.node.role == NodeRole::Active);
             let Some(active) = active.filter(|_| statuses.len() == 2) else {
                 return Some(format!("no node of site {} is active", plan.name));
             };
@@ -128,14 +128,15 @@ impl Gateways {
     /// The tunnel's status at the active node of a site.
     pub(super) fn tunnel(&self, site: usize) -> Option<RedundancyStatus> {
         let mut statuses = self.of_site(site).filter_map(Gateway::status);
-        statuses.find(|status| status.node.role == "active")?.redundancy.map(|tunnel| *tunnel)
+        statuses.find(|status| status.node.role == NodeRole::Active)?.redundancy.map(|tunnel| *tunnel)
     }
 
     /// Kills the active node of a site as a power cut would. That of the site with the server encodes what the client is sent,
     /// that of the other site decodes it.
     pub(super) fn kill_active(&mut self, site: usize) -> Result<(), TunnelError> {
-        let is_active =
-            |node: &Gateway| node.site == site && node.status().is_some_and(|status| status.node.role == "active");
+        let is_active = |node: &Gateway| {
+            node.site == site && node.status().is_some_and(|status| status.node.role == NodeRole::Active)
+        };
         let index = self.nodes.iter().position(is_active).ok_or(TunnelError::NobodyToKill(SITES[site].name))?;
         // Dropping it kills it.
         drop(self.nodes.remove(index));
@@ -144,7 +145,7 @@ impl Gateways {
 
     /// Whether a site has an active node.
     pub(super) fn has_active(&self, site: usize) -> bool {
-        self.of_site(site).filter_map(Gateway::status).any(|status| status.node.role == "active")
+        self.of_site(site).filter_map(Gateway::status).any(|status| status.node.role == NodeRole::Active)
     }
 }
 

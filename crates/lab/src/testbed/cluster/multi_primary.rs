@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::topology::{Both, CLIENT, INSIDE, NODES_MAX, OUTSIDE, PREFIX_BITS};
 use super::super::ways::{SECOND_OUTSIDE, WAYS};
-use api::NodeStatus;
+use api::{NodeRole, NodeStatus};
 
 /// The groups, in the order of the nodes that are preferred for them.
 const GROUPS: [&str; NODES_MAX] = ["left", "right", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
@@ -66,7 +66,7 @@ pub(super) fn translations() -> String {
 /// One has not: who has what.
 pub(super) fn since_when_each_has_its_group(nodes: &[NodeStatus]) -> Result<u64, String> {
     let held = |node: &NodeStatus| {
-        let active = node.groups.iter().filter(|group| group.role == "active");
+        let active = node.groups.iter().filter(|group| group.role == NodeRole::Active);
         active.map(|group| group.name.clone()).collect::<Vec<_>>()
     };
     let of_these = &GROUPS[..nodes.len().min(GROUPS.len())];

@@ -10,7 +10,7 @@ use super::super::exact_table::ExactTable;
 use super::super::topology::Topology;
 use super::configuration::{ClusterPlan, NAMES, Shape, configuration, security_configuration};
 use super::{ClusterError, Directory};
-use api::{FlowFilterText, Status};
+use api::{DetectorState, FlowFilterText, Status};
 use control::client::Client;
 
 /// Lines of a node's log that an error shows.
@@ -56,7 +56,7 @@ impl Node {
         }
         for peer in peers() {
             let other = NAMES.get(usize::from(peer.id)).copied().unwrap_or("of another cluster");
-            if peer.detector != "up" {
+            if peer.detector != DetectorState::Up {
                 return Err(format!("node {} does not receive from node {other}", self.name));
             }
             if is_replicated && !peer.synchronised {

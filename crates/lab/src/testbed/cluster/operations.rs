@@ -10,7 +10,7 @@ use super::super::watch::{Waited, Watch};
 use super::configuration::{configuration, security_configuration};
 use super::node::Node;
 use super::{Cluster, ClusterError};
-use api::{PeerStatus, ReloadReport};
+use api::{DetectorState, NodeRole, PeerStatus, ReloadReport};
 use control::client::{Client, ClientError};
 
 /// How long a node may take to end on request.
@@ -24,7 +24,7 @@ impl Node {
     }
 
     /// Whether it has this role now.
-    fn check_role(&self, wanted: &str) -> Result<(), String> {
+    fn check_role(&self, wanted: NodeRole) -> Result<(), String> {
         let role = self.status()?.node.role;
         if role == wanted { Ok(()) } else { Err(format!("node {} is {role}, not {wanted}", self.name)) }
     }
@@ -67,8 +67,8 @@ impl Cluster {
         let drained = self.active()?;
         self.nodes[drained].ask(|client| client.drain(false))?;
         self.wait_until(watch, |cluster| {
-            cluster.nodes[drained].check_role("drained")?;
-            cluster.nodes[1 - drained].check_role("active")
+            cluster.nodes[drained].check_role(NodeRole::Drained)?;
+            cluster.nodes[1 - drained].check_role(NodeRole::Active)
         })?;
         self.nodes[drained].ask(Client::undrain)?;
         self.wait_until_ready(watch)
@@ -110,7 +110,7 @@ impl Cluster {
     /// It refuses, or keeps its addresses.
     pub fn drain(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
         self.nodes[number].ask(|client| client.drain(false))?;
-        self.wait_until(watch, |cluster| cluster.nodes[number].check_role("drained"))
+        self.wait_until(watch, |cluster| cluster.nodes[number].check_role(NodeRole::Drained))
     }
 
     /// Waits until no other node takes a node that has ended for one that is up.
@@ -120,7 +120,7 @@ impl Cluster {
     pub fn wait_until_left(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
         self.wait_until(watch, |cluster| {
             cluster.others(number).try_for_each(|node| {
-                let is_up = |peer: &PeerStatus| usize::from(peer.id) == number && peer.detector == "up";
+                let is_up = |peer: &PeerStatus| usize::from(peer.id) == number && peer.detector == DetectorState::Up;
                 let has_noticed = !node.status()?.peers.iter().any(is_up);
                 if has_noticed { Ok(()) } else { Err(format!("node {} takes the node for up", node.name)) }
             })

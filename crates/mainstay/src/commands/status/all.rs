@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::text::COLUMNS_MAX;
-use api::{PeerStatus, Status};
+use api::{DetectorState, NodeRole, PathState, PeerStatus, Status};
 use console::{Table, count, yes_no};
 use control::client::Client;
 use control::target::{RemoteTarget, Target};
@@ -25,7 +25,7 @@ struct Member {
     id: u8,
     /// Its name, where it is known.
     name: Option<String>,
-    role: String,
+    role: NodeRole,
     /// Whether the node is received by the one that was asked; always, of that one.
     up: bool,
     /// Whether a take-over now would keep all connections. Absent of a node that was not asked itself.
@@ -43,7 +43,7 @@ impl Member {
         Self {
             id: status.node.id,
             name: Some(status.node.name.clone()),
-            role: status.node.role.clone(),
+            role: status.node.role,
             up: true,
             ready: Some(status.takeover.ready),
             connections: Some(status.connections.count),
@@ -58,7 +58,7 @@ impl Member {
         Self {
             id: peer.id,
             name,
-            role: peer.role.clone(),
+            role: peer.role,
             up: is_up(peer),
             ready: None,
             connections: None,
@@ -69,7 +69,7 @@ impl Member {
 }
 
 fn is_up(peer: &PeerStatus) -> bool {
-    peer.detector == "up" || peer.paths.iter().any(|path| path.state == "up")
+    peer.detector == DetectorState::Up || peer.paths.iter().any(|path| path.state == PathState::Up)
 }
 
 /// The node that was asked, and its peers, in the order of their numbers.
@@ -101,7 +101,7 @@ pub(super) fn describe(Members { members }: &Members) -> String {
         table.row([
             member.id.to_string(),
             member.name.clone().unwrap_or_else(unknown),
-            member.role.clone(),
+            member.role.to_string(),
             yes_no(member.up).to_owned(),
             member.ready.map_or_else(unknown, |ready| yes_no(ready).to_owned()),
             member.connections.map_or_else(unknown, count),
@@ -120,8 +120,7 @@ mod tests {
     #[test]
     fn a_dead_peer_has_a_line_that_the_asked_node_reports() {
         let mut status = crate::commands::tests::node_status();
-        let dead =
-            PeerStatus { id: 2, detector: "down".to_owned(), role: "active".to_owned(), ..PeerStatus::default() };
+        let dead = PeerStatus { id: 2, detector: DetectorState::Down, role: NodeRole::Active, ..PeerStatus::default() };
         status.peers.push(dead);
         let text = describe(&members(&status, &Target::Socket(PathBuf::from("/run/none"))));
         let expected = "\

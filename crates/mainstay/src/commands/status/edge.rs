@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{EdgeStatus, Status};
+use api::{DetectorState, EdgeStatus, Status};
 use console::{Table, count};
 
 /// Its connections and held packets.
@@ -36,10 +36,10 @@ pub(super) fn node_table(status: &Status, edge: &EdgeStatus) -> Table {
         let since = node.since_ns.map(|since| Duration::from_nanos(status.monotonic_now_ns.saturating_sub(since)));
         let since = since.map_or_else(|| "-".to_owned(), console::duration);
         let serves: Vec<String> = node.serves.iter().map(u8::to_string).collect();
-        let detector = if node.detector == "down" { "DOWN".to_owned() } else { node.detector.clone() };
+        let detector = if node.detector == DetectorState::Down { "DOWN" } else { node.detector.name() };
         table.row([
             node.id.to_string(),
-            detector,
+            detector.to_owned(),
             since,
             if node.drained && node.forwards { "no new" } else { console::yes_no(node.forwards) }.to_owned(),
             if serves.is_empty() { "-".to_owned() } else { serves.join(" ") },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::Status;
+use api::{MemberState, Status};
 use console::Table;
 
 /// A line for the source, where the list comes from elsewhere than the configuration file.
@@ -17,7 +17,11 @@ pub(super) fn describe(status: &Status) -> String {
         None => format!("not reached yet, for {since}"),
     };
     let backups = membership.backups.map_or_else(String::new, |backups| format!(" · {backups} backups"));
-    let own = if membership.own_state == "active" { String::new() } else { format!(" · {}", membership.own_state) };
+    let own = if membership.own_state == MemberState::Active {
+        String::new()
+    } else {
+        format!(" · {}", membership.own_state)
+    };
     let (members, settings) = (membership.members.len() + 1, membership.settings_version);
     let refused = membership.refused.iter().map(|refused| format!("             refused: {refused}\n"));
     let configuration = membership.configuration_version;
@@ -35,7 +39,7 @@ pub(super) fn member_table(status: &Status) -> Table {
             member.id.to_string(),
             member.name.clone(),
             member.address.clone(),
-            member.state.clone(),
+            member.state.to_string(),
             if member.recorded { "present" } else { "absent" }.to_owned(),
             member.version.to_string(),
         ]);

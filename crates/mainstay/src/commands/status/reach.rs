@@ -1,7 +1,7 @@
 //! Ports' links and next hops in `mainstay status`.
 
 use super::text::ago;
-use api::{PortStatus, Status};
+use api::{NextHopState, PortStatus, Status};
 use console::Table;
 
 /// A port's link in a few words: `up 5m, 10000 Mbit/s`.
@@ -17,8 +17,13 @@ pub(super) fn link(port: &PortStatus, now_ns: u64) -> String {
 pub(super) fn next_hop_table(status: &Status) -> Table {
     let mut table = Table::of("NEXT HOP|PORT|STATE|>FOR");
     for hop in &status.next_hops {
-        let state = if hop.state == "lost" { "LOST".to_owned() } else { hop.state.clone() };
-        table.row([hop.address.clone(), hop.port.clone(), state, ago(status.monotonic_now_ns, hop.since_ns)]);
+        let state = if hop.state == NextHopState::Lost { "LOST" } else { hop.state.name() };
+        table.row([
+            hop.address.clone(),
+            hop.port.clone(),
+            state.to_owned(),
+            ago(status.monotonic_now_ns, hop.since_ns),
+        ]);
     }
     table
 }

@@ -13,7 +13,8 @@ pub(super) fn backend_table(status: &Status) -> Table {
         for (number, backend) in service.backends.iter().enumerate() {
             // What is the service's stands in its first row only.
             let once = |text: String| if number == 0 { text } else { String::new() };
-            let state = if service.checked { backend.state.clone() } else { format!("{}, unchecked", backend.state) };
+            let state =
+                if service.checked { backend.state.to_string() } else { format!("{}, unchecked", backend.state) };
             table.row([
                 service.name.clone(),
                 backend.address.clone(),

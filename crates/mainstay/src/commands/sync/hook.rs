@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::{HookArgs, ReadyArgs};
 use crate::commands::error::{CommandError, HookFailed};
-use api::{SyncOrder, SyncReadiness};
+use api::{NodeRole, SyncOrder, SyncReadiness};
 use control::client::{Client, ClientError};
 
 /// The pause between two queries of the node's state. It doubles each time,
@@ -50,7 +50,13 @@ pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
 }
 
 fn order_is_overtaken(order: SyncOrder, readiness: &SyncReadiness) -> bool {
-    matches!(order, SyncOrder::Primary | SyncOrder::Backup | SyncOrder::Fault) && readiness.role != order.name()
+    let ordered = match order {
+        SyncOrder::Primary => NodeRole::Primary,
+        SyncOrder::Backup => NodeRole::Backup,
+        SyncOrder::Fault => NodeRole::Fault,
+        SyncOrder::Resync | SyncOrder::Nothing => return false,
+    };
+    readiness.role != ordered
 }
 
 fn connect(socket: &Path) -> Result<Client, HookFailed> {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 
-use api::{FlowFilterText, SyncOrder};
+use api::{FlowFilterText, NodeRole, SessionState, SyncOrder};
 use flow::netfilter::{
     Discriminator, Entry, Expectation, HelperName, ProtocolInfo, Status, TcpInfo, TcpState, Tuple, ZoneDirection,
 };
@@ -132,7 +132,7 @@ fn two_nodes_can_use_conntrackds_protocol_as_well() {
     pair.table(0).update(std::slice::from_ref(&entry));
     pair.table(1).wait_for(&entry, |found| found.mark == Some(6));
     left.wait_until_safe();
-    assert_eq!(right.client().status().expect("it answers").peers[0].session, "conntrackd");
+    assert_eq!(right.client().status().expect("it answers").peers[0].session, SessionState::Conntrackd);
     pair.table(0).delete(std::slice::from_ref(&entry));
     pair.table(1).wait_until_gone(&entry);
 }
@@ -223,7 +223,7 @@ fn many_connections_from_before_the_start_are_replicated() {
     wait_until("the other node has all", || {
         let status = left.client().status().expect("it answers");
         let peer = &status.peers[0];
-        if peer.synchronised && peer.role == "backup" { Ok(()) } else { Err(format!("{peer:?}")) }
+        if peer.synchronised && peer.role == NodeRole::Backup { Ok(()) } else { Err(format!("{peer:?}")) }
     });
 }
 

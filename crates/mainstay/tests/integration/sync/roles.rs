@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::SyncOrder;
+use api::{NodeRole, SyncOrder};
 use flow::netfilter::Entry;
 use packet_io::signal::{self, Signal};
 
@@ -30,7 +30,7 @@ fn the_other_node_goes_on_when_one_is_killed() {
     wait_until("they are its own", || {
         let status = right.client().status().expect("it answers");
         let kernel = &status.sync.as_ref().expect("it is mainstay sync").kernel;
-        let is_so = status.node.role == "primary" && (kernel.own, kernel.copies) == (1000, 0);
+        let is_so = status.node.role == NodeRole::Primary && (kernel.own, kernel.copies) == (1000, 0);
         if is_so { Ok(()) } else { Err(format!("{status:?}")) }
     });
     wait_until("the silence is seen", || {

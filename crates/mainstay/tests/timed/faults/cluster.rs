@@ -152,7 +152,7 @@ impl Cluster {
 
     /// A node's role; empty when it does not answer.
     pub(crate) fn role(&self, number: usize) -> String {
-        self.status(number).map(|status| status.node.role).unwrap_or_default()
+        self.status(number).map(|status| status.node.role.to_string()).unwrap_or_default()
     }
 
     pub(crate) fn roles(&self) -> [String; 2] {

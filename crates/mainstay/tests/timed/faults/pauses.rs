@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use api::DetectorState;
+
 use super::cluster::Cluster;
 use super::traffic::Traffic;
 use super::{turn, wait_for};
@@ -31,7 +33,7 @@ fn a_standby_that_was_paused_disturbs_nothing_and_catches_up() {
     let mut cluster = Cluster::ready("paused-standby");
     let traffic = Traffic::mixed(&cluster);
     cluster.pause(1);
-    wait_for("node a to miss its peer", || cluster.peer(0).detector == "down", || cluster.story());
+    wait_for("node a to miss its peer", || cluster.peer(0).detector == DetectorState::Down, || cluster.story());
     traffic.all_go_on(&cluster);
     cluster.resume(1);
     cluster.wait_until_ready(0);

@@ -3,6 +3,8 @@
 use packet_io::IoError;
 use packet_io::netlink::Netlink;
 
+use api::NextHopState;
+
 use super::cluster::Cluster;
 use super::traffic::Traffic;
 use super::{turn, wait_for};
@@ -31,7 +33,7 @@ fn reaches_all(cluster: &Cluster, number: usize) -> bool {
         let (ports, hops) = (&status.ports, &status.next_hops);
         ports.iter().all(|port| port.up == Some(true))
             && hops.len() == 2
-            && hops.iter().all(|hop| hop.state == "reached")
+            && hops.iter().all(|hop| hop.state == NextHopState::Reached)
     })
 }
 

@@ -6,6 +6,8 @@ use cluster::forwarding::PATH_ETHER_TYPE;
 use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 
+use api::{DetectorState, PathState, SessionState, SplitBrain};
+
 use super::cluster::Cluster;
 use super::traffic::Traffic;
 use super::{holds_within, turn, wait_for};
@@ -57,7 +59,7 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
     let mut cluster = Cluster::ready("degraded");
     let is_up = |cluster: &Cluster, number: usize| {
         let paths = cluster.peer(number).paths;
-        paths.len() == 3 && paths.iter().all(|path| path.state == "up")
+        paths.len() == 3 && paths.iter().all(|path| path.state == PathState::Up)
     };
     wait_for("all paths to be up", || is_up(&cluster, 0) && is_up(&cluster, 1), || cluster.story());
     let traffic = Traffic::mixed(&cluster);
@@ -66,8 +68,11 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
     cluster.set_link(false);
     let is_degraded = |number: usize| {
         let peer = cluster.peer(number);
-        let is_down = peer.paths.iter().any(|path| path.path == "replication" && path.state == "down");
-        is_down && peer.detector == "up" && peer.split_brain == "none" && peer.session != "open"
+        let is_down = peer.paths.iter().any(|path| path.path == "replication" && path.state == PathState::Down);
+        is_down
+            && peer.detector == DetectorState::Up
+            && peer.split_brain == SplitBrain::None
+            && peer.session != SessionState::Open
     };
     wait_for("both to be degraded", || is_degraded(0) && is_degraded(1), || cluster.story());
     // This is the fault itself: so long does it last, and no node may take over meanwhile.
@@ -78,7 +83,7 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
 
     cluster.kill(0);
     wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
-    assert_eq!(cluster.peer(1).split_brain, "suspected");
+    assert_eq!(cluster.peer(1).split_brain, SplitBrain::Suspected);
     traffic.all_go_on(&cluster);
     traffic.finish_whole();
 }
@@ -87,7 +92,7 @@ fn loss_of_the_replication_link_moves_no_addresses_and_a_death_meanwhile_is_dete
 fn wait_for_all_paths(cluster: &Cluster) {
     let is_up = |number: usize| {
         let paths = cluster.peer(number).paths;
-        paths.len() == 3 && paths.iter().all(|path| path.state == "up")
+        paths.len() == 3 && paths.iter().all(|path| path.state == PathState::Up)
     };
     wait_for("all paths to be up", || is_up(0) && is_up(1), || cluster.story());
 }
@@ -98,7 +103,8 @@ fn connections_begun_while_the_replication_link_is_down_outlive_their_node() {
     let mut cluster = Cluster::ready_and_encrypted("uncovered");
     wait_for_all_paths(&cluster);
     cluster.set_link(false);
-    let is_down = || cluster.peer(0).paths.iter().any(|path| path.path == "replication" && path.state == "down");
+    let is_down =
+        || cluster.peer(0).paths.iter().any(|path| path.path == "replication" && path.state == PathState::Down);
     wait_for("the cut to be noticed", is_down, || cluster.story());
 
     let traffic = Traffic::mixed(&cluster);
@@ -160,7 +166,7 @@ fn replication_resumes_when_the_link_is_back_and_no_connection_noticed() {
     let cluster = Cluster::ready("degraded-back");
     let traffic = Traffic::mixed(&cluster);
     cluster.set_link(false);
-    wait_for("replication to be silent", || cluster.peer(0).session != "open", || cluster.story());
+    wait_for("replication to be silent", || cluster.peer(0).session != SessionState::Open, || cluster.story());
     cluster.set_link(true);
     cluster.wait_until_ready(0);
     traffic.all_go_on(&cluster);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use crate::common::program::PATIENCE;
 use crate::common::program::{Folder, Program, wait_until};
-use api::FlowFilterText;
+use api::{FlowFilterText, NodeRole, PathState};
 use client::{FtpClient, Mode};
 use packet_io::netlink::Netlink;
 
@@ -94,7 +94,7 @@ fn start(topology: &Topology, folder: &Folder, workers: u8, security: &str) -> [
     wait_until("both nodes are ready", || {
         let statuses = [0, 1].map(|number: usize| nodes[number].status());
         let [Some(first), Some(second)] = &statuses else { return Err("one does not answer".to_owned()) };
-        let have_roles = first.node.role == "active" && second.node.role == "standby";
+        let have_roles = first.node.role == NodeRole::Active && second.node.role == NodeRole::Standby;
         if have_roles && first.peers[0].synchronised { Ok(()) } else { Err(format!("{statuses:#?}")) }
     });
     nodes
@@ -225,13 +225,13 @@ fn downloads_outlive_a_node_without_its_replication_link(workers: u8) {
         |node: &Program| node.status().and_then(|status| status.peers.into_iter().next()).unwrap_or_default().paths;
     wait_until("all paths are up", || {
         let found = [paths(&active), paths(&standby)];
-        let are_up = found.iter().all(|paths| paths.len() == 3 && paths.iter().all(|path| path.state == "up"));
+        let are_up = found.iter().all(|paths| paths.len() == 3 && paths.iter().all(|path| path.state == PathState::Up));
         if are_up { Ok(()) } else { Err(format!("{found:?}")) }
     });
     topology.nodes[0].run(|| Netlink::open()?.set_up(INTERFACES[2], false)).unwrap().unwrap();
     wait_until("the cut is noticed", || {
         let found = paths(&active);
-        let is_down = found.iter().any(|path| path.path == "replication" && path.state == "down");
+        let is_down = found.iter().any(|path| path.path == "replication" && path.state == PathState::Down);
         if is_down { Ok(()) } else { Err(format!("{found:?}")) }
     });
 

@@ -3,6 +3,7 @@
 
 use std::sync::MutexGuard;
 
+use api::NodeRole;
 use lab::demo::kernel::routers::Routers;
 
 use super::traffic::Traffic;
@@ -29,14 +30,14 @@ fn pair(options: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> 
     Some((turn, routers))
 }
 
-fn role(routers: &Routers, number: usize) -> String {
+fn role(routers: &Routers, number: usize) -> NodeRole {
     routers.readiness(number).role
 }
 
 /// Waits until a router has all addresses, and its `mainstay sync` has the order and has found the state usable.
 fn wait_until_master(routers: &mut Routers, number: usize) {
     wait_for("the addresses to move", routers, || routers.holds_addresses(number));
-    wait_for("the hook to be run", routers, || role(routers, number) == "primary");
+    wait_for("the hook to be run", routers, || role(routers, number) == NodeRole::Primary);
     assert!(routers.readiness(number).usable, "{:?}", routers.readiness(number));
     routers.check_running().unwrap();
 }
@@ -61,7 +62,7 @@ fn no_connection_breaks_when_the_master_dies_nor_when_the_node_that_came_back_is
     // It has lost its table, and receives it. Preferred though it is, it leaves the addresses where they are.
     restart(&mut routers, LEFT, &[]);
     wait_for("the left router to know everything again", &routers, || routers.are_ready());
-    wait_for("its keepalived to stand by", &routers, || role(&routers, LEFT) == "backup");
+    wait_for("its keepalived to stand by", &routers, || role(&routers, LEFT) == NodeRole::Backup);
     assert!(routers.holds_addresses(RIGHT) && !routers.holds_addresses(LEFT), "{}", routers.logs());
     traffic.all_go_on(&routers);
 
@@ -92,7 +93,7 @@ fn a_preferred_node_takes_the_addresses_back_only_when_it_has_the_state() {
 
     routers.start_sync(LEFT).unwrap();
     wait_until_master(&mut routers, LEFT);
-    wait_for("the other to stand by", &routers, || role(&routers, RIGHT) == "backup");
+    wait_for("the other to stand by", &routers, || role(&routers, RIGHT) == NodeRole::Backup);
     assert!(!routers.holds_addresses(RIGHT));
     traffic.all_go_on(&routers);
     traffic.finish_whole();
@@ -106,14 +107,14 @@ fn a_node_that_loses_an_interface_gives_the_addresses_away_and_is_at_fault_until
 
     routers.set_interface(LEFT, "outside", false).unwrap();
     wait_until_master(&mut routers, RIGHT);
-    wait_for("the fault to be known", &routers, || role(&routers, LEFT) == "fault");
+    wait_for("the fault to be known", &routers, || role(&routers, LEFT) == NodeRole::Fault);
     assert!(!routers.holds_addresses(LEFT));
     let right = routers.readiness(RIGHT);
     assert!(right.not_safe_reasons.iter().any(|why| why.contains("fault")), "{right:?}");
     traffic.all_go_on(&routers);
 
     routers.set_interface(LEFT, "outside", true).unwrap();
-    wait_for("it to stand by", &routers, || role(&routers, LEFT) == "backup" && routers.are_ready());
+    wait_for("it to stand by", &routers, || role(&routers, LEFT) == NodeRole::Backup && routers.are_ready());
     traffic.all_go_on(&routers);
     traffic.finish_whole();
 }
@@ -126,7 +127,7 @@ fn a_keepalived_that_is_stopped_hands_over_and_the_daemon_beside_it_stands_by() 
 
     routers.stop_keepalived(LEFT);
     wait_until_master(&mut routers, RIGHT);
-    wait_for("the daemon to have the order", &routers, || role(&routers, LEFT) == "backup");
+    wait_for("the daemon to have the order", &routers, || role(&routers, LEFT) == NodeRole::Backup);
     traffic.all_go_on(&routers);
 
     routers.start_keepalived(LEFT, &[]).unwrap();
