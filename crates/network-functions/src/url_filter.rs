@@ -107,7 +107,7 @@ fn asked(prefix: &[u8], progress: &mut Progress) -> Inspected<Option<Asked>> {
         hello => return hello.map(|hello| hello.server_name.map(|host| Asked { host, request: None })),
     }
     progress.request.read(prefix).map(|request| {
-        let path = request.path().and_then(NormalPath::new);
+        let path = request.path().map(NormalPath::new);
         let is_head = request.method == b"HEAD";
         request.host.map(|host| Asked { host, request: Some(HttpRequest { path, is_head }) })
     })

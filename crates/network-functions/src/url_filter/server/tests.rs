@@ -26,7 +26,7 @@ fn host(name: &str) -> HostName {
 }
 
 fn path(path: &str) -> NormalPath {
-    NormalPath::new(path.as_bytes()).expect("a path")
+    NormalPath::new(path.as_bytes())
 }
 
 fn at(millis: u64) -> Instant {
