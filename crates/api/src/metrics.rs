@@ -158,6 +158,7 @@ metrics! {
     UrlServerUnanswered: Counter "url_filter_server_unanswered_total" [] "Look-ups that `on_failure` decided.",
     UrlServerNoRoom: Counter "url_filter_server_no_room_total" [] "Of those, look-ups that found no room for a question.",
     UrlServerFailures: Counter "url_filter_server_failures_total" [] "Requests to the categorisation server that failed.",
+    UrlServerReceived: Counter "url_filter_server_received_total" [] "Answers of the categorisation server that other nodes have sent.",
     UrlServerRemoved: Counter "url_filter_server_removed_total" ["reason"] "Answers that were removed from the cache: `expired`, or `evicted` to make room.",
     FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
     LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of firewall rules that were suppressed by their limit or by a full log queue.",

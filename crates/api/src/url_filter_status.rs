@@ -57,6 +57,9 @@ pub struct UrlServerStatus {
     pub expired: u64,
     /// Answers that were removed to make room.
     pub evicted: u64,
+    /// Answers that other nodes have sent.
+    #[serde(default)]
+    pub received: u64,
 }
 
 /// A category of the URL filter.

@@ -217,6 +217,7 @@ fn add_url_server(samples: &mut Samples, server: &UrlServerStatus) {
     samples.add_count(Metric::UrlServerUnanswered, &[], server.unanswered);
     samples.add_count(Metric::UrlServerNoRoom, &[], server.no_room);
     samples.add_count(Metric::UrlServerFailures, &[], server.failures);
+    samples.add_count(Metric::UrlServerReceived, &[], server.received);
     samples.add_count(Metric::UrlServerRemoved, &["expired"], server.expired);
     samples.add_count(Metric::UrlServerRemoved, &["evicted"], server.evicted);
 }
