@@ -3,6 +3,7 @@
 use network_functions::url_filter::lists::{self, ListFormat};
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::server::protocol;
+use network_functions::url_filter::server::sharing::Message;
 use network_functions::url_filter::store::Store;
 
 /// The first byte chooses the format; the rest is the text of a list.
@@ -31,8 +32,12 @@ pub fn run(data: &[u8]) {
     assert!(protocol::answers(text, lines + 1).is_err());
     let _ = protocol::answers(text, lines);
     let _ = protocol::read_request(text);
-    if let Some(path) = NormalPath::new(text) {
-        assert!(path.is_root() || NormalPath::new(path.as_bytes()).as_ref() == Some(&path));
-        assert!(path.prefixes().all(|prefix| path.as_bytes().starts_with(prefix)));
+    if let Ok(message) = Message::decode(text) {
+        let mut encoded = Vec::new();
+        message.encode(&mut encoded);
+        assert_eq!(encoded, text);
     }
+    let path = NormalPath::new(text);
+    assert_eq!(NormalPath::new(path.as_bytes()), path);
+    assert!(path.prefixes().all(|prefix| path.as_bytes().starts_with(prefix)));
 }

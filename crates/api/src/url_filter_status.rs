@@ -89,6 +89,10 @@ pub struct UrlServerStatus {
     /// Answers that were removed to make room.
     #[report(counter("url_filter_server_removed_total", reason = "evicted"))]
     pub evicted: u64,
+    /// Answers that other nodes have sent.
+    #[serde(default)]
+    #[report(counter("url_filter_server_received_total"))]
+    pub received: u64,
 }
 
 /// A category of the URL filter.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use config::secret_file::{self, SecretFileError};
 use config::validated::{UrlServer, UrlServerTls};
-use flow::Instant;
+use flow::{Instant, NodeId};
 use network_functions::inspect::HostName;
+use network_functions::shared_values::{SharedValues, SharingError};
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::server::protocol;
 use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, ShapeError, View};
@@ -88,7 +89,9 @@ impl CategoryServer {
         if let Some(previous) = previous.filter(is_same) {
             return Ok(Arc::clone(previous));
         }
-        let client = Mutex::new(CategoryClient::new(config.config.clone(), key)?);
+        // 0 stands for none.
+        let run = packet_io::random::number().max(1);
+        let client = Mutex::new(CategoryClient::new(config.config.clone(), key, run)?);
         let config = config.clone();
         let (has_questions, is_woken) = (Condvar::new(), AtomicBool::new(false));
         Ok(Arc::new(Self { address: config.address, token, tls, config, client, has_questions, is_woken }))
@@ -144,6 +147,20 @@ impl Categories for CategoryServer {
             self.has_questions.notify_one();
         }
         lookup
+    }
+}
+
+impl SharedValues for CategoryServer {
+    fn run(&self) -> u64 {
+        self.lock().sharing_run()
+    }
+
+    fn handle(&self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SharingError> {
+        self.lock().handle_shared(now, from, datagram)
+    }
+
+    fn poll(&self, now: Instant, to: (NodeId, u64), out: &mut Vec<u8>) -> bool {
+        self.lock().poll_shared(now, to, out)
     }
 }
 

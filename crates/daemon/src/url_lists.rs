@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::validated::{UrlFilter, UrlList};
-use flow::Instant;
+use flow::{Instant, NodeId};
 use network_functions::inspect::HostName;
+use network_functions::shared_values::{SharedValues, SharingError};
 use network_functions::url_filter::lists::{self, ListError};
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::rules::{RulesError, UrlFilterRules};
@@ -134,6 +135,20 @@ struct NoServer;
 impl Categories for NoServer {
     fn look_up(&self, _: Instant, _: &HostName, _: Option<&NormalPath>) -> Lookup {
         Lookup::Pass
+    }
+}
+
+impl SharedValues for NoServer {
+    fn run(&self) -> u64 {
+        1
+    }
+
+    fn handle(&self, _: Instant, _: NodeId, _: &[u8]) -> Result<(), SharingError> {
+        Ok(())
+    }
+
+    fn poll(&self, _: Instant, _: (NodeId, u64), _: &mut Vec<u8>) -> bool {
+        false
     }
 }
 

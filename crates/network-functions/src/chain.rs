@@ -45,6 +45,7 @@ use crate::function::{
 };
 use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
+use crate::shared_values::SharedValues;
 pub use counters::{ChainCounters, FunctionCounters};
 pub use erased::Processed;
 use erased::{Erased, ErasedFunction};
@@ -333,6 +334,12 @@ impl Chain {
     #[cold]
     pub fn is_refused(&self, connection: &Connection) -> bool {
         self.links.iter().any(|link| link.function.is_refused(&connection.functions[link.state.clone()]))
+    }
+
+    /// What a function shares with the same function of other nodes. One at most does.
+    #[must_use]
+    pub fn shared_values(&self) -> Option<&dyn SharedValues> {
+        self.links.iter().find_map(|link| link.function.shared_values())
     }
 
     /// The function that answers handshakes for servers, if there is one.

@@ -14,6 +14,7 @@ use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
 use crate::inspect::assembly::Assemblies;
 use crate::log::Log;
 use crate::restoration::{Restoring, Unrestorable};
+use crate::shared_values::SharedValues;
 use crate::syn_cookie::{ClientOptions, Cookie};
 
 /// The verdict on a packet.
@@ -386,6 +387,11 @@ pub trait NetworkFunction {
     /// Names of its counters (for example `rule_0_hits`), in the order of [`Context::counters`].
     fn counter_names(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What it shares with the same function of other nodes, beside the states of connections.
+    fn shared_values(&self) -> Option<&dyn SharedValues> {
+        None
     }
 
     /// Its part that answers handshakes for servers, if it has one.

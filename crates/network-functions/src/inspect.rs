@@ -45,3 +45,11 @@ pub struct Progress {
     /// Protocols that the stream is not, of those in [`protocol::of_client`]: they are not tried again.
     pub excluded: usize,
 }
+
+impl Progress {
+    /// What a prefix is of which no more will be read, and which has shown neither a server's name nor a host: malformed if it has begun to.
+    #[must_use]
+    pub fn given_up(&self, prefix: &[u8]) -> Inspected<()> {
+        if self.client_hello.has_begun() { Inspected::Malformed } else { self.request.given_up(prefix) }
+    }
+}

@@ -128,6 +128,7 @@ pub mod prelude;
 pub mod rate_limit;
 pub mod restoration;
 pub mod rule_set;
+pub mod shared_values;
 pub mod syn_cookie;
 pub mod syn_proxy;
 #[cfg(test)]

@@ -56,6 +56,7 @@ use crate::inspect::assembly::StreamKey;
 use crate::inspect::{HostName, Inspected, Progress};
 use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
+use crate::shared_values::SharedValues;
 use path::NormalPath;
 use rules::{Action, Answer, DNS_PORT, Decided, Decision, Rule, UNCATEGORISED_ID, Undecided, UrlFilterRules};
 pub use state::{Phase, UrlState};
@@ -107,7 +108,7 @@ fn asked(prefix: &[u8], progress: &mut Progress) -> Inspected<Option<Asked>> {
         hello => return hello.map(|hello| hello.server_name.map(|host| Asked { host, request: None })),
     }
     progress.request.read(prefix).map(|request| {
-        let path = request.path().and_then(NormalPath::new);
+        let path = request.path().map(NormalPath::new);
         let is_head = request.method == b"HEAD";
         request.host.map(|host| Asked { host, request: Some(HttpRequest { path, is_head }) })
     })
@@ -447,6 +448,11 @@ impl NetworkFunction for UrlFilter {
 
     fn is_refused(&self, state: &UrlState) -> bool {
         state.phase().is_blocked()
+    }
+
+    /// The answers of a server.
+    fn shared_values(&self) -> Option<&dyn SharedValues> {
+        self.rules.server().map(|server| -> &dyn SharedValues { server })
     }
 
     /// By the category that decided: the host is not kept.

@@ -185,6 +185,7 @@ impl PeerBuilder<'_> {
             drained_at: None,
             refused: None,
             has_state_service: None,
+            shared_values_run: None,
             heartbeats: None,
             paths: Paths::default(),
             split: SplitWatch::default(),

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use flow::wire::MacAddress;
 use flow::{DropReason, Instant, NodeId};
+use network_functions::shared_values::{self, SharedValues, is_shared_values};
 use replication::compact::is_compact;
 use replication::secure::{ChannelError, Content, is_channel};
 use state_service::message::{self, is_state_service};
@@ -165,7 +166,7 @@ impl Node {
     fn handle_plain(&mut self, now: Instant, path: Path, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
         let is_heartbeat = is_heartbeat(datagram);
         let is_secured = || self.replication.peers.get(from).is_some_and(|peer| peer.channel.is_some());
-        let is_update = || !is_mirror(datagram) && !is_state_service(datagram);
+        let is_update = || !is_mirror(datagram) && !is_state_service(datagram) && !is_shared_values(datagram);
         if !is_heartbeat && path != Path::Replication && !(is_secured() && is_update()) {
             return Err(NodeError::NotOnServicePath);
         }
@@ -184,6 +185,11 @@ impl Node {
             self.replication.peers.place(from)?;
             let tunnel = self.tunnel.as_mut().ok_or(NodeError::NoTunnel(from))?;
             return tunnel.handle_mirror(now, from, datagram);
+        }
+        if is_shared_values(datagram) {
+            self.replication.peers.place(from)?;
+            let values = self.pipeline.chain().shared_values().ok_or(NodeError::NoSharedValues(from))?;
+            return Ok(values.handle(now, from, datagram)?);
         }
         if is_state_service(datagram) {
             self.replication.peers.place(from)?;
@@ -207,7 +213,21 @@ impl Node {
     /// What this node announces to its peers.
     pub(super) fn capabilities(&self) -> Capabilities {
         let state_service = self.pipeline.has_state_service().then_some(message::VERSION);
-        Capabilities { division: Division::of(self.place().steering), state_service, slow_paths: true }
+        let shared_values = self.shared_values().map(|values| (shared_values::VERSION, values.run()));
+        Capabilities { division: Division::of(self.place().steering), state_service, slow_paths: true, shared_values }
+    }
+
+    /// What a function shares with those of other nodes. The workers of a node have it in common: the first one sends it.
+    fn shared_values(&self) -> Option<&dyn SharedValues> {
+        self.pipeline.chain().shared_values().filter(|_| self.place().worker.0 == 0)
+    }
+
+    /// The next datagram with shared values, for one of the peers that read them.
+    fn poll_shared_values(&self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        let values = self.shared_values()?;
+        let readers = self.replication.peers.iter().filter(|peer| peer.is_up() && peer.takes_updates());
+        let mut readers = readers.filter_map(|peer| Some((peer.id, peer.shared_values_run?)));
+        readers.find(|reader| values.poll(now, *reader, buffer)).map(|(id, _)| id)
     }
 
     /// Connections are looked up at the peers that are alive and have announced a state service.
@@ -314,6 +334,7 @@ impl Node {
         let id = state_message
             .or_else(|| self.replication.poll_transmit(now, &mut self.pipeline, claims_all, buffer))
             .or_else(|| self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer))
+            .or_else(|| self.poll_shared_values(now, buffer))
             .or_else(|| self.tunnel.as_mut()?.poll_mirror(now, &self.replication.peers, buffer));
         id.map(Transmit::Replication)
     }

@@ -2,6 +2,7 @@
 
 use flow::NodeId;
 use network_functions::restoration::ChainUnrestorable;
+use network_functions::shared_values::SharingError;
 use replication::PeerError;
 use replication::compact::{CompactConfigError, CompactError};
 use replication::secure::{ChannelError, UnnamedPeer};
@@ -61,6 +62,12 @@ pub enum NodeError {
     /// A datagram about the tunnel's caches was refused.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// The peer shares values of a function, and no function of this node does.
+    #[error("node {} shares the answers of its url_filter.server, this node asks none: give both the same [url_filter]", .0.0)]
+    NoSharedValues(NodeId),
+    /// A datagram with shared values was refused.
+    #[error(transparent)]
+    SharedValues(#[from] SharingError),
     /// The peer looks connections up, and this node does not.
     #[error("node {} looks connections up at this node, which has no state service: give both the same [replication.backups]", .0.0)]
     NoStateService(NodeId),

@@ -74,6 +74,8 @@ pub(super) struct Peer {
     pub(super) refused: Option<Division>,
     /// Whether its heartbeats announce a state service with messages of the same version; `None`: it has sent none yet.
     pub(super) has_state_service: Option<bool>,
+    /// The run of the values that its functions share, as its heartbeats announce it, if this node reads the same version.
+    pub(super) shared_values_run: Option<u64>,
     /// What was last known of its role.
     pub(super) last_known: LastKnown,
     /// Encrypts what is sent to it, and decrypts what it sends.

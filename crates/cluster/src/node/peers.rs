@@ -194,6 +194,8 @@ impl Peers {
         let Some(peer) = self.get_mut(from) else { return };
         peer.paths.set_polled(theirs.slow_paths);
         peer.has_state_service = Some(theirs.state_service.is_some() && theirs.state_service == ours.state_service);
+        let run_of = |(version, run)| ours.shared_values.is_some_and(|(known, _)| known == version).then_some(run);
+        peer.shared_values_run = theirs.shared_values.and_then(run_of);
         let (ours, theirs) = (ours.division, theirs.division);
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
         if peer.refused != refused {

@@ -16,6 +16,8 @@ pub struct Capabilities {
     pub state_service: Option<u8>,
     /// It finds a peer dead that probes service paths slowly, because it polls the peer itself. It takes updates over them.
     pub slow_paths: bool,
+    /// The version and the run of the values that its functions share; `None`: they share none.
+    pub shared_values: Option<(u8, u64)>,
 }
 
 impl Capabilities {
@@ -26,6 +28,9 @@ impl Capabilities {
         }
         if self.slow_paths {
             tlv::put(heartbeat, attribute::SLOW_PATHS, &[1]);
+        }
+        if let Some((version, run)) = self.shared_values {
+            tlv::put(heartbeat, attribute::SHARED_VALUES, [&[version][..], &run.to_be_bytes()].concat().as_slice());
         }
         self.division.encode(heartbeat);
     }
@@ -39,6 +44,10 @@ impl Capabilities {
             division: Division::decode(heartbeat),
             state_service: octet(attribute::STATE_SERVICE),
             slow_paths: octet(attribute::SLOW_PATHS).is_some_and(|value| value != 0),
+            shared_values: find(attribute::SHARED_VALUES).and_then(|(_, value)| {
+                let (version, run) = value.split_first()?;
+                Some((*version, u64::from_be_bytes(run.try_into().ok()?)))
+            }),
         }
     }
 }
@@ -49,13 +58,13 @@ mod tests {
 
     #[test]
     fn capabilities_are_read_as_they_were_announced_and_are_absent_in_heartbeats_of_former_releases() {
-        for (state_service, slow_paths) in [(None, false), (Some(0xb1), true)] {
+        for (state_service, slow_paths, shared_values) in [(None, false, None), (Some(0xb1), true, Some((0xa1, 7)))] {
             let division = Division { workers: 2, version: 1 };
-            let announced = Capabilities { division, state_service, slow_paths };
+            let announced = Capabilities { division, state_service, slow_paths, shared_values };
             let mut heartbeat = Vec::new();
             tlv::put(&mut heartbeat, attribute::NODE, &[1]);
             let former = Capabilities::decode(&heartbeat);
-            assert_eq!((former.state_service, former.slow_paths), (None, false));
+            assert_eq!((former.state_service, former.slow_paths, former.shared_values), (None, false, None));
             announced.encode(&mut heartbeat);
             assert_eq!(Capabilities::decode(&heartbeat), announced);
         }

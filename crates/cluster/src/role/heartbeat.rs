@@ -31,6 +31,8 @@ pub(super) mod attribute {
     pub(in super::super) const STATE_SERVICE: u16 = 14;
     /// Of [`super::super::Capabilities`].
     pub(in super::super) const SLOW_PATHS: u16 = 20;
+    /// Of [`super::super::Capabilities`].
+    pub(in super::super) const SHARED_VALUES: u16 = 21;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is

@@ -23,7 +23,9 @@ mod secured;
 mod syn_proxy;
 mod sync_bench;
 mod two_groups;
+mod url_decoys;
 mod url_filter;
+mod url_forms;
 mod url_server;
 mod workers;
 

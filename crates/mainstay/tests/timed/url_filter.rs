@@ -45,15 +45,17 @@ fn configuration(id: usize, family: usize, sections: &str) -> String {
     )
 }
 
+/// A node with these sections of the URL filter.
+pub(super) fn start_node(topology: &Topology, folder: &Folder, id: usize, family: usize, sections: &str) -> Program {
+    let text = configuration(id, family, sections);
+    Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &text)
+}
+
 /// Two nodes with these sections of the URL filter: a is active, and b is ready to take over.
 pub(super) fn start_pair(topology: &Topology, folder: &Folder, family: usize, sections: &str) -> [Program; 2] {
-    let start = |id: usize| {
-        let text = configuration(id, family, sections);
-        Program::start(&topology.nodes[id], folder, ["a", "b"][id], "gateway", &text)
-    };
-    let a = start(0);
+    let a = start_node(topology, folder, 0, family, sections);
     a.wait_for_role("active");
-    let b = start(1);
+    let b = start_node(topology, folder, 1, family, sections);
     wait_until("b is synchronised", || {
         let ready = a.status().is_some_and(|status| status.takeover.ready);
         if ready { Ok(()) } else { Err(b.log()) }

@@ -7,7 +7,7 @@ use api::{EventKind, UrlServerStatus};
 use lab::categorise::{Catalogue, CategoryServer};
 use lab::testbed::topology::{SERVER, SYNC, Topology};
 
-use super::url_filter::{TLS, Talk, WEB, decided, filter, get, hello, serve, start_pair};
+use super::url_filter::{TLS, Talk, WEB, decided, filter, get, hello, serve, start_node, start_pair};
 use crate::common::program::{Folder, Program, wait_until};
 
 /// The category server is a process of the host on which node a runs.
@@ -65,7 +65,11 @@ fn ask_through_a_failover(family: usize) {
     assert_eq!((decided(&a, "ads", "blocked"), decided(&a, "news", "allowed")), (3, 1), "{:?}", filter(&a));
     assert!(known.hits >= 2 && known.misses >= 4 && known.entries == 5, "{known:?}");
 
-    // Node b has the verdicts, and an empty cache: it asks about new connections only.
+    // Node b has the verdicts, and the answers of the server: it asks about nothing that node a has asked about.
+    wait_until("b has the answers", || {
+        let known = server(&b);
+        if known.received >= 4 && known.entries == 5 { Ok(()) } else { Err(format!("{known:?}\n{}", b.log())) }
+    });
     wait_until("b has the verdicts", || {
         let status = a.status().map(|status| status.peers.iter().all(|peer| peer.queued + peer.in_flight == 0));
         if status == Some(true) { Ok(()) } else { Err(a.log()) }
@@ -74,9 +78,15 @@ fn ask_through_a_failover(family: usize) {
     b.wait_for_role("active");
     talks.iter_mut().for_each(|talk| talk.exchange(b"the rest"));
     assert_eq!(server(&b).asked, 0, "{:?}", server(&b));
+    assert!(Talk::begin(&topology, address, TLS).ask(&hello("www.ads.example")).is_err(), "it is reset");
+    let page = Talk::begin(&topology, address, WEB).ask(&request("/ads/top")).expect("a page comes");
+    assert!(page.contains("<b>ads</b>"), "{page}");
+    Talk::begin(&topology, address, WEB).exchange(&request("/news"));
+    Talk::begin(&topology, address, WEB).exchange(&get("www.example.org"));
+    assert_eq!((server(&b).asked, categories.asked()), (0, 4), "{:?}", server(&b));
     let page = Talk::begin(&topology, address, WEB).ask(&get("ads.example")).expect("a page comes");
     assert!(page.contains("<b>ads</b>"), "{page}");
-    assert_eq!((server(&b).asked, server(&b).entries), (1, 1));
+    assert_eq!((server(&b).asked, server(&b).entries), (1, 6));
 
     // Without the server, what is cached is decided as before, and all else as on_failure states.
     drop(categories);
@@ -98,6 +108,14 @@ fn ask_through_a_failover(family: usize) {
         if answer { Ok(()) } else { Err(format!("{:?}", server(&b))) }
     });
     assert!(server(&b).available && has_event(&b, EventKind::CategoriesAvailable), "{:?}", server(&b));
+
+    // A node that starts is filled by its peer.
+    let a = start_node(&topology, &folder, 0, family, &sections("block"));
+    wait_until("a has the answers", || {
+        let entries = filter(&a).server.map_or(0, |known| known.entries);
+        if entries == server(&b).entries { Ok(()) } else { Err(format!("{entries}\n{}", a.log())) }
+    });
+    assert!(server(&a).asked == 0 && server(&a).received >= 6, "{:?}", server(&a));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::function::{
     Verdict,
 };
 use crate::restoration::{Restoring, Unrestorable};
+use crate::shared_values::SharedValues;
 
 /// The result of a function, or of the chain, for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn packets_use_state(&self) -> bool;
     fn counts_connections(&self) -> bool;
     fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy>;
+    fn shared_values(&self) -> Option<&dyn SharedValues>;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -154,6 +156,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn handshake_proxy(&self) -> Option<&dyn HandshakeProxy> {
         self.0.handshake_proxy()
+    }
+
+    fn shared_values(&self) -> Option<&dyn SharedValues> {
+        self.0.shared_values()
     }
 
     fn write_default(&self, state: &mut [u8]) {

@@ -213,6 +213,23 @@ impl Assemblies {
         self.held.get(stream).map_or(&[], |held| &held.bytes[..held.prefix_bytes])
     }
 
+    /// How far the parsers have come with a stream.
+    #[must_use]
+    pub fn progress(&self, stream: &StreamKey) -> Option<&Progress> {
+        self.held.get(stream).map(|held| &held.progress)
+    }
+
+    /// Whether a stream's receiver has acknowledged bytes that are not there, so that another observer has forwarded them.
+    #[must_use]
+    pub fn lacks(&self, stream: &StreamKey, acknowledgement: u32) -> bool {
+        // The end of the stream has a number, too.
+        let is_beyond = |held: &Assembly| {
+            let end = held.start.wrapping_add(held.prefix_bytes as u32 + 1);
+            is_before(end, acknowledgement)
+        };
+        self.held.get(stream).is_some_and(|held| is_beyond(held))
+    }
+
     /// Drops so many bytes of the prefix. Returns the sequence number of the new beginning.
     pub fn advance(&mut self, stream: &StreamKey, bytes: usize) -> u32 {
         let Some(held) = self.held.get_mut(stream) else { return 0 };

@@ -1,8 +1,11 @@
 //! Host names that clients send.
 
 use core::fmt;
+use core::net::Ipv6Addr;
 
 use arrayvec::ArrayVec;
+
+use super::Inspected;
 
 /// The longest host name in bytes, without the final dot (RFC 1035 section 2.3.4).
 pub const HOST_NAME_BYTES_MAX: usize = 253;
@@ -22,6 +25,16 @@ impl HostName {
         }
         let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         bytes.iter().all(is_allowed).then(|| Self(bytes.iter().map(u8::to_ascii_lowercase).collect()))
+    }
+
+    /// The name in these bytes; found as `None` if they are an IPv6 address, without brackets. All else is malformed.
+    pub(super) fn of_name_or_address(bytes: &[u8]) -> Inspected<Option<Self>> {
+        let is_address = |bytes| core::str::from_utf8(bytes).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
+        match Self::new(bytes) {
+            Some(name) => Inspected::Found(Some(name)),
+            None if bytes.split(|byte| *byte == b'%').next().is_some_and(is_address) => Inspected::Found(None),
+            None => Inspected::Malformed,
+        }
     }
 
     /// The name of an authority `host` or `host:port` (RFC 3986 section 3.2). `None` for IPv6 literals and names that are none.

@@ -7,12 +7,14 @@
 //! | empty lines and white space before the request (RFC 9112 section 2.2) | skipped |
 //! | lines that end with LF alone | lines |
 //! | several spaces, or tabs, between the words of the request line, and behind them | one space |
-//! | methods of any letters of a token, and of any length | methods |
-//! | any version that begins with `HTTP/`, and none behind `GET` (HTTP/0.9) | HTTP |
+//! | methods of any printable characters, and of any length | methods |
+//! | any version of letters and a slash (`HTTP/1.1`, also `ICAP/1.0`) | HTTP |
+//! | no version behind `GET` (HTTP/0.9), also with fields on the next lines | HTTP |
 //! | a field that continues on the next line (RFC 9112 section 5.2) | one field |
 //!
 //! Where recipients differ, the request is [`Inspected::Malformed`]: white space before the colon of `Host`, or before the first field; a host in
-//! several words; a CR inside a line; control characters in a request line, or a version that is not its last word.
+//! several words, or with characters that names and addresses do not have; a target with another host than `Host`; a CR inside a line; control characters
+//! in a request line, or a version that is not its last word. So is a head of which a reader has had to stop before its host ([`RequestReader::given_up`]).
 
 use core::mem;
 use core::ops::Range;
@@ -25,7 +27,7 @@ use super::{HostName, Inspected};
 /// The longest media type in bytes that is kept.
 pub const MEDIA_TYPE_BYTES_MAX: usize = 64;
 const RESPONSE_VERSION: &[u8] = b"HTTP/1.";
-const VERSION: &[u8] = b"HTTP/";
+const HTTP: &[u8] = b"HTTP/";
 /// The method that HTTP/0.9 has.
 const SIMPLE_METHOD: &[u8] = b"GET";
 
@@ -36,17 +38,18 @@ pub struct Request<'a> {
     pub method: &'a [u8],
     /// The target as the client sent it: usually the path with its query.
     pub target: &'a [u8],
-    /// The host that is asked: of the target if that has one (RFC 9112 section 3.2.2), or of the `Host` field. `None` without either.
+    /// The host that is asked, of the target or of the `Host` field (RFC 9112 section 3.2.2). `None` without either, and for an IPv6 address.
     pub host: Option<HostName>,
 }
 
 impl Request<'_> {
-    /// The path of the target with its query; `None` where the target has none (`CONNECT`, `OPTIONS *`).
+    /// The path of the target with its query; `None` where the target has none (`CONNECT`, `OPTIONS *`). Recipients that take one without a slash in front
+    /// take it from the root.
     #[must_use]
     pub fn path(&self) -> Option<&[u8]> {
         match authority_and_path(self.target) {
             Some((_, path)) => Some(if path.is_empty() { b"/" } else { path }),
-            None => self.target.starts_with(b"/").then_some(self.target),
+            None => (self.target != b"*" && !is_connect(self.method)).then_some(self.target),
         }
     }
 }
@@ -129,7 +132,7 @@ impl RequestReader {
                 Stage::Begin => self.skip_space(rest),
                 Stage::Method => self.find_method(rest),
                 Stage::Host if self.searched == self.line && !matches!(rest[0], b' ' | b'\t') => {
-                    self.settled = Some(host(&prefix[self.value.clone()]));
+                    self.settled = Some(self.host(prefix, Some(host_of_field(&prefix[self.value.clone()]))));
                 }
                 _ => self.find_line(prefix, rest),
             }
@@ -145,6 +148,21 @@ impl RequestReader {
         }
     }
 
+    /// What a prefix is of which no more will be read, and which has shown no host. Recipients read on, so the head of a request is malformed.
+    #[must_use]
+    pub fn given_up(&self, prefix: &[u8]) -> Inspected<()> {
+        let behind_method = prefix.get(self.words.method.end..).unwrap_or_default();
+        let is_head = match self.stage {
+            Stage::Begin | Stage::FirstField | Stage::Field | Stage::Host => true,
+            Stage::Method => false,
+            Stage::RequestLine => {
+                let target = words(behind_method).next().map_or(&[][..], |word| &behind_method[word]);
+                target.is_empty() || may_be_simple_target(target)
+            }
+        };
+        if is_head { Inspected::Malformed } else { Inspected::Other }
+    }
+
     fn skip_space(&mut self, rest: &[u8]) {
         let space_bytes = rest.iter().take_while(|byte| is_space(**byte) || **byte == b'\n').count();
         self.searched += space_bytes;
@@ -155,11 +173,11 @@ impl RequestReader {
     }
 
     fn find_method(&mut self, rest: &[u8]) {
-        let token_bytes = rest.iter().take_while(|byte| is_token(**byte)).count();
-        self.searched += token_bytes;
-        match rest.get(token_bytes) {
+        let method_bytes = rest.iter().take_while(|byte| byte.is_ascii_graphic()).count();
+        self.searched += method_bytes;
+        match rest.get(method_bytes) {
             None => {}
-            Some(byte) if is_space(*byte) && *byte != b'\r' && self.searched > self.line => {
+            Some(byte) if is_space(*byte) => {
                 self.words.method = self.line..self.searched;
                 self.stage = Stage::RequestLine;
             }
@@ -181,53 +199,58 @@ impl RequestReader {
         match self.stage {
             Stage::RequestLine => self.handle_request_line(prefix, line.start, text),
             Stage::Host => self.value.end = line.end,
-            _ => self.handle_field(line.start, text),
+            _ => self.handle_field(prefix, line.start, text),
         }
     }
 
     fn handle_request_line(&mut self, prefix: &[u8], start: usize, line: &[u8]) {
-        let is_version = |word: &Range<usize>| {
-            line[word.clone()].get(..VERSION.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(VERSION))
-        };
         let mut words = words(line).skip(1);
         let Some(first) = words.next() else {
             self.settled = Some(Inspected::Other);
             return;
         };
-        let (mut before, mut last, mut versions) = (first.clone(), first.clone(), usize::from(is_version(&first)));
+        let names_http = |word: &Range<usize>| line[word.clone()].get(..HTTP.len()).is_some_and(is_http);
+        let (mut before, mut last, mut versions) = (first.clone(), first.clone(), usize::from(names_http(&first)));
         for word in words {
-            versions += usize::from(is_version(&word));
+            versions += usize::from(names_http(&word));
             before = mem::replace(&mut last, word);
         }
         let is_alone = first == last;
-        let has_version = is_version(&last) && !is_alone;
+        let has_version = is_version(&line[last.clone()]) && !is_alone;
+        let is_last = versions == usize::from(has_version && names_http(&last));
         let end = if has_version { before.end } else { last.end };
         self.words.target = start + first.start..start + end;
         self.stage = Stage::FirstField;
         let target = &prefix[self.words.target.clone()];
-        let is_simple = prefix[self.words.method.clone()] == *SIMPLE_METHOD && is_alone;
-        self.settled = match versions {
-            0 if is_simple && may_be_simple_target(target) => Some(Inspected::Found(host_of_target(target).flatten())),
-            0 => Some(Inspected::Other),
-            1 if has_version && !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => {
-                self.host_of_absolute(prefix).map(Inspected::Found)
-            }
-            _ => Some(Inspected::Malformed),
+        let is_simple = prefix[self.words.method.clone()] == *SIMPLE_METHOD && is_alone && may_be_simple_target(target);
+        self.settled = match () {
+            () if !is_last => Some(Inspected::Malformed),
+            () if !has_version && !is_simple => Some(Inspected::Other),
+            () if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Some(Inspected::Malformed),
+            () => None,
         };
     }
 
-    /// The host of a target that has one, in place of the `Host` field (RFC 9112 section 3.2.2).
-    fn host_of_absolute(&self, prefix: &[u8]) -> Option<Option<HostName>> {
+    /// The host that the target and the `Host` field name, which must not differ.
+    fn host(&self, prefix: &[u8], field: Option<Inspected<Option<HostName>>>) -> Inspected<Option<HostName>> {
         let target = &prefix[self.words.target.clone()];
-        let is_connect = prefix[self.words.method.clone()].eq_ignore_ascii_case(b"CONNECT");
-        host_of_target(target).or_else(|| HostName::of_authority(target).filter(|_| is_connect).map(Some))
+        let authority = match authority_and_path(target) {
+            Some((authority, _)) if !authority.is_empty() => Some(authority),
+            _ => Some(target).filter(|_| is_connect(&prefix[self.words.method.clone()])),
+        };
+        match (authority.map(host_of_authority), field) {
+            (None, None) => Inspected::Found(None),
+            (Some(host), None) | (None, Some(host)) => host,
+            (Some(of_target), Some(of_field)) if of_target == of_field => of_target,
+            (Some(_), Some(_)) => Inspected::Malformed,
+        }
     }
 
-    fn handle_field(&mut self, start: usize, line: &[u8]) {
+    fn handle_field(&mut self, prefix: &[u8], start: usize, line: &[u8]) {
         let is_first = self.stage == Stage::FirstField;
         self.stage = Stage::Field;
         if line.is_empty() {
-            self.settled = Some(Inspected::Found(None));
+            self.settled = Some(self.host(prefix, None));
         } else if line.contains(&b'\r') || (is_first && is_space(line[0])) {
             self.settled = Some(Inspected::Malformed);
         } else if let Some(colon) = line.iter().position(|byte| *byte == b':') {
@@ -254,18 +277,41 @@ fn words(line: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
 }
 
 /// The host in the value of a `Host` field.
-fn host(value: &[u8]) -> Inspected<Option<HostName>> {
+fn host_of_field(value: &[u8]) -> Inspected<Option<HostName>> {
     let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     match (words.next(), words.next()) {
+        (None, _) => Inspected::Found(None),
+        (Some(word), None) => host_of_authority(word),
         (Some(_), Some(_)) => Inspected::Malformed,
-        (word, _) => Inspected::Found(word.and_then(HostName::of_authority)),
     }
 }
 
-/// The host of a target in absolute form; `None` for other forms, and without an authority.
-fn host_of_target(target: &[u8]) -> Option<Option<HostName>> {
-    let (authority, _) = authority_and_path(target).filter(|(authority, _)| !authority.is_empty())?;
-    Some(HostName::of_authority(authority))
+/// The host of an authority without user information (RFC 3986 section 3.2); found as `None` for an IPv6 address.
+fn host_of_authority(authority: &[u8]) -> Inspected<Option<HostName>> {
+    let bracket = authority.iter().position(|byte| *byte == b']').filter(|_| authority.starts_with(b"["));
+    let (host, port) = match bracket {
+        Some(bracket) => (&authority[1..bracket], &authority[bracket + 1..]),
+        None => authority.split_at(authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len())),
+    };
+    let is_port = port.is_empty() || port.strip_prefix(b":").is_some_and(|port| port.iter().all(u8::is_ascii_digit));
+    match HostName::of_name_or_address(host) {
+        Inspected::Found(name) if is_port && name.is_none() == bracket.is_some() => Inspected::Found(name),
+        _ => Inspected::Malformed,
+    }
+}
+
+fn is_connect(method: &[u8]) -> bool {
+    method.eq_ignore_ascii_case(b"CONNECT")
+}
+
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(HTTP)
+}
+
+/// A protocol's name and a slash.
+fn is_version(word: &[u8]) -> bool {
+    let name = word.split(|byte| *byte == b'/').next().unwrap_or_default();
+    !name.is_empty() && name.len() < word.len() && name.iter().all(u8::is_ascii_alphabetic)
 }
 
 fn may_be_simple_target(target: &[u8]) -> bool {
@@ -275,12 +321,6 @@ fn may_be_simple_target(target: &[u8]) -> bool {
 /// White space within a line: that which recipients take for a space.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
-}
-
-/// A character of a method (RFC 9110 section 5.6.2).
-const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// The authority and the path of a target in absolute form (`http://host:port/path`).

@@ -83,7 +83,7 @@ pub fn of_client(prefix: &[u8], progress: &mut Progress) -> Inspected<Protocol> 
         return Inspected::Partial;
     }
     const ALL: [Recognise; 12] = [
-        |prefix, progress| progress.client_hello.read(prefix).map(|hello| Protocol::Tls(hello.server_name)),
+        client_hello,
         |prefix, _| starts_with(prefix, b"PRI * HTTP/2.0\r\n").map(|()| Protocol::Http2),
         |prefix, _| sip_or_rtsp(prefix),
         |prefix, _| starts_with(prefix, b"SSH-").map(|()| Protocol::Ssh),
@@ -97,6 +97,14 @@ pub fn of_client(prefix: &[u8], progress: &mut Progress) -> Inspected<Protocol> 
         |prefix, _| dns::question_over_tcp(prefix).map(|_| Protocol::Dns),
     ];
     first_of(prefix, progress, &ALL)
+}
+
+/// A malformed ClientHello is TLS, too.
+fn client_hello(prefix: &[u8], progress: &mut Progress) -> Inspected<Protocol> {
+    match progress.client_hello.read(prefix) {
+        Inspected::Malformed => Inspected::Found(Protocol::Tls(None)),
+        hello => hello.map(|hello| Protocol::Tls(hello.server_name)),
+    }
 }
 
 /// A malformed request is HTTP, too.

@@ -52,9 +52,22 @@ fn the_server_name_of_a_client_hello_is_found_in_records_of_any_size() {
 
 #[test]
 fn a_client_hello_without_a_name_is_one() {
-    for extensions in [&[][..], &[(16, &b"\0\x03\x02h2"[..])], &[(0, b"\0\x05\0\0\x02\xff\xfe")], &[(0, b"")]] {
+    let address = tls::server_name_bytes("2001:db8::1");
+    for extensions in [&[][..], &[(16, &b"\0\x03\x02h2"[..])], &[(0, b"\0\0")], &[(0, &address)]] {
         let stream = tls::in_records(&tls::client_hello_bytes(extensions), 1 << 14);
         assert_eq!(answers(&stream, tls::client_hello).found().expect("a ClientHello").server_name, None);
+    }
+}
+
+/// nginx takes what is before the colon for the name.
+#[test]
+fn a_server_name_that_is_none_is_malformed() {
+    let names =
+        ["ads.example:443", "ads.example/", "u@ads.example", "ads..example", "ads.example ", "", "[2001:db8::1]"];
+    let lists = names.map(tls::server_name_bytes);
+    for list in lists.iter().map(Vec::as_slice).chain([&b""[..], b"\0\x05\0\0\x02\xff\xfe", b"\0\x05\0\0\x09ad"]) {
+        let stream = tls::in_records(&tls::client_hello_bytes(&[(0, list)]), 1 << 14);
+        assert_eq!(answers(&stream, tls::client_hello), Inspected::Malformed, "{list:02x?}");
     }
 }
 
@@ -75,7 +88,7 @@ fn the_host_of_a_request_is_its_field_or_its_target() {
     type Case = (&'static [u8], &'static str, Option<&'static [u8]>);
     let cases: [Case; 5] = [
         (b"GET /a?b HTTP/1.1\r\nAccept: */*\r\nhOST:  A.example:80 \r\n\r\n", "a.example", Some(b"/a?b")),
-        (b"GET http://u@b.example:8080/x HTTP/1.1\r\nHost: other\r\n\r\n", "b.example", Some(b"/x")),
+        (b"GET http://u@b.example:8080/x HTTP/1.1\r\nHost: b.example:8080\r\n\r\n", "b.example", Some(b"/x")),
         (b"GET http://b.example HTTP/1.1\r\n\r\n", "b.example", Some(b"/")),
         (b"CONNECT c.example:443 HTTP/1.1\n\n", "c.example", None),
         (b"M-SEARCH * HTTP/1.1\nHost:239.255.255.250:1900\n\n", "239.255.255.250", None),
@@ -105,8 +118,12 @@ fn a_request_is_read_as_the_most_lenient_recipient_reads_it() {
         "VERSION_CONTROL /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
         "GET /ads HTTP/2.0\r\nHost: ads.example\r\n\r\n",
         "GET /ads http/1.1\nX: a\n b\nHost: ads.example\n\n",
-        "GET http://ads.example/ads HTTP/1.1\r\nHost: good.example\r\n\r\n",
-        "GET http://ads.example/ads\r\n",
+        "GET http://ads.example/ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET http://ads.example/ads\r\n\r\n",
+        "GET /ads\r\nHost: ads.example\r\n\r\n",
+        "G(T: /ads HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET /ads ICAP/1.0\r\nHost: ads.example\r\n\r\n",
+        "GET /ads HTTPS/1.1\r\nHost: ads.example\r\n\r\n",
     ];
     for form in forms {
         let read = answers(form.as_bytes(), |prefix| {
@@ -127,6 +144,19 @@ fn a_request_that_recipients_read_in_different_ways_is_malformed() {
         "GET /\u{1} HTTP/1.1\r\nHost: ads.example\r\n\r\n",
         "GET / HTTP/1.1 x\r\nHost: ads.example\r\n\r\n",
         "GET HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET\r/ HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET http://good.example/ HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET http://[2001:db8::1]/ HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET http://a!b/ HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET ws://good.example?/ HTTP/1.0\r\nHost: ads.example\r\n\r\n",
+        "CONNECT good.example:80 HTTP/1.1\r\nHost: ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: ads.example\0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: ads.example\0.good.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost:\u{b}ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: ads.example\u{a0}\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: good.example,ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: good.example:x@ads.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: [ads.example]\r\n\r\n",
     ];
     for form in forms {
         let read = answers(form.as_bytes(), |prefix| http::request(prefix).map(|_| ()));
@@ -139,16 +169,52 @@ fn what_is_no_request_is_none() {
     for bytes in [
         &b"hello\r\n"[..],
         b"NICK a\r\n",
-        b"INVITE sip:a SIP/2.0\r\n",
+        b"\xef\xbb\xbfGET / HTTP/1.1\r\n",
         b"SSH-2.0-x\r\n",
         b"get key\r\n",
         b"A\x01",
         b"<a b\r\n",
-        b": a HTTP/1.1\r\n",
+        b"GET\r\n",
+        b"POST /\r\n",
     ] {
         assert_eq!(answers(bytes, |prefix| http::request(prefix).map(|_| ())), Inspected::Other, "{bytes:?}");
     }
-    assert_eq!(answers(b"GET /\r\n", |prefix| http::request(prefix).map(|it| it.host)), Inspected::Found(None));
+    for bytes in [
+        &b"GET /\r\n\r\n"[..],
+        b"INVITE sip:a SIP/2.0\r\nTo: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [2001:db8::1]:80\r\n\r\n",
+        b"GET / HTTP/1.1\nHost:\n\n",
+    ] {
+        assert_eq!(answers(bytes, |prefix| http::request(prefix).map(|it| it.host)), Inspected::Found(None));
+    }
+}
+
+/// Servers read longer heads than a reader that holds their beginning.
+#[test]
+fn a_head_that_is_given_up_is_malformed_and_other_bytes_are_not() {
+    let given_up = |bytes: &[u8]| {
+        let mut progress = Progress::default();
+        assert!(!progress.client_hello.read(bytes).is_settled() || !progress.request.read(bytes).is_settled());
+        progress.given_up(bytes)
+    };
+    let long = vec![b'a'; ASSEMBLY_BYTES_MAX];
+    let client_hello =
+        tls::in_records(&tls::client_hello_bytes(&[(21, &long), (0, &tls::server_name_bytes("ads.example"))]), 1 << 14);
+    for head in [
+        &b"\r\n\r\n"[..],
+        b"GET   ",
+        b"GET /aaa",
+        b"GET http://aaa",
+        b"GET / HTTP/1.1\r\nX: aaa",
+        b"GET / HTTP/1.1\r\nX: aaa\r\nHost:",
+        b"GET http://good.example/ HTTP/1.1\r\nX: aaa",
+        &client_hello[..ASSEMBLY_BYTES_MAX],
+    ] {
+        assert_eq!(given_up(head), Inspected::Malformed, "{:?}", &head[..head.len().min(40)]);
+    }
+    for other in [&long[..], b"a bbb"] {
+        assert_eq!(given_up(other), Inspected::Other, "{:?}", &other[..other.len().min(40)]);
+    }
 }
 
 #[test]

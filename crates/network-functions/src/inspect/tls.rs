@@ -35,8 +35,7 @@ const SERVER_NAME_BYTES_MAX: usize = 2 * (HOST_NAME_BYTES_MAX + 5);
 /// The content of a ClientHello.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientHello {
-    /// The server's name. `None` if the client sent none, or bytes that are no name. With an encrypted ClientHello it is that of the
-    /// server in front.
+    /// The server's name. `None` if the client sent none, or an address. With an encrypted ClientHello it is that of the server in front.
     pub server_name: Option<HostName>,
 }
 
@@ -102,6 +101,12 @@ impl ClientHelloReader {
             }
         }
         self.outcome.clone()
+    }
+
+    /// Whether a ClientHello has begun, and is not complete.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.outcome.is_settled() && self.message.field != Field::Kind
     }
 
     /// The same without records.
@@ -199,7 +204,7 @@ impl Message {
                 return Inspected::Partial;
             }
             if self.is_name {
-                return Inspected::Found(ClientHello { server_name: server_name(&self.name) });
+                return server_name(&self.name).map(|server_name| ClientHello { server_name });
             }
             if self.rest_bytes == Some(0) {
                 return self.end();
@@ -262,16 +267,17 @@ impl Message {
 /// A field that ends behind what it lies in, or has a number that none has.
 struct Malformed;
 
-/// The name in the extension's value; `None` if it has none, or one that is no host name.
-fn server_name(value: &[u8]) -> Option<HostName> {
-    let mut list = Reader::new(Reader::new(value).field_u16()?);
+/// The name in the extension's value; found as `None` if it has none, or an IPv6 address. It is malformed if it is neither: some servers take a part of it.
+fn server_name(value: &[u8]) -> Inspected<Option<HostName>> {
+    let Some(list) = Reader::new(value).field_u16() else { return Inspected::Malformed };
+    let mut list = Reader::new(list);
     while let Some(kind) = list.u8() {
-        let name = list.field_u16()?;
+        let Some(name) = list.field_u16() else { return Inspected::Malformed };
         if kind == HOST_NAME_TYPE {
-            return HostName::new(name);
+            return HostName::of_name_or_address(name);
         }
     }
-    None
+    Inspected::Found(None)
 }
 
 /// A ClientHello message with these extensions (types and values), for tests and benchmarks.

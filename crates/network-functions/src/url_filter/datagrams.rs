@@ -86,6 +86,8 @@ impl UrlFilter {
                 *state = UrlState::reading_datagrams(state.datagrams_read() + 1);
                 Verdict::Forward
             }
+            // The server lacks it for as long as the client repeats it.
+            Inspected::Malformed => Verdict::Drop(DropReason::UrlUnreadable),
             _ => self.settle(state, context, Shown { connection, host: None }),
         }
     }

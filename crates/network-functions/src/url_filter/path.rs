@@ -1,53 +1,50 @@
 //! Paths of HTTP requests in one form, so that a prefix is found however a client writes it.
 
+use core::mem;
+
 use arrayvec::ArrayVec;
 
 /// The longest path in bytes that is looked at. Of a longer one, the beginning counts.
 pub const PATH_BYTES_MAX: usize = 512;
 /// The segments of a path that are looked at, from its beginning.
 pub const PATH_SEGMENTS_MAX: usize = 16;
+/// The longest dot segment in bytes, with its slash.
+const DOTS_BYTES: usize = b"/..".len();
 
 /// A path in normal form (RFC 3986 section 6.2.2): it begins with a slash and ends with none, has no query, no empty segment and no dot
-/// segment, and percent-encodings only of what must have one.
+/// segment. Printable characters are not percent-encoded but `%`, `?` and `#`, all other bytes are. An encoded slash is a slash, as servers have it that
+/// decode a path before they look at its segments.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NormalPath(ArrayVec<u8, PATH_BYTES_MAX>);
 
 impl NormalPath {
-    /// The normal form of a path. `None` if it does not begin with a slash.
+    /// The normal form of a path, without a slash in front, too.
     #[must_use]
-    pub fn new(path: &[u8]) -> Option<Self> {
-        Self::read(path).map(|(path, _)| path)
+    pub fn new(path: &[u8]) -> Self {
+        Self::read(path).0
     }
 
     /// As [`NormalPath::new`], of a path that is looked at to its end. `None` for longer ones, too.
     #[must_use]
     pub fn whole(path: &[u8]) -> Option<Self> {
-        let (path, is_whole) = Self::read(path)?;
+        let (path, is_whole) = Self::read(path);
         let is_found = path.is_root() || path.prefixes().next() == Some(path.as_bytes());
         (is_whole && is_found).then_some(path)
     }
 
     /// The normal form, and whether all of the path is in it.
-    fn read(path: &[u8]) -> Option<(Self, bool)> {
-        let path = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
-        let mut normal: ArrayVec<u8, PATH_BYTES_MAX> = ArrayVec::new();
-        for segment in path.strip_prefix(b"/")?.split(|byte| *byte == b'/') {
-            let start = normal.len();
-            let is_whole = normal.try_push(b'/').is_ok() && decode(segment, &mut normal);
-            match &normal[(start + 1).min(normal.len())..] {
-                _ if !is_whole => {
-                    normal.truncate(start);
-                    return Some((Self(normal), false));
-                }
-                b"" | b"." => normal.truncate(start),
-                b".." => {
-                    let above = normal[..start].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                    normal.truncate(above);
-                }
-                _ => {}
-            }
+    fn read(path: &[u8]) -> (Self, bool) {
+        let mut rest = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+        let mut reading = Reading::default();
+        while let Some((first, behind)) = rest.split_first() {
+            let encoded = behind.first_chunk::<2>().filter(|_| *first == b'%');
+            let decoded = encoded.and_then(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+            // A percent sign that begins no encoding stands for itself.
+            reading.push(decoded.unwrap_or(*first));
+            rest = if decoded.is_some() { &behind[2..] } else { behind };
         }
-        Some((Self(normal), true))
+        reading.end_segment();
+        (Self(reading.normal.iter().copied().collect()), reading.beyond == 0)
     }
 
     /// Whether it stands for all paths.
@@ -75,32 +72,55 @@ impl NormalPath {
     }
 }
 
-/// Appends a segment with unnecessary percent-encodings decoded, and the digits of others in upper case. False if it does not fit.
-fn decode(segment: &[u8], out: &mut ArrayVec<u8, PATH_BYTES_MAX>) -> bool {
-    let mut rest = segment;
-    while let Some((first, behind)) = rest.split_first() {
-        let encoded = behind.first_chunk::<2>().filter(|_| *first == b'%');
-        let value = encoded.and_then(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-        let is_fitting = match (value, encoded) {
-            (Some(byte), _) if is_unreserved(byte) => out.try_push(byte).is_ok(),
-            (Some(_), Some(digits)) => {
-                let upper = [b'%', digits[0].to_ascii_uppercase(), digits[1].to_ascii_uppercase()];
-                out.try_extend_from_slice(&upper).is_ok()
-            }
-            // A percent sign that begins no encoding stands for itself.
-            _ if *first == b'%' => out.try_extend_from_slice(b"%25").is_ok(),
-            _ => out.try_push(*first).is_ok(),
-        };
-        if !is_fitting {
-            return false;
-        }
-        rest = if value.is_some() { &behind[2..] } else { behind };
-    }
-    true
+/// A path that is read.
+#[derive(Default)]
+struct Reading {
+    /// Segments that have ended, each behind a slash, and the begun one.
+    normal: ArrayVec<u8, { PATH_BYTES_MAX + DOTS_BYTES }>,
+    /// Where the begun segment's slash is to be.
+    start: usize,
+    /// The begun segment does not fit.
+    is_too_long: bool,
+    /// Segments behind those in `normal`, for which there is no room. A dot segment removes the last of them first.
+    beyond: usize,
 }
 
-const fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+impl Reading {
+    /// The next decoded byte.
+    fn push(&mut self, byte: u8) {
+        if byte == b'/' {
+            return self.end_segment();
+        }
+        if self.is_too_long {
+            return;
+        }
+        let slash: &[u8] = if self.normal.len() == self.start { b"/" } else { b"" };
+        let digits = [byte >> 4, byte & 0xf].map(|digit| b"0123456789ABCDEF"[usize::from(digit)]);
+        let encoded = [b'%', digits[0], digits[1]];
+        let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#');
+        let bytes: &[u8] = if is_plain { &[byte] } else { &encoded };
+        self.is_too_long =
+            self.normal.try_extend_from_slice(slash).is_err() || self.normal.try_extend_from_slice(bytes).is_err();
+    }
+
+    fn end_segment(&mut self) {
+        let is_too_long = mem::take(&mut self.is_too_long) || self.normal.len() > PATH_BYTES_MAX;
+        let kept_bytes = match self.normal.get(self.start + 1..).unwrap_or_default() {
+            b"" | b"." => self.start,
+            b".." if self.beyond > 0 => {
+                self.beyond -= 1;
+                self.start
+            }
+            b".." => self.normal[..self.start].iter().rposition(|byte| *byte == b'/').unwrap_or(0),
+            _ if is_too_long || self.beyond > 0 => {
+                self.beyond += 1;
+                self.start
+            }
+            _ => self.normal.len(),
+        };
+        self.normal.truncate(kept_bytes);
+        self.start = kept_bytes;
+    }
 }
 
 fn digit(byte: u8) -> Option<u8> {
@@ -116,28 +136,49 @@ mod tests {
 
     use super::*;
 
-    fn normal(path: &str) -> Option<std::string::String> {
-        NormalPath::new(path.as_bytes()).map(|path| std::string::String::from_utf8(path.as_bytes().to_vec()).unwrap())
+    fn normal(path: &str) -> std::string::String {
+        std::string::String::from_utf8(NormalPath::new(path.as_bytes()).as_bytes().to_vec()).unwrap()
     }
 
     #[test]
     fn spellings_of_a_path_have_one_form() {
-        for path in ["/ads/top", "/ads/top/", "//ads//top", "/./ads/x/../top", "/%61ds/t%6Fp?q=1#a", "/../ads/top"] {
-            assert_eq!(normal(path).as_deref(), Some("/ads/top"), "{path}");
+        for path in [
+            "/ads/top",
+            "ads/top",
+            "/ads/top/",
+            "//ads//top",
+            "/./ads/x/../top",
+            "/%61ds/t%6Fp?q=1#a",
+            "/../ads/top",
+            "/ads%2ftop",
+            "/x/..%2Fads/%2e/top",
+        ] {
+            assert_eq!(normal(path), "/ads/top", "{path}");
         }
-        assert_eq!(normal("/a%2fb").as_deref(), Some("/a%2Fb"), "an encoded slash is no boundary");
-        assert_eq!(normal("/").as_deref(), Some(""));
-        assert_eq!(normal("/100%").as_deref(), Some("/100%25"));
-        assert_eq!(normal("*"), None);
+        assert_eq!(normal("/"), "");
+        assert_eq!(normal("/100%"), "/100%25");
+        assert_eq!(normal("/%21:%40%3f%0a%ff%2561"), "/!:@%3F%0A%FF%2561");
+    }
+
+    /// What has no room may be removed by dot segments, and what comes behind it then has.
+    #[test]
+    fn a_long_segment_does_not_hide_what_comes_behind_it() {
+        let long = "x".repeat(PATH_BYTES_MAX);
+        assert_eq!(normal(&format!("/{long}/../ads")), "/ads");
+        assert_eq!(normal(&format!("/{}{}ads", "x/".repeat(400), "../".repeat(400))), "/ads");
+        assert_eq!(normal(&format!("/a/{long}/b/c/../../../ads")), "/a/ads");
+        assert_eq!(normal(&format!("/a/{long}/./b")), "/a");
+        assert_eq!(normal(&format!("/{}%41%2e", "y".repeat(PATH_BYTES_MAX - 4))).len(), PATH_BYTES_MAX - 1);
+        assert_eq!(normal(&format!("/{}", "%0a".repeat(PATH_BYTES_MAX / 3 + 1))), "");
     }
 
     #[test]
     fn prefixes_end_with_segments() {
-        let path = NormalPath::new(b"/a/bc/d?x").unwrap();
+        let path = NormalPath::new(b"/a/bc/d?x");
         assert_eq!(path.prefixes().collect::<Vec<_>>(), [&b"/a/bc/d"[..], b"/a/bc", b"/a"]);
-        assert_eq!(NormalPath::new(b"/").unwrap().prefixes().count(), 0);
+        assert_eq!(NormalPath::new(b"/").prefixes().count(), 0);
         let long = "/x".repeat(1000);
-        assert_eq!(NormalPath::new(long.as_bytes()).unwrap().prefixes().count(), PATH_SEGMENTS_MAX);
+        assert_eq!(NormalPath::new(long.as_bytes()).prefixes().count(), PATH_SEGMENTS_MAX);
     }
 
     /// An entry with a longer path would be found by no request, or by more requests than it names.
@@ -151,11 +192,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normal_path_is_its_own_normal_form(path in "/[a-c./%2-5eE?]{0,40}") {
-            let once = NormalPath::new(path.as_bytes()).unwrap();
-            if !once.is_root() {
-                prop_assert_eq!(NormalPath::new(once.as_bytes()).unwrap(), once);
+        fn a_normal_path_is_its_own_normal_form(path in "[a-c./%2-5eEfF?\n\u{ff}]{0,40}") {
+            let once = NormalPath::new(path.as_bytes());
+            prop_assert_eq!(NormalPath::new(once.as_bytes()), once);
+        }
+
+        /// Against all segments at once, of paths longer than what is kept.
+        #[test]
+        fn a_path_is_the_longest_beginning_of_its_segments_that_fits(segments in proptest::collection::vec("\\.{1,2}|x{0,300}|[ab]{1,3}", 0..30)) {
+            let mut stack: Vec<&str> = Vec::new();
+            for segment in &segments {
+                match segment.as_str() {
+                    "" | "." => {}
+                    ".." => drop(stack.pop()),
+                    other => stack.push(other),
+                }
             }
+            let normal = normal(&segments.join("/"));
+            let whole: std::string::String = stack.iter().map(|segment| format!("/{segment}")).collect();
+            prop_assert!(whole.starts_with(&normal));
+            let next = whole[normal.len()..].split('/').nth(1);
+            prop_assert!(next.is_none_or(|next| normal.len() + 1 + next.len() > PATH_BYTES_MAX), "{} of {}", normal, whole);
         }
     }
 }

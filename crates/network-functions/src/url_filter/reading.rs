@@ -18,11 +18,11 @@ use flow::wire::tcp::{SegmentOptions, option};
 use flow::wire::{Packet, TcpSegment, tcp_flags};
 use flow::{Direction, DropReason};
 
-use super::{NoHost, Phase, UrlFilter, UrlState, asked, stream};
+use super::{Asked, NoHost, Phase, UrlFilter, UrlState, asked, stream};
 use crate::function::{Context, Verdict};
 use crate::inspect::Inspected;
 use crate::inspect::acceptance::Acceptance;
-use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Comparison, Held, Unheld, within};
+use crate::inspect::assembly::{ASSEMBLY_BYTES_MAX, Comparison, Held, StreamKey, Unheld, within};
 
 const IPV4_HEADER_BYTES: u16 = 20;
 const IPV6_HEADER_BYTES: u16 = 40;
@@ -56,6 +56,9 @@ impl UrlFilter {
             Direction::Reply if segment.payload_bytes > 0 && !self.reads_questions(context) => {
                 self.conclude(state, context, packet, direction, NoHost::Undecided)
             }
+            Direction::Reply if segment.has(tcp_flags::ACK) && self.lacks(context, segment) => {
+                self.conclude(state, context, packet, direction, NoHost::Undecided)
+            }
             Direction::Reply => {
                 let stream = stream(context);
                 if (segment.payload_bytes > 0 || segment.has(tcp_flags::FIN))
@@ -81,7 +84,8 @@ impl UrlFilter {
             return self.conclude(state, context, packet, Direction::Original, NoHost::Undecided);
         }
         let stream = stream(context);
-        let start = context.assemblies.start(&stream).unwrap_or_else(|| {
+        let held_start = context.assemblies.start(&stream);
+        let start = held_start.unwrap_or_else(|| {
             let offset = state.offset(segment.sequence) as u32;
             // Modulo 2^24: those of a keep-alive lie before the first byte.
             let is_before = offset >= 1 << 23;
@@ -100,19 +104,18 @@ impl UrlFilter {
             return Verdict::Drop(DropReason::UrlUnreadable);
         }
         let reads_questions = self.reads_questions(context);
-        let read = if offset >= ASSEMBLY_BYTES_MAX {
-            Inspected::Other
-        } else {
-            match context.assemblies.insert(&stream, start, offset, payload) {
-                Ok(_) if reads_questions => return self.read_questions(state, context, packet, segment),
-                Ok(Held { prefix, progress }) => match asked(prefix, progress) {
-                    Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => Inspected::Other,
-                    read => read,
-                },
-                Err(Unheld::TooMany) => Inspected::Other,
-                Err(Unheld::Differs) => return Verdict::Drop(DropReason::UrlCopyDiffers),
-                Err(Unheld::Ahead) => return Verdict::Drop(DropReason::UrlUnreadable),
-            }
+        let read = match context.assemblies.insert(&stream, start, offset, payload) {
+            Ok(_) if reads_questions => return self.read_questions(state, context, packet, segment),
+            Ok(Held { prefix, progress }) => match asked(prefix, progress) {
+                Inspected::Partial if prefix.len() >= ASSEMBLY_BYTES_MAX => progress.given_up(prefix).map(|()| None),
+                read => read,
+            },
+            Err(Unheld::TooMany) if reads_questions => Inspected::Other,
+            Err(Unheld::TooMany) => given_up(context, &stream),
+            Err(Unheld::Differs) => return Verdict::Drop(DropReason::UrlCopyDiffers),
+            // The handshake was at another node, and so was what is missing.
+            Err(Unheld::Ahead) if held_start.is_none() => Inspected::Other,
+            Err(Unheld::Ahead) => return Verdict::Drop(DropReason::UrlUnreadable),
         };
         match read {
             Inspected::Partial => Verdict::Forward,
@@ -122,6 +125,11 @@ impl UrlFilter {
             }
             Inspected::Malformed => self.conclude(state, context, packet, Direction::Original, NoHost::Malformed),
         }
+    }
+
+    /// Whether the server has acknowledged more than the request's bytes that are held.
+    fn lacks(&self, context: &Context<'_>, segment: &TcpSegment) -> bool {
+        context.assemblies.lacks(&stream(context), segment.acknowledgement) && !self.reads_questions(context)
     }
 
     /// A segment of an allowed connection, of whose request the server may lack a part: copies must have the bytes that were read.
@@ -156,6 +164,12 @@ impl UrlFilter {
             }
         }
     }
+}
+
+/// What a stream is of which no more is read.
+fn given_up(context: &Context<'_>, stream: &StreamKey) -> Inspected<Option<Asked>> {
+    let progress = context.assemblies.progress(stream);
+    progress.map_or(Inspected::Other, |it| it.given_up(context.assemblies.prefix(stream))).map(|()| None)
 }
 
 /// The server has answered the SYN: from here on it is known which segments it takes.

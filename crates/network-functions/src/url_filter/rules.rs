@@ -488,6 +488,11 @@ impl UrlFilterRules {
         self.rules.iter().find(|rule| rule.config.matches(tuple))
     }
 
+    /// The server that is asked about hosts in no list.
+    pub(super) fn server(&self) -> Option<&dyn Categories> {
+        self.server.as_deref()
+    }
+
     /// The names of the categories that lists have a host in, or a path of it.
     pub(super) fn listed(&self, host: &HostName, path: Option<&NormalPath>) -> impl Iterator<Item = &str> {
         let lists = self.store.find(host, path).lists;

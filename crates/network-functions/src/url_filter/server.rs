@@ -14,9 +14,12 @@
 //!
 //! **Old answers** are asked for again when they are used, and used meanwhile. An answer that differs from the one in the cache shows a false
 //! positive of the filter, or that the server has changed its mind ([`Counters::contradicted`]).
+//!
+//! **Peers.** Answers are shared with the other nodes ([`sharing`]).
 
 pub mod cache;
 pub mod protocol;
+pub mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -27,12 +30,14 @@ use core::fmt;
 use core::time::Duration;
 
 pub use filters::ShapeError;
-use flow::Instant;
+use flow::{Instant, NodeId};
 
 use self::cache::{Cached, CategoryCache};
 use self::protocol::{ResponseError, Scope, TARGETS_MAX};
+use self::sharing::{SharedAnswer, Sharing};
 use super::path::NormalPath;
 use crate::inspect::HostName;
+use crate::shared_values::{SharedValues, SharingError};
 
 /// Questions that wait or are in flight, at most.
 pub const QUESTIONS_MAX: usize = 4096;
@@ -108,8 +113,8 @@ pub enum Lookup {
     Block,
 }
 
-/// Where the URL filter finds categories. All workers share it.
-pub trait Categories: fmt::Debug + Send + Sync {
+/// Where the URL filter finds categories. All workers share it, and what it knows is shared with other nodes.
+pub trait Categories: SharedValues + fmt::Debug + Send + Sync {
     /// What is known of a host, or of a path of it. It is asked about otherwise.
     fn look_up(&self, now: Instant, host: &HostName, path: Option<&NormalPath>) -> Lookup;
 }
@@ -139,6 +144,8 @@ pub struct Counters {
     pub expired: u64,
     /// Answers that were removed to make room.
     pub evicted: u64,
+    /// Answers that peers have sent.
+    pub received: u64,
 }
 
 /// What is known of a client.
@@ -150,7 +157,7 @@ pub struct View {
     pub entries: usize,
     /// Answers that fit.
     pub entries_max: usize,
-    /// Memory of the cache in bytes.
+    /// Memory of the cache, and of what is kept for peers, in bytes.
     pub memory_bytes: usize,
     /// Questions that wait or are in flight.
     pub questions: usize,
@@ -171,6 +178,7 @@ struct Question {
 pub struct CategoryClient {
     config: ServerConfig,
     cache: CategoryCache,
+    sharing: Sharing,
     /// By target.
     questions: BTreeMap<String, Question>,
     /// Targets that are to be sent, oldest first.
@@ -185,13 +193,14 @@ pub struct CategoryClient {
 }
 
 impl CategoryClient {
-    /// A client with an empty cache, whose hash has this key.
+    /// A client with an empty cache, whose hash has this key. Peers know it by the number `run`, which no other client had.
     ///
     /// # Errors
     /// The cache's size is invalid.
-    pub fn new(config: ServerConfig, key: [u64; 2]) -> Result<Self, ShapeError> {
+    pub fn new(config: ServerConfig, key: [u64; 2], run: u64) -> Result<Self, ShapeError> {
         Ok(Self {
             cache: CategoryCache::new(config.cache_entries, config.cache_lifetime, key)?,
+            sharing: Sharing::new(run),
             config,
             questions: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -297,25 +306,60 @@ impl CategoryClient {
             let question = self.questions.remove(target);
             let before = question.and_then(|question| question.refreshes).and_then(|before| before.category);
             self.counters.contradicted += u64::from(before.is_some_and(|before| before != category));
-            self.enter(now, target, category, answer.scope);
+            self.enter(now, target, Cached { category: Some(category), by_path: false }, answer.scope, Duration::ZERO);
+            let (category, scope) = (answer.category.into(), answer.scope);
+            let shared = SharedAnswer { target: target.clone(), category, scope, age: Duration::ZERO };
+            self.sharing.note(now, shared, None);
         }
         let was_down = !self.pause.is_zero();
         (self.pause, self.retry_at) = (Duration::ZERO, Instant::ZERO);
         Ok(was_down)
     }
 
-    fn enter(&mut self, now: Instant, target: &str, category: u8, scope: Scope) {
+    fn enter(&mut self, now: Instant, target: &str, known: Cached, scope: Scope, age: Duration) {
         let host = target.split('/').next().unwrap_or(target);
         let of_host = self.cache.key(host);
         if scope == Scope::Host {
-            self.cache.insert(now, of_host, Cached { category: Some(category), by_path: false });
+            self.cache.insert_aged(now, of_host, known, age);
         } else if host.len() == target.len() {
-            self.cache.insert(now, of_host, Cached { category: Some(category), by_path: true });
+            self.cache.insert_aged(now, of_host, Cached { by_path: true, ..known }, age);
         } else {
             let of_whole = self.cache.look_up(of_host).and_then(|(cached, _)| cached.category);
-            self.cache.insert(now, of_host, Cached { category: of_whole, by_path: true });
-            self.cache.insert(now, self.cache.key(target), Cached { category: Some(category), by_path: false });
+            self.cache.insert_aged(now, of_host, Cached { category: of_whole, by_path: true }, age);
+            self.cache.insert_aged(now, self.cache.key(target), known, age);
         }
+    }
+
+    /// The number by which peers know what it shares.
+    #[must_use]
+    pub const fn sharing_run(&self) -> u64 {
+        self.sharing.run()
+    }
+
+    /// As [`SharedValues::handle`]. Answers that are known, or whose lifetime is over, change nothing.
+    ///
+    /// # Errors
+    /// The datagram cannot be used.
+    pub fn handle_shared(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SharingError> {
+        self.cache.expire(now);
+        for answer in self.sharing.handle(now, from, datagram)? {
+            let known = self.config.categories.iter().position(|name| *name == answer.category);
+            let is_fresh = self.cache.look_up(self.cache.key(&answer.target)).is_some_and(|(_, is_old)| !is_old);
+            if is_fresh || answer.age >= self.config.cache_lifetime || (known.is_none() && !answer.category.is_empty())
+            {
+                continue;
+            }
+            let category = Some(known.map_or(0, |index| index as u8 + 1));
+            self.enter(now, &answer.target, Cached { category, by_path: false }, answer.scope, answer.age);
+            self.counters.received += 1;
+            self.sharing.note(now, answer, Some(from));
+        }
+        Ok(())
+    }
+
+    /// As [`SharedValues::poll`].
+    pub fn poll_shared(&mut self, now: Instant, to: (NodeId, u64), out: &mut Vec<u8>) -> bool {
+        self.sharing.poll(now, to, out)
     }
 
     /// The request in flight failed. All questions are given up. True if the server was not down before.
@@ -333,6 +377,7 @@ impl CategoryClient {
     /// Removes answers whose lifetime is over. To be called now and then, so that they do not stay while nothing is looked up.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cache.expire(now);
+        self.sharing.expire(now, self.config.cache_lifetime);
     }
 
     /// The configuration.
@@ -349,7 +394,7 @@ impl CategoryClient {
             counters: Counters { expired, evicted, ..self.counters },
             entries: self.cache.len(),
             entries_max: self.config.cache_entries,
-            memory_bytes: self.cache.memory_bytes(),
+            memory_bytes: self.cache.memory_bytes() + self.sharing.bytes(),
             questions: self.questions.len(),
             is_down: !self.pause.is_zero(),
         }

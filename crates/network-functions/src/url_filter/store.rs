@@ -307,7 +307,7 @@ mod tests {
 
     fn find(store: &Store, url: &str) -> u64 {
         let (host, path) = url.split_at(url.find('/').unwrap_or(url.len()));
-        store.find(&HostName::new(host.as_bytes()).unwrap(), NormalPath::new(path.as_bytes()).as_ref()).lists
+        store.find(&HostName::new(host.as_bytes()).unwrap(), Some(&NormalPath::new(path.as_bytes()))).lists
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl UrlFilterRules {
         let path = NormalPath::new(path.as_bytes());
         let verdict = |rule: &Rule| HostVerdict {
             rule: rule.config.name.clone(),
-            decided: match self.decide(now, rule, &host, path.as_ref()) {
+            decided: match self.decide(now, rule, &host, Some(&path)) {
                 Decision::Wait(_) => None,
                 Decision::Made(decision) => {
                     let decided = match (decision.is_blocked, rule.config.action) {
@@ -82,7 +82,7 @@ impl UrlFilterRules {
             },
         };
         Some(HostView {
-            listed: self.listed(&host, path.as_ref()).map(ToString::to_string).collect(),
+            listed: self.listed(&host, Some(&path)).map(ToString::to_string).collect(),
             verdicts: self.rules.iter().map(verdict).collect(),
         })
     }

@@ -98,7 +98,7 @@ pub(super) struct Options {
     /// Connections to hosts in `blocked.example` are refused.
     pub(super) filters_urls: bool,
     /// The URL filter asks about other hosts here, and refuses those in `ads`.
-    pub(super) categories: Option<&'static Arc<dyn Categories>>,
+    pub(super) categories: &'static [Arc<dyn Categories>],
 }
 
 /// Options of compact replication.
@@ -163,7 +163,7 @@ impl Default for Options {
             is_classified: false,
             services: None,
             filters_urls: false,
-            categories: None,
+            categories: &[],
         }
     }
 }
@@ -232,10 +232,15 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
     let nat = nat_to(id, options, destinations);
     let classifier = Classifier::new(&ClassifierConfig::default()).unwrap();
+    // One for all nodes, or one each.
+    let categories_of = |id: u8| {
+        let all = options.categories;
+        all.get(usize::from(id)).or(all.first()).cloned()
+    };
     let builder = ChainBuilder::new();
     let builder = if options.is_classified { builder.push(classifier) } else { builder };
     let builder = builder.push(firewall(rules));
-    let builder = if options.filters_urls { builder.push(url_filter(options.categories.cloned())) } else { builder };
+    let builder = if options.filters_urls { builder.push(url_filter(categories_of(id))) } else { builder };
     let builder = match options.syn_proxy {
         Mode::Off => builder,
         mode => builder.push(syn_proxy(mode)),

@@ -10,8 +10,9 @@ use std::vec::Vec;
 use flow::conntrack::TcpState;
 use flow::table::Slot;
 use flow::wire::{Transport, ip_protocol, tcp_flags};
-use flow::{Connection, DropReason, Instant, Tuple};
+use flow::{Connection, DropReason, Instant, NodeId, Tuple};
 use network_functions::inspect::{HostName, quic, tls};
+use network_functions::shared_values::{SharedValues, SharingError};
 use network_functions::url_filter::path::NormalPath;
 use network_functions::url_filter::server::{Categories, CategoryClient, Lookup, OnFailure, OnUnknown, ServerConfig};
 use network_functions::url_filter::{Phase, UrlState};
@@ -169,8 +170,22 @@ impl Categories for Server {
     }
 }
 
-/// Two nodes whose filters ask a server, which answers only when the test has it answer.
-fn start_with_server(on_failure: OnFailure) -> (Cluster, Arc<Server>) {
+impl SharedValues for Server {
+    fn run(&self) -> u64 {
+        self.0.lock().unwrap().sharing_run()
+    }
+
+    fn handle(&self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SharingError> {
+        self.0.lock().unwrap().handle_shared(now, from, datagram)
+    }
+
+    fn poll(&self, now: Instant, to: (NodeId, u64), out: &mut Vec<u8>) -> bool {
+        self.0.lock().unwrap().poll_shared(now, to, out)
+    }
+}
+
+/// A server's client of the node with this number.
+fn server_of(id: u64, on_failure: OnFailure) -> Arc<Server> {
     let config = ServerConfig {
         categories: std::vec!["ads".into()],
         on_unknown: OnUnknown::Wait,
@@ -179,10 +194,20 @@ fn start_with_server(on_failure: OnFailure) -> (Cluster, Arc<Server>) {
         cache_entries: 1000,
         cache_lifetime: Duration::from_secs(3600),
     };
-    let server = Arc::new(Server(Mutex::new(CategoryClient::new(config, [1, 2]).unwrap())));
-    let categories: Arc<dyn Categories> = Arc::<Server>::clone(&server);
-    let cluster = start(Options { categories: Some(Box::leak(Box::new(categories))), ..Options::default() });
-    (cluster, server)
+    Arc::new(Server(Mutex::new(CategoryClient::new(config, [id, 2], id + 1).unwrap())))
+}
+
+/// Two nodes whose filters ask a server, each by its client or both by one, which answers only when the test has it answer.
+fn start_with(servers: &[Arc<Server>]) -> Cluster {
+    let categories: Vec<Arc<dyn Categories>> =
+        servers.iter().map(|server| Arc::<Server>::clone(server) as Arc<dyn Categories>).collect();
+    start(Options { categories: Vec::leak(categories), ..Options::default() })
+}
+
+/// Two nodes with one client.
+fn start_with_server(on_failure: OnFailure) -> (Cluster, Arc<Server>) {
+    let server = server_of(0, on_failure);
+    (start_with(&[Arc::clone(&server)]), server)
 }
 
 /// The server answers to all questions; a node handles what waits.
@@ -228,6 +253,24 @@ fn a_request_waits_for_its_category_and_then_passes_or_is_refused() {
         assert_eq!(phase(&cluster, 1), decided);
         assert_eq!(server.0.lock().unwrap().view().counters.asked, 1);
     }
+}
+
+/// The standby node has the answers of the active one, and asks nothing when it takes over.
+#[test]
+fn a_node_has_the_answers_that_its_peer_has_asked_for() {
+    let servers = [0, 1].map(|id| server_of(id, OnFailure::Block));
+    let mut cluster = start_with(&servers);
+    cluster.connect(PORT);
+    cluster.client_sends(PORT, segment(ACK, 1001, 5001), &hello("www.example.org"));
+    answer(&mut cluster, &servers[0], 0, b"ads host");
+    cluster.run_until("node 1 to have the answer", |_| servers[1].0.lock().unwrap().view().entries == 1);
+    fail_over(&mut cluster);
+    cluster.connect(PORT + 1);
+    while cluster.client_receives().is_some() {}
+    cluster.client_sends(PORT + 1, segment(ACK, 1001, 5001), &hello("www.example.org"));
+    assert_eq!(flags_and_sequence(&cluster.client_receives().expect("a reset")).0, tcp_flags::RST);
+    let counters = servers[1].0.lock().unwrap().view().counters;
+    assert_eq!((counters.asked, counters.misses, counters.received), (0, 0, 1));
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn server(server: &CategoryServer) -> UrlServerStatus {
         failures,
         expired,
         evicted,
+        received,
     } = counters;
     UrlServerStatus {
         address: server.address.to_string(),
@@ -84,6 +85,7 @@ fn server(server: &CategoryServer) -> UrlServerStatus {
         failures,
         expired,
         evicted,
+        received,
     }
 }
 

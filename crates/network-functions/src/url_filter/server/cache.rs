@@ -115,8 +115,16 @@ impl CategoryCache {
 
     /// Puts an answer in. Returns what was there.
     pub fn insert(&mut self, now: Instant, key: KeyHash, cached: Cached) -> Option<Cached> {
+        self.insert_aged(now, key, cached, Duration::ZERO)
+    }
+
+    /// As [`CategoryCache::insert`], of an answer that came so long ago, which is less than its lifetime.
+    pub fn insert_aged(&mut self, now: Instant, key: KeyHash, cached: Cached, age: Duration) -> Option<Cached> {
         self.expire(now);
-        let state = cached.state() | ((self.period % PERIODS) as u16) << PERIOD_SHIFT;
+        let periods =
+            u64::try_from(age.as_nanos()).unwrap_or(u64::MAX).div_ceil(self.period_ns).min(LIFETIME_PERIODS - 1);
+        let period = self.period + PERIODS - periods;
+        let state = cached.state() | ((period % PERIODS) as u16) << PERIOD_SHIFT;
         if self.filter.lookup(key).is_none() && self.filter.len() >= self.entries_max {
             self.evict();
         }
@@ -225,6 +233,18 @@ mod tests {
         assert_eq!((cache.len(), cache.expired), (1, 2), "at most 70 s");
         cache.expire(at(180));
         assert!(cache.is_empty() && cache.next_expiry().is_none());
+    }
+
+    #[test]
+    fn an_answer_of_some_age_is_used_for_the_rest_of_its_lifetime() {
+        let mut cache = cache(10);
+        let key = cache.key("a.example");
+        cache.insert_aged(at(105), key, known(3), Duration::from_secs(41));
+        assert_eq!(cache.look_up(key), Some((known(3), true)));
+        cache.expire(at(119));
+        assert_eq!(cache.look_up(key), Some((known(3), true)));
+        cache.expire(at(130));
+        assert_eq!(cache.look_up(key), None);
     }
 
     #[test]

@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_request_names_its_targets_and_is_read_by_a_server() {
-        let path = NormalPath::new(b"/news/top?x=1").unwrap();
-        let odd = NormalPath::new(b"/a\x01\xffb").unwrap();
+        let path = NormalPath::new(b"/news/top?x=1");
+        let odd = NormalPath::new(b"/a\x01\xffb");
         let targets = [
             target(&host("ads.example"), None),
             target(&host("big.example"), Some(&path)),

@@ -18,7 +18,7 @@ fn config() -> ServerConfig {
 }
 
 fn client() -> CategoryClient {
-    CategoryClient::new(config(), [1, 2]).expect("a shape")
+    CategoryClient::new(config(), [1, 2], 1).expect("a shape")
 }
 
 fn host(name: &str) -> HostName {
@@ -26,7 +26,7 @@ fn host(name: &str) -> HostName {
 }
 
 fn path(path: &str) -> NormalPath {
-    NormalPath::new(path.as_bytes()).expect("a path")
+    NormalPath::new(path.as_bytes())
 }
 
 fn at(millis: u64) -> Instant {
@@ -117,7 +117,7 @@ fn a_server_that_fails_is_retried_after_growing_pauses() {
 #[test]
 fn until_the_answer_connections_pass_or_are_blocked_by_choice() {
     for (on_unknown, expected) in [(OnUnknown::Pass, Lookup::Pass), (OnUnknown::Block, Lookup::Block)] {
-        let mut client = CategoryClient::new(ServerConfig { on_unknown, ..config() }, [1, 2]).expect("a shape");
+        let mut client = CategoryClient::new(ServerConfig { on_unknown, ..config() }, [1, 2], 1).expect("a shape");
         assert_eq!(client.look_up(at(0), &host("a.example"), None), expected);
         assert_eq!((client.poll_targets().len(), client.view().counters.unanswered), (1, 0));
     }
@@ -173,4 +173,43 @@ fn answers_that_cannot_be_used_change_nothing() {
     client.handle_response(at(2001), b"weapons host").expect("a category that is not configured is none");
     assert_eq!(client.look_up(at(2002), &host("a.example"), None), known(0));
     assert_eq!(client.view().counters.unknown_categories, 1);
+}
+
+/// Two nodes exchange what they have to send.
+fn share(now: Instant, clients: &mut [CategoryClient; 2]) {
+    for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+        let mut datagram = Vec::new();
+        let peer = (NodeId(to as u8), clients[to].sharing_run());
+        while clients[from].poll_shared(now, peer, &mut datagram) {
+            clients[to].handle_shared(now, NodeId(from as u8), &datagram).expect("it is sound");
+            datagram.clear();
+        }
+    }
+}
+
+#[test]
+fn a_node_asks_nothing_that_another_one_has_asked() {
+    let [first, second] = [1, 2].map(|run| CategoryClient::new(config(), [run, 2], run).expect("a shape"));
+    let mut clients = [first, second];
+    let (ads, big) = (host("ads.example"), host("big.example"));
+    let ask = |client: &mut CategoryClient, now, body: &[u8]| {
+        client.look_up(now, &ads, None);
+        client.look_up(now, &big, Some(&path("/news")));
+        client.look_up(now, &host("odd.example"), None);
+        client.poll_targets();
+        client.handle_response(now, body).expect("answers");
+    };
+    ask(&mut clients[0], at(0), b"ads host\nnews path\nother host\n");
+    // The second node starts later.
+    share(at(20_000), &mut clients);
+    assert_eq!(clients[1].look_up(at(20_000), &ads, Some(&path("/x"))), known(1));
+    assert_eq!(clients[1].look_up(at(20_000), &big, Some(&path("/news"))), of_path(2));
+    let View { counters, entries, .. } = clients[1].view();
+    assert_eq!((counters.received, counters.asked, entries, clients[1].has_targets()), (2, 0, 3, false));
+    // A category that is not configured here is asked about here.
+    assert!(matches!(clients[1].look_up(at(20_000), &host("odd.example"), None), Lookup::Wait(_)));
+    // The lifetime counts from when the server has answered.
+    clients[1].handle_timeout(at(71_000));
+    assert_eq!(clients[1].view().entries, 0);
+    assert_eq!(clients[0].view().counters.received, 0, "nothing comes back");
 }

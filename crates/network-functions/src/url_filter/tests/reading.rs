@@ -140,7 +140,41 @@ fn a_connection_of_many_segments_is_read_for_so_many_alone() {
         talk.phase() == Phase::Reading
     });
     assert_eq!(read.count(), usize::from(crate::inspect::assembly::INSERTIONS_MAX));
-    assert_eq!(talk.gateway.counter("url_filter.undecided"), 1);
+    assert_eq!((talk.gateway.counter("url_filter.malformed"), talk.phase()), (1, Phase::BlockedByReset));
+}
+
+/// The host of a head lies beyond what is read: servers read on.
+#[test]
+fn a_head_without_a_host_within_what_is_read_is_refused() {
+    let long = "x".repeat(1000);
+    let mut talk = Talk::web(rule());
+    let mut verdicts = vec![talk.client(b"GET / HTTP/1.1\r\n")];
+    verdicts.extend((0..9).map(|_| talk.client(format!("X: {long}\r\n").as_bytes())));
+    assert_eq!((verdicts.pop(), talk.phase()), (Some(Verdict::SendBack), Phase::BlockedByReset));
+    assert_eq!(talk.gateway.counter("url_filter.malformed"), 1);
+}
+
+/// A client's first segment is lost, and it has sent more than is read: nothing of it passes before the first one.
+#[test]
+fn segments_beyond_what_is_read_wait_for_the_first() {
+    let mut talk = Talk::web(rule());
+    assert_eq!(talk.send(Direction::Original, tcp_flags::ACK, 9000, b"more").verdict, UNREADABLE);
+    assert_eq!((talk.client(&get("ads.example", "/")), talk.phase()), (Verdict::SendBack, Phase::BlockedByPage));
+}
+
+/// A part was read by a node that has failed, and is not sent again.
+#[test]
+fn what_the_server_has_acknowledged_and_the_filter_lacks_is_undecided() {
+    let mut talk = Talk::web(rule());
+    talk.client(b"GET / HTTP/1.1\r\n");
+    talk.fail_over();
+    assert_eq!((talk.client(b"X: y\r\n"), talk.phase()), (Verdict::Forward, Phase::Reading));
+    assert_eq!((talk.server(b""), talk.phase()), (Verdict::Forward, Phase::Allowed));
+    let mut long = Talk::web(rule());
+    long.client(b"GET / HTTP/1.1\r\n");
+    long.fail_over();
+    assert_eq!((long.client(&[b'x'; 9000]), long.phase()), (Verdict::Forward, Phase::Allowed));
+    assert_eq!(long.gateway.counter("url_filter.undecided"), 1);
 }
 
 /// Browsers use a socket for connections to several hosts of a server.
