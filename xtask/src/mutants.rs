@@ -96,7 +96,7 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), String> {
         }
     }
     println!("mutants: {} killed, {} survivors, of {}", killed.len(), survivors.len(), chosen.len());
-    let faults = judged(&list.survivor, &killed, &survivors);
+    let faults = review(&list.survivor, &killed, &survivors);
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
@@ -142,7 +142,7 @@ fn faults_of(root: &Path, list: &List) -> Vec<String> {
 }
 
 /// Survivors that are not in the reviewed list, and listed ones that were killed.
-fn judged(listed: &[Survivor], killed: &[&str], survivors: &[&str]) -> Vec<String> {
+fn review(listed: &[Survivor], killed: &[&str], survivors: &[&str]) -> Vec<String> {
     let is_listed = |name: &str| listed.iter().any(|survivor| survivor.name == name);
     let new = survivors.iter().filter(|name| !is_listed(name));
     let new = new.map(|name| format!("mutants: {name} survives: write a test that fails under it"));
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn new_survivors_and_listed_ones_that_were_killed_are_faults() {
         let listed = ["old", "killed"].map(|name| Survivor { name: name.into(), reason: "reviewed".into() });
-        assert_eq!(judged(&listed, &["other"], &["old"]), Vec::<String>::new());
-        let faults = judged(&listed, &["killed"], &["old", "new"]);
+        assert_eq!(review(&listed, &["other"], &["old"]), Vec::<String>::new());
+        let faults = review(&listed, &["killed"], &["old", "new"]);
         assert!(
             faults.len() == 2 && faults[0].contains("new survives") && faults[1].contains("remove it"),
             "{faults:?}"
