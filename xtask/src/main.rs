@@ -1,5 +1,6 @@
 //! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]), `… docs` (see
-//! [`docs`]), `… fuzz` (see [`fuzz`]), `… bpf` (see [`bpf`]), `… performance` (see [`performance`]) and `… compare` (see [`compare`]).
+//! [`docs`]), `… fuzz` (see [`fuzz`]), `… bpf` (see [`bpf`]), `… performance` (see [`performance`]), `… compare` (see [`compare`]) and
+//! `… mutants` (see [`mutants`]).
 //!
 //! `layers` checks:
 //!
@@ -13,6 +14,7 @@ mod compare;
 mod docs;
 mod fuzz;
 mod modules;
+mod mutants;
 mod performance;
 mod program;
 mod words;
@@ -72,10 +74,11 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
         Some((command, rest)) if command == "bpf" => exit_code(bpf::run(root, rest)),
         Some((command, rest)) if command == "performance" => exit_code(performance::run(root, rest)),
+        Some((command, rest)) if command == "mutants" => exit_code(mutants::run(root, rest)),
         Some((command, rest)) if command == "compare" => exit_code(compare::run(root, rest)),
         _ => exit_code(Err(
             "usage: cargo run -p xtask -- layers | words [--update] [PATH …] | docs [--check] | fuzz | bpf [--check] | \
-             performance [--write] | compare REVISION [OTHER]"
+             performance [--write] | compare REVISION [OTHER] | mutants [NAME …]"
                 .to_owned(),
         )),
     }

@@ -33,8 +33,8 @@ drop_reasons! {
     BadIpChecksum = "bad_ip_checksum",
     /// The transport checksum is wrong.
     BadTransportChecksum = "bad_transport_checksum",
-    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3), such as a multicast or zero source, or the
-    /// gateway's own address as source.
+    /// An address that no packet may carry in that field (RFC 1122 section 3.2.1.3), such as a multicast or zero source, the
+    /// gateway's own address as source, or the destination as source.
     MartianAddress = "martian_address",
     /// The source lies behind another port than the one that the packet came in by, or behind none: it is forged, or
     /// `port.reverse_path` is too strict for the routes (RFC 3704).

@@ -235,7 +235,9 @@ impl Forwarder {
         if local.is_some() {
             return Admission::Local;
         }
-        if is_link_local(destination) || is_link_local(packet.headers.tuple.source_ip()) {
+        // No host sends itself a packet by way of a router.
+        let source = packet.headers.tuple.source_ip();
+        if source == destination || is_link_local(destination) || is_link_local(source) {
             return Admission::Refused(DropReason::MartianAddress);
         }
         if usize::from(packet.headers.l3_offset) != ETHERNET_HEADER_BYTES {

@@ -43,7 +43,7 @@ impl TimerStore for ColdTimers<'_> {
 
 /// Records in slots that never move. All memory is reserved at the start; none is touched before it is needed.
 pub(super) struct Slab {
-    /// Records of all slots that were ever used; those of free slots are stale, except for the [`FREE`] in their tuple.
+    /// Records of all slots that were ever used; those of free slots are stale, except for the [`FREE`] in their tuples.
     records: Vec<Connection>,
     pub(super) cold: Vec<Cold>,
     /// A bit for each slot that holds a connection, for iteration.
@@ -109,7 +109,9 @@ impl Slab {
     pub(super) fn remove(&mut self, slot: u32) {
         debug_assert!(self.is_occupied(slot));
         self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
-        self.records[slot as usize].original.version = FREE;
+        let record = &mut self.records[slot as usize];
+        // A lookup that knows the slot finds neither tuple any more.
+        (record.original.version, record.reply.version) = (FREE, FREE);
         self.cold[slot as usize].next_free = self.first_free;
         self.first_free = slot;
         self.len -= 1;

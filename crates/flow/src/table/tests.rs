@@ -316,9 +316,11 @@ proptest! {
         for (slot, _) in model.connections.drain(..) {
             let connection = table.remove(slot);
             prop_assert!(connection.is_some());
-            let tuple = connection.unwrap().original;
-            let found = table.lookup_likely(Some(slot), table.hash(&tuple), &tuple);
-            prop_assert_eq!(found, None, "what was removed is not found where it was");
+            let connection = connection.unwrap();
+            for tuple in [connection.original, connection.reply] {
+                let found = table.lookup_likely(Some(slot), table.hash(&tuple), &tuple);
+                prop_assert_eq!(found, None, "what was removed is not found where it was");
+            }
         }
         table.check_invariants();
     }

@@ -113,6 +113,13 @@ pub struct DemoArgs {
     /// With --failures, one of them alone
     #[arg(long, value_name = "NAME", requires = "failures")]
     pub only: Option<String>,
+    /// Attack running processes with real packets, frames, control messages and wrong clocks, and hold what comes of each attack against what is
+    /// promised
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "tunnel", "report", "failures", "edges", "functions", "nodes", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
+    pub hostile: bool,
+    /// With --hostile, one attack alone
+    #[arg(long, value_name = "NAME", requires = "hostile")]
+    pub attack: Option<String>,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

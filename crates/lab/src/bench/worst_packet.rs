@@ -42,6 +42,16 @@ struct Report {
 }
 
 impl Report {
+    /// No packet costs more than its limit.
+    fn check(&self) -> Result<(), BenchError> {
+        match self.parsers.iter().find(|row| row.worst > row.limit) {
+            Some(Row { parser, unit, worst, limit, .. }) => {
+                Err(BenchError::TooCostly { parser, unit, worst: *worst as u64, limit: *limit as u64 })
+            }
+            None => Ok(()),
+        }
+    }
+
     fn describe(&self) -> String {
         let mut table = Table::of("PARSER|UNIT|>ORDINARY|>WORST|>LIMIT");
         for row in &self.parsers {
@@ -60,12 +70,7 @@ pub fn run(args: &BenchWorstPacketArgs) -> Result<(), BenchError> {
     let names: Vec<&str> = PARSERS.iter().flat_map(|(_, ordinary, worst)| [*ordinary, *worst]).collect();
     let report = report(&operations::costs(&names, args.no_instructions)?);
     console::print_as(args.json, &report, || report.describe())?;
-    match report.parsers.iter().find(|row| row.worst > row.limit) {
-        Some(Row { parser, unit, worst, limit, .. }) => {
-            Err(BenchError::TooCostly { parser, unit, worst: *worst as u64, limit: *limit as u64 })
-        }
-        None => Ok(()),
-    }
+    report.check()
 }
 
 fn report(costs: &Cost) -> Report {
@@ -85,14 +90,21 @@ fn report(costs: &Cost) -> Report {
 mod tests {
     use super::*;
 
-    /// A cost that grows with what was already read exceeds the limit by far: a segment behind six others was parsed seven times.
+    fn costs(is_counted: bool, worst: f64) -> Cost {
+        let each = PARSERS.iter().flat_map(|(_, ordinary, costly)| [(*ordinary, 1000.0), (*costly, worst)]);
+        Cost { is_counted, each: each.map(|(name, cost)| (name.to_owned(), cost)).collect() }
+    }
+
     #[test]
-    fn the_worst_packet_of_each_parser_stays_below_the_limit() {
-        let names: Vec<&str> = PARSERS.iter().flat_map(|(_, ordinary, worst)| [*ordinary, *worst]).collect();
-        let report = report(&operations::costs(&names, true).expect("each is carried out"));
-        for row in &report.parsers {
-            assert!(row.ordinary > 0.0 && row.worst < row.limit, "{row:?}");
+    fn a_packet_beyond_the_limit_of_its_unit_is_refused_by_the_parsers_name() {
+        for (is_counted, limit) in [(true, LIMIT_INSTRUCTIONS), (false, LIMIT_NS)] {
+            let within = report(&costs(is_counted, limit));
+            assert!(within.check().is_ok() && within.describe().contains("quic"), "{within:?}");
+            let error = report(&costs(is_counted, limit + 1.0)).check().expect_err("it is too costly").to_string();
+            assert!(error.contains("tls"), "{error}");
         }
-        assert!(report.describe().contains("quic"), "{}", report.describe());
+        // An operation that is not there costs more than any limit.
+        let missing = report(&Cost { is_counted: true, each: Vec::new() });
+        assert!(missing.check().is_err(), "{missing:?}");
     }
 }

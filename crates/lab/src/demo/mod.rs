@@ -7,6 +7,7 @@ pub mod edges;
 mod error;
 pub mod failures;
 pub mod functions;
+pub mod hostile;
 pub mod html;
 pub mod kernel;
 mod many_nodes;
@@ -60,6 +61,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     }
     if args.failures {
         return failures::run(args, &watch);
+    }
+    if args.hostile {
+        return hostile::run(args, &watch);
     }
     if args.rolling_restart {
         return operations::run(args, &watch);

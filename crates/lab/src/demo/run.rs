@@ -74,6 +74,9 @@ pub enum RunError {
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// An attack could not be played to its end.
+    #[error("{0}")]
+    Attack(String),
     /// Traffic does not get through even while both nodes are well.
     #[error(
         "{established} of {planned} connections were established within {within_s} s although nothing was wrong yet"
@@ -86,6 +89,24 @@ pub enum RunError {
         /// The deadline, in seconds.
         within_s: u64,
     },
+}
+
+/// Opens connections, and waits until they stand.
+pub(super) fn open(topology: &Arc<Topology>, plan: Plan, watch: &Watch) -> Result<Session, RunError> {
+    let planned: usize = plan.connections.iter().map(|(_, number)| number).sum();
+    let session = Session::start(topology, plan)?;
+    let within = ESTABLISHED_WITHIN + Duration::from_millis(planned as u64);
+    let waited = watch.until(Instant::now() + within, || -> Result<bool, RunError> {
+        Ok(session.progress().established >= planned)
+    })?;
+    match waited {
+        Waited::Met => Ok(session),
+        Waited::TooLate => Err(RunError::NotEstablished {
+            established: session.progress().established,
+            planned,
+            within_s: within.as_secs(),
+        }),
+    }
 }
 
 /// What a run is done with.

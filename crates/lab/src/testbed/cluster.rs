@@ -21,8 +21,8 @@ use packet_io::netlink::Netlink;
 use packet_io::{IoError, signal, usage};
 
 pub use self::configuration::{ClusterPlan, NAMES, REPLICATION_PORT, Shape, configuration};
-pub use self::failures::Identity;
-pub use self::function::Function;
+pub use self::failures::{FalseClock, Identity};
+pub use self::function::{Function, guarded};
 pub use self::tuning::{BackupsPlan, Members, SPARE_CONNECTIONS, Tuning};
 
 use self::node::{Node, start_node};

@@ -22,4 +22,5 @@ mod sources;
 mod study_redundancy;
 mod study_replication;
 mod sync;
+mod worst_packet;
 mod writing_a_function;

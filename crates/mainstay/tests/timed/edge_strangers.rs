@@ -4,11 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use api::EventKind;
-use cluster::failure_detector::{ControlPacket, Diagnostic, State};
-use cluster::forwarding::{PATH_ETHER_TYPE, PATH_MAC, PathId, is_path_frame};
-use flow::wire::sctp::crc32c_of;
-use flow::{Frame, PacketBatch, PortId};
-use lab::testbed::topology::{INTERFACES, Topology};
+use cluster::forwarding::is_path_frame;
+use flow::PacketBatch;
+use flow::wire::MacAddress;
+use lab::testbed::stranger::{Stranger, forged_control_frames};
+use lab::testbed::topology::Topology;
 use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::namespace::Namespace;
@@ -21,75 +21,15 @@ use crate::common::program::{Folder, Program, wait_for, wait_until};
 const FORGED: u64 = 1000;
 /// The number of the first edge.
 const EDGE: u8 = 200;
-/// Kinds of frames between nodes and edges.
-const DETECTION: u8 = 1;
-const FROM_EDGE: u8 = 2;
-const TO_EDGE: u8 = 3;
-
-/// A packet of failure detection that names no session: "I am down".
-fn down(state: State) -> Vec<u8> {
-    let mut packet = Vec::new();
-    let packet_of_stranger = ControlPacket {
-        diagnostic: Diagnostic::None,
-        state,
-        poll: false,
-        is_final: false,
-        authentication_present: false,
-        demand: false,
-        detect_multiplier: 3,
-        my_discriminator: 77,
-        your_discriminator: 0,
-        desired_min_tx_us: 1000,
-        required_min_rx_us: 1000,
-        required_min_echo_rx_us: 0,
-    };
-    packet_of_stranger.encode(&mut packet);
-    packet
-}
-
-/// A frame as `docs/protocol.md` describes it.
-fn control_frame(kind: u8, [from, to]: [u8; 2], path: PathId, datagram: &[u8]) -> Vec<u8> {
-    let mut header = vec![b'M', b'S', 1, kind, from, to];
-    header.extend_from_slice(&u16::try_from(datagram.len()).expect("it is short").to_be_bytes());
-    header.extend_from_slice(&path.0.to_be_bytes());
-    let parts = [crc32c_of(&header), crc32c_of(datagram)].map(u32::to_be_bytes);
-    header.extend_from_slice(&crc32c_of(parts.as_flattened()).to_be_bytes());
-    let source = [2, 0, 0, 0, 0x66, 0x66];
-    [&PATH_MAC.0[..], &source, &PATH_ETHER_TYPE.to_be_bytes(), &header, datagram].concat()
-}
-
-/// One frame of each kind by which a stranger could move flows or roles.
-fn forged_frames() -> Vec<Vec<u8>> {
-    let [as_edge, as_node] =
-        [&[0_u8, 0, 0, 0, 0, 0, 0, 3][..], &[0_u8; 16]].map(|state| [state, &down(State::Down)].concat());
-    let mut frames = Vec::new();
-    for node in [0, 1] {
-        frames.push(control_frame(FROM_EDGE, [EDGE, node], PathId(0), &as_edge));
-        frames.push(control_frame(TO_EDGE, [node, EDGE], PathId(0), &as_node));
-        for port in &INTERFACES[..2] {
-            let path = PathId::of_name(port);
-            let datagram = [down(State::AdminDown), path.0.to_be_bytes().to_vec()].concat();
-            frames.push(control_frame(DETECTION, [1 - node, node], path, &datagram));
-        }
-    }
-    frames
-}
 
 /// Floods the frames from a host by its interface.
 fn flood(host: &Namespace, interface: &str) {
-    let mut frames = forged_frames();
-    host.run(|| {
-        let mut io = AfPacketIo::open(&[PortConfig::new(interface)]).expect("the interface is there");
-        for _ in 0..FORGED {
-            for bytes in &mut frames {
-                let length_bytes = bytes.len();
-                let frame = Frame::new(bytes, 0, length_bytes, PortId(0)).expect("it is whole");
-                io.transmit(PortId(0), &frame).expect("the link is up");
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-    })
-    .expect("the namespace is there");
+    let frames = forged_control_frames();
+    let mut stranger = Stranger::open(host, interface, MacAddress::BROADCAST).expect("the interface is there");
+    for _ in 0..FORGED {
+        frames.iter().for_each(|frame| stranger.send(frame));
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Frames between nodes and edges that a host receives, while its edge sends a hundred to a node.
@@ -174,7 +114,7 @@ fn a_host_before_an_edge_cannot_move_flows_or_roles_by_forged_frames() {
     let before: Vec<usize> = programs().map(changes).collect();
 
     flood(&topology.client, "bridge");
-    let sent = FORGED * forged_frames().len() as u64;
+    let sent = FORGED * forged_control_frames().len() as u64;
     wait_for("the edge has counted them", || dropped(&edges[0], "control_from_host") >= sent);
     exchange(&mut stream, b"afterwards");
     assert_eq!(programs().map(changes).collect::<Vec<_>>(), before, "{}{}", edges[0].log(), nodes[0].log());

@@ -4,6 +4,7 @@
 mod common;
 mod demo;
 mod demo_failures;
+mod demo_hostile;
 mod double_failure;
 mod edge_fast_path;
 mod edge_strangers;

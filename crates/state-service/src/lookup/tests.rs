@@ -345,6 +345,28 @@ fn packets_beyond_the_limits_are_dropped() {
 }
 
 #[test]
+fn what_peers_cause_is_queued_within_the_limit_of_packets() {
+    let mut cluster = Cluster::started(2, Limits { packets_max: 10, ..Limits::default() });
+    let (now, mut bytes) = (cluster.now, vec![]);
+    Message::Predict { hash: 7, failures: 0 }.encode(&mut bytes);
+    let Node { service, table } = &mut cluster.nodes[0];
+    for _ in 0..100 {
+        service.handle_peer(now, NodeId(1), &bytes, table).expect("it is a message");
+    }
+    assert_eq!(core::iter::from_fn(|| service.poll_outcome()).count(), 10);
+}
+
+#[test]
+fn packets_whose_pull_would_exceed_the_rate_are_dropped() {
+    let mut cluster = Cluster::started(2, Limits { pulls: flow::RateLimit::new(1, 4), ..Limits::default() });
+    (0..20).for_each(|number| cluster.hold(1, key(number)));
+    cluster.pass(60);
+    let is_refused = |lookup| matches!(lookup, Lookup::Dropped(_, LookupDrop::PullBudget));
+    let refused = (0..20).filter(|number| is_refused(cluster.lookup(0, key(*number), *number))).count();
+    assert_eq!(refused, 16);
+}
+
+#[test]
 fn forged_packets_are_confirmed_and_loads_are_passed_on() {
     let mut cluster = Cluster::new(2, Limits::default());
     let mut bytes = Vec::new();

@@ -97,6 +97,9 @@ fn addresses_that_no_host_has_come_from_nobody() {
         assert_eq!(refusal(&mut bench, INSIDE, source, SERVER6), Some(DropReason::MartianAddress), "{source}");
     }
     assert_eq!(refusal(&mut bench, INSIDE, HOST, Ipv4Addr::LOCALHOST), Some(DropReason::MartianAddress));
+    // A host that sends itself a packet needs no router.
+    assert_eq!(refusal(&mut bench, INSIDE, HOST, HOST), Some(DropReason::MartianAddress));
+    assert_eq!(refusal(&mut bench, OUTSIDE, SERVER6, SERVER6), Some(DropReason::MartianAddress));
 }
 
 #[test]

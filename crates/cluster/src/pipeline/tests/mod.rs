@@ -154,6 +154,23 @@ fn a_connection_knows_the_ports_that_its_packets_leave_by() {
     assert_eq!(egress(&bench, &out), [by(OUTSIDE), by(INSIDE)]);
 }
 
+/// A batch is looked up before its first packet is handled, which may end the connection of the others.
+#[test]
+fn packets_behind_the_one_that_ends_their_connection_are_of_no_connection() {
+    for translates in [false, true] {
+        let mut bench = Bench::new(translates, 16, Limits::default());
+        let out = Tuple::v4(ip_protocol::TCP, (CLIENT, 4000), (SERVER, 80));
+        let syn = build::Tcp { flags: tcp_flags::SYN, sequence: 1000, ..build::Tcp::default() };
+        let seen = headers(&bench.feed_one(INSIDE, build::tcp(&out, syn, b"")).unwrap()).tuple;
+        let flags = tcp_flags::RST | tcp_flags::ACK;
+        let refusal = build::Tcp { flags, acknowledgement: 1001, ..build::Tcp::default() };
+        let refusals = std::vec![build::tcp(&seen.inverse(), refusal, b""); 8];
+        assert_eq!(bench.feed(OUTSIDE, refusals).len(), 1, "translates: {translates}");
+        assert_eq!(bench.dropped(DropReason::NoConnection), 7, "translates: {translates}");
+        assert!(bench.pipeline.lookup(&out).is_none());
+    }
+}
+
 fn nat() -> Nat {
     let inside = || Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
     let to = |address: std::net::IpAddr| SourceRule {

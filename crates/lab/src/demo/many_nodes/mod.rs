@@ -19,7 +19,7 @@ use crate::testbed::session::Session;
 use crate::testbed::topology::SERVER_PORTS;
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::client::Plan;
-use crate::testbed::watch::{Waited, Watch};
+use crate::testbed::watch::Watch;
 use crate::testbed::ways;
 use console::Progress;
 
@@ -27,8 +27,6 @@ use console::Progress;
 const BULK_BYTES_PER_S: u64 = 500_000;
 /// Connections that are opened once the killed nodes have returned.
 const LATER: [(Kind, usize); 2] = [(Kind::Ticks, 16), (Kind::Idle, 32)];
-/// How long connections may take until they stand.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
 /// The least time for a phase: a delayed transfer makes progress within it.
 const PHASE_MIN: Duration = Duration::from_millis(1500);
 
@@ -168,21 +166,13 @@ fn planned(ramp: usize) -> Vec<(Kind, usize)> {
 }
 
 /// Opens connections through the cluster, and waits until they stand.
-fn open(many: &ManyNodes, watch: &Watch, ports: &[u16], connections: Vec<(Kind, usize)>) -> Result<Session, RunError> {
-    let planned: usize = connections.iter().map(|(_, number)| number).sum();
+pub(super) fn open(
+    many: &ManyNodes,
+    watch: &Watch,
+    ports: &[u16],
+    connections: Vec<(Kind, usize)>,
+) -> Result<Session, RunError> {
     let servers: Vec<SocketAddr> = ways::server_addresses(ways::chosen(false), ports.iter().copied());
     let plan = Plan { servers, connections, bulk_bytes_per_s: BULK_BYTES_PER_S, ramp_per_s: 1 };
-    let session = Session::start(&many.topology, plan)?;
-    let within = ESTABLISHED_WITHIN + Duration::from_millis(planned as u64);
-    let waited = watch.until(Instant::now() + within, || -> Result<bool, RunError> {
-        Ok(session.progress().established >= planned)
-    })?;
-    match waited {
-        Waited::Met => Ok(session),
-        Waited::TooLate => Err(RunError::NotEstablished {
-            established: session.progress().established,
-            planned,
-            within_s: within.as_secs(),
-        }),
-    }
+    super::run::open(&many.topology, plan, watch)
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::super::topology::Topology;
 use super::configuration::{configuration, security_configuration};
-use super::node::{start_configured, start_node};
+use super::function::token_file;
+use super::node::{start_by, start_configured, start_node};
 use super::{Cluster, ClusterError, ClusterPlan, Directory, Shape};
 use api::{Event, Query, Request, VERSION};
 use config::key_file;
@@ -19,6 +20,26 @@ use control::client::{Client, ClientError};
 
 /// How long a node may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A wall clock that is ahead, by libfaketime.
+#[derive(Clone, Debug)]
+pub struct FalseClock {
+    library: std::path::PathBuf,
+    ahead: Duration,
+}
+
+impl FalseClock {
+    /// One that is so far ahead; `None`: libfaketime is not installed.
+    #[must_use]
+    pub fn new(ahead: Duration) -> Option<Self> {
+        let folders = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(std::path::PathBuf::from);
+        let of_machine = folders
+            .iter()
+            .flat_map(|folder| [folder.clone(), folder.join(format!("{}-linux-gnu", std::env::consts::ARCH))]);
+        let mut libraries = of_machine.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+        libraries.find(|library| library.exists()).map(|library| Self { library, ahead })
+    }
+}
 
 /// As what the second node is started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +78,43 @@ impl Cluster {
         let node = start_configured(topology, &self.directory, 1, &text)?;
         self.nodes.push(node);
         Ok(())
+    }
+
+    /// Starts a node that has ended, with a wall clock that is ahead. The monotonic clock is the machine's.
+    ///
+    /// # Errors
+    /// Files cannot be written or the process not be started.
+    pub fn start_with_clock_ahead(
+        &mut self,
+        topology: &Topology,
+        number: usize,
+        clock: &FalseClock,
+    ) -> Result<(), ClusterError> {
+        let control_socket = self.directory.file(number, "sock");
+        let text = configuration(number, (self.plan, self.shape), &control_socket)
+            + &security_configuration(self.plan, &self.directory.key());
+        let program = std::env::current_exe().map_err(|source| self.directory.error(source))?;
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", &clock.library).env("FAKETIME", format!("+{}", clock.ahead.as_secs()));
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_RESET", "1");
+        self.nodes[number] = start_by(topology, &self.directory, (number, &text), command)?;
+        Ok(())
+    }
+
+    /// A client of a node's control socket.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn client(&self, number: usize) -> Result<Client, ClusterError> {
+        let node = &self.nodes[number];
+        let refused = |error: ClientError| ClusterError::Refused { name: node.name, reason: error.to_string() };
+        Client::connect(&node.control_socket).map_err(refused)
+    }
+
+    /// The file with the operator's token, where the nodes have [guards](super::Function::Guards).
+    #[must_use]
+    pub fn token_file(&self) -> std::path::PathBuf {
+        token_file(&self.directory.path)
     }
 
     fn key_of(&self, identity: Identity) -> Result<std::path::PathBuf, ClusterError> {

@@ -1,7 +1,10 @@
 //! The function that the nodes have beside firewall and source NAT.
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::super::topology::{INSIDE, OUTSIDE, SECOND_SERVER, SERVER, SERVER_PORTS};
@@ -30,6 +33,32 @@ pub enum Function {
     BalancerLeastConnections,
     /// Connections to the shared inside addresses reach two servers in tunnels, and they answer directly.
     BalancerDirectReturn,
+    /// All that checks packets of hosts: URL filter, rate limits, SYN proxy. Metrics and the control API are open to other hosts.
+    Guards,
+}
+
+/// TCP and UDP ports of the servers behind the guards.
+pub mod guarded {
+    /// Requests to one category alone pass; what shows no host is blocked.
+    pub const STRICT: [u16; 2] = [80, 443];
+    /// Requests to one category are blocked.
+    pub const LENIENT: u16 = 8080;
+    /// The SYN proxy answers in place of the server.
+    pub const PROXIED: u16 = 7100;
+    /// Each source has a quota of datagrams in an hour.
+    pub const QUOTA: u16 = 7300;
+    /// That quota.
+    pub const QUOTA_PACKETS: usize = 64;
+    /// The host that is blocked.
+    pub const BLOCKED_HOST: &str = "blocked.example";
+    /// The host that passes.
+    pub const GOOD_HOST: &str = "good.example";
+    /// Port of the metrics.
+    pub const METRICS: u16 = 9464;
+    /// Port of the control API.
+    pub const CONTROL: u16 = 3790;
+    /// The operator's token.
+    pub const TOKEN: &str = "operators-token-of-the-demo-0123456789";
 }
 
 impl Function {
@@ -56,6 +85,7 @@ impl Function {
             Self::BalancerFullNat => "load balancer, full NAT",
             Self::BalancerDirectReturn => "load balancer, direct return",
             Self::BalancerLeastConnections => "load balancer, least connections",
+            Self::Guards => "URL filter, rate limits, SYN proxy",
         }
     }
 
@@ -71,7 +101,7 @@ impl Function {
         match self {
             Self::BalancerNat | Self::BalancerFullNat | Self::BalancerLeastConnections => &OUTSIDE,
             Self::BalancerDirectReturn => &INSIDE,
-            Self::None | Self::SynProxy | Self::Classifier | Self::UrlFilter => &[],
+            Self::None | Self::SynProxy | Self::Classifier | Self::UrlFilter | Self::Guards => &[],
         }
     }
 
@@ -84,7 +114,7 @@ impl Function {
     #[must_use]
     pub fn handled(self, status: &Status) -> u64 {
         match self {
-            Self::None => 0,
+            Self::None | Self::Guards => 0,
             Self::SynProxy => status.syn_proxy.iter().map(|rule| rule.accepted).sum(),
             Self::Classifier => status.classes.iter().map(|class| class.connections).sum(),
             Self::UrlFilter => {
@@ -109,6 +139,7 @@ impl Function {
                 "chain = [\"firewall\", \"load_balancer\", \"nat\"]\n\n"
             }
             Self::BalancerDirectReturn => "chain = [\"firewall\", \"load_balancer\"]\n\n",
+            Self::Guards => "chain = [\"firewall\", \"url_filter\", \"rate_limit\", \"syn_proxy\", \"nat\"]\n\n",
         }
     }
 
@@ -131,13 +162,65 @@ impl Function {
             Self::BalancerFullNat => services(&OUTSIDE, "mode = \"full-nat\"\n"),
             Self::BalancerLeastConnections => services(&OUTSIDE, "scheduler = \"least-connections\"\n"),
             Self::BalancerDirectReturn => services(&INSIDE, "mode = \"direct_return\"\nencapsulation = \"gue\"\n"),
+            Self::Guards => guards(folder),
         }
+    }
+
+    /// What belongs into the configuration's `[node]`.
+    pub(super) fn node(self) -> String {
+        if self == Self::Guards { format!("metrics = \"0.0.0.0:{}\"\n", guarded::METRICS) } else { String::new() }
     }
 
     /// Writes the files that its sections name.
     pub(super) fn write_files(self, folder: &Path) -> std::io::Result<()> {
-        if self == Self::UrlFilter { std::fs::write(list(folder), BLOCKED) } else { Ok(()) }
+        if matches!(self, Self::UrlFilter | Self::Guards) {
+            std::fs::write(list(folder), BLOCKED)?;
+        }
+        if self == Self::Guards {
+            std::fs::write(good_list(folder), format!("{}\n", guarded::GOOD_HOST))?;
+            let tokens = format!("operator operate {}\n", guarded::TOKEN);
+            write_secret(&tokens_file(folder), &tokens)?;
+            write_secret(&token_file(folder), guarded::TOKEN)?;
+        }
+        Ok(())
     }
+}
+
+/// Writes a file that its owner alone may read.
+fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
+    OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+}
+
+fn good_list(folder: &Path) -> std::path::PathBuf {
+    folder.join("good.txt")
+}
+
+fn tokens_file(folder: &Path) -> std::path::PathBuf {
+    folder.join("tokens")
+}
+
+/// The file with the operator's token.
+pub(super) fn token_file(folder: &Path) -> std::path::PathBuf {
+    folder.join("token")
+}
+
+/// The sections of all guards.
+fn guards(folder: &Path) -> String {
+    use guarded::{CONTROL, LENIENT, PROXIED, QUOTA, QUOTA_PACKETS, STRICT};
+    format!(
+        "[[url_filter.list]]\ncategory = \"blocked\"\npath = {:?}\n\n\
+         [[url_filter.list]]\ncategory = \"good\"\npath = {:?}\n\n\
+         [[url_filter.rule]]\nname = \"strict\"\nports = {STRICT:?}\nblock = [\"blocked\", \"uncategorised\"]\nundecided = \"block\"\n\
+         dns = \"nxdomain\"\nquic = true\n\n\
+         [[url_filter.rule]]\nname = \"lenient\"\nports = [{LENIENT}]\nblock = [\"blocked\"]\n\n\
+         [[rate_limit.rule]]\nname = \"quota\"\nprotocol = \"udp\"\ndestination_ports = [{QUOTA}]\n\
+         [[rate_limit.rule.limit]]\nper = \"source\"\nquota_packets = {QUOTA_PACKETS}\nperiod = \"1h\"\n\n\
+         [[syn_proxy.rule]]\nname = \"servers\"\nports = [{PROXIED}]\nmode = \"always\"\n\n\
+         [control]\nlisten = \"0.0.0.0:{CONTROL}\"\ntokens = {:?}\nplain = true\n\n",
+        list(folder),
+        good_list(folder),
+        tokens_file(folder),
+    )
 }
 
 fn list(folder: &Path) -> std::path::PathBuf {

@@ -105,12 +105,21 @@ pub(super) fn start_configured(
     number: usize,
     text: &str,
 ) -> Result<Node, ClusterError> {
+    let program = std::env::current_exe().map_err(|source| directory.error(source))?;
+    start_by(topology, directory, (number, text), Command::new(program))
+}
+
+/// Starts a node with this configuration by a command that needs the arguments alone: the program, or one that runs it.
+pub(super) fn start_by(
+    topology: &Topology,
+    directory: &Directory,
+    (number, text): (usize, &str),
+    mut command: Command,
+) -> Result<Node, ClusterError> {
     let [config, control_socket, log] = ["toml", "sock", "log"].map(|extension| directory.file(number, extension));
     fs::write(&config, text).map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
-    let program = std::env::current_exe().map_err(|source| directory.error(source))?;
-    let mut command = Command::new(program);
     command.arg("gateway").arg("--config").arg(&config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
     die_with_parent(&mut command);

@@ -186,7 +186,8 @@ impl Tuning {
     /// What belongs into the configuration's `[node]`.
     pub(super) fn node(&self) -> String {
         let interval = self.announce_refresh.map(|interval| interval.as_millis());
-        interval.map_or_else(String::new, |interval| format!("announce_refresh = \"{interval}ms\"\n"))
+        let refresh = interval.map_or_else(String::new, |interval| format!("announce_refresh = \"{interval}ms\"\n"));
+        refresh + &self.function.node()
     }
 
     /// Sections of its own.
