@@ -308,11 +308,11 @@ impl ManyNodes {
     ///
     /// # Errors
     /// The system does not take the route.
-    pub fn set_cut_from_etcd(&self, node: usize, is_cut: bool) -> Result<(), ClusterError> {
+    pub fn set_separated_from_etcd(&self, node: usize, is_separated: bool) -> Result<(), ClusterError> {
         let to_etcd = Prefix::new(ETCD, 32);
         self.topology.nodes[node].run(|| {
             let mut netlink = Netlink::open()?;
-            if is_cut { netlink.add_route(to_etcd, NOWHERE) } else { netlink.delete_route(to_etcd, NOWHERE) }
+            if is_separated { netlink.add_route(to_etcd, NOWHERE) } else { netlink.delete_route(to_etcd, NOWHERE) }
         })??;
         Ok(())
     }

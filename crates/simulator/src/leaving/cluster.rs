@@ -186,8 +186,8 @@ impl Cluster {
             Transmit::Detection(to) => (to, true),
             Transmit::Replication(to) => (to, false),
         };
-        let is_cut = [from, to].iter().any(|node| now < self.unreachable_until[usize::from(node.0)]);
-        if is_cut || self.random.chance(self.shape.loss_per_mille) {
+        let is_unreachable = [from, to].iter().any(|node| now < self.unreachable_until[usize::from(node.0)]);
+        if is_unreachable || self.random.chance(self.shape.loss_per_mille) {
             return;
         }
         // A datagram to one that is no peer, or to the run before, is refused.

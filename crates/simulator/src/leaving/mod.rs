@@ -300,7 +300,7 @@ impl Run {
                 self.cluster.node_mut(node).into_iter().for_each(|it| sabotage::drop_replica(it, now));
             }
         }
-        // An update may be on its way: a packet has come a moment ago.
+        // An update may be in flight: a packet has come a moment ago.
         if self.find_not_backed_up().is_some() {
             self.cluster.run(LAG_MAX);
         }

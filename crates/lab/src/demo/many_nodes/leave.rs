@@ -199,11 +199,11 @@ fn leave(many: &mut ManyNodes, way: Way, watch: &Watch) -> Result<Duration, RunE
             Ok(many.start_ended(LEAVES, watch)?)
         }
         Way::LeaseLost => {
-            many.set_cut_from_etcd(LEAVES, true)?;
+            many.set_separated_from_etcd(LEAVES, true)?;
             many.cluster.wait_for_record(LEAVES, false, watch)?;
             watch.pass_until(Instant::now() + LATER)?;
             many.cluster.wait_until_safe(watch)?;
-            many.set_cut_from_etcd(LEAVES, false)?;
+            many.set_separated_from_etcd(LEAVES, false)?;
             many.cluster.wait_for_record(LEAVES, true, watch)?;
             Ok(many.wait_until_whole(watch)?)
         }

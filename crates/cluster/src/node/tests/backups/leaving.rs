@@ -238,7 +238,7 @@ fn a_node_that_stops_owns_nothing_when_it_ends_and_waits_for_nobody_that_cannot_
 }
 
 #[test]
-fn a_connection_has_one_owner_again_when_a_removed_node_that_ran_on_returns_even_if_it_was_claimed_twice() {
+fn a_connection_has_one_owner_once_a_removed_node_that_ran_on_returns_even_if_it_was_claimed_twice() {
     let (mut many, flows) = connected(Setup::new(5, 1), CONNECTIONS);
     let owned: Vec<&Flow> = flows.iter().filter(|flow| many.owners(flow).contains(NodeId(LEAVES))).collect();
     let (all, one) = (many.setup.members, [NodeId(LEAVES)].into_iter().collect());
@@ -247,8 +247,8 @@ fn a_connection_has_one_owner_again_when_a_removed_node_that_ran_on_returns_even
     many.run(SETTLED);
     assert!(owned.iter().all(|flow| many.owners(flow).len() == 2), "it owns them still, and others have claimed them");
     // Those that one node has claimed are claimed by others, which do not know their first owner.
-    let again = owned.iter().filter(|flow| many.owners(flow).contains(NodeId(0))).count();
-    assert!(again > 0, "node 0 has claimed some");
+    let claimed = owned.iter().filter(|flow| many.owners(flow).contains(NodeId(0))).count();
+    assert!(claimed > 0, "node 0 has claimed some");
     many.kill(0);
     many.run(SETTLED);
     set_members(&mut many, all);
