@@ -44,7 +44,7 @@ pub enum AuthoritiesError {
 ///
 /// # Errors
 /// A file with certificates cannot be used.
-pub(crate) fn clients(services: &[Service]) -> Result<Arc<[Option<Arc<ClientConfig>>]>, AuthoritiesError> {
+pub fn clients(services: &[Service]) -> Result<Arc<[Option<Arc<ClientConfig>>]>, AuthoritiesError> {
     let of = |service: &Service| {
         let check = service.check.as_ref().filter(|check| check.kind == CheckKind::Https);
         check.map(|check| client(check.authorities.as_deref())).transpose()

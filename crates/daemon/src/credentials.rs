@@ -125,7 +125,7 @@ fn cluster_hash_key(cluster: Option<&Cluster>, purpose: &[u8]) -> Result<Option<
 }
 
 /// The secret under which an edge hashes flows, from a file as `mainstay key` writes it.
-pub(crate) fn edge_hash_key(path: &Path) -> Result<HashKey, SecretError> {
+pub fn edge_hash_key(path: &Path) -> Result<HashKey, SecretError> {
     Ok(HashKey(derived(path, b"edge flows", SecretError::HashKey)?))
 }
 

@@ -55,6 +55,14 @@ pub enum EtcdError {
     },
 }
 
+/// Reads the files of certificates and of the key, as a start does.
+///
+/// # Errors
+/// One of them cannot be used.
+pub fn check(config: &Etcd) -> Result<(), EtcdError> {
+    tls(config).map(drop)
+}
+
 /// Requests to one of the members of etcd.
 pub(crate) struct Client {
     agent: Agent,

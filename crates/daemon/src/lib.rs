@@ -5,7 +5,7 @@
 //! `cluster` and `edge`; what a configuration means is in `config`.
 
 pub mod category_server;
-mod check_tls;
+pub mod check_tls;
 mod complaints;
 pub mod credentials;
 mod describe;

@@ -101,6 +101,7 @@ struct Report {
     messages_lost: u64,
     filtered: OfFilters,
     clocks: OfClocks,
+    leaves: OfLeaves,
     events: u64,
     simulated_s: f64,
     wall_s: f64,
@@ -126,6 +127,13 @@ struct OfClocks {
     longest_s: u64,
     gateways_started: u64,
     quota_periods: u64,
+}
+
+/// Nodes that left a larger cluster, and its connections.
+#[derive(Debug, Serialize)]
+struct OfLeaves {
+    departures: u64,
+    connections: u64,
 }
 
 /// How often a kind of fault, or a representation, was played, and how often a promise was broken then.
@@ -294,6 +302,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
         messages_lost: totals.messages_lost,
         filtered: of_filters(totals.filtered),
         clocks: of_clocks(totals.clocks),
+        leaves: OfLeaves { departures: totals.leaves.departures, connections: totals.leaves.connections },
         events: totals.events,
         simulated_s: totals.simulated.as_secs_f64(),
         wall_s: wall.as_secs_f64(),
@@ -327,6 +336,9 @@ fn render(report: &Report) -> String {
         row("wall clocks set forward", console::count(steps_forward));
         row("wall clocks set back", console::count(steps_back));
         row("by at most", console::duration(Duration::from_secs(longest_s)));
+    }
+    if report.leaves.departures > 0 {
+        row("nodes that left a larger cluster", console::count(report.leaves.departures));
     }
     row("time simulated", console::duration(Duration::from_secs_f64(report.simulated_s)));
     row("time taken", console::duration(Duration::from_secs_f64(report.wall_s)));

@@ -20,6 +20,7 @@ mod checkers;
 mod clocks;
 mod dialect;
 mod host;
+mod leaving;
 mod link;
 mod many;
 pub mod many_nodes;
@@ -63,6 +64,7 @@ pub fn run_scenario(scenario: &Scenario, options: Options) -> Outcome {
     let run = || {
         let mut outcome = world::World::new(scenario, options).run();
         clocks::check(scenario, options.sabotage, &mut outcome);
+        leaving::check(scenario, options.sabotage, &mut outcome);
         outcome
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {

@@ -85,8 +85,10 @@ pub(crate) fn carries_updates_over_service_paths(scenario: &Scenario) -> bool {
 /// recognise them. Where the replication link alone fails they always do: only then are updates sent over service paths.
 pub(crate) fn is_secured(scenario: &Scenario) -> bool {
     let families = scenario.families();
-    let is_usual =
-        |family| FaultSet::DEFAULT.contains(family) || matches!(family, Family::ReplicationLink | Family::WallClock);
+    let is_usual = |family| {
+        FaultSet::DEFAULT.contains(family)
+            || matches!(family, Family::ReplicationLink | Family::WallClock | Family::LeaveReturn)
+    };
     if !families.iter().copied().all(is_usual) {
         return false;
     }

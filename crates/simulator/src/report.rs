@@ -65,6 +65,10 @@ pub enum Problem {
     QuotaStopped,
     /// More passed than a quota allows.
     QuotaExceeded,
+    /// Nodes do not report ready, though nothing disturbs them.
+    NeverReady,
+    /// All nodes report ready, and a connection has not one owner and its backups.
+    NotBackedUp,
     /// The program panicked.
     Panic,
 }
@@ -148,6 +152,15 @@ impl ClockFaults {
     }
 }
 
+/// Nodes that left a larger cluster, and its connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Leaves {
+    /// Nodes that left, most of which returned.
+    pub departures: u64,
+    /// Connections that stood meanwhile.
+    pub connections: u64,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -185,6 +198,8 @@ pub struct Outcome {
     pub filtered: Filtered,
     /// What was wrong with wall clocks.
     pub clocks: ClockFaults,
+    /// Nodes that left a larger cluster.
+    pub leaves: Leaves,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -215,6 +230,7 @@ impl Outcome {
             replicas_repaired: 0,
             filtered: Filtered::default(),
             clocks: ClockFaults::of(scenario),
+            leaves: Leaves::default(),
             events: 0,
             simulated: Duration::ZERO,
             digest: 0,
@@ -286,6 +302,8 @@ pub struct Totals {
     pub filtered: Filtered,
     /// What was wrong with wall clocks.
     pub clocks: ClockFaults,
+    /// Nodes that left a larger cluster.
+    pub leaves: Leaves,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -310,6 +328,8 @@ impl Totals {
         self.messages_lost += outcome.messages_lost;
         self.filtered.add(&outcome.filtered);
         self.clocks.add(&outcome.clocks);
+        self.leaves.departures += outcome.leaves.departures;
+        self.leaves.connections += outcome.leaves.connections;
         self.events += outcome.events;
         self.simulated += outcome.simulated;
     }

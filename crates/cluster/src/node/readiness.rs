@@ -62,6 +62,9 @@ pub enum Obstacle {
     /// Nodes came or went: not every connection has an owner, and backups that have acknowledged it.
     #[error("is giving connections new owners or backups, because nodes came or went")]
     Unsettled,
+    /// It is up, and has not acknowledged connections that it backs up for seconds.
+    #[error("does not acknowledge connections that it backs up: look at its events, and at the replication link")]
+    Unacknowledged,
     /// Its replicas are older than [`LAG_MAX`].
     #[error("lags {} ms behind", .0.as_millis())]
     Lags(Duration),
@@ -103,7 +106,8 @@ fn add_obstacles_of_backups(status: &NodeStatus, backups: &BackupsStatus, node: 
         is_up && backups.edge_nodes.contains(peer.id)
     };
     status.peers.iter().filter(is_backup).for_each(|peer| readiness.add(peer.id, obstacles_of_replication(peer)));
-    readiness.add(node, backups.is_unsettled.then_some(Obstacle::Unsettled));
+    backups.silent.iter().for_each(|peer| readiness.add(peer, [Obstacle::Unacknowledged]));
+    readiness.add(node, (backups.is_unsettled && backups.silent.is_empty()).then_some(Obstacle::Unsettled));
     readiness.add(node, (!status.synchronised).then_some(Obstacle::Synchronising));
 }
 

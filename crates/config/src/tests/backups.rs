@@ -58,6 +58,17 @@ fn nodes_and_affinity_of_the_edges_can_be_chosen() {
 }
 
 #[test]
+fn the_edges_may_have_a_node_that_is_no_peer_at_present() {
+    let removed = |section: &str| {
+        let text = with(section).replace("nodes = 3", "nodes = 4");
+        let checked = check(&text).unwrap_or_else(|error| panic!("{error}"));
+        checked.config.cluster.expect("there is one").replication.backups.expect("it is configured")
+    };
+    assert!(removed(LEAST).edge_nodes.iter().eq([0, 1, 2].map(NodeId)));
+    assert!(removed(&format!("{LEAST}\nedge_nodes = [0, 1, 2, 3]")).edge_nodes.iter().eq((0..4).map(NodeId)));
+}
+
+#[test]
 fn where_members_come_from_elsewhere_the_edges_have_all_nodes_that_may_come() {
     let without_peers = |section: &str| {
         let text = with(section);

@@ -51,15 +51,17 @@ fn lookup(section: &RawBackups, diagnostics: &mut Diagnostics<'_>) -> BackupLook
 fn edge_nodes(section: &RawBackups, node: &Node, peers: &[NodeId], diagnostics: &mut Diagnostics<'_>) -> NodeSet {
     const KEY: &str = "replication.backups.edge_nodes";
     let known: Vec<NodeId> = [node.id].into_iter().chain(peers.iter().copied()).collect();
+    // Edges keep the place of a node that is no peer at present.
+    let may_be_named = |id: NodeId| known.contains(&id) || id.0 < node.nodes;
     diagnostics.describe(KEY, None, format!("ids from 0 to {}", NODES_MAX - 1));
     let Some(written) = &section.edge_nodes else { return known.into_iter().collect() };
     let mut nodes = NodeSet::EMPTY;
     for written in written {
         let id = NodeId(*written.get_ref());
-        let mistake = if !known.contains(&id) {
+        let mistake = if !may_be_named(id) {
             Mistake::new(
-                format!("node {} is neither this node nor a peer", id.0),
-                "name this node and peers, add a [[replication.peer]], or raise node.nodes where the members come from elsewhere",
+                format!("node {} is neither this node nor a peer, and node.nodes is {}", id.0, node.nodes),
+                "name nodes of this cluster, add a [[replication.peer]], or raise node.nodes",
             )
         } else if usize::from(id.0) >= NODES_MAX {
             let remedy = format!("leave it out, or give the node an id below {NODES_MAX}");

@@ -27,6 +27,26 @@ pub enum Way {
     DrainStopStart,
     /// Each node ends by SIGTERM and is started, one after the other: an upgrade
     Rolling,
+    /// A node ends by SIGTERM and is started with another address on the replication link
+    Move,
+    /// The others lose a running node as a peer and get it back: by reloads, or by its record in etcd
+    Remove,
+    /// A node is killed, an operator removes it, by reloads or from etcd, and later it is started and a peer again
+    KillRemoveStart,
+    /// A node does not reach etcd for longer than its lease and the time after which it is forgotten, and then does again
+    LeaseLost,
+}
+
+impl Way {
+    /// Whether nodes with this source of members can leave so.
+    #[must_use]
+    pub fn is_possible_with(self, members: MembersFrom) -> bool {
+        match self {
+            Self::Remove | Self::KillRemoveStart => members != MembersFrom::Gossip,
+            Self::LeaseLost => members == MembersFrom::Etcd,
+            _ => true,
+        }
+    }
 }
 
 /// `mainstay demo`.

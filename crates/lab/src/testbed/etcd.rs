@@ -165,6 +165,14 @@ impl EtcdCluster {
         Ok(value.and_then(|value| String::from_utf8(value).ok()))
     }
 
+    /// Deletes a key as an operator does with `etcdctl del`.
+    ///
+    /// # Errors
+    /// No member that runs does it.
+    pub fn delete(&self, key: &str) -> Result<(), EtcdError> {
+        self.ask("/v3/kv/deleterange", &json!({ "key": STANDARD.encode(key) })).map(drop)
+    }
+
     /// Waits until a value can be written.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use api::Status;
 use clap::ValueEnum;
 use config::validated::Backend;
 use packet_io::namespace::Namespace;
+use packet_io::netlink::{Netlink, Prefix};
 use packet_io::sysctl;
 use serde::Serialize;
 
@@ -37,6 +38,8 @@ pub const DETECTED_WITHIN: Duration = Duration::from_millis(250);
 
 /// Where etcd runs, on the link between the nodes.
 const ETCD: IpAddr = v4(10, 99, 0, 100);
+/// No host on that link has this address.
+const NOWHERE: IpAddr = v4(10, 99, 0, 200);
 
 /// Where the nodes' lists of peers come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, ValueEnum)]
@@ -260,9 +263,69 @@ impl ManyNodes {
     pub fn start_ended(&mut self, node: usize, watch: &Watch) -> Result<Duration, ClusterError> {
         let started_at = Instant::now();
         self.cluster.restart_killed(&self.topology, node)?;
+        self.wait_until_whole(watch)?;
+        Ok(started_at.elapsed())
+    }
+
+    /// The other nodes lose a node as a peer: they read files without it, or an operator writes into its record in etcd that it has left.
+    ///
+    /// # Errors
+    /// A node does not take it.
+    pub fn remove(&mut self, node: usize) -> Result<(), ClusterError> {
+        let Some((etcd, _)) = &self.etcd else { return self.cluster.reload_others(node, true) };
+        let key = member_key(node);
+        let record = etcd.get(&key)?.unwrap_or_default();
+        let left = |word: &str| match word.split_once('=') {
+            Some(("state", _)) => "state=left".to_owned(),
+            Some(("version", version)) => format!("version={}", version.parse::<u64>().unwrap_or_default() + 1),
+            _ => word.to_owned(),
+        };
+        etcd.put(&key, &record.split(' ').map(left).collect::<Vec<_>>().join(" "))?;
+        Ok(())
+    }
+
+    /// The other nodes lose a dead node as a peer: they read files without it, or an operator deletes its key in etcd, and they forget it.
+    ///
+    /// # Errors
+    /// A node does not take it.
+    pub fn remove_dead(&mut self, node: usize, watch: &Watch) -> Result<(), ClusterError> {
+        match &self.etcd {
+            None => self.cluster.reload_others(node, true)?,
+            Some((etcd, _)) => etcd.delete(&member_key(node))?,
+        }
+        self.cluster.wait_until_removed(node, watch)
+    }
+
+    /// The other nodes get a removed node back as a peer. A node that runs has by itself taken its record in etcd back.
+    ///
+    /// # Errors
+    /// A node does not take it.
+    pub fn restore(&mut self, node: usize) -> Result<(), ClusterError> {
+        if self.etcd.is_none() { self.cluster.reload_others(node, false) } else { Ok(()) }
+    }
+
+    /// A node's packets to etcd go nowhere, or reach it again.
+    ///
+    /// # Errors
+    /// The system does not take the route.
+    pub fn set_separated_from_etcd(&self, node: usize, is_separated: bool) -> Result<(), ClusterError> {
+        let to_etcd = Prefix::new(ETCD, 32);
+        self.topology.nodes[node].run(|| {
+            let mut netlink = Netlink::open()?;
+            if is_separated { netlink.add_route(to_etcd, NOWHERE) } else { netlink.delete_route(to_etcd, NOWHERE) }
+        })??;
+        Ok(())
+    }
+
+    /// Waits until all nodes report that they are ready for a failure, and edges send flows to all of them. Returns how long that took.
+    ///
+    /// # Errors
+    /// They do not get ready.
+    pub fn wait_until_whole(&mut self, watch: &Watch) -> Result<Duration, ClusterError> {
+        let began = Instant::now();
         self.wait_until_ready(watch)?;
         self.cluster.wait_until_safe(watch)?;
-        Ok(started_at.elapsed())
+        Ok(began.elapsed())
     }
 
     /// What has passed since the start.
@@ -286,6 +349,11 @@ impl ManyNodes {
         eprintln!("configurations and logs are in {}", self.cluster.keep_files().display());
         eprintln!("those of the edges are in {}", self.edges.keep_files().display());
     }
+}
+
+/// The key of a node's record in etcd.
+fn member_key(node: usize) -> String {
+    format!("/mainstay/members/{node}")
 }
 
 /// Starts etcd in a namespace of its own on the link between the nodes. It has the number of backups.

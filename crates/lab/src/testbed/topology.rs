@@ -69,6 +69,12 @@ pub const fn sync_address(number: usize) -> IpAddr {
     v4(10, 99, 0, number as u8 + 1)
 }
 
+/// A second address of a node on that link, which it may move to.
+#[must_use]
+pub const fn second_sync_address(number: usize) -> IpAddr {
+    v4(10, 99, 0, number as u8 + 51)
+}
+
 pub(crate) const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }

@@ -64,6 +64,8 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     let mut secrets = Secrets::new(user.as_ref());
     let replication = config.cluster.as_ref().map(|cluster| &cluster.replication);
     secrets.security("[replication.security]", replication.and_then(|replication| replication.security.as_ref()));
+    let backups = replication.and_then(|replication| replication.backups.as_ref());
+    secrets.edge_hash_key("replication.backups.edge_hash_key", backups.map(|backups| &backups.edge_hash_key));
     let redundancy = config.redundancy.as_ref();
     secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
     secrets.mapping_key(config.nat_mapping_key.as_ref());
@@ -71,6 +73,8 @@ fn secrets(config: &Config, user: Option<&str>) -> Vec<Problem> {
     secrets.syn_proxy_key(config.syn_proxy.key.as_ref());
     secrets.category_token(config.url_filter.server.as_ref().and_then(|server| server.token.as_ref()));
     secrets.category_tls(config.url_filter.server.as_ref());
+    secrets.etcd(&config.membership.source);
+    secrets.check_authorities(&config.services);
     secrets.control(config.control.as_ref());
     secrets.problems()
 }

@@ -96,7 +96,7 @@ fn check(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {
 fn of_host(config: &EdgeSettings, user: Option<&str>) -> Vec<Problem> {
     let user = user.map(ServiceUser::named);
     let mut secrets = Secrets::new(user.as_ref());
-    secrets.mapping_key(config.hash_key.as_ref());
+    secrets.edge_hash_key("edge.hash_key", config.hash_key.as_ref());
     secrets.security("[security]", config.security.as_ref());
     secrets.control(config.control.as_ref());
     let mut problems = secrets.problems();

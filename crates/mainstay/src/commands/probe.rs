@@ -11,7 +11,7 @@ use packet_io::udp::{UdpOptions, UdpSocket};
 
 use super::problem::Problem;
 use config::secret_file::{self, SecretFileError};
-use config::validated::{Cluster, Security, UrlServer, replication_address};
+use config::validated::{Cluster, MembershipSource, Security, Service, UrlServer, replication_address};
 use control::remote::RemoteAccess;
 use control::{Credentials, server};
 use daemon::credentials;
@@ -114,6 +114,16 @@ impl<'a> Secrets<'a> {
         }
     }
 
+    /// That of `replication.backups.edge_hash_key` or `edge.hash_key`.
+    pub(super) fn edge_hash_key(&mut self, key: &str, path: Option<&PathBuf>) {
+        let Some(path) = path else { return };
+        if self.files(key, [path])
+            && let Err(error) = credentials::edge_hash_key(path)
+        {
+            self.problems.push(Problem::error(key, &error.to_string()));
+        }
+    }
+
     /// That of `syn_proxy.key`.
     pub(super) fn syn_proxy_key(&mut self, path: Option<&PathBuf>) {
         let Some(path) = path else { return };
@@ -141,6 +151,23 @@ impl<'a> Secrets<'a> {
             && let Err(error) = daemon::category_server::CategoryTls::read(tls, server.address)
         {
             self.problems.push(Problem::error("url_filter.server", &error.to_string()));
+        }
+    }
+
+    /// The certificates of `[membership]`, and their key.
+    pub(super) fn etcd(&mut self, source: &MembershipSource) {
+        let MembershipSource::Etcd(etcd) = source else { return };
+        if self.files("membership.key", etcd.identity.iter().map(|(_, key)| key))
+            && let Err(error) = daemon::etcd::check(etcd)
+        {
+            self.problems.push(Problem::error("[membership]", &error.to_string()));
+        }
+    }
+
+    /// The authorities of the checks of backends.
+    pub(super) fn check_authorities(&mut self, services: &[Service]) {
+        if let Err(error) = daemon::check_tls::clients(services) {
+            self.problems.push(Problem::error("[[service]]", &error.to_string()));
         }
     }
 

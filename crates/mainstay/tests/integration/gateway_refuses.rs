@@ -195,6 +195,46 @@ fn files_of_keys_that_a_start_would_refuse_are_named_by_the_check() {
     assert!(!checked.status.success() && found.contains(&format!("chown 54321 {}", sound.display())), "{found}");
 }
 
+/// [`SOUND`] of three nodes behind edges, with the edges' secret in this file.
+fn with_backups(key: &Path) -> String {
+    let groups = "[[group]]\nname = \"one\"\n[[group]]\nname = \"two\"\n";
+    let of_groups = |network: &str| {
+        let of = |group: &str, last: u8| {
+            format!("[[port.group]]\nname = \"{group}\"\naddresses = [\"{network}.{last}/24\"]\n")
+        };
+        of("one", 1) + &of("two", 2)
+    };
+    let text = SOUND
+        .replace("nodes = 2", "nodes = 3")
+        .replacen("[[port]]", &format!("{groups}[[port]]"), 1)
+        .replace("addresses = [\"10.1.0.1/24\"]\n", &of_groups("10.1.0"))
+        .replace("addresses = [\"198.51.100.1/24\"]\n", &of_groups("198.51.100"));
+    format!(
+        "{text}[[replication.peer]]\nid = 2\naddress = \"10.99.0.2:3782\"\n\
+         [replication.backups]\nedge_hash_key = {key:?}\n[failure_detection]\nedges_max = 4\n"
+    )
+}
+
+#[test]
+fn all_files_of_secrets_and_certificates_that_a_start_reads_are_read_by_the_check() {
+    let Some(host) = Host::new("files") else { return };
+    let missing = host.folder.join("missing");
+    let named = format!("cannot read {}", missing.display());
+    let found = errors(&host, &with_backups(&missing));
+    assert!(found.contains("replication.backups.edge_hash_key") && found.contains(&named), "{found}");
+
+    let etcd = "[membership]\nsource = \"etcd\"\nendpoints = [\"https://10.99.0.2:2379\"]\n";
+    let found = errors(&host, &format!("{SOUND}{etcd}authority = {missing:?}\n"));
+    assert!(found.contains(&format!("membership: {}", missing.display())), "{found}");
+
+    let service = "[[service]]\nname = \"web\"\naddress = \"198.51.100.1\"\nprotocol = \"tcp\"\nports = [443]\n\
+         [[service.backend]]\naddress = \"10.1.0.5:8443\"\n[service.check]\nkind = \"https\"\n\
+         server_name = \"web.example\"\nsource = \"10.99.0.1\"\n";
+    let balancing = SOUND.replace("chain = [\"firewall\"]", "chain = [\"firewall\", \"load_balancer\"]");
+    let found = errors(&host, &format!("{balancing}{service}authorities = {missing:?}\n"));
+    assert!(found.contains(&named), "{found}");
+}
+
 #[test]
 fn where_a_gateway_runs_the_check_names_it_and_not_its_ports() {
     let Some(host) = Host::new("running") else { return };

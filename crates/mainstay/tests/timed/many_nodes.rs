@@ -99,6 +99,22 @@ fn nodes_that_leave_in_good_order_lose_no_connection_nor_does_the_next_death() {
 }
 
 #[test]
+fn neither_a_removal_nor_the_loss_of_a_lease_loses_a_connection_when_the_node_is_back_and_another_dies() {
+    let Some(()) = packet_io::namespace::for_tests() else { return };
+    let _turn = crate::take_turn();
+    let result = json("demo --json --nodes 4 --leave --way remove --way lease-lost --members etcd --members static");
+    let rows = result["rows"].as_array().expect("rows");
+    let ways: Vec<_> = rows.iter().map(|row| (row["membership"].as_str(), row["way"].as_str())).collect();
+    let of = |members| move |way| (Some(members), Some(way));
+    let (etcd, files) = (["remove", "lease-lost"].map(of("etcd")), [of("static")("remove")]);
+    assert_eq!(ways, [&etcd[..], &etcd, &files, &files].concat(), "with one backup, and with two");
+    for row in rows {
+        assert_eq!(number(row, "/lost"), 0.0, "{row:#}");
+        assert!(number(row, "/connections") >= 400.0, "{row:#}");
+    }
+}
+
+#[test]
 fn latencies_are_measured_beside_nodes_without_replication_and_with_a_remote_store() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();

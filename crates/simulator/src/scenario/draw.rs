@@ -152,8 +152,8 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
             (0..claims).map(|claim| step(claim * every_ms, Fault::Claim { host })).collect()
         }
         Family::ReplicationLink => replication_link(random),
-        // Beside the others: see [`wall_clocks`].
-        Family::WallClock => Vec::new(),
+        // Beside the others: see [`wall_clocks`], and the module `leaving`.
+        Family::WallClock | Family::LeaveReturn => Vec::new(),
         Family::LeavePause => {
             let paused_at = random.between(0, 300);
             let over_at = paused_at + random.between(50, 7000);

@@ -71,11 +71,13 @@ pub enum Family {
     ReplicationLink,
     /// Wall clocks are wrong from the beginning, and are set: by seconds to days, forward or back. Beside the other faults, in every run.
     WallClock,
+    /// Nodes of a larger cluster leave, die and return. Beside the other faults, in every run.
+    LeaveReturn,
 }
 
 impl Family {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Kill,
         Self::KillStandby,
         Self::Leave,
@@ -107,6 +109,7 @@ impl Family {
         Self::AddressClaim,
         Self::ReplicationLink,
         Self::WallClock,
+        Self::LeaveReturn,
     ];
 
     /// Its name on the command line.
@@ -144,6 +147,7 @@ impl Family {
             Self::AddressClaim => "address-claim",
             Self::ReplicationLink => "replication-link",
             Self::WallClock => "wall-clock",
+            Self::LeaveReturn => "leave-return",
         }
     }
 
@@ -152,19 +156,19 @@ impl Family {
         match self {
             Self::Kill => 6,
             Self::Partition => 2,
-            Self::WallClock => 0,
+            Self::WallClock | Self::LeaveReturn => 0,
             _ => 1,
         }
     }
 
-    const fn bit(self) -> u32 {
+    const fn bit(self) -> u64 {
         1 << self as u32
     }
 }
 
 /// A set of families of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FaultSet(u32);
+pub struct FaultSet(u64);
 
 impl FaultSet {
     /// The default faults: deaths, shutdowns, short cuts.

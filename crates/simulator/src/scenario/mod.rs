@@ -146,6 +146,9 @@ impl Scenario {
             // By a generator of its own, so that the other faults of a seed stay the same.
             episodes.insert(0, draw::wall_clocks(&mut Random::new(seed ^ 0xc10c), last_ms));
         }
+        if faults.contains(Family::LeaveReturn) {
+            episodes.insert(0, Episode { family: Family::LeaveReturn, at_ms: 0, steps: Vec::new() });
+        }
         let is_long = calm_at_ms > LONG_RUN_MS;
         let count = random.between(5, if is_long { TRANSFERS_MAX } else { TRANSFERS_MAX / 2 }) as u32;
         let begins_last_ms = TRAFFIC_BEGINS_LAST_MS.max(calm_at_ms);

@@ -11,7 +11,8 @@
 //! |---|---|
 //! | the connection begins | is computed |
 //! | this node takes it over, or pulls it | is computed; its former owner, and a node that contradicted, are added |
-//! | this node claims it, because its owner is lost, removed or drained | is computed; its former owner is added |
+//! | this node claims it, because its owner is lost, removed or drained | is computed; its former owner is added until it has acknowledged the connection, and all live nodes if packets do not land here |
+//! | this node was alone, and peers are back | has all live nodes, until all of them have acknowledged it |
 //! | another node takes it over | is empty: the new owner decides |
 //! | nodes go down, come up, begin or cease to forward | all sets: nodes that are missing are added at once, and marked |
 //! | the number of backups, or the edges' nodes, change | the same |
@@ -70,6 +71,8 @@ pub struct BackupsStatus {
     pub edge_nodes: NodeSet,
     /// Nodes came or went, and not all connections have an owner and backups that have acknowledged them yet.
     pub is_unsettled: bool,
+    /// Live backups that have not acknowledged connections of this node for seconds.
+    pub silent: NodeSet,
 }
 
 /// A sweep over all slots.
@@ -82,13 +85,16 @@ pub(super) struct Sweep {
     pub(super) is_incomplete: bool,
     /// The owner of some replicas decides them no more, and nobody has claimed them yet.
     pub(super) is_unclaimed: bool,
-    /// Some connections were not acknowledged yet by all backups that live.
-    pub(super) is_unconfirmed: bool,
+    /// Connections were claimed, which no backup has acknowledged yet.
+    pub(super) has_claimed: bool,
+    /// The backups that live, and have not acknowledged some connection yet.
+    pub(super) silent: NodeSet,
 }
 
 impl Sweep {
     pub(super) const fn new(is_final: bool) -> Self {
-        Self { next: Slot(0), is_final, is_incomplete: false, is_unclaimed: false, is_unconfirmed: false }
+        let (is_incomplete, is_unclaimed, has_claimed) = (false, false, false);
+        Self { next: Slot(0), is_final, is_incomplete, is_unclaimed, has_claimed, silent: NodeSet::EMPTY }
     }
 }
 
@@ -118,6 +124,13 @@ pub(in crate::node) struct Backups {
     pub(super) settles_at: Option<Instant>,
     /// Nodes came or went, and since then no final sweep has found every connection with owner and backups.
     pub(super) is_unsettled: bool,
+    /// All peers were lost at once, as when this node is cut off or removed: they may have claimed what it owns. When some are back, all of them
+    /// receive all that it owns, until a final sweep finds that acknowledged.
+    pub(super) has_been_alone: bool,
+    /// Final sweeps in a row that have found connections without an acknowledgement.
+    pub(super) unconfirmed_sweeps: u32,
+    /// The backups that many of these sweeps have waited for.
+    pub(super) silent: NodeSet,
 }
 
 impl Backups {
@@ -139,12 +152,15 @@ impl Backups {
             sweep: None,
             settles_at: None,
             is_unsettled: false,
+            has_been_alone: false,
+            unconfirmed_sweeps: 0,
+            silent: NodeSet::EMPTY,
         }
     }
 
     pub(in crate::node) fn status(&self) -> BackupsStatus {
         let BackupsShape { count, edge_nodes } = self.shape;
-        BackupsStatus { count, edge_nodes, is_unsettled: self.is_unsettled }
+        BackupsStatus { count, edge_nodes, is_unsettled: self.is_unsettled, silent: self.silent }
     }
 
     /// Nodes came or went, and not all connections have their new backups yet.

@@ -22,6 +22,10 @@ pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 const CLAIMED_BY_ANY_AFTER: Duration = Duration::from_secs(3);
 /// Whether backups have acknowledged what they were sent is looked at again after this time.
 const CONFIRMS_WITHIN: Duration = Duration::from_millis(250);
+/// It is looked at so often in a row. Then backups that have not acknowledged are reported, and the time between two sweeps doubles.
+const CONFIRMATIONS_MAX: u32 = 12;
+/// The longest time between two sweeps: each of them looks at all slots.
+const CONFIRMS_WITHIN_MAX: Duration = Duration::from_secs(16);
 
 const _: () = assert!(SETTLES_WITHIN.as_millis() * 2 < CLAIMED_BY_ANY_AFTER.as_millis());
 
@@ -50,7 +54,10 @@ impl Backups {
     ) {
         let holds_copy = |peer: &&Peer| peer.session.as_ref().is_some_and(|session| session.holds_copy(Handle(slot.0)));
         let former: NodeSet = peers.iter().filter(holds_copy).map(|peer| peer.id).chain(claimed_from).collect();
-        let beside = former.union(self.of(slot));
+        let lands_here = pipeline.connection(slot).is_some_and(|connection| self.landing(connection) == Some(node));
+        // Where packets do not land, another node may claim the connection in the same moment: each receives the other's claim, and one yields.
+        let claimants = if claimed_from.is_some() && !lands_here { self.live } else { NodeSet::EMPTY };
+        let beside = former.union(self.of(slot)).union(claimants).without([node].into_iter().collect());
         self.begin(node, pipeline, slot);
         beside.iter().for_each(|node| self.add(slot, node));
         if let Some(at) = self.claimed_from.get_mut(slot.0 as usize)
@@ -72,6 +79,7 @@ impl Backups {
         let forwarding = live().filter(|peer| peer.is_forwarding).map(|peer| peer.id);
         let forwarding = forwarding.chain(forwards.then_some(node)).collect();
         let edge_nodes = self.shape.edge_nodes;
+        self.has_been_alone |= self.live.len() > 1 && up.len() == 1;
         let drained = peers.iter().filter(|peer| peer.drained_at.is_some()).map(|peer| peer.id);
         let withdrawn: NodeSet = drained.chain(peers.removed()).collect();
         let has_changed = core::mem::replace(&mut self.live, up) != up;
@@ -109,6 +117,7 @@ impl Backups {
         self.sweep = Some(Sweep::new(false));
         self.settles_at = Some(now + SETTLES_WITHIN);
         self.is_unsettled = true;
+        (self.unconfirmed_sweeps, self.silent) = (0, NodeSet::EMPTY);
     }
 
     /// Goes on with the sets' recomputation. Connections that are claimed are among the changes of the pipeline.
@@ -127,13 +136,15 @@ impl Backups {
             let Some(connection) = pipeline.connection(slot) else { continue };
             if connection.owner == node {
                 sweep.is_incomplete |= !self.update(node, connection, slot, sweep.is_final, peers);
-                sweep.is_unconfirmed |= sweep.is_final && !self.is_confirmed(now, pipeline, slot, peers);
+                if sweep.is_final {
+                    sweep.silent = sweep.silent.union(self.unacknowledged(now, pipeline, slot, peers));
+                }
                 continue;
             }
             match self.claim(now, node, connection, peers) {
                 Claim::Now if sweep.is_final => {
                     pipeline.replicas().claim(now, slot);
-                    sweep.is_unconfirmed = true;
+                    sweep.has_claimed = true;
                 }
                 Claim::Now | Claim::Later => sweep.is_unclaimed = true,
                 Claim::No => {}
@@ -149,22 +160,33 @@ impl Backups {
             return;
         }
         let is_superseded = self.settles_at.is_some();
-        self.is_unsettled = is_superseded || sweep.is_unclaimed || sweep.is_unconfirmed;
+        let is_unconfirmed = sweep.has_claimed || !sweep.silent.is_empty();
+        self.is_unsettled = is_superseded || sweep.is_unclaimed || is_unconfirmed;
+        self.unconfirmed_sweeps = if is_unconfirmed { self.unconfirmed_sweeps.saturating_add(1) } else { 0 };
+        let ends_alone = self.has_been_alone && self.live.len() > 1 && !self.is_unsettled;
+        self.has_been_alone &= !ends_alone;
+        let beyond = self.unconfirmed_sweeps.saturating_sub(CONFIRMATIONS_MAX);
+        self.silent = if beyond > 0 { sweep.silent } else { NodeSet::EMPTY };
         let repeats_after = match sweep {
-            Sweep { is_unconfirmed: true, .. } => Some(CONFIRMS_WITHIN),
+            _ if is_unconfirmed => {
+                Some(CONFIRMS_WITHIN.saturating_mul(1 << beyond.min(u8::BITS)).min(CONFIRMS_WITHIN_MAX))
+            }
             Sweep { is_incomplete: true, .. } | Sweep { is_unclaimed: true, .. } => Some(SETTLES_WITHIN),
-            _ => None,
+            _ => ends_alone.then_some(SETTLES_WITHIN),
         };
         self.settles_at = self.settles_at.or(repeats_after.map(|after| now + after));
     }
 
-    /// Whether all live backups have acknowledged the connection, if they have had the time to.
-    fn is_confirmed(&self, now: Instant, pipeline: &Pipeline, slot: Slot, peers: &Peers) -> bool {
+    /// The live backups that have not acknowledged the connection, though they have had the time to.
+    fn unacknowledged(&self, now: Instant, pipeline: &Pipeline, slot: Slot, peers: &Peers) -> NodeSet {
         let backups = self.of(slot);
         let live = backups.without(backups.without(self.live));
         let entered_at =
             pipeline.table().cold(slot).map_or(Instant::ZERO, |cold| Instant::from_nanos(cold.created_at_nanos));
-        now < entered_at + SETTLES_WITHIN || have_acknowledged(peers, live, Handle(slot.0))
+        if now < entered_at + SETTLES_WITHIN {
+            return NodeSet::EMPTY;
+        }
+        live.iter().filter(|node| !has_acknowledged(peers, *node, Handle(slot.0))).collect()
     }
 
     /// When there is something to do next.
@@ -175,9 +197,9 @@ impl Backups {
     /// Computes the set of a connection of this node's anew. False if nodes have yet to leave it.
     fn update(&mut self, node: NodeId, connection: &Connection, slot: Slot, is_final: bool, peers: &mut Peers) -> bool {
         let handle = Handle(slot.0);
-        let is_claimed = connection.flags & flags::REPLICA != 0;
-        let claimed_from = self.claimed_from.get(slot.0 as usize).copied().filter(|_| is_claimed).unwrap_or_default();
-        let wanted = self.predict(node, connection).union(claimed_from);
+        let claimed_from = self.keep_claimed_from(connection, slot, peers);
+        let all = if self.has_been_alone { self.live.without([node].into_iter().collect()) } else { NodeSet::EMPTY };
+        let wanted = self.predict(node, connection).union(claimed_from).union(all);
         let before = self.of(slot);
         let gone = before.union(wanted).without(self.live);
         let surplus = before.without(gone).without(wanted);
@@ -201,6 +223,16 @@ impl Backups {
             }
         }
         may_leave || surplus.is_empty() || is_shared || !is_final
+    }
+
+    /// The former owners of a connection that was claimed: edges send its packets there until one arrives here, and a node that was not there
+    /// for a while may own it still until it has acknowledged it.
+    fn keep_claimed_from(&mut self, connection: &Connection, slot: Slot, peers: &Peers) -> NodeSet {
+        let Some(at) = self.claimed_from.get_mut(slot.0 as usize) else { return NodeSet::EMPTY };
+        if connection.flags & flags::REPLICA == 0 {
+            *at = at.iter().filter(|node| !has_acknowledged(peers, *node, Handle(slot.0))).collect();
+        }
+        *at
     }
 
     /// Whether a replica's owner decides it no more, and packets of the connection would land here. A node that is lost may have died
@@ -227,8 +259,48 @@ pub(super) fn is_claimed_once_lost(connection: &Connection) -> bool {
 
 /// Whether all these nodes receive what this one sends, and have acknowledged the connection.
 fn have_acknowledged(peers: &Peers, nodes: NodeSet, handle: Handle) -> bool {
-    nodes.iter().all(|node| {
-        let session = peers.get(node).and_then(|peer| peer.session.as_ref());
-        session.is_some_and(|session| session.is_open() && session.is_acknowledged(handle))
-    })
+    nodes.iter().all(|node| has_acknowledged(peers, node, handle))
+}
+
+fn has_acknowledged(peers: &Peers, node: NodeId, handle: Handle) -> bool {
+    let session = peers.get(node).and_then(|peer| peer.session.as_ref());
+    session.is_some_and(|session| session.is_open() && session.is_acknowledged(handle))
+}
+
+#[cfg(test)]
+mod tests {
+    use flow::{Affinity, HashKey};
+
+    use super::super::backups::BackupsConfig;
+    use super::*;
+
+    #[test]
+    fn a_backup_that_never_acknowledges_is_reported_and_costs_few_sweeps() {
+        let nodes: NodeSet = [NodeId(0), NodeId(1)].into_iter().collect();
+        let silent: NodeSet = [NodeId(1)].into_iter().collect();
+        let config = BackupsConfig {
+            count: 1,
+            edge_nodes: nodes,
+            edge_hash_key: HashKey([1, 2]),
+            edge_affinity: Affinity::Learned,
+        };
+        let mut backups = Backups::new(&config, 4);
+        backups.begin_sweep(Instant::ZERO);
+        let (mut sweeps, mut reported_at) = (0, None);
+        while let Some(now) = backups.settles_at.take().filter(|at| *at < Instant::from_millis(3_600_000)) {
+            backups.end_sweep(now, Sweep { silent, ..Sweep::new(true) });
+            sweeps += 1;
+            assert!(backups.status().is_unsettled);
+            if backups.status().silent == silent {
+                reported_at = reported_at.or(Some(now));
+            }
+        }
+        assert!((200..300).contains(&sweeps), "{sweeps} in an hour");
+        assert_eq!(reported_at, Some(Instant::ZERO + SETTLES_WITHIN + CONFIRMS_WITHIN * CONFIRMATIONS_MAX));
+        // It acknowledges at last, and the next change of the members is looked at as often as the first.
+        backups.end_sweep(Instant::from_millis(3_600_000), Sweep::new(true));
+        assert!(!backups.status().is_unsettled && backups.status().silent.is_empty() && backups.settles_at.is_none());
+        backups.end_sweep(Instant::from_millis(3_700_000), Sweep { silent, ..Sweep::new(true) });
+        assert_eq!(backups.settles_at, Some(Instant::from_millis(3_700_000) + CONFIRMS_WITHIN));
+    }
 }

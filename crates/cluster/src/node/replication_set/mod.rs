@@ -21,6 +21,7 @@ use core::time::Duration;
 
 use flow::connection::flags;
 use flow::conntrack::{Change, TcpState};
+use flow::serial::is_before;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId, Tuple};
@@ -597,7 +598,7 @@ impl ReplicationSet {
             while session.poll_unsent_end(&mut self.attributes) {
                 // They were encoded here. A node that has left the backups of a connection is sent the end of one that goes on.
                 if let Ok(ended) = precise::decode_ended(&self.attributes).as_ref()
-                    && !(self.backups.is_some() && is_alive(self.id, pipeline, ended))
+                    && !(self.backups.is_some() && is_alive(pipeline, ended))
                 {
                     pipeline.remember_ended(now, ended);
                 }
@@ -606,10 +607,10 @@ impl ReplicationSet {
     }
 }
 
-/// Whether this node owns the connection still, and has done so since before the end.
-fn is_alive(node: NodeId, pipeline: &Pipeline, ended: &Ended) -> bool {
+/// Whether the connection goes on, with the owner that the end names or with a later one: the end was for a node that left its backups.
+fn is_alive(pipeline: &Pipeline, ended: &Ended) -> bool {
     let connection = pipeline.lookup(&ended.original).and_then(|(slot, _)| pipeline.connection(slot));
-    connection.is_some_and(|connection| connection.owner == node && connection.version >> 16 == ended.version >> 16)
+    connection.is_some_and(|connection| !is_before(connection.version | 0xffff, ended.version))
 }
 
 /// Whether a change of a shared connection is replicated whatever the selection: the other node's automaton sees a part of the

@@ -96,13 +96,16 @@ pub(super) fn run(args: &DemoArgs, nodes: u8, watch: &Watch) -> Result<(), DemoE
     let mut rows = Vec::new();
     for membership in members {
         for k in [1, 2] {
-            for way in ways {
+            for way in ways.iter().filter(|way| way.is_possible_with(*membership)) {
                 progress.show(&format!("{}, {k} backups, {}", name(*membership), name(*way)));
                 rows.push(make_row(args, (nodes.into(), k), *membership, *way, watch)?);
             }
         }
     }
     progress.show("");
+    if rows.is_empty() {
+        return Err(DemoError::Missing("no source of members that was asked for has this way to leave".into()));
+    }
     let report = LeaveReport { program_version: env!("CARGO_PKG_VERSION").into(), nodes: nodes.into(), rows };
     console::print_as(args.json, &report, || report.describe())?;
     let sum = |what: fn(&LeaveRow) -> usize| report.rows.iter().map(what).sum();
@@ -174,6 +177,35 @@ fn leave(many: &mut ManyNodes, way: Way, watch: &Watch) -> Result<Duration, RunE
                 longest = longest.max(restart(many, node, watch)?);
             }
             Ok(longest)
+        }
+        Way::Move => {
+            many.cluster.stop(LEAVES, watch)?;
+            many.cluster.move_node(&many.topology, LEAVES)?;
+            Ok(many.start_ended(LEAVES, watch)?)
+        }
+        Way::Remove => {
+            many.remove(LEAVES)?;
+            many.cluster.wait_until_others_are_safe(LEAVES, watch)?;
+            watch.pass_until(Instant::now() + LATER)?;
+            many.restore(LEAVES)?;
+            Ok(many.wait_until_whole(watch)?)
+        }
+        Way::KillRemoveStart => {
+            many.cluster.kill_silently(LEAVES)?;
+            many.remove_dead(LEAVES, watch)?;
+            many.cluster.wait_until_safe(watch)?;
+            watch.pass_until(Instant::now() + LATER)?;
+            many.restore(LEAVES)?;
+            Ok(many.start_ended(LEAVES, watch)?)
+        }
+        Way::LeaseLost => {
+            many.set_separated_from_etcd(LEAVES, true)?;
+            many.cluster.wait_for_record(LEAVES, false, watch)?;
+            watch.pass_until(Instant::now() + LATER)?;
+            many.cluster.wait_until_safe(watch)?;
+            many.set_separated_from_etcd(LEAVES, false)?;
+            many.cluster.wait_for_record(LEAVES, true, watch)?;
+            Ok(many.wait_until_whole(watch)?)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::super::topology::{CLIENT, INSIDE, INTERFACES, NODES_MAX, OUTSIDE, sync_address};
+use super::super::topology::{CLIENT, INSIDE, INTERFACES, NODES_MAX, OUTSIDE};
 use super::multi_primary;
 use super::tuning::{Members, Tuning};
 use config::validated::{Backend, Representation};
@@ -115,13 +115,17 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let experimental = if representation.is_experimental() { "experimental = true\n" } else { "" };
     let representation = representation.name();
     let others = (0..plan.nodes_max()).filter(|other| *other != number && plan.tuning.members == Members::Files);
+    let others = others.filter(|other| plan.tuning.removed != Some(*other));
     let peers = others.map(|other| {
-        format!("[[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n", sync_address(other))
+        format!(
+            "[[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n",
+            plan.tuning.sync_address(other)
+        )
     });
     format!(
         "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          {}\n{}[failure_detection]\ninterval = \"{}ms\"\nmultiplier = 10\n{}",
-        sync_address(number),
+        plan.tuning.sync_address(number),
         plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
         peers.collect::<String>(),
         plan.tuning.heartbeat_interval.as_millis(),

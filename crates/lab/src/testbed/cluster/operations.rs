@@ -3,14 +3,15 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use packet_io::netlink::{Netlink, Prefix};
 use packet_io::signal::{self, Signal};
 
-use super::super::topology::Topology;
+use super::super::topology::{INTERFACES, SYNC_PREFIX_BITS, Topology, second_sync_address};
 use super::super::watch::{Waited, Watch};
 use super::configuration::{configuration, security_configuration};
 use super::node::Node;
-use super::{Cluster, ClusterError};
-use api::{DetectorState, NodeRole, PeerStatus, ReloadReport};
+use super::{Cluster, ClusterError, Members};
+use api::{DetectorState, MemberStatus, NodeRole, PeerStatus, ReloadReport};
 use control::client::{Client, ClientError};
 
 /// How long a node may take to end on request.
@@ -21,6 +22,12 @@ impl Node {
     fn ask<T>(&self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, ClusterError> {
         let answer = Client::connect(&self.control_socket).and_then(|mut client| ask(&mut client));
         answer.map_err(|error| ClusterError::Refused { name: self.name, reason: error.to_string() })
+    }
+
+    /// Whether it reports that a failure now would lose nothing.
+    fn check_safe(&self) -> Result<(), String> {
+        let takeover = self.status()?.takeover;
+        if takeover.ready { Ok(()) } else { Err(format!("node {}: {}", self.name, takeover.obstacles.join("; "))) }
     }
 
     /// Whether it has this role now.
@@ -113,6 +120,64 @@ impl Cluster {
         self.wait_until(watch, |cluster| cluster.nodes[number].check_role(NodeRole::Drained))
     }
 
+    /// The other nodes read files in which this node is no peer, or is one again.
+    ///
+    /// # Errors
+    /// One does not put them in force.
+    pub fn reload_others(&mut self, number: usize, is_removed: bool) -> Result<(), ClusterError> {
+        self.plan.tuning.removed = is_removed.then_some(number);
+        let others = (0..self.nodes.len()).filter(|other| *other != number && !self.nodes[*other].is_killed);
+        others.collect::<Vec<_>>().into_iter().try_for_each(|other| self.reload(other, "").map(drop))
+    }
+
+    /// A node has its second address on the replication link from its next start on. Where files have the list, the others read it now.
+    ///
+    /// # Errors
+    /// The address cannot be added, or another node does not take it.
+    pub fn move_node(&mut self, topology: &Topology, number: usize) -> Result<(), ClusterError> {
+        let address = Prefix::new(second_sync_address(number), SYNC_PREFIX_BITS);
+        topology.nodes[number].run(|| Netlink::open()?.add_address(INTERFACES[2], address))??;
+        self.plan.tuning.moved = Some(number);
+        if self.plan.tuning.members == Members::Files { self.reload_others(number, false) } else { Ok(()) }
+    }
+
+    /// Waits until the other nodes find a record of this one in the source of members, or none.
+    ///
+    /// # Errors
+    /// One does not for too long.
+    pub fn wait_for_record(&mut self, number: usize, is_there: bool, watch: &Watch) -> Result<(), ClusterError> {
+        let is_of = |member: &MemberStatus| usize::from(member.id) == number && member.recorded;
+        self.wait_until(watch, |cluster| {
+            cluster.others(number).try_for_each(|node| {
+                let membership = node.status()?.membership.ok_or("the members are not in a source")?;
+                let is_recorded = membership.members.iter().any(is_of);
+                let found = format!("node {} finds a record of node {number}: {is_recorded}", node.name);
+                if is_recorded == is_there { Ok(()) } else { Err(found) }
+            })
+        })
+    }
+
+    /// Waits until this node is no peer of any other.
+    ///
+    /// # Errors
+    /// It is one for too long.
+    pub fn wait_until_removed(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| {
+            cluster.others(number).try_for_each(|node| {
+                let is_peer = node.status()?.peers.iter().any(|peer| usize::from(peer.id) == number);
+                if is_peer { Err(format!("node {number} is a peer of node {}", node.name)) } else { Ok(()) }
+            })
+        })
+    }
+
+    /// As [`Cluster::wait_until_safe`], of all nodes but this one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_until_others_are_safe(&mut self, number: usize, watch: &Watch) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| cluster.others(number).try_for_each(Node::check_safe))
+    }
+
     /// Waits until no other node takes a node that has ended for one that is up.
     ///
     /// # Errors
@@ -133,14 +198,7 @@ impl Cluster {
     /// One does not for too long: with its reasons.
     pub fn wait_until_safe(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         self.wait_until(watch, |cluster| {
-            cluster.nodes.iter().filter(|node| !node.is_killed).try_for_each(|node| {
-                let takeover = node.status()?.takeover;
-                if takeover.ready {
-                    Ok(())
-                } else {
-                    Err(format!("node {}: {}", node.name, takeover.obstacles.join("; ")))
-                }
-            })
+            cluster.nodes.iter().filter(|node| !node.is_killed).try_for_each(Node::check_safe)
         })
     }
 

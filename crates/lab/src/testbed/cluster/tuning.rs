@@ -9,7 +9,7 @@ use packet_io::netlink::Prefix;
 use replication::deferral::{Config as Lazy, Dynamic};
 
 use super::super::etcd;
-use super::super::topology::sync_address;
+use super::super::topology::{second_sync_address, sync_address};
 use super::function::Function;
 use config::validated::Representation;
 
@@ -86,6 +86,10 @@ pub struct Tuning {
     pub may_join: usize,
     /// Where the nodes' lists of peers come from.
     pub members: Members,
+    /// A node that is no peer of the others, where their files have the list.
+    pub removed: Option<usize>,
+    /// A node that has its second address on the replication link.
+    pub moved: Option<usize>,
     /// Ports believe any source: a flood has spoofed ones.
     pub believes_all_sources: bool,
     /// How often nodes send heartbeats to each other and to edges; ten of them are a detection time.
@@ -116,6 +120,8 @@ impl Default for Tuning {
             backups: None,
             may_join: 0,
             members: Members::Files,
+            removed: None,
+            moved: None,
             believes_all_sources: false,
             heartbeat_interval: Duration::from_millis(10),
         }
@@ -123,6 +129,11 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// The address of a node on the replication link.
+    pub(super) fn sync_address(&self, number: usize) -> IpAddr {
+        if self.moved == Some(number) { second_sync_address(number) } else { sync_address(number) }
+    }
+
     /// What belongs into the configuration's `[replication]`.
     pub(super) fn replication(&self, hold_first_reply: &str, is_replicated: bool) -> String {
         let is_by_filter = is_replicated && self.representation.is_compact();
@@ -158,7 +169,8 @@ impl Tuning {
                 )
             }
             Members::Gossip => {
-                let [own, first, second] = [number, 0, 1].map(|node| format!("{}:{GOSSIP_PORT}", sync_address(node)));
+                let addresses = [self.sync_address(number), sync_address(0), sync_address(1)];
+                let [own, first, second] = addresses.map(|address| format!("{address}:{GOSSIP_PORT}"));
                 format!("source = \"gossip\"\nlisten = \"{own}\"\nseeds = [\"{first}\", \"{second}\"]\n")
             }
         };

@@ -237,6 +237,27 @@ fn a_node_that_stops_owns_nothing_when_it_ends_and_waits_for_nobody_that_cannot_
     assert!(took < Duration::from_secs(7), "no other node lives: it took {took:?}");
 }
 
+#[test]
+fn a_connection_has_one_owner_once_a_removed_node_that_ran_on_returns_even_if_it_was_claimed_twice() {
+    let (mut many, flows) = connected(Setup::new(5, 1), CONNECTIONS);
+    let owned: Vec<&Flow> = flows.iter().filter(|flow| many.owners(flow).contains(NodeId(LEAVES))).collect();
+    let (all, one) = (many.setup.members, [NodeId(LEAVES)].into_iter().collect());
+    set_members(&mut many, all.without(one));
+    many.take_out(LEAVES);
+    many.run(SETTLED);
+    assert!(owned.iter().all(|flow| many.owners(flow).len() == 2), "it owns them still, and others have claimed them");
+    // Those that one node has claimed are claimed by others, which do not know their first owner.
+    let claimed = owned.iter().filter(|flow| many.owners(flow).contains(NodeId(0))).count();
+    assert!(claimed > 0, "node 0 has claimed some");
+    many.kill(0);
+    many.run(SETTLED);
+    set_members(&mut many, all);
+    many.run_until("node 3 to be up", |many| {
+        many.node(1).status(many.now).peers.iter().any(|peer| peer.id == NodeId(LEAVES) && peer.could_take_over())
+    });
+    assert_ready_and_whole(&mut many, &flows, &|_| true, "it is back");
+}
+
 fn any_way() -> impl Strategy<Value = (Way, Return)> {
     let all = WAYS.into_iter().flat_map(|way| RETURNS.map(|how| (way, how)));
     let possible = all.filter(|(way, how)| *how != Return::SameRun || *way == Way::RemovedWhileUp);
