@@ -15,7 +15,7 @@ use crate::demo::run::RunError;
 use crate::testbed::cluster::{REPLICATION_PORT, guarded};
 use crate::testbed::stranger::Stranger;
 use crate::testbed::topology::{INTERFACES, SYNC, link_address};
-use api::VERSION;
+use api::{DetectorState, VERSION};
 use control::client::Client;
 use control::target::{RemoteTarget, Target};
 use flow::Tuple;
@@ -85,7 +85,8 @@ pub(super) fn replication_flood(site: &mut Site<'_>) -> Result<Observed, RunErro
         Ok(sum(&now, None) - sum(&before, None) >= FLOOD / 2)
     })?;
     let peer = site.status(0)?.peers.into_iter().next();
-    let is_synchronised = peer.as_ref().is_some_and(|peer| peer.detector == "up" && peer.channel.is_secured());
+    let is_synchronised =
+        peer.as_ref().is_some_and(|peer| peer.detector == DetectorState::Up && peer.channel.is_secured());
     let more = sum(&now, None) - sum(&before, None);
     Ok(Observed {
         held: more >= FLOOD / 2 && is_synchronised,

@@ -21,7 +21,7 @@ use crate::testbed::topology::{BRIDGE, INTERFACES, SERVER, Topology, link_addres
 use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::client::Plan;
 use crate::testbed::watch::{Waited, Watch};
-use api::Status;
+use api::{NodeRole, Status};
 use config::validated::Backend;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
@@ -105,7 +105,7 @@ pub(super) struct Site<'a> {
     session: Session,
     /// Hosts of the management network.
     hosts: u8,
-    roles: Vec<(String, u64)>,
+    roles: Vec<(NodeRole, u64)>,
 }
 
 /// Drops of a node by reason.
@@ -214,7 +214,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    fn roles_now(&self) -> Result<Vec<(String, u64)>, RunError> {
+    fn roles_now(&self) -> Result<Vec<(NodeRole, u64)>, RunError> {
         (0..2).map(|node| self.status(node).map(|status| (status.node.role, status.node.role_since_ns))).collect()
     }
 
@@ -223,7 +223,7 @@ impl<'a> Site<'a> {
         let mut faults = Vec::new();
         let roles = self.roles_now()?;
         if roles != self.roles {
-            let name = |roles: &[(String, u64)]| roles.iter().map(|(role, _)| role.clone()).collect::<Vec<_>>();
+            let name = |roles: &[(NodeRole, u64)]| roles.iter().map(|(role, _)| role.name()).collect::<Vec<_>>();
             faults.push(format!("roles changed from {:?} to {:?}", name(&self.roles), name(&roles)));
         }
         if let Some(fault) = self.traffic_fault()? {
