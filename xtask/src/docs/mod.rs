@@ -15,7 +15,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::fuzz;
+use crate::{fuzz, program};
 
 /// The folder of the pages.
 const FOLDER: &str = "docs/reference";
@@ -104,15 +104,23 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     Err(format!("docs: pages differ from the code: run `cargo run -p xtask -- docs`\n{}", outdated.join("\n")))
 }
 
-/// Builds and runs the example that prints the reference.
+/// Builds and runs the example that prints the reference. Of the whole workspace, crates are built with the features that tests use,
+/// and so once for both.
 fn ask(root: &Path) -> Result<Reference, String> {
-    let mut command = Command::new(fuzz::cargo());
-    command.current_dir(root).args(["run", "--locked", "--quiet", "-p", "mainstay", "--example", "reference"]);
-    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("docs: the example cannot be run\n{}", String::from_utf8_lossy(&output.stderr)));
+    let mut build = Command::new(fuzz::cargo());
+    build.current_dir(root).args(["build", "--locked", "--quiet", "--workspace", "--example", "reference"]);
+    printed(&mut build)?;
+    let reference = printed(&mut Command::new(program::target_folder(root).join("debug/examples/reference")))?;
+    serde_json::from_slice(&reference).map_err(|error| format!("docs: what the example prints: {error}"))
+}
+
+/// What a command prints, once it has succeeded.
+fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| format!("docs: {command:?} cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("docs: what the example prints: {error}"))
+    Err(format!("docs: {command:?} failed\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The first line of a page that is not as the code has it.
