@@ -58,7 +58,7 @@ pub(super) fn are_installed() -> bool {
     let version = |program| Command::new(program).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let missing = PROGRAMS.iter().find(|(program, _)| version(program).is_err());
     if let Some((program, package)) = missing {
-        packet_io::namespace::skip(&format!("{program} is not installed: install Debian's {package}"));
+        packet_io::namespace::skip(format!("{program} is not installed: install Debian's {package}"));
     }
     missing.is_none()
 }
