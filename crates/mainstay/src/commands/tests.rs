@@ -130,11 +130,11 @@ Lookup       2 of 3 indexes · 1 200 pulled, 7 handed over · 3 queries · 1 fal
              positive · 0 dropped
 Config       0123456789abcdef
 
-PEER  ADDRESS         ROLE     DETECTOR  SESSION  SYNCED     LAG     RTT
-1     10.99.0.2:3781  standby  up        open     yes     0.3 ms  0.1 ms
+PEER  ADDRESS         ROLE     DETECTOR  SESSION  SYNCED     LAG     RTT  QUEUED
+1     10.99.0.2:3781  standby  up        open     yes     0.3 ms  0.1 ms       0
 
-PEER  QUEUED  IN FLIGHT  RESENT  LOST    RECEIVED
-1          0         12       0     0  2.0 ms ago
+PEER  IN FLIGHT  RESENT  LOST    RECEIVED
+1            12       0     0  2.0 ms ago
 
 REPLICAS OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  EXTRA REMOVED
           1  1 s ago              0      3         3              0
