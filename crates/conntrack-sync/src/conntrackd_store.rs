@@ -60,8 +60,7 @@ impl Table for ConntrackdStore<'_> {
         let origin = Origin { version, owner: from, is_unseen: false };
         let update = Update { entry: entry.clone(), origin, expectations };
         let result = self.connections.apply(now, from, self.resync.epoch(), &update);
-        self.resync.lacks_room |= result.is_err();
-        result
+        result.inspect_err(|_| self.resync.note_refused(now))
     }
 
     fn remove(&mut self, _now: Instant, from: NodeId, entry: &Entry) -> Result<(), ApplyError> {

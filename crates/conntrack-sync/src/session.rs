@@ -121,6 +121,12 @@ impl SyncSession {
                     *sweep_at = None;
                     resync.complete();
                 }
+                // This protocol compares no copies: the peer sends all that it has again.
+                if resync.lacks_room() && connections.has_ample_room() {
+                    session.request_resync();
+                    resync.start();
+                    *sweep_at = Some(now + RESYNC_TIMEOUT);
+                }
                 // Connections of an abandoned resynchronisation distribute its mark as well: they stay until the next one.
                 let _ = resync.step(|round, from, slots| connections.sweep(id, round, from, slots));
             }
@@ -178,8 +184,8 @@ impl SyncSession {
                 SyncPeerStatus {
                     is_up: status.link == Link::Open,
                     last_received_at: status.last_received_at,
-                    is_complete: status.received_all && !resync.lacks_room,
-                    lacks_room: resync.lacks_room,
+                    is_complete: status.received_all && !resync.lacks_room(),
+                    lacks_room: resync.lacks_room(),
                     session: Some(status),
                     ..peer
                 }
@@ -189,8 +195,8 @@ impl SyncSession {
                 SyncPeerStatus {
                     is_up: status.link == conntrackd::Link::Open,
                     last_received_at: status.last_received_at,
-                    is_complete: status.received_all && !resync.lacks_room,
-                    lacks_room: resync.lacks_room,
+                    is_complete: status.received_all && !resync.lacks_room(),
+                    lacks_room: resync.lacks_room(),
                     conntrackd: Some(status),
                     ..peer
                 }
@@ -225,6 +231,7 @@ fn collect_native(
     id: NodeId,
     connections: &mut Connections,
 ) -> bool {
+    resync.note_agreed(session.agreed_at());
     let mut is_lost = false;
     while let Some(event) = session.poll_event() {
         let event = match event {

@@ -44,8 +44,7 @@ impl Store for NativeStore<'_> {
     fn apply(&mut self, now: Instant, from: NodeId, _kind: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
         let update = kernel::decode(attributes)?;
         let result = self.connections.apply(now, from, self.resync.epoch(), &update);
-        self.resync.lacks_room |= result.is_err();
-        result
+        result.inspect_err(|_| self.resync.note_refused(now))
     }
 
     fn delete(&mut self, _now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {

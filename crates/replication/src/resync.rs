@@ -15,6 +15,7 @@
 //! Nor does a standby node remove what a restarted peer does not know: that connection has not ended, and this node may hold
 //! its only replica. The replica becomes this node's own as well, which sends it to the peer.
 
+use flow::Instant;
 use flow::table::Slot;
 
 /// Slots looked at in one step of the walk.
@@ -33,8 +34,8 @@ pub struct Resync {
     is_settled: bool,
     /// The peer has started anew, and replicas are left of what it was before.
     has_restarted: bool,
-    /// Replicas were refused for want of room since the peer's full synchronisation began.
-    pub lacks_room: bool,
+    /// When a replica was last refused for want of room, since the peer's full synchronisation began and the copies were alike.
+    refused_at: Option<Instant>,
 }
 
 impl Resync {
@@ -55,7 +56,24 @@ impl Resync {
         self.is_mixed = true;
         self.cursor = None;
         self.is_settled = false;
-        self.lacks_room = false;
+        self.refused_at = None;
+    }
+
+    /// A replica was refused for want of room.
+    pub const fn note_refused(&mut self, now: Instant) {
+        self.refused_at = Some(now);
+    }
+
+    /// The copies were compared at `agreed_at`, and nothing of the peer's is missing: what was refused before has come since, or ended.
+    pub fn note_agreed(&mut self, agreed_at: Option<Instant>) {
+        self.refused_at =
+            self.refused_at.filter(|refused_at| agreed_at.is_none_or(|agreed_at| agreed_at <= *refused_at));
+    }
+
+    /// Whether replicas are missing for want of room.
+    #[must_use]
+    pub const fn lacks_room(&self) -> bool {
+        self.refused_at.is_some()
     }
 
     /// The peer's full synchronisation is complete: replicas with the old mark are to be removed.

@@ -156,10 +156,11 @@ impl Peer {
             };
             events.push(now, event);
         }
-        if self.resync.lacks_room && !self.is_replica_incomplete {
+        self.resync.note_agreed(session.agreed_at());
+        if self.resync.lacks_room() && !self.is_replica_incomplete {
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
-        self.is_replica_incomplete = self.resync.lacks_room;
+        self.is_replica_incomplete = self.resync.lacks_room();
         has_restarted
     }
 
@@ -330,7 +331,7 @@ impl Peer {
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_whole_filter();
+        let has_all = status.is_synchronised() && !self.resync.lacks_room() && self.has_whole_filter();
         self.orphaned_at.is_some() || has_all
     }
 

@@ -138,19 +138,33 @@ impl Connections {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     pub(super) fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.insert(connection, hash, now) {
-            Ok(slot) => return Ok(slot),
-            Err(refusal) => refusal,
-        };
-        match refusal {
-            InsertError::TupleInUse => Err(DropReason::TupleInUse),
-            InsertError::Full => {
-                let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
-                self.counters.early_dropped += 1;
-                self.end(victim, CloseReason::Terminated);
-                self.insert(connection, hash, now).map_err(|_| DropReason::TableFull)
-            }
+        self.insert_or_displace(connection, hash, now, |_| true).map_err(|refusal| match refusal {
+            InsertError::TupleInUse => DropReason::TupleInUse,
+            InsertError::Full => DropReason::TableFull,
+        })
+    }
+
+    /// As [`Connections::insert`]; when the table is full, in the place of a connection near that is not assured and `may_go`.
+    pub(super) fn insert_or_displace(
+        &mut self,
+        connection: Connection,
+        hash: u64,
+        now: Instant,
+        may_go: impl Fn(&Connection) -> bool,
+    ) -> Result<Slot, InsertError> {
+        match self.insert(connection, hash, now) {
+            Err(InsertError::Full) => {}
+            result => return result,
         }
+        let victim = self.table.early_drop_candidate(hash, may_go).ok_or(InsertError::Full)?;
+        self.counters.early_dropped += 1;
+        if record(&self.table, victim).owner == self.node {
+            self.end(victim, CloseReason::Terminated);
+        } else {
+            // Its owner goes on with it.
+            self.remove(victim);
+        }
+        self.insert(connection, hash, now)
     }
 
     /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.

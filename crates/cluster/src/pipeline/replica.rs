@@ -96,7 +96,13 @@ impl Replicas<'_> {
                 self.connections.changes.push(TableChange::Displaced { slot, original: removed.original });
             }
         }
-        match self.connections.insert(copy, self.connections.table.hash(&copy.original), now) {
+        // A flood before this node handed over, or at its owner, keeps no connection out that has come about.
+        let (node, hash) = (self.connections.node, self.connections.table.hash(&copy.original));
+        let has = |connection: &Connection, flag| connection.flags & flag != 0;
+        let is_unanswered_own = |other: &Connection| other.owner == node && !has(other, flags::REPLIED);
+        let may_go =
+            |other: &Connection| has(&copy, flags::ASSURED) || has(&copy, flags::REPLIED) && is_unanswered_own(other);
+        match self.connections.insert_or_displace(copy, hash, now, may_go) {
             Ok(slot) => {
                 self.connections.changes.push(TableChange::Copied { slot });
                 Applied::Taken

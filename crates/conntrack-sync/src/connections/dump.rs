@@ -27,7 +27,7 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// A dump looks for connections that a full table rejected when one part in so many of it is free.
+/// Connections that a full table rejected are looked for when one part in so many of it is free.
 const FREE_SHARE_MIN: u32 = 16;
 
 impl Connections {
@@ -44,9 +44,14 @@ impl Connections {
         }
     }
 
+    /// It is worth the work to look for connections that a full mirror rejected.
+    pub(crate) fn has_ample_room(&self) -> bool {
+        self.mirror.room() > self.mirror.slots_max() / FREE_SHARE_MIN
+    }
+
     /// The mirror has room again for connections that it rejected.
     pub(crate) fn note_room(&mut self) {
-        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / FREE_SHARE_MIN {
+        if self.lacks_room && self.has_ample_room() {
             self.lacks_room = false;
             self.request_dump(Instant::ZERO);
         }

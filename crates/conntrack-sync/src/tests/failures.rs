@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::string::ToString;
 
+use flow::NodeId;
 use flow::netfilter::TcpState;
+use replication::conntrackd::FtfwConfig;
 
 use super::pair::{Options, Pair, tuple};
 use crate::*;
@@ -221,6 +223,35 @@ fn a_full_table_is_reported_and_rejected_connections_follow_when_there_is_room()
     pair.until("both have the rest", |pair| pair.hosts.iter().all(|host| host.kernel.len() == 50));
     pair.settle();
     pair.assert_kernels_agree();
+}
+
+/// Fewer connections than the peer has fit; the others come, and a failover is safe again, when there is room.
+fn assert_a_small_table_is_filled_later(config: fn(&mut SyncConfig)) {
+    let mut pair = Pair::ready(Options { config, ..Options::default() });
+    (0..110).for_each(|number| pair.connect(0, number));
+    pair.until("the backup lacks room", |pair| {
+        pair.status(1).readiness.obstacles.contains(&Obstacle::NoRoom(NodeId(0)))
+    });
+    (0..60).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
+    pair.until("the backup has all", |pair| {
+        pair.status(1).readiness.is_safe() && pair.hosts.iter().all(|host| host.kernel.len() == 50)
+    });
+}
+
+#[test]
+fn a_backup_with_too_small_a_table_is_safe_again_when_there_is_room() {
+    assert_a_small_table_is_filled_later(|config| {
+        config.connections_max = if config.node == NodeId(1) { 100 } else { 200 };
+    });
+}
+
+#[test]
+fn a_backup_with_too_small_a_table_is_safe_again_when_there_is_room_in_conntrackds_protocol() {
+    assert_a_small_table_is_filled_later(|config| {
+        let profile = PeerProfile::Conntrackd { config: FtfwConfig::default(), time_of_day_s: 1_800_000_000 };
+        config.peers[0].profile = profile;
+        config.connections_max = if config.node == NodeId(1) { 100 } else { 200 };
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::vec::Vec;
 use flow::netfilter::{Discriminator, TcpState, Tuple};
 use flow::random::SplitMix64;
 use flow::{HashKey, Instant, NodeId};
+use replication::conntrackd::FtfwError;
 use replication::{ApplyError, PeerError, SessionConfig};
 
 use super::kernel::{Kernel, Queued};
@@ -239,7 +240,11 @@ impl Host {
         }
         for datagram in self.inbox.drain(..) {
             let result = node.handle_datagram(now, peer, &datagram);
-            let is_full = matches!(result, Err(SyncError::Replication(PeerError::Apply(ApplyError::Full))));
+            let is_full = matches!(
+                result,
+                Err(SyncError::Replication(PeerError::Apply(ApplyError::Full))
+                    | SyncError::Conntrackd(FtfwError::Apply(ApplyError::Full)))
+            );
             assert!(result.is_ok() || is_full, "{result:?}");
         }
         if node.poll_dump(now) {

@@ -335,13 +335,16 @@ impl Table {
     /// [`flags::ASSURED`] among at most 64 in the sixteen buckets from that of `near` on, as in Linux's `early_drop`.
     ///
     /// A flood of incomplete connections so displaces its own kind and no established connection; the keyed hash keeps
-    /// the flood from choosing victims. `None`: refuse the new connection.
+    /// the flood from choosing victims. `None`: refuse the new connection. Only what `may_go` is given up.
     #[must_use]
-    pub fn early_drop_candidate(&self, near: u64) -> Option<Slot> {
+    pub fn early_drop_candidate(&self, near: u64, may_go: impl Fn(&Connection) -> bool) -> Option<Slot> {
         self.index
             .near(near, EARLY_DROP_BUCKETS_MAX)
             .take(EARLY_DROP_CONNECTIONS_MAX)
-            .find(|slot| self.slab.record(*slot).flags & flags::ASSURED == 0)
+            .find(|slot| {
+                let connection = self.slab.record(*slot);
+                connection.flags & flags::ASSURED == 0 && may_go(connection)
+            })
             .map(Slot)
     }
 }

@@ -131,15 +131,15 @@ fn a_full_table_refuses_until_one_is_removed() {
 fn early_drop_keeps_assured_connections() {
     let mut table = Table::with_hash_mask(8, 0);
     let near = table.hash(&tuple(99, 9));
-    assert_eq!(table.early_drop_candidate(near), None, "nothing to drop");
+    assert_eq!(table.early_drop_candidate(near, |_| true), None, "nothing to drop");
     let slots: Vec<_> =
         (0..8).map(|client| table.insert(connection(tuple(client, 9), secs(10)), secs(0)).unwrap()).collect();
     for slot in &slots {
         table.get_mut(*slot).unwrap().flags |= flags::ASSURED;
     }
-    assert_eq!(table.early_drop_candidate(near), None);
+    assert_eq!(table.early_drop_candidate(near, |_| true), None);
     table.get_mut(slots[5]).unwrap().flags = flags::REPLIED;
-    assert_eq!(table.early_drop_candidate(near), Some(slots[5]));
+    assert_eq!(table.early_drop_candidate(near, |_| true), Some(slots[5]));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn early_drop_examines_a_bounded_number() {
     for slot in &slots[..EARLY_DROP_CONNECTIONS_MAX] {
         table.get_mut(*slot).unwrap().flags |= flags::ASSURED;
     }
-    assert_eq!(table.early_drop_candidate(0), None);
+    assert_eq!(table.early_drop_candidate(0, |_| true), None);
 }
 
 #[test]

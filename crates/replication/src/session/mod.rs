@@ -235,6 +235,12 @@ impl Session {
         self.events.pop()
     }
 
+    /// When the replicas of the peer's connections were last found to be what it sent.
+    #[must_use]
+    pub fn agreed_at(&self) -> Option<Instant> {
+        self.anti_entropy.status().agreed_at
+    }
+
     /// The session's figures.
     #[must_use]
     pub fn status(&self) -> SessionStatus {

@@ -243,7 +243,7 @@ impl Connections {
         notes.put(&mut connection);
         let slot = match self.table.insert_hashed(connection, hash, now) {
             Err(InsertError::Full) => {
-                let Some(victim) = self.table.early_drop_candidate(hash) else { return self.refuse_full() };
+                let Some(victim) = self.table.early_drop_candidate(hash, |_| true) else { return self.refuse_full() };
                 self.untracked.displaced += 1;
                 self.end(victim, now, End::Displaced, observe);
                 self.table.insert_hashed(connection, hash, now)

@@ -11,6 +11,7 @@ use replication::AntiEntropyStatus;
 
 use super::cluster::{
     CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, SHARED_OUTSIDE, port_mac, segment, syn,
+    syn_ack,
 };
 use super::{ACK, FIN_ACK, events, exchange};
 use crate::node::NodeEvent;
@@ -149,6 +150,7 @@ fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
     cluster.run(Duration::from_millis(10));
     assert_eq!(anti_entropy(&cluster, 1).divergent, 4);
     assert_eq!(anti_entropy(&cluster, 1).agreed_at, None);
+    assert!(!cluster.node(1).status(cluster.now).synchronised, "it lacks four");
     let reported = events(&mut cluster, 1);
     assert!(reported.contains(&NodeEvent::ReplicaIncomplete(NodeId(0))), "{reported:?}");
     assert!(reported.contains(&NodeEvent::ReplicasDiffer { peer: NodeId(0), connections: 4 }), "{reported:?}");
@@ -160,11 +162,75 @@ fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
     let status = anti_entropy(&cluster, 1);
     assert_eq!((status.divergent, status.repaired), (0, 4));
     assert_eq!(cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds, rounds, "without a new round");
+    assert!(cluster.node(1).status(cluster.now).synchronised, "it has all again, and says so");
+    cluster.run(Duration::from_millis(500));
+    assert!(
+        cluster.node(0).status(cluster.now).readiness.is_ready(),
+        "{:?}",
+        cluster.node(0).status(cluster.now).readiness
+    );
 
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     for (port, seen_port) in &seen[6..] {
         exchange(&mut cluster, *port, *seen_port, 1001, 5001);
+    }
+}
+
+#[test]
+fn replicas_take_the_places_of_what_the_standby_forwarded_in_vain_while_it_was_active() {
+    let mut cluster = Cluster::start(Options { connections_max: 8, ..Options::default() });
+    cluster.connect(39_000);
+    for port in 40_000..40_020 {
+        cluster.client_sends(port, syn(), b"");
+        assert!(cluster.server_receives().is_some(), "port {port}");
+    }
+    assert_eq!((cluster.connections(0), cluster.connections(1)), (8, 1), "nobody answers a flood");
+    let now = cluster.now;
+    cluster.node_mut(0).drain(now, false).expect("the other has everything");
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    let seen: Vec<u16> = (41_000..41_007).map(|port| cluster.connect(port)).collect();
+    run_until_agreed(&mut cluster);
+    let reported = events(&mut cluster, 0);
+    assert!(!reported.contains(&NodeEvent::ReplicaIncomplete(NodeId(1))), "{reported:?}");
+    assert_eq!(known_ports(&cluster, 0), known_ports(&cluster, 1));
+    let now = cluster.now;
+    cluster.node_mut(0).undrain(now);
+    cluster.kill(1);
+    cluster.run_until("node 0 to take over", |cluster| cluster.node(0).holds_addresses());
+    for (port, seen_port) in (41_000..).zip(seen) {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
+    }
+}
+
+#[test]
+fn half_open_connections_of_a_flood_keep_no_whole_one_off_the_standby_which_stays_ready() {
+    let options = Options { connections_max: 64, standby_connections_max: Some(8), ..Options::default() };
+    let mut cluster = Cluster::start(options);
+    let half_open = |cluster: &mut Cluster, port: u16| {
+        cluster.client_sends(port, syn(), b"");
+        let seen = cluster.server_receives().expect("the SYN passes").tuple;
+        cluster.server_sends(seen.source_port, syn_ack(), b"");
+        cluster.client_receives().expect("the SYN/ACK passes");
+    };
+    (40_000..40_020).for_each(|port| half_open(&mut cluster, port));
+    cluster.run_until("the standby to be full", |cluster| cluster.connections(1) == 8);
+    let seen: Vec<u16> = (41_000..41_008).map(|port| cluster.connect(port)).collect();
+    cluster.run_until("the standby to have the whole ones", |cluster| {
+        (41_000..41_008).all(|port| known(cluster, 1, port).is_some())
+    });
+    cluster.run(Duration::from_millis(500));
+    assert!(
+        cluster.node(0).status(cluster.now).readiness.is_ready(),
+        "{:?}",
+        cluster.node(0).status(cluster.now).readiness
+    );
+    assert_eq!(cluster.connections(0), 28, "nothing has ended at their owner");
+    half_open(&mut cluster, 40_030);
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    for (port, seen_port) in (41_000..).zip(seen) {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
     }
 }
 
