@@ -100,6 +100,15 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
+/// Locks the folder for this run.
+fn lock(folder: &Path) -> Result<fs::File, String> {
+    let path = folder.join("lock");
+    let file = fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    file.try_lock()
+        .map_err(|error| format!("mutants: another run has {}: wait for its end ({error})", path.display()))?;
+    Ok(file)
+}
+
 fn word(ended: Ended) -> &'static str {
     match ended {
         Ended::Passed(_) => "SURVIVES",
@@ -156,13 +165,15 @@ struct Scratch<'a> {
     root: &'a Path,
     tree: PathBuf,
     built: PathBuf,
+    /// Held until the end: two runs would change the same copy.
+    _lock: fs::File,
 }
 
 impl<'a> Scratch<'a> {
     fn new(root: &'a Path) -> Result<Self, String> {
         let folder = program::target_folder(root).join(FOLDER);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let scratch = Self { root, tree: folder.join("tree"), built: folder.join("built") };
+        let scratch = Self { root, tree: folder.join("tree"), built: folder.join("built"), _lock: lock(&folder)? };
         // An earlier run may have been ended before it removed its copy.
         let _ = scratch.git(&["worktree", "remove", "--force"]);
         scratch.git(&["worktree", "add", "--quiet", "--detach", "--force"])?;

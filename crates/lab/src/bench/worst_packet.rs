@@ -38,13 +38,13 @@ struct Row {
 /// The result.
 #[derive(Debug, Serialize)]
 struct Report {
-    parsers: Vec<Row>,
+    rows: Vec<Row>,
 }
 
 impl Report {
     /// No packet costs more than its limit.
     fn check(&self) -> Result<(), BenchError> {
-        match self.parsers.iter().find(|row| row.worst > row.limit) {
+        match self.rows.iter().find(|row| row.worst > row.limit) {
             Some(Row { parser, unit, worst, limit, .. }) => {
                 Err(BenchError::TooCostly { parser, unit, worst: *worst as u64, limit: *limit as u64 })
             }
@@ -54,7 +54,7 @@ impl Report {
 
     fn describe(&self) -> String {
         let mut table = Table::of("PARSER|UNIT|>ORDINARY|>WORST|>LIMIT");
-        for row in &self.parsers {
+        for row in &self.rows {
             let figures = [row.ordinary, row.worst, row.limit].map(|figure| format!("{figure:.0}"));
             table.row([row.parser.to_owned(), row.unit.to_owned()].into_iter().chain(figures));
         }
@@ -83,7 +83,7 @@ fn report(costs: &Cost) -> Report {
         worst: cost(worst),
         limit,
     };
-    Report { parsers: PARSERS.map(row).into() }
+    Report { rows: PARSERS.map(row).into() }
 }
 
 #[cfg(test)]

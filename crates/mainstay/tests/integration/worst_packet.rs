@@ -13,7 +13,7 @@ fn the_packet_that_costs_most_stays_in_proportion_to_an_ordinary_one() {
     let output = mainstay(&["bench", "worst-packet", "--json"]).output().expect("the program can be run");
     let error = String::from_utf8_lossy(&output.stderr);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {error}"));
-    let rows = result["parsers"].as_array().expect("rows");
+    let rows = result["rows"].as_array().expect("rows");
     if rows.iter().any(|row| row["unit"] != "instructions") {
         packet_io::namespace::skip("there is no valgrind");
         return;
