@@ -4,9 +4,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::random::SplitMix64;
+use flow::wire::router::AdvertisedPrefix;
 use flow::{Instant, PortId};
 
-use super::config::Port;
+use super::config::{ADDRESSES_PER_PORT_MAX, Port};
+use super::router_advertising::advertised_prefixes;
 
 /// The first advertisements of a router that has just begun come at least this often (RFC 4861 section 10) …
 const INITIAL_INTERVAL_MAX: Duration = Duration::from_secs(16);
@@ -17,6 +19,10 @@ const BETWEEN_MULTICASTS_MIN: Duration = Duration::from_secs(3);
 /// The longest time to the answer to a solicitation.
 const ANSWER_DELAY_MAX: Duration = Duration::from_millis(500);
 
+/// The longest time for which a network is advertised as deprecated. Hosts keep addresses for two hours whatever an advertisement says
+/// (RFC 4862 section 5.5.3 (e)).
+const DEPRECATED_FOR_MAX: Duration = Duration::from_secs(2 * 3600);
+
 /// When a port's routers advertise themselves next, and did last.
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
@@ -25,17 +31,27 @@ struct Schedule {
     initial_left: u8,
 }
 
+/// A network that a port advertised until a reload.
+#[derive(Clone, Copy, Debug)]
+struct Deprecated {
+    port: PortId,
+    prefix: AdvertisedPrefix,
+    until: Instant,
+}
+
 /// The schedules of all ports.
 #[derive(Clone, Debug)]
 pub(super) struct Advertising {
     /// By port; `None`: it advertises nothing.
     ports: Vec<Option<Schedule>>,
+    /// At most [`ADDRESSES_PER_PORT_MAX`] for each port.
+    deprecated: Vec<Deprecated>,
     jitter: SplitMix64,
 }
 
 impl Advertising {
     pub(super) fn new(seed: u64, ports: &[Port]) -> Self {
-        let mut advertising = Self { ports: Vec::new(), jitter: SplitMix64::new(seed) };
+        let mut advertising = Self { ports: Vec::new(), deprecated: Vec::new(), jitter: SplitMix64::new(seed) };
         advertising.follow(Instant::ZERO, ports);
         advertising
     }
@@ -48,6 +64,39 @@ impl Advertising {
             let begun = Schedule { next: now, last, initial_left: INITIAL_ADVERTISEMENTS };
             *schedule = port.router_advertisements.is_some().then_some(begun);
         }
+    }
+
+    /// Networks that `before` advertised on a port and `after` does not are to be said as such for some time (RFC 9096 section 3.5, L-13):
+    /// their hosts begin no more connections from them.
+    pub(super) fn deprecate(&mut self, now: Instant, before: &[Port], after: &[Port]) {
+        for ((port, old), new) in (0..).map(PortId).zip(before).zip(after) {
+            let advertised = advertised_prefixes(new);
+            let is_advertised = |old: &AdvertisedPrefix| advertised.iter().any(|new| new.network() == old.network());
+            self.deprecated.retain(|known| known.until > now && (known.port != port || !is_advertised(&known.prefix)));
+            for prefix in advertised_prefixes(old).into_iter().filter(|old| !is_advertised(old)) {
+                let until = now + prefix.valid_lifetime.min(DEPRECATED_FOR_MAX);
+                self.deprecated.push(Deprecated { port, prefix, until });
+            }
+            let surplus = self.deprecated_of(port).count().saturating_sub(ADDRESSES_PER_PORT_MAX);
+            let mut oldest = 0;
+            self.deprecated.retain(|known| {
+                oldest += usize::from(known.port == port);
+                known.port != port || oldest > surplus
+            });
+        }
+    }
+
+    fn deprecated_of(&self, port: PortId) -> impl Iterator<Item = &Deprecated> {
+        self.deprecated.iter().filter(move |known| known.port == port)
+    }
+
+    /// The networks of a port that its hosts are to leave: no new connections, and no addresses when the time is over.
+    pub(super) fn deprecated(&self, now: Instant, port: PortId) -> impl Iterator<Item = AdvertisedPrefix> {
+        self.deprecated_of(port).filter(move |known| known.until > now).map(move |known| AdvertisedPrefix {
+            valid_lifetime: known.until.saturating_since(now),
+            preferred_lifetime: Duration::ZERO,
+            ..known.prefix
+        })
     }
 
     /// Groups have come: hosts learn at once where their routers are.

@@ -55,8 +55,9 @@ impl Forwarder {
             config.ports.iter().zip(&self.ports).any(|(new, old)| {
                 (&new.router_advertisements, &new.shared) != (&old.router_advertisements, &old.shared)
             });
+        self.advertising.deprecate(now, &self.ports, &config.ports);
         self.ports = config.ports;
-        self.withdraw_ended(&routers);
+        self.withdraw_ended(now, &routers);
         if advertises_other {
             self.advertising.follow(now, &self.ports);
         }

@@ -8,6 +8,7 @@
 //!   the group is held, or held anew ─► at once, and three times more within 16 s each ─► between the two intervals
 //!   solicitation ─► answered to the host alone; from a host without an address: to all, after at most half a second
 //!   nobody will hold the group, or a reload ends it ─► router lifetime 0
+//!   a reload removes the last address of a network ─► its preferred lifetime is 0, for two hours at most
 //! ```
 
 use alloc::vec;
@@ -37,7 +38,7 @@ impl Forwarder {
         let groups = self.held.without(self.conflicts.yielded(now));
         while let Some(port) = self.advertising.poll(now, &self.ports) {
             for router in self.routers(groups, Some(port)) {
-                let frame = self.router_advertisement(router, None, false);
+                let frame = self.router_advertisement(now, router, None, false);
                 self.push_advertisement(port, frame);
             }
         }
@@ -50,12 +51,12 @@ impl Forwarder {
     }
 
     /// Advertises to hosts that the routers of these groups are none any more: no node will hold them.
-    pub fn withdraw_routers(&mut self, groups: GroupSet) {
+    pub fn withdraw_routers(&mut self, now: Instant, groups: GroupSet) {
         if self.sharing == Sharing::Follower {
             return;
         }
         let routers = self.routers(groups, None);
-        self.withdraw(&routers);
+        self.withdraw(now, &routers);
     }
 
     /// The routers that are held and advertised now, for [`Forwarder::withdraw_ended`].
@@ -64,15 +65,15 @@ impl Forwarder {
     }
 
     /// Advertises to hosts the end of the routers that a reload has ended.
-    pub(super) fn withdraw_ended(&mut self, before: &[Router]) {
+    pub(super) fn withdraw_ended(&mut self, now: Instant, before: &[Router]) {
         let after = self.advertised_routers();
         let ended: Vec<_> = before.iter().filter(|router| !after.contains(router)).copied().collect();
-        self.withdraw(&ended);
+        self.withdraw(now, &ended);
     }
 
-    fn withdraw(&mut self, routers: &[Router]) {
+    fn withdraw(&mut self, now: Instant, routers: &[Router]) {
         for router in routers {
-            let frame = self.router_advertisement(*router, None, true);
+            let frame = self.router_advertisement(now, *router, None, true);
             self.push_advertisement(router.port, frame);
         }
     }
@@ -91,11 +92,18 @@ impl Forwarder {
     }
 
     /// The frame by which a router advertises itself, to one host or to all.
-    fn router_advertisement(&self, router: Router, to: Option<(MacAddress, Ipv6Addr)>, is_over: bool) -> Vec<u8> {
+    fn router_advertisement(
+        &self,
+        now: Instant,
+        router: Router,
+        to: Option<(MacAddress, Ipv6Addr)>,
+        is_over: bool,
+    ) -> Vec<u8> {
         let port = &self.ports[usize::from(router.port.0)];
         let over = RouterAdvertisements::default();
         let settings = port.router_advertisements.as_ref().unwrap_or(&over);
-        let prefixes = if is_over { vec![] } else { advertised_prefixes(port, settings) };
+        let mut prefixes = if is_over { vec![] } else { advertised_prefixes(port) };
+        prefixes.extend(self.advertising.deprecated(now, router.port));
         let advertisement = RouterAdvertisement {
             router_lifetime: if is_over { Duration::ZERO } else { settings.lifetime },
             preference: settings.preference,
@@ -139,7 +147,7 @@ impl Forwarder {
         let mac = given.or_else(|| EthernetView::new_checked(frame).ok().map(|link| link.source()));
         let groups = self.held.without(self.conflicts.yielded(now));
         for (router, mac) in self.routers(groups, Some(ingress)).into_iter().zip(mac.into_iter().cycle()) {
-            let frame = self.router_advertisement(router, Some((mac, host)), false);
+            let frame = self.router_advertisement(now, router, Some((mac, host)), false);
             self.push_advertisement(ingress, frame);
         }
         Disposition::Consumed
@@ -153,21 +161,22 @@ pub(super) struct Router {
     address: Ipv6Addr,
 }
 
-/// The networks of the port's shared addresses, each once. They are the same whichever node holds which group.
-fn advertised_prefixes(port: &Port, settings: &RouterAdvertisements) -> Vec<AdvertisedPrefix> {
+/// The networks of the port's shared addresses, each once; none if it advertises no routers. They are the same whichever node holds which
+/// group.
+pub(super) fn advertised_prefixes(port: &Port) -> Vec<AdvertisedPrefix> {
+    let Some(settings) = &port.router_advertisements else { return Vec::new() };
     let mut advertised: Vec<AdvertisedPrefix> = Vec::new();
     for prefix in port.shared.iter().map(|shared| shared.prefix) {
-        let is_known = advertised
-            .iter()
-            .any(|known| known.prefix.length_bits == prefix.length_bits && known.prefix.contains(prefix.address));
+        let entry = AdvertisedPrefix {
+            prefix,
+            is_on_link: settings.is_on_link,
+            is_autonomous: settings.is_autonomous,
+            valid_lifetime: settings.valid_lifetime,
+            preferred_lifetime: settings.preferred_lifetime,
+        };
+        let is_known = advertised.iter().any(|known| known.network() == entry.network());
         if prefix.address.is_ipv6() && !is_link_local(prefix.address) && !is_known {
-            advertised.push(AdvertisedPrefix {
-                prefix,
-                is_on_link: settings.is_on_link,
-                is_autonomous: settings.is_autonomous,
-                valid_lifetime: settings.valid_lifetime,
-                preferred_lifetime: settings.preferred_lifetime,
-            });
+            advertised.push(entry);
         }
     }
     advertised

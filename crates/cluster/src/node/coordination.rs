@@ -163,7 +163,7 @@ impl Node {
                     self.replication.flush_deferred(now, &self.pipeline, !self.departure.is_in_progress());
                     self.forwarder.set_held(now, self.roles.held());
                     if self.departure.is_in_progress() && !self.roles.may_be_held_by_peer(now, group) {
-                        self.forwarder.withdraw_routers(GroupSet::EMPTY.with(group));
+                        self.forwarder.withdraw_routers(now, GroupSet::EMPTY.with(group));
                     }
                     self.follow_roles(now);
                     self.give_away(now);

@@ -118,16 +118,23 @@ impl RouterAdvertisement<'_> {
 const HOP_LIMIT: u8 = 64;
 
 impl AdvertisedPrefix {
+    /// The network's address without the bits of a host, and its length in bits; `None`: it is not of IPv6.
+    #[must_use]
+    pub fn network(&self) -> Option<(Ipv6Addr, u8)> {
+        let core::net::IpAddr::V6(address) = self.prefix.address else { return None };
+        let hosts = u128::MAX.checked_shr(self.prefix.length_bits.into()).unwrap_or(0);
+        Some((Ipv6Addr::from_bits(address.to_bits() & !hosts), self.prefix.length_bits))
+    }
+
     fn emit(&self, out: &mut Vec<u8>) {
-        let core::net::IpAddr::V6(address) = self.prefix.address else { return };
+        let Some((network, _)) = self.network() else { return };
         let on_link = if self.is_on_link { ON_LINK } else { 0 };
         let autonomous = if self.is_autonomous && self.prefix.length_bits == 64 { AUTONOMOUS } else { 0 };
         out.extend_from_slice(&[OPTION_PREFIX, 4, self.prefix.length_bits, on_link | autonomous]);
         out.extend_from_slice(&seconds(self.valid_lifetime));
         out.extend_from_slice(&seconds(self.preferred_lifetime));
         out.extend_from_slice(&[0; 4]);
-        let hosts = u128::MAX.checked_shr(self.prefix.length_bits.into()).unwrap_or(0);
-        out.extend_from_slice(&(address.to_bits() & !hosts).to_be_bytes());
+        out.extend_from_slice(&network.octets());
     }
 }
 

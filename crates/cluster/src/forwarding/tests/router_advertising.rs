@@ -106,7 +106,7 @@ fn a_router_that_is_handed_over_is_not_withdrawn_and_one_that_nobody_will_hold_i
     bench.drain();
     bench.forwarder.set_held(bench.now, GroupSet::EMPTY);
     assert_eq!(drained(&mut bench), []);
-    bench.forwarder.withdraw_routers(GroupSet::ALL);
+    bench.forwarder.withdraw_routers(bench.now, GroupSet::ALL);
     assert_eq!(drained(&mut bench), [to_all(0)]);
 }
 
@@ -167,4 +167,60 @@ fn nothing_is_forwarded_from_or_to_link_local_addresses() {
         let frame = envelope.udp(&Tuple::v6(ip_protocol::UDP, (source, 1), (destination, 2)), b"");
         assert_eq!(bench.feed(INSIDE, frame).disposition, Disposition::Drop(DropReason::MartianAddress));
     }
+}
+
+/// Networks of the advertisements that are to be sent now: each with its valid and its preferred lifetime in seconds.
+fn networks(bench: &mut Bench) -> Vec<Vec<(Ipv6Addr, u32, u32)>> {
+    let sent = bench.drain().into_iter().filter(|(out, bytes)| advertised(out.port, bytes).is_some());
+    let of_one = |bytes: Vec<u8>| {
+        let mut options = &bytes[usize::from(headers(&bytes).l4_offset) + 16..];
+        let mut found = vec![];
+        while let [kind, units, ..] = *options {
+            let (option, rest) = options.split_at(usize::from(units) * 8);
+            let number = |at: usize| u32::from_be_bytes(option[at..at + 4].try_into().unwrap());
+            if kind == 3 {
+                let network = Ipv6Addr::from_bits(u128::from_be_bytes(option[16..32].try_into().unwrap()));
+                found.push((network, number(4), number(8)));
+            }
+            options = rest;
+        }
+        found
+    };
+    sent.map(|(_, bytes)| of_one(bytes)).collect()
+}
+
+#[test]
+fn a_network_that_a_reload_removes_is_deprecated_for_two_hours_or_until_it_is_back() {
+    const NETWORKS: [Ipv6Addr; 2] =
+        [Ipv6Addr::new(0xfd00, 0xa, 0, 0, 0, 0, 0, 0), Ipv6Addr::new(0xfd00, 0xb, 0, 0, 0, 0, 0, 0)];
+    let with = |networks: &[Ipv6Addr]| {
+        let mut config = advertising();
+        config.ports[0].shared.retain(|shared| shared.prefix.address == ROUTER || shared.prefix.address.is_ipv4());
+        let own = |network: &Ipv6Addr| Prefix::new(Ipv6Addr::from_bits(network.to_bits() + 1).into(), 64);
+        config.ports[0].shared.extend(networks.iter().map(|network| Shared::from(own(network))));
+        config
+    };
+    let now = Instant::from_millis(1_000_000);
+    let mut bench = Bench { now, forwarder: Forwarder::new(with(&NETWORKS)).unwrap() };
+    let alive = |network| (network, 30 * 86_400, 7 * 86_400);
+    bench.forwarder.set_held(bench.now, GroupSet::ALL);
+    assert_eq!(networks(&mut bench), [NETWORKS.map(alive)]);
+    bench.forwarder.reconfigure(bench.now, with(&NETWORKS[..1])).unwrap();
+    assert_eq!(networks(&mut bench), [[alive(NETWORKS[0]), (NETWORKS[1], 7200, 0)]]);
+    // A second reload keeps it, and the time goes on.
+    bench.now = bench.now + Duration::from_secs(3600);
+    bench.forwarder.reconfigure(bench.now, with(&[])).unwrap();
+    let deprecated = [(NETWORKS[1], 3600, 0), (NETWORKS[0], 7200, 0)];
+    assert!(networks(&mut bench).contains(&deprecated.to_vec()));
+    bench.forwarder.reconfigure(bench.now, with(&NETWORKS)).unwrap();
+    assert_eq!(networks(&mut bench), [NETWORKS.map(alive)], "both are back");
+    // A router that ends with its networks says so of them, too.
+    let mut without = with(&NETWORKS[..1]);
+    without.ports[0].router_advertisements = None;
+    bench.forwarder.reconfigure(bench.now, without).unwrap();
+    assert_eq!(networks(&mut bench), [NETWORKS.map(|network| (network, 7200, 0))]);
+    bench.forwarder.reconfigure(bench.now, with(&NETWORKS[..1])).unwrap();
+    assert_eq!(networks(&mut bench), [[alive(NETWORKS[0]), (NETWORKS[1], 7200, 0)]]);
+    bench.now = bench.now + Duration::from_secs(2 * 3600);
+    assert!(networks(&mut bench).iter().all(|sent| *sent == [alive(NETWORKS[0])]), "its time is over");
 }
