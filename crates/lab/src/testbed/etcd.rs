@@ -59,6 +59,12 @@ pub struct EtcdTls {
     pub key: PathBuf,
 }
 
+/// Whether etcd can be started here.
+#[must_use]
+pub fn is_installed() -> bool {
+    Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 /// A running cluster of etcd. Its processes end with it.
 pub struct EtcdCluster {
     namespace: Namespace,

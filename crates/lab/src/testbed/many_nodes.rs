@@ -211,6 +211,12 @@ impl ManyNodes {
         Ok(Some(members.min().unwrap_or_default()))
     }
 
+    /// What the nodes find each other through, if it is etcd.
+    #[must_use]
+    pub fn etcd(&self) -> Option<&EtcdCluster> {
+        self.etcd.as_ref().map(|(etcd, _)| etcd)
+    }
+
     fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         self.cluster.wait_until_ready(watch)?;
         self.edges.wait_until_first_are_ready(watch, self.nodes)
@@ -351,8 +357,12 @@ impl ManyNodes {
     }
 }
 
+/// The key of the cluster's settings in etcd.
+pub const SETTINGS_KEY: &str = "/mainstay/settings";
+
 /// The key of a node's record in etcd.
-fn member_key(node: usize) -> String {
+#[must_use]
+pub fn member_key(node: usize) -> String {
     format!("/mainstay/members/{node}")
 }
 
@@ -364,7 +374,7 @@ fn start_etcd(topology: &Topology, backups: Option<BackupsPlan>) -> Result<(Etcd
     let directory = Directory::create()?;
     let etcd = EtcdCluster::start(namespace, ETCD, &directory.path)?;
     if let Some(BackupsPlan { count, .. }) = backups {
-        etcd.put("/mainstay/settings", &format!("version=1 backups={count}"))?;
+        etcd.put(SETTINGS_KEY, &format!("version=1 backups={count}"))?;
     }
     Ok((etcd, directory))
 }

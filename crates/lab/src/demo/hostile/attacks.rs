@@ -3,7 +3,7 @@
 use super::edge_site::EdgeSite;
 use super::report::{Observed, Played};
 use super::site::{Place, Site};
-use super::{clocks, control, edges, packets, requests};
+use super::{clocks, control, edges, packets, records, requests};
 use crate::demo::run::RunError;
 
 /// How it is played.
@@ -13,6 +13,8 @@ pub(super) enum Play {
     WithClock(Place, fn(&mut Site<'_>) -> Result<Played, RunError>),
     AtGossip(fn(&mut Site<'_>) -> Result<Observed, RunError>),
     AtEdges(fn(&mut EdgeSite<'_>) -> Result<Observed, RunError>),
+    /// It needs members from etcd.
+    AtEtcd(fn(&mut EdgeSite<'_>) -> Result<Observed, RunError>),
 }
 
 /// An attack.
@@ -29,7 +31,7 @@ impl Attack {
             Play::AtGateways(_) => Place::Gateways,
             Play::WithClock(place, _) => place,
             Play::AtGossip(_) => Place::Gossip,
-            Play::AtEdges(_) => Place::Edges,
+            Play::AtEdges(_) | Play::AtEtcd(_) => Place::Edges,
         }
     }
 
@@ -42,13 +44,19 @@ impl Attack {
                 Ok(Played::Observed(observed.with_faults(&site.faults()?)))
             }
             Play::WithClock(_, play) => play(site),
-            Play::AtEdges(_) => Ok(Played::LeftOut("there are no edges".to_owned())),
+            Play::AtEdges(_) | Play::AtEtcd(_) => Ok(Played::LeftOut("there are no edges".to_owned())),
         }
     }
 
     /// Plays it at edges.
     pub(super) fn play_at_edges(&self, site: &mut EdgeSite<'_>) -> Result<Played, RunError> {
-        let Play::AtEdges(play) = self.play else { return Ok(Played::LeftOut("it needs gateways alone".to_owned())) };
+        let play = match self.play {
+            Play::AtEtcd(_) if site.many.etcd().is_none() => {
+                return Ok(Played::LeftOut("there is no etcd: install Debian's etcd-server".to_owned()));
+            }
+            Play::AtEdges(play) | Play::AtEtcd(play) => play,
+            _ => return Ok(Played::LeftOut("it needs gateways alone".to_owned())),
+        };
         let observed = play(site)?;
         Ok(Played::Observed(observed.with_faults(&site.faults()?)))
     }
@@ -61,7 +69,7 @@ macro_rules! attacks {
     };
 }
 
-use Play::{AtEdges, AtGateways, AtGossip, WithClock};
+use Play::{AtEdges, AtEtcd, AtGateways, AtGossip, WithClock};
 
 attacks! {
     "forged-reset", "a TCP connection", AtGateways(packets::forged_reset);
@@ -94,6 +102,8 @@ attacks! {
     "strangers-control-frames-at-an-edge", "flows of the edges", AtEdges(edges::control_frames);
     "syn-flood-at-an-edge", "the edge's index and heartbeats", AtEdges(edges::syn_flood);
     "forged-fragments-of-a-connection", "the owner of a connection", AtEdges(edges::forged_fragments);
+    "poisoned-settings-in-etcd", "the settings of the cluster", AtEtcd(records::poisoned_settings);
+    "poisoned-records-in-etcd", "the list of members", AtEtcd(records::poisoned_records);
     "gossip-without-the-key", "the list of members", AtGossip(control::gossip_without_key);
     "member-a-day-ahead", "the list of members", WithClock(Place::Gossip, clocks::member_a_day_ahead);
 }

@@ -6,6 +6,7 @@ use super::site::PATIENCE;
 use crate::demo::many_nodes::open;
 use crate::demo::run::RunError;
 use crate::testbed::cluster::BackupsPlan;
+use crate::testbed::etcd;
 use crate::testbed::many_nodes::{ManyNodes, ManyNodesPlan, MembersFrom};
 use crate::testbed::session::Session;
 use crate::testbed::topology::SERVER_PORTS;
@@ -36,7 +37,7 @@ impl<'a> EdgeSite<'a> {
             connections: MIX.iter().map(|(_, number)| number).sum(),
             workers: 1,
             may_join: 0,
-            members: MembersFrom::Static,
+            members: if etcd::is_installed() { MembersFrom::Etcd } else { MembersFrom::Static },
             believes_all_sources: true,
         };
         let mut many = ManyNodes::start(plan, watch)?;

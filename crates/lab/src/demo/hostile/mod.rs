@@ -1,7 +1,7 @@
 //! Attacks on running processes: real packets, frames, control messages and clocks, each held against what is promised.
 //!
 //! `attacks` lists them, `site` is the network of gateways that they are played against, `edge_site` the one with edges. `packets`, `requests`,
-//! `control`, `clocks` and `edges` play them, `tracked` is a connection whose numbers an attacker knows in part, and `report` holds the results.
+//! `control`, `records`, `clocks` and `edges` play them, `tracked` is a connection whose numbers an attacker knows in part, and `report` holds the results.
 //! Attacks on one network come one after the other. After each, connections that pass all the time must go on, and roles be what they were.
 
 mod attacks;
@@ -10,6 +10,7 @@ mod control;
 mod edge_site;
 mod edges;
 mod packets;
+mod records;
 mod report;
 mod requests;
 mod site;
