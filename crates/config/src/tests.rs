@@ -25,9 +25,11 @@ use std::time::Duration;
 
 use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
+use network_functions::firewall::Action;
+use network_functions::port_range::PortRange;
 use proptest::prelude::*;
 
-use super::validated::{Action, Config, Function, Limits, LogFormat, Workers};
+use super::validated::{Config, Function, Limits, LogFormat, Workers};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -132,10 +134,10 @@ fn a_good_configuration_is_resolved_and_completed() {
     assert_eq!(config.node.control_socket, Path::new("/run/mainstay/control.sock"));
     assert_eq!(config.chain, [Function::Firewall, Function::Nat]);
     assert_eq!(config.routes[0].port, PortId(1));
-    assert_eq!(config.firewall[0].from, Some(PortId(0)));
-    assert_eq!(config.firewall[0].destination_ports, [80..=90, 443..=443]);
+    assert_eq!(config.firewall[0].conditions.ingress, [PortId(0)]);
+    assert_eq!(format!("{:?}", config.firewall[0].conditions.destination_ports), "[80-90, 443]");
     assert_eq!(config.firewall[0].action, Action::Accept);
-    assert_eq!(config.nat_ports, 1024..=65535);
+    assert_eq!(config.nat_ports, PortRange::to_the_last(1024));
     assert_eq!(config.destination_nat[0].to_port, Some(8080));
     assert_eq!(config.timeouts.tcp_established, Duration::from_secs(5 * 86_400));
     let cluster = config.cluster.expect("it names a peer");

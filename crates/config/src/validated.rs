@@ -22,11 +22,13 @@ use std::time::Duration;
 use flow::conntrack::StrayResets;
 use flow::{NodeId, PortId};
 use network_functions::classifier::ClassifierConfig;
+use network_functions::firewall::{Related, Rule};
+use network_functions::port_range::PortRange;
 use network_functions::rate_limit::RuleConfig as RateLimitRule;
 
 pub use self::cluster::{BackupLookup, Backups, Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::fast_path::FastPath;
-pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
+pub use self::functions::{DestinationNat, Ftp, Function, NatMapping, OnReload, SourceNat};
 pub use self::limits::Limits;
 pub use self::membership::{Etcd, Gossip, Membership, MembershipSource};
 pub use self::port::{Backend, Port, SharedAddress};
@@ -39,7 +41,7 @@ pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
-use super::value::{PortRange, Prefix};
+use super::value::Prefix;
 use crate::remote::RemoteAccess;
 
 /// A checked configuration.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cluster::forwarding::MssClamp;
 pub use network_functions::address::Prefix;
+use network_functions::port_range::PortRange;
 use serde::Deserialize;
 
 use super::diagnostic::{Mistake, Text};
@@ -77,9 +78,6 @@ pub enum SizeText {
 const MSS_BYTES_MIN: u16 = 536;
 /// The largest one: what fits the longest IPv4 packet.
 const MSS_BYTES_MAX: u16 = 65_495;
-
-/// Ports from the first to the last, both included.
-pub type PortRange = RangeInclusive<u16>;
 
 /// Reads a duration that a command line or a command spells as configurations do.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -243,16 +241,13 @@ pub(super) fn port_range(port: &PortText) -> Result<PortRange, Mistake> {
             "write one like 443 or \"1024-65535\"",
         ));
     };
-    if first > last {
-        return Err(Mistake::new(
-            format!("the range {text:?} ends before it begins"),
-            format!("write \"{last}-{first}\""),
-        ));
-    }
+    let range = PortRange::new(first, last).ok_or_else(|| {
+        Mistake::new(format!("the range {text:?} ends before it begins"), format!("write \"{last}-{first}\""))
+    })?;
     if first == 0 {
         return Err(Mistake::new("port 0 never appears on the wire", "begin with port 1 or higher"));
     }
-    Ok(first..=last)
+    Ok(range)
 }
 
 pub(super) fn mss_clamp(clamp: &MssText) -> Result<MssClamp, Mistake> {

@@ -19,6 +19,12 @@ impl PortRange {
         if first <= last { Some(Self { first, last }) } else { None }
     }
 
+    /// The ports from `first` on.
+    #[must_use]
+    pub const fn to_the_last(first: u16) -> Self {
+        Self { first, last: u16::MAX }
+    }
+
     /// One port.
     #[must_use]
     pub const fn single(port: u16) -> Self {

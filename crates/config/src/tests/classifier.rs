@@ -66,7 +66,7 @@ fn rules_by_class_need_a_classifier_before_the_firewall() {
     assert!(said(&without).contains("no classifier comes before the firewall"), "{}", said(&without));
     let with = with_classes("[classifier]\n").replace("[replication]\n", rule);
     let rules = check(&with).unwrap().config.firewall;
-    assert!(rules.iter().any(|rule| rule.classes == [Class::Video]), "{rules:?}");
+    assert!(rules.iter().any(|rule| rule.conditions.classes == [Class::Video]), "{rules:?}");
     let behind = with.replace("[\"classifier\", \"firewall\"", "[\"firewall\", \"classifier\"");
     assert!(said(&behind).contains("no classifier comes before the firewall"));
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::validated::{Function, Related};
+use network_functions::firewall::Related;
+use network_functions::port_range::PortRange;
+
+use super::super::validated::Function;
 use super::{GOOD, check, said};
 
 /// The small configuration with the helper in its chain and this section.
@@ -17,7 +20,7 @@ fn the_helper_is_off_without_its_section_and_careful_by_default() {
     assert!(!off.chain.contains(&Function::Ftp));
     let on = check(&with_section("")).unwrap().config;
     assert_eq!(on.chain, [Function::Firewall, Function::Nat, Function::Ftp]);
-    assert_eq!((on.ftp.ports, on.ftp.timeout), (vec![21..=21], Duration::from_secs(300)));
+    assert_eq!((on.ftp.ports, on.ftp.timeout), (vec![PortRange::single(21)], Duration::from_secs(300)));
     assert_eq!((on.ftp.loose, on.ftp.privileged_ports, on.related), (false, false, Related::Accept));
 }
 
@@ -26,7 +29,10 @@ fn every_key_is_read() {
     let text = with_section("ports = [21, \"2100-2121\"]\nloose = true\nprivileged_ports = true\ntimeout = \"1m\"");
     let config = check(&text.replace("[[firewall.rule]]", "[firewall]\nrelated = \"rules\"\n[[firewall.rule]]"));
     let config = config.unwrap().config;
-    assert_eq!((config.ftp.ports, config.ftp.timeout), (vec![21..=21, 2100..=2121], Duration::from_secs(60)));
+    assert_eq!(
+        (config.ftp.ports, config.ftp.timeout),
+        (vec![PortRange::single(21), PortRange::new(2100, 2121).unwrap()], Duration::from_secs(60))
+    );
     assert_eq!((config.ftp.loose, config.ftp.privileged_ports, config.related), (true, true, Related::Rules));
 }
 

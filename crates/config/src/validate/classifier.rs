@@ -6,7 +6,6 @@ use network_functions::classifier::{
     CLASS_NAMES_MAX, CLASS_RULES_MAX, ClassRule, ClassifierConfig, DSCP_MAX, PACKETS_MAX_DEFAULT, PACKETS_MAX_LIMIT,
 };
 use network_functions::inspect::HostName;
-use network_functions::port_range::PortRange;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake, Text};
@@ -84,7 +83,6 @@ fn rule(raw: &RawClassRule, diagnostics: &mut Diagnostics<'_>) -> ClassRule {
         let mistake = Mistake::new("the rule lists no names and no ports", "add names or ports, or remove the rule");
         diagnostics.error(raw.class.span(), subject, mistake);
     }
-    let ports = ports.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect();
     ClassRule { class, names, protocol, ports }
 }
 

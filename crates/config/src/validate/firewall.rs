@@ -1,17 +1,22 @@
 //! `[firewall]`.
 
 use flow::PortId;
+use network_functions::firewall::{Action, Related, Rule};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::{Conditions, IcmpMatch};
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawFirewall, RawRule, Text};
-use super::super::validated::{Action, Port, Related, Rule};
-use super::super::value::{self, PortRange, PortText, Prefix};
+use super::super::validated::Port;
+use super::super::value::{self, PortText, Prefix};
 use super::common::{choice, quoted};
 use super::{named, one_of, parsed_list, port_named};
 
 /// Rules at most: a rule's index lies in every connection's record.
 const RULES_MAX: usize = 10_000;
+const ACTIONS: [(&str, Action); 2] = [(Action::Accept.label(), Action::Accept), (Action::Drop.label(), Action::Drop)];
+const RELATED: [(&str, Related); 2] = [("accept", Related::Accept), ("rules", Related::Rules)];
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
@@ -35,7 +40,7 @@ pub(super) fn rules(raw: &[Spanned<RawRule>], ports: &[Port], diagnostics: &mut 
                 "move it up or remove it",
             );
             diagnostics.warning(written.get_ref().name.span(), &subject, mistake);
-        } else if matches_everything(&rule) {
+        } else if rule.conditions == Conditions::default() {
             catch_all = Some(rule.name.clone());
         }
         rules.push(rule);
@@ -52,7 +57,7 @@ pub(super) fn rules(raw: &[Spanned<RawRule>], ports: &[Port], diagnostics: &mut 
 
 pub(super) fn related(raw: Option<&RawFirewall>, diagnostics: &mut Diagnostics<'_>) -> Related {
     let text = raw.and_then(|raw| raw.related.as_ref());
-    choice("firewall.related", text, &Related::ALL, diagnostics)
+    choice("firewall.related", text, &RELATED, diagnostics)
 }
 
 fn rule(raw: &RawRule, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Rule {
@@ -64,25 +69,27 @@ fn rule(raw: &RawRule, ports: &[Port], diagnostics: &mut Diagnostics<'_>) -> Rul
         value::protocol(text.get_ref()).map_err(|mistake| diagnostics.error(text.span(), &subject, mistake)).ok()
     });
     diagnostics.describe("firewall.rule.class", None, quoted(&super::classifier::classes()));
-    diagnostics.describe("firewall.rule.action", None, quoted(&Action::ALL));
-    let rule = Rule {
-        name: named("firewall.rule.name", &raw.name, diagnostics),
-        from: raw.from.as_ref().map(|name| port_named(&subject, name, ports, diagnostics).unwrap_or(PortId(0))),
-        source: list(&raw.source, diagnostics),
-        destination: list(&raw.destination, diagnostics),
-        protocol,
+    diagnostics.describe("firewall.rule.action", None, quoted(&ACTIONS));
+    let name = named("firewall.rule.name", &raw.name, diagnostics);
+    let from = raw.from.as_ref().map(|name| port_named(&subject, name, ports, diagnostics).unwrap_or(PortId(0)));
+    let icmp = raw.icmp_type.as_ref().map(|kind| IcmpMatch { kind: *kind.get_ref(), code: None });
+    let conditions = Conditions {
+        family: None,
+        sources: list(&raw.source, diagnostics),
+        destinations: list(&raw.destination, diagnostics),
+        protocols: protocol.into_iter().collect(),
         source_ports: port_ranges(&subject, &raw.source_ports, diagnostics),
         destination_ports: port_ranges(&subject, &raw.destination_ports, diagnostics),
-        icmp_type: raw.icmp_type.as_ref().map(|kind| *kind.get_ref()),
+        icmp: icmp.into_iter().collect(),
+        ingress: from.into_iter().collect(),
         classes: super::classifier::list(&subject, &raw.class, diagnostics),
-        action: one_of(&subject, &raw.action, &Action::ALL, diagnostics).unwrap_or(Action::Drop),
-        log: raw.log,
     };
+    let action = one_of(&subject, &raw.action, &ACTIONS, diagnostics).unwrap_or(Action::Drop);
     if raw.protocol.is_none() || protocol.is_some() {
-        check_protocol(&subject, raw, &rule, diagnostics);
+        check_protocol(&subject, raw, protocol, diagnostics);
     }
-    check_families(&subject, raw, &rule, diagnostics);
-    rule
+    check_families(&subject, raw, &conditions, diagnostics);
+    Rule { name, conditions, action, log: raw.log }
 }
 
 pub(super) fn port_ranges(
@@ -95,12 +102,10 @@ pub(super) fn port_ranges(
         match value::port_range(item.get_ref()) {
             Ok(range) => {
                 let overlapped =
-                    ranges.iter().find(|other| other.start() <= range.end() && range.start() <= other.end());
+                    ranges.iter().find(|other| other.first() <= range.last() && range.first() <= other.last());
                 if let Some(other) = overlapped {
-                    let mistake = Mistake::new(
-                        format!("ports {} overlap {} of the same list", show(&range), show(other)),
-                        "join the two ranges",
-                    );
+                    let mistake =
+                        Mistake::new(format!("ports {range} overlap {other} of the same list"), "join the two ranges");
                     diagnostics.warning(item.span(), subject, mistake);
                 }
                 ranges.push(range);
@@ -111,13 +116,8 @@ pub(super) fn port_ranges(
     ranges
 }
 
-fn show(range: &PortRange) -> String {
-    if range.start() == range.end() { range.start().to_string() } else { format!("{}-{}", range.start(), range.end()) }
-}
-
 /// Conditions that only some protocols' packets can meet.
-fn check_protocol(subject: &str, raw: &RawRule, rule: &Rule, diagnostics: &mut Diagnostics<'_>) {
-    let protocol = rule.protocol;
+fn check_protocol(subject: &str, raw: &RawRule, protocol: Option<u8>, diagnostics: &mut Diagnostics<'_>) {
     let ports = raw.source_ports.first().or(raw.destination_ports.first());
     if let Some(ports) = ports.filter(|_| !protocol.is_some_and(value::has_ports)) {
         let mistake = Mistake::new(
@@ -134,14 +134,14 @@ fn check_protocol(subject: &str, raw: &RawRule, rule: &Rule, diagnostics: &mut D
 }
 
 /// A rule whose addresses and protocol are of different families matches nothing.
-fn check_families(subject: &str, raw: &RawRule, rule: &Rule, diagnostics: &mut Diagnostics<'_>) {
+fn check_families(subject: &str, raw: &RawRule, conditions: &Conditions, diagnostics: &mut Diagnostics<'_>) {
     let has = |list: &[Prefix], v4: bool| list.is_empty() || list.iter().any(|prefix| prefix.addr().is_ipv4() == v4);
-    let allows = |v4: bool| match rule.protocol {
-        Some(ICMP) => v4,
-        Some(ICMPV6) => !v4,
+    let allows = |v4: bool| match conditions.protocols[..] {
+        [ICMP] => v4,
+        [ICMPV6] => !v4,
         _ => true,
     };
-    let possible = |v4| has(&rule.source, v4) && has(&rule.destination, v4) && allows(v4);
+    let possible = |v4| has(&conditions.sources, v4) && has(&conditions.destinations, v4) && allows(v4);
     if !possible(true) && !possible(false) {
         let mistake = Mistake::new(
             "source, destination and protocol have no address family in common, so nothing matches",
@@ -149,15 +149,4 @@ fn check_families(subject: &str, raw: &RawRule, rule: &Rule, diagnostics: &mut D
         );
         diagnostics.error(raw.name.span(), subject, mistake);
     }
-}
-
-fn matches_everything(rule: &Rule) -> bool {
-    rule.from.is_none()
-        && rule.source.is_empty()
-        && rule.destination.is_empty()
-        && rule.protocol.is_none()
-        && rule.source_ports.is_empty()
-        && rule.destination_ports.is_empty()
-        && rule.icmp_type.is_none()
-        && rule.classes.is_empty()
 }

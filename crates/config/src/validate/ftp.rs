@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use network_functions::expectation::EXPECTATION_TIMEOUT_DEFAULT;
 use network_functions::ftp::CONTROL_PORT;
+use network_functions::port_range::PortRange;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::RawFtp;
@@ -17,7 +18,7 @@ const TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::f
 
 pub(super) fn ftp(raw: Option<&RawFtp>, diagnostics: &mut Diagnostics<'_>) -> Ftp {
     let mut ftp = Ftp {
-        ports: vec![CONTROL_PORT..=CONTROL_PORT],
+        ports: vec![PortRange::single(CONTROL_PORT)],
         loose: false,
         privileged_ports: false,
         timeout: EXPECTATION_TIMEOUT_DEFAULT,

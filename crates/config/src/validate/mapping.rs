@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use network_functions::load_balancer::Mode;
 use network_functions::nat::{Algorithm, BLOCK_PORTS_MIN, ENDPOINT_ADDRESSES_MAX, Mapping, MappingKey};
-use network_functions::port_range;
+use network_functions::port_range::PortRange;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawNat, RawSourceNat};
 use super::super::validated::{Config, NatMapping, SourceNat};
-use super::super::value::PortRange;
 use super::common::quoted;
 use super::one_of;
 
@@ -99,7 +98,7 @@ pub(super) fn check_endpoints(raw: &RawConfig, config: &Config, diagnostics: &mu
 pub(super) fn check(
     raw: Option<&RawNat>,
     rules: &[SourceNat],
-    ports: &PortRange,
+    ports: PortRange,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<PathBuf> {
     let raw = raw?;
@@ -130,7 +129,7 @@ pub(super) fn check(
     raw.mapping_key.as_ref().map(|text| PathBuf::from(text.get_ref()))
 }
 
-fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRange, diagnostics: &mut Diagnostics<'_>) {
+fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: PortRange, diagnostics: &mut Diagnostics<'_>) {
     if let Err(problem) = formula(rule, ports) {
         // The text behind a colon is the remedy.
         let (what, remedy) = problem.split_once(": ").unwrap_or((&problem, "change sources or addresses"));
@@ -142,9 +141,8 @@ fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRan
 ///
 /// # Errors
 /// It cannot be computed; why.
-fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
+fn formula(rule: &SourceNat, ports: PortRange) -> Result<String, String> {
     let Some(NatMapping { is_keyed, block_ports }) = rule.mapping else { return Ok(String::new()) };
-    let Some(ports) = port_range::PortRange::new(*ports.start(), *ports.end()) else { return Ok(String::new()) };
     // The formula does not depend on the secret.
     let algorithm = if is_keyed { Algorithm::Keyed(MappingKey([0; 2])) } else { Algorithm::Sequential };
     Mapping { algorithm, block_ports }.formula(&rule.source, &rule.to, ports).map_err(|error| error.to_string())
@@ -153,7 +151,7 @@ fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
 /// The formulas of the rules that compute their mapping, with the rules' indices.
 pub fn formulas(config: &Config) -> Vec<(usize, String)> {
     let computed = config.source_nat.iter().enumerate().filter(|(_, rule)| rule.mapping.is_some());
-    computed.filter_map(|(index, rule)| Some((index, formula(rule, &config.nat_ports).ok()?))).collect()
+    computed.filter_map(|(index, rule)| Some((index, formula(rule, config.nat_ports).ok()?))).collect()
 }
 
 /// A port outside that is computed belongs to one host: no other rule may take it.

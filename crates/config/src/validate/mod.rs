@@ -106,7 +106,7 @@ pub(super) fn validate(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Co
         on_reload: on_reload(raw, diagnostics),
         firewall_log_per_s: log::firewall_entries_per_s(raw, diagnostics),
         services: service::services(&raw.service, (&ports, &destination_nat), diagnostics),
-        nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, diagnostics),
+        nat_mapping_key: mapping::check(nat, &source_nat, nat_ports, diagnostics),
         nat_key: nat.and_then(|section| section.key.as_ref()).map(|text| PathBuf::from(text.get_ref())),
         nat_ports,
         source_nat,

@@ -3,16 +3,17 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use network_functions::port_range::PortRange;
 use toml::Spanned;
 
 use super::super::diagnostic::{Diagnostics, Mistake};
 use super::super::raw::{RawConfig, RawDestinationNat, RawSourceNat, Text};
 use super::super::validated::{Config, DestinationNat, Node, Port, SourceNat};
-use super::super::value::{self, PortRange, PortText, Prefix, ProtocolText};
+use super::super::value::{self, PortText, Prefix, ProtocolText};
 use super::{family_name, parsed, parsed_list};
 
 /// Ports that source NAT translates to by default: all but the system ports (RFC 6335 section 6).
-const PORTS_DEFAULT: PortRange = 1024..=u16::MAX;
+const PORTS_DEFAULT: PortRange = PortRange::to_the_last(1024);
 
 /// Addresses that a source translation chooses from, at most.
 const POOL_ADDRESSES_MAX: usize = 256;
@@ -98,14 +99,13 @@ pub(super) fn warn_if_nobody_answers(
 
 /// The ports that source NAT translates to, at least one for each node.
 pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, diagnostics: &mut Diagnostics<'_>) -> PortRange {
-    let default = format!("\"{}-{}\"", PORTS_DEFAULT.start(), PORTS_DEFAULT.end());
+    let default = format!("\"{PORTS_DEFAULT}\"");
     diagnostics.describe("nat.ports", Some(default), "a port for each node at least".to_owned());
     let Some(written) = raw else { return PORTS_DEFAULT };
     let checked = value::port_range(written.get_ref()).and_then(|range| {
-        let count = u32::from(range.end() - range.start()) + 1;
-        if count < u32::from(node.nodes) {
+        if range.count() < u32::from(node.nodes) {
             return Err(Mistake::new(
-                format!("the range of {count} cannot be divided among {} nodes", node.nodes),
+                format!("the range of {} cannot be divided among {} nodes", range.count(), node.nodes),
                 "widen it",
             ));
         }
@@ -182,13 +182,13 @@ fn destination_rule(
         );
         diagnostics.error(written.span(), SUBJECT, mistake);
     }
-    check_server_ports(raw, port_range.as_ref(), to_port, diagnostics);
+    check_server_ports(raw, port_range, to_port, diagnostics);
     Some(DestinationNat { destination, protocol, ports: port_range, to, to_port })
 }
 
 fn check_server_ports(
     raw: &RawDestinationNat,
-    ports: Option<&PortRange>,
+    ports: Option<PortRange>,
     to_port: Option<u16>,
     diagnostics: &mut Diagnostics<'_>,
 ) {
@@ -197,7 +197,7 @@ fn check_server_ports(
         None if raw.port.is_none() => {
             Some(Mistake::new("`to` names a port, but the rule matches all ports", "add port = … or drop it from `to`"))
         }
-        Some(range) if u32::from(first) + u32::from(range.end() - range.start()) > u32::from(u16::MAX) => {
+        Some(range) if u32::from(first) + range.count() - 1 > u32::from(u16::MAX) => {
             Some(Mistake::new("the range of server ports goes beyond 65535", "lower the port in `to`"))
         }
         _ => None,
@@ -220,7 +220,7 @@ pub(super) fn server(text: &str) -> Result<(IpAddr, Option<u16>), Mistake> {
 fn match_the_same(a: &DestinationNat, b: &DestinationNat) -> bool {
     let protocols = a.protocol.is_none() || b.protocol.is_none() || a.protocol == b.protocol;
     let ports = match (&a.ports, &b.ports) {
-        (Some(a), Some(b)) => a.start() <= b.end() && b.start() <= a.end(),
+        (Some(a), Some(b)) => a.first() <= b.last() && b.first() <= a.last(),
         _ => true,
     };
     a.destination == b.destination && protocols && ports

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use flow::source_counts::SourcePrefixes;
 use network_functions::classifier::DSCP_MAX;
-use network_functions::port_range::PortRange;
 use network_functions::rate_limit::{
     Action, LIMITS_PER_RULE_MAX, LimitConfig, Per, QUOTA_MAX, Quota, RULES_MAX, Rate, RuleConfig, SOURCES_DEFAULT,
     SOURCES_MAX, SOURCES_MIN, SOURCES_TOTAL_MAX, Unit, rule_id,
@@ -127,10 +126,6 @@ fn rule(raw: &RawRateLimitRule, chain: &[Function], diagnostics: &mut Diagnostic
 }
 
 fn conditions(raw: &RawRateLimitRule, chain: &[Function], diagnostics: &mut Diagnostics<'_>) -> Conditions {
-    let ranges = |key: &str, list: &[_], diagnostics: &mut Diagnostics<'_>| -> Vec<PortRange> {
-        let ranges = port_ranges(key, list, diagnostics);
-        ranges.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect()
-    };
     let protocol = raw.protocol.as_ref().and_then(|text| {
         let protocol = value::protocol(text.get_ref());
         protocol.map_err(|mistake| diagnostics.error(text.span(), "rate_limit.rule.protocol", mistake)).ok()
@@ -144,8 +139,8 @@ fn conditions(raw: &RawRateLimitRule, chain: &[Function], diagnostics: &mut Diag
             diagnostics,
         ),
         protocols: protocol.into_iter().collect(),
-        source_ports: ranges("rate_limit.rule.source_ports", &raw.source_ports, diagnostics),
-        destination_ports: ranges("rate_limit.rule.destination_ports", &raw.destination_ports, diagnostics),
+        source_ports: port_ranges("rate_limit.rule.source_ports", &raw.source_ports, diagnostics),
+        destination_ports: port_ranges("rate_limit.rule.destination_ports", &raw.destination_ports, diagnostics),
         classes: super::classifier::list("rate_limit.rule.class", &raw.class, diagnostics),
         ..Conditions::default()
     };

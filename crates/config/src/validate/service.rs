@@ -111,8 +111,6 @@ fn service(written: &Spanned<RawService>, ports: &[Port], diagnostics: &mut Diag
         diagnostics.error(text.span(), "service.affinity", mistake);
     }
     let service_ports = port_ranges("service.ports", &raw.ports, diagnostics);
-    let service_ports: Vec<_> =
-        service_ports.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect();
     let mode = mode(raw, address, ports, diagnostics);
     let family = address.filter(|_| !matches!(mode, Mode::DirectReturn(_)));
     let config = ServiceConfig {
@@ -282,11 +280,10 @@ fn check_others(
         diagnostics.error(raw.address.span(), &format!("service {:?}", service.name), mistake);
     }
     let is_forwarded = |rule: &DestinationNat| {
-        let ports = rule.ports.as_ref().and_then(|ports| PortRange::new(*ports.start(), *ports.end()));
         let as_service = ServiceConfig {
             address: rule.destination,
             protocol: rule.protocol.unwrap_or(service.protocol),
-            ports: ports.into_iter().collect(),
+            ports: rule.ports.into_iter().collect(),
             ..service.clone()
         };
         as_service.overlaps(service)

@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use flow::wire::tcp::WINDOW_SCALE_MAX;
-use network_functions::port_range::PortRange;
 use network_functions::syn_proxy::{Mode, Offered, RULES_MAX, RuleConfig, Thresholds, rule_id};
 use toml::Spanned;
 
@@ -93,7 +92,6 @@ fn describe(diagnostics: &mut Diagnostics<'_>) {
 
 fn rule(written: &Spanned<RawSynProxyRule>, diagnostics: &mut Diagnostics<'_>) -> RuleConfig {
     let raw = written.get_ref();
-    let ports = port_ranges("syn_proxy.rule.ports", &raw.ports, diagnostics);
     RuleConfig {
         name: named("syn_proxy.rule.name", &raw.name, diagnostics),
         destinations: parsed_list(
@@ -102,7 +100,7 @@ fn rule(written: &Spanned<RawSynProxyRule>, diagnostics: &mut Diagnostics<'_>) -
             |text| value::prefix(text),
             diagnostics,
         ),
-        ports: ports.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect(),
+        ports: port_ranges("syn_proxy.rule.ports", &raw.ports, diagnostics),
         mode: mode(raw, diagnostics),
         offered: offered(raw, diagnostics),
     }

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use network_functions::port_range::PortRange;
 use network_functions::url_filter::lists::ListFormat;
 use network_functions::url_filter::rules::{
     Action, DnsAction, ListConfig, RESERVED, RULES_MAX, RuleConfig, UNCATEGORISED, Undecided, category_id,
@@ -184,12 +183,11 @@ fn rule(written: &Spanned<RawUrlRule>, names: &[&Text], diagnostics: &mut Diagno
         let mistake = Mistake::new("the rule blocks nothing", "list categories in block, or remove the rule");
         diagnostics.warning(raw.name.span(), "url_filter.rule.block", mistake);
     }
-    let ports = port_ranges("url_filter.rule.ports", &raw.ports, diagnostics);
     RuleConfig {
         name: named("url_filter.rule.name", &raw.name, diagnostics),
         sources: prefixes("url_filter.rule.source", &raw.source, diagnostics),
         destinations: prefixes("url_filter.rule.destination", &raw.destination, diagnostics),
-        ports: ports.iter().filter_map(|range| PortRange::new(*range.start(), *range.end())).collect(),
+        ports: port_ranges("url_filter.rule.ports", &raw.ports, diagnostics),
         block: categories("url_filter.rule.block", &raw.block, names, diagnostics),
         allow: categories("url_filter.rule.allow", &raw.allow, names, diagnostics),
         action: choice("url_filter.rule.action", raw.action.as_ref(), &Action::ALL, diagnostics),

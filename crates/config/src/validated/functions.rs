@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use flow::PortId;
-use network_functions::class::Class;
+use network_functions::port_range::PortRange;
 
-use super::{PortRange, Prefix};
+use super::Prefix;
 
 /// A network function of the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,20 +57,6 @@ impl Function {
     }
 }
 
-/// What a rule does with a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Its packets pass.
-    Accept,
-    /// They are dropped.
-    Drop,
-}
-
-impl Action {
-    /// All actions, with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
-}
-
 /// What becomes of connections when the firewall's rules change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnReload {
@@ -85,33 +70,6 @@ pub enum OnReload {
 impl OnReload {
     /// All choices, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("keep", Self::Keep), ("reevaluate", Self::Reevaluate)];
-}
-
-/// A firewall rule. Every condition must hold; an empty list or `None` is no condition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rule {
-    /// Its name, unique.
-    pub name: String,
-    /// Port that the connection's first packet comes in on.
-    pub from: Option<PortId>,
-    /// Source prefixes, any of which.
-    pub source: Vec<Prefix>,
-    /// Destination prefixes, any of which.
-    pub destination: Vec<Prefix>,
-    /// IP protocol.
-    pub protocol: Option<u8>,
-    /// Source ports, any of which; only with TCP, UDP or SCTP.
-    pub source_ports: Vec<PortRange>,
-    /// Destination ports, any of which; only with TCP, UDP or SCTP.
-    pub destination_ports: Vec<PortRange>,
-    /// Type of the ICMP query; only with ICMP or ICMPv6.
-    pub icmp_type: Option<u8>,
-    /// Traffic classes, any of which.
-    pub classes: Vec<Class>,
-    /// What happens.
-    pub action: Action,
-    /// Whether a match is logged.
-    pub log: bool,
 }
 
 /// A source translation.
@@ -153,21 +111,6 @@ pub struct DestinationNat {
     pub to: IpAddr,
     /// The server's port that the first of `ports` becomes; `None`: ports stay.
     pub to_port: Option<u16>,
-}
-
-/// What the firewall does with a connection that another one announced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Related {
-    /// It passes.
-    #[default]
-    Accept,
-    /// The rules decide.
-    Rules,
-}
-
-impl Related {
-    /// Both choices, with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("rules", Self::Rules)];
 }
 
 /// The FTP helper.

@@ -14,17 +14,17 @@ use network_functions::nat::{
     SourceRule,
 };
 use network_functions::rate_limit::RateLimit;
-use network_functions::rule_set::{Conditions, IcmpMatch};
+use network_functions::rule_set::Conditions;
 use network_functions::syn_proxy::SynProxy;
 use network_functions::url_filter::UrlFilter;
 
 use super::hash::fnv;
-use super::nat::{PortDivision, nat_key, port_division, port_range};
+use super::nat::{PortDivision, nat_key, port_division};
 use super::secrets::Secrets;
 use super::shared::SharedFunctions;
 use crate::credentials;
 use crate::error::ProcessError;
-use config::validated::{self, Action, Config, Function, NatMapping, Related};
+use config::validated::{Config, Function, NatMapping};
 
 /// The chain of a worker, with these functions.
 pub(super) fn chain(
@@ -50,40 +50,12 @@ pub(super) fn chain(
 }
 
 fn firewall_of(config: &Config) -> Result<Firewall, ProcessError> {
-    let rules = config.firewall.iter().map(|rule| firewall::Rule {
-        name: rule.name.clone(),
-        conditions: rule_conditions(rule),
-        action: match rule.action {
-            Action::Accept => firewall::Action::Accept,
-            Action::Drop => firewall::Action::Drop,
-        },
-        log: rule.log,
-    });
-    let rules = rules.collect();
-    let related = match config.related {
-        Related::Accept => firewall::Related::Accept,
-        Related::Rules => firewall::Related::Rules,
-    };
-    let generation = generation(&config.firewall);
-    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
-}
-
-fn rule_conditions(rule: &validated::Rule) -> Conditions {
-    Conditions {
-        family: None,
-        sources: rule.source.clone(),
-        destinations: rule.destination.clone(),
-        protocols: rule.protocol.into_iter().collect(),
-        source_ports: rule.source_ports.iter().filter_map(port_range).collect(),
-        destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
-        icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
-        ingress: rule.from.into_iter().collect(),
-        classes: rule.classes.clone(),
-    }
+    let (rules, generation) = (config.firewall.clone(), generation(&config.firewall));
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related: config.related })?)
 }
 
 /// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
-fn generation(rules: &[validated::Rule]) -> u16 {
+fn generation(rules: &[firewall::Rule]) -> u16 {
     let hash = fnv(&format!("{rules:?}"));
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
@@ -123,7 +95,7 @@ fn nat_of(config: &Config, endpoints: &Arc<EndpointMappings>, secrets: &Secrets)
             family: Some(family(rule.destination)),
             destinations: vec![rule.destination.into()],
             protocols: rule.protocol.into_iter().collect(),
-            destination_ports: rule.ports.iter().filter_map(port_range).collect(),
+            destination_ports: rule.ports.into_iter().collect(),
             ..Conditions::default()
         },
         address: rule.to,
@@ -155,7 +127,7 @@ fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, ProcessError> {
     let control_ports = config.ftp.ports.iter().filter(|_| is_wanted);
     let PortDivision { ports, node, nodes } = port_division(config);
     Ok(Ftp::new(FtpConfig {
-        control_ports: control_ports.filter_map(port_range).collect(),
+        control_ports: control_ports.copied().collect(),
         loose: config.ftp.loose,
         privileged_ports: config.ftp.privileged_ports,
         timeout: config.ftp.timeout,

@@ -3,7 +3,6 @@
 use std::num::NonZeroU8;
 
 use config::validated::Config;
-use config::value;
 use flow::{HashKey, NodeId};
 use network_functions::port_range::PortRange;
 
@@ -19,14 +18,9 @@ pub(super) struct PortDivision {
     pub(super) nodes: NonZeroU8,
 }
 
-/// The ports for translated sources.
-pub(super) fn nat_ports(config: &Config) -> PortRange {
-    port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()))
-}
-
 /// Nodes that forward at the same time divide the ports. Where one forwards at a time, each has all of them, so that all choose alike.
 pub(super) fn port_division(config: &Config) -> PortDivision {
-    let ports = nat_ports(config);
+    let ports = config.nat_ports;
     match NonZeroU8::new(config.node.nodes).filter(|_| config.several_forward()) {
         Some(nodes) => PortDivision { ports, node: config.node.id, nodes },
         None => PortDivision { ports, node: NodeId(0), nodes: NonZeroU8::MIN },
@@ -45,8 +39,4 @@ pub(super) fn nat_key(config: &Config, secrets: &Secrets) -> Result<HashKey, Pro
     };
     let otherwise = || if config.tracking.loose { of_rules() } else { secrets.nat_key };
     Ok(credentials::cluster_nat_key(config.cluster.as_ref())?.unwrap_or_else(otherwise))
-}
-
-pub(super) fn port_range(range: &value::PortRange) -> Option<PortRange> {
-    PortRange::new(*range.start(), *range.end())
 }

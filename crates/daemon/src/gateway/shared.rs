@@ -82,7 +82,7 @@ fn endpoints(
     let rules = config.source_nat.iter().filter(|rule| rule.is_endpoint_independent);
     let addresses = rules.flat_map(|rule| rule.to.iter().copied());
     let key = nat::nat_key(config, secrets)?;
-    Ok(Arc::new(EndpointMappings::new(addresses, nat::nat_ports(config), key, previous)))
+    Ok(Arc::new(EndpointMappings::new(addresses, config.nat_ports, key, previous)))
 }
 
 /// The secrets of SYN cookies: those of a file or of the cluster, as every node has them; or else one of this process.

@@ -135,7 +135,7 @@ fn the_helper_and_its_expectations_change_without_a_restart() {
     let changes = changed(&[("ports = [21]", "ports = [2121]"), ("[node]", "[firewall]\nrelated = \"rules\"\n[node]")]);
     assert_eq!(changes.needs_restart, [""; 0]);
     let applicable = changes.applicable.join("\n");
-    for part in ["firewall.related: Accept before, Rules now", "ftp.ports: [21..=21] before, [2121..=2121] now"] {
+    for part in ["firewall.related: Accept before, Rules now", "ftp.ports: [21] before, [2121] now"] {
         assert!(applicable.contains(part), "{applicable}");
     }
 }
