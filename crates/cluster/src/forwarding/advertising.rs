@@ -7,8 +7,8 @@ use flow::random::SplitMix64;
 use flow::wire::router::AdvertisedPrefix;
 use flow::{Instant, PortId};
 
+use super::address::is_link_local;
 use super::config::{ADDRESSES_PER_PORT_MAX, Port};
-use super::router_advertising::advertised_prefixes;
 
 /// The first advertisements of a router that has just begun come at least this often (RFC 4861 section 10) …
 const INITIAL_INTERVAL_MAX: Duration = Duration::from_secs(16);
@@ -19,7 +19,7 @@ const BETWEEN_MULTICASTS_MIN: Duration = Duration::from_secs(3);
 /// The longest time to the answer to a solicitation.
 const ANSWER_DELAY_MAX: Duration = Duration::from_millis(500);
 
-/// The longest time for which a network is advertised as deprecated. Hosts keep addresses for two hours whatever an advertisement says
+/// The longest time for which a network is advertised as deprecated. Hosts keep addresses for two hours whatever is advertised
 /// (RFC 4862 section 5.5.3 (e)).
 const DEPRECATED_FOR_MAX: Duration = Duration::from_secs(2 * 3600);
 
@@ -66,7 +66,7 @@ impl Advertising {
         }
     }
 
-    /// Networks that `before` advertised on a port and `after` does not are to be said as such for some time (RFC 9096 section 3.5, L-13):
+    /// Networks that `before` advertised on a port and `after` does not are advertised as deprecated for some time (RFC 9096 section 3.5, L-13):
     /// their hosts begin no more connections from them.
     pub(super) fn deprecate(&mut self, now: Instant, before: &[Port], after: &[Port]) {
         for ((port, old), new) in (0..).map(PortId).zip(before).zip(after) {
@@ -132,4 +132,25 @@ impl Advertising {
         *schedule = Schedule { next: now + interval, last: Some(now), initial_left };
         u8::try_from(index).ok().map(PortId)
     }
+}
+
+/// The networks of the port's shared addresses, each once; none if it advertises no routers. They are the same whichever node holds which
+/// group.
+pub(super) fn advertised_prefixes(port: &Port) -> Vec<AdvertisedPrefix> {
+    let Some(settings) = &port.router_advertisements else { return Vec::new() };
+    let mut advertised: Vec<AdvertisedPrefix> = Vec::new();
+    for prefix in port.shared.iter().map(|shared| shared.prefix) {
+        let entry = AdvertisedPrefix {
+            prefix,
+            is_on_link: settings.is_on_link,
+            is_autonomous: settings.is_autonomous,
+            valid_lifetime: settings.valid_lifetime,
+            preferred_lifetime: settings.preferred_lifetime,
+        };
+        let is_known = advertised.iter().any(|known| known.network() == entry.network());
+        if prefix.address.is_ipv6() && !is_link_local(prefix.address) && !is_known {
+            advertised.push(entry);
+        }
+    }
+    advertised
 }

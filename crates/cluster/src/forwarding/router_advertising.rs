@@ -18,12 +18,13 @@ use core::time::Duration;
 
 use flow::wire::ethernet::EthernetView;
 use flow::wire::icmpv6::NEIGHBOUR_HOP_LIMIT;
-use flow::wire::router::{AdvertisedPrefix, RouterAdvertisement, solicitation_from};
+use flow::wire::router::{RouterAdvertisement, solicitation_from};
 use flow::wire::{MacAddress, Packet, build};
 use flow::{Disposition, DropReason, Instant, PortId};
 
 use super::address::{LocalAddress, is_link_local};
-use super::config::{Port, RouterAdvertisements};
+use super::advertising::advertised_prefixes;
+use super::config::RouterAdvertisements;
 use super::forwarder::Forwarder;
 use super::learning::Sharing;
 use super::neighbour::Learnt;
@@ -159,25 +160,4 @@ impl Forwarder {
 pub(super) struct Router {
     port: PortId,
     address: Ipv6Addr,
-}
-
-/// The networks of the port's shared addresses, each once; none if it advertises no routers. They are the same whichever node holds which
-/// group.
-pub(super) fn advertised_prefixes(port: &Port) -> Vec<AdvertisedPrefix> {
-    let Some(settings) = &port.router_advertisements else { return Vec::new() };
-    let mut advertised: Vec<AdvertisedPrefix> = Vec::new();
-    for prefix in port.shared.iter().map(|shared| shared.prefix) {
-        let entry = AdvertisedPrefix {
-            prefix,
-            is_on_link: settings.is_on_link,
-            is_autonomous: settings.is_autonomous,
-            valid_lifetime: settings.valid_lifetime,
-            preferred_lifetime: settings.preferred_lifetime,
-        };
-        let is_known = advertised.iter().any(|known| known.network() == entry.network());
-        if prefix.address.is_ipv6() && !is_link_local(prefix.address) && !is_known {
-            advertised.push(entry);
-        }
-    }
-    advertised
 }

@@ -239,14 +239,14 @@ fn assert_a_small_table_is_filled_later(config: fn(&mut SyncConfig)) {
 }
 
 #[test]
-fn a_backup_with_too_small_a_table_is_safe_again_when_there_is_room() {
+fn a_backup_with_too_small_a_table_is_safe_when_there_is_room() {
     assert_a_small_table_is_filled_later(|config| {
         config.connections_max = if config.node == NodeId(1) { 100 } else { 200 };
     });
 }
 
 #[test]
-fn a_backup_with_too_small_a_table_is_safe_again_when_there_is_room_in_conntrackds_protocol() {
+fn a_backup_with_too_small_a_table_is_safe_when_there_is_room_in_conntrackds_protocol() {
     assert_a_small_table_is_filled_later(|config| {
         let profile = PeerProfile::Conntrackd { config: FtfwConfig::default(), time_of_day_s: 1_800_000_000 };
         config.peers[0].profile = profile;

@@ -214,7 +214,7 @@ fn a_network_that_a_reload_removes_is_deprecated_for_two_hours_or_until_it_is_ba
     assert!(networks(&mut bench).contains(&deprecated.to_vec()));
     bench.forwarder.reconfigure(bench.now, with(&NETWORKS)).unwrap();
     assert_eq!(networks(&mut bench), [NETWORKS.map(alive)], "both are back");
-    // A router that ends with its networks says so of them, too.
+    // A router that ends with its networks deprecates them, too.
     let mut without = with(&NETWORKS[..1]);
     without.ports[0].router_advertisements = None;
     bench.forwarder.reconfigure(bench.now, without).unwrap();

@@ -162,7 +162,7 @@ fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
     let status = anti_entropy(&cluster, 1);
     assert_eq!((status.divergent, status.repaired), (0, 4));
     assert_eq!(cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds, rounds, "without a new round");
-    assert!(cluster.node(1).status(cluster.now).synchronised, "it has all again, and says so");
+    assert!(cluster.node(1).status(cluster.now).synchronised, "it has all once more, and reports it");
     cluster.run(Duration::from_millis(500));
     assert!(
         cluster.node(0).status(cluster.now).readiness.is_ready(),

@@ -50,7 +50,7 @@ pub(super) fn poisoned_settings(site: &mut EdgeSite<'_>) -> Result<Observed, Run
     write(site, SETTINGS_KEY, Some("version=2 backups=1"))?;
     let is_reported = all_have(site, |list| list.refused.as_ref().is_some_and(|why| why.contains("delete them")))?;
     let seen = refused(site);
-    // As it says.
+    // What the report asks for.
     write(site, SETTINGS_KEY, None)?;
     let is_gone = all_have(site, |list| list.refused.is_none())?;
     write(site, SETTINGS_KEY, Some("version=2 backups=1"))?;
