@@ -122,10 +122,7 @@ impl Store for ReplicaStore<'_> {
             Applied::Ended => self.counters.ended += 1,
             Applied::Full => {
                 self.counters.no_room += 1;
-                // A flood of others leaves the nodes ready: see `Table::early_drop_candidate`.
-                if copy.flags & flags::ASSURED != 0 {
-                    self.resync.note_refused(now);
-                }
+                self.resync.note_refused(now);
                 return Err(ApplyError::Full);
             }
         }

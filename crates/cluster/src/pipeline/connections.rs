@@ -158,12 +158,7 @@ impl Connections {
         }
         let victim = self.table.early_drop_candidate(hash, may_go).ok_or(InsertError::Full)?;
         self.counters.early_dropped += 1;
-        if record(&self.table, victim).owner == self.node {
-            self.end(victim, CloseReason::Terminated);
-        } else {
-            // Its owner goes on with it.
-            self.remove(victim);
-        }
+        self.end(victim, CloseReason::Terminated);
         self.insert(connection, hash, now)
     }
 

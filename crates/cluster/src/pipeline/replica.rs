@@ -96,12 +96,10 @@ impl Replicas<'_> {
                 self.connections.changes.push(TableChange::Displaced { slot, original: removed.original });
             }
         }
-        // A flood before this node handed over, or at its owner, keeps no connection out that has come about.
+        // What this node forwarded in vain, for example in a flood before it handed over, keeps no answered connection out.
         let (node, hash) = (self.connections.node, self.connections.table.hash(&copy.original));
-        let has = |connection: &Connection, flag| connection.flags & flag != 0;
-        let is_unanswered_own = |other: &Connection| other.owner == node && !has(other, flags::REPLIED);
-        let may_go =
-            |other: &Connection| has(&copy, flags::ASSURED) || has(&copy, flags::REPLIED) && is_unanswered_own(other);
+        let is_answered = |connection: &Connection| connection.flags & flags::REPLIED != 0;
+        let may_go = |other: &Connection| other.owner == node && is_answered(&copy) && !is_answered(other);
         match self.connections.insert_or_displace(copy, hash, now, may_go) {
             Ok(slot) => {
                 self.connections.changes.push(TableChange::Copied { slot });
