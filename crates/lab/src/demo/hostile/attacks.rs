@@ -99,9 +99,9 @@ attacks! {
     "dns-with-two-questions", "the URL filter", AtGateways(requests::two_questions);
     "one-byte-tls-records", "a worker's time", AtGateways(requests::one_byte_records);
     "quota-of-a-peer-20-h-ahead", "quotas", WithClock(Place::Gateways, clocks::quota_of_a_peer_ahead);
+    "strangers-control-frames-at-an-edge", "flows of the edges", AtEdges(edges::control_frames);
     "poisoned-settings-in-etcd", "the settings of the cluster", AtEtcd(records::poisoned_settings);
     "poisoned-records-in-etcd", "the list of members", AtEtcd(records::poisoned_records);
-    "strangers-control-frames-at-an-edge", "flows of the edges", AtEdges(edges::control_frames);
     "syn-flood-at-an-edge", "the edge's index and heartbeats", AtEdges(edges::syn_flood);
     "forged-fragments-of-a-connection", "the owner of a connection", AtEdges(edges::forged_fragments);
     "gossip-without-the-key", "the list of members", AtGossip(control::gossip_without_key);
