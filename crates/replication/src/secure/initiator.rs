@@ -69,9 +69,10 @@ impl Channel {
         self.stamp
     }
 
-    /// The peer's handshake crosses one of this node's, which comes first.
+    /// The peer's handshake crosses one of this node's, which comes first: its first try only. A peer that refuses this node's,
+    /// because its clock is behind, may begin its own at the same times for ever.
     pub(super) fn goes_first(&self, now: Instant) -> bool {
-        let is_fresh = |attempt: &Attempt| now.saturating_since(attempt.sent_at) < CROSSING;
+        let is_fresh = |attempt: &Attempt| attempt.tries == 1 && now.saturating_since(attempt.sent_at) < CROSSING;
         self.config.local < self.config.peer && self.attempt.as_ref().is_some_and(is_fresh)
     }
 
