@@ -79,10 +79,7 @@ pub struct SimulateArgs {
     /// The first seed
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
-    /// What may go wrong: default, all, or some of kill, kill-standby, leave, partition, host-link, node-link, one-way,
-    /// heartbeats, replication, detection, control-port, flapping, slow-node, slow-link, pause-active, pause-standby,
-    /// clock-jump, clock-speed, other-version, newer-peer, long-partition, small-memory, needed-empty, both-dead,
-    /// rolling-restart, leave-pause (docs/simulation.md)
+    /// What may go wrong: default, all, or names of faults with commas between them (docs/simulation.md)
     #[arg(long, value_name = "NAMES", default_value_t)]
     pub faults: simulator::scenario::FaultSet,
     /// Representation of replicated connections, if not precise: host-aggregate, flow-digest, multi-level or

@@ -41,8 +41,11 @@ impl CellState {
     /// That of a connection.
     #[must_use]
     pub const fn of(connection: &Connection) -> Self {
-        let automaton =
-            if connection.original.protocol == ip_protocol::TCP { connection.protocol.state & AUTOMATON } else { 0 };
+        let automaton = match connection.original.protocol {
+            ip_protocol::TCP if is_half_closed(&connection.protocol) => TcpState::CloseWait as u8,
+            ip_protocol::TCP => connection.protocol.state & AUTOMATON,
+            _ => 0,
+        };
         let replied = if connection.flags & flags::REPLIED != 0 { REPLIED } else { 0 };
         let assured = if connection.flags & flags::ASSURED != 0 { ASSURED } else { 0 };
         Self(automaton | replied | assured)
@@ -143,6 +146,15 @@ impl CellState {
     }
 }
 
+/// Whether one side alone has sent FIN, although the automaton is behind that: as the kernel's does, it takes a repeated FIN for the other
+/// side's.
+const fn is_half_closed(protocol: &ProtocolState) -> bool {
+    let is_behind = protocol.state == TcpState::LastAck as u8 || protocol.state == TcpState::TimeWait as u8;
+    let [original, reply] = [protocol.peers[0].flags, protocol.peers[1].flags];
+    // A server that answers the client directly is never seen to close.
+    is_behind && (original ^ reply) & peer_flags::FIN_SENT != 0 && reply & peer_flags::DIRECT == 0
+}
+
 impl fmt::Debug for CellState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CellState({:#x})", self.0)
@@ -173,6 +185,19 @@ mod tests {
                 assert_eq!(CellState::from_number(cell.number()), cell);
             }
         }
+    }
+
+    #[test]
+    fn a_repeated_fin_of_one_side_does_not_end_the_connection_of_the_other() {
+        let mut closing = connection(ip_protocol::TCP, TcpState::TimeWait as u8, flags::REPLIED | flags::ASSURED);
+        closing.protocol.peers[0].flags = peer_flags::FIN_SENT;
+        assert!(CellState::of(&closing).is_established(ip_protocol::TCP), "the server goes on");
+        closing.protocol.peers[1].flags = peer_flags::FIN_SENT;
+        assert!(!CellState::of(&closing).is_established(ip_protocol::TCP), "now both have closed");
+        closing.protocol.peers[1].flags = peer_flags::DIRECT;
+        assert!(!CellState::of(&closing).is_established(ip_protocol::TCP), "what the server sends is never seen");
+        closing.protocol.peers = Default::default();
+        assert!(!CellState::of(&closing).is_established(ip_protocol::TCP), "nobody knows of a FIN");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Survival {
     replicating_since: Option<Instant>,
     /// Whether replication works in both directions.
     can_replicate: bool,
+    /// Which nodes run, and are not paused.
+    works: [bool; NODES],
     /// Nodes without room for received updates.
     pub(crate) full: [bool; NODES],
     /// Whether both nodes held the addresses at some time.
@@ -70,6 +72,7 @@ impl Survival {
     }
 
     pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
+        self.works = conditions.works;
         if self.can_replicate != conditions.can_replicate {
             self.can_replicate = conditions.can_replicate;
             self.replicating_since = conditions.can_replicate.then_some(now);
@@ -166,14 +169,15 @@ impl Survival {
                 }
                 self.hand_over(now, other, view, outcome);
             }
+            if !self.holds[other] && !self.works[other] {
+                self.note_begun_anew(node, view);
+            }
         } else {
             if self.holds[other] {
                 self.end_split(now, view);
             }
             let leaves = view.nodes[node].as_ref().is_some_and(is_leaving);
-            if leaves && is_sound {
-                self.excuse_handshakes(node, view);
-            } else {
+            if !(leaves && is_sound) {
                 self.hand_over(now, node, view, outcome);
             }
         }
@@ -213,16 +217,13 @@ impl Survival {
         }
     }
 
-    /// `node` has shut down. A filter without states has no entry for a connection in its handshake: its reply may be
-    /// on the wire, unknown to the other node.
-    fn excuse_handshakes(&mut self, node: usize, view: &View<'_>) {
-        let (Some(former), heir) = (view.nodes[node], view.nodes[1 - node].as_ref()) else { return };
-        for transfer in view.scenario.transfers.iter().filter(|transfer| transfer.kind == Kind::Tcp) {
+    /// `node` serves, and the other one, which is paused or gone, has connections that it lacks. Their clients' requests begin them anew.
+    fn note_begun_anew(&mut self, node: usize, view: &View<'_>) {
+        let (Some(serving), Some(other)) = (view.nodes[node], view.nodes[1 - node]) else { return };
+        for transfer in &view.scenario.transfers {
             let Some(tuple) = client_tuple(transfer, view.hosts) else { continue };
-            let is_handshake = knows(former, &tuple) && !is_replicated(view.scenario, former, &tuple);
-            let is_new = established_at(transfer, view.hosts).is_none();
-            if is_handshake && is_new && !heir.is_some_and(|heir| knows(heir, &tuple)) {
-                self.excused.insert(transfer.number);
+            if knows(other, &tuple) && !knows(serving, &tuple) {
+                self.may_move.insert(transfer.number);
             }
         }
     }

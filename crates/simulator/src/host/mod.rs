@@ -230,11 +230,14 @@ impl Host {
     ) {
         let ours = tuple.inverse();
         self.endpoints.retain(|endpoint| !endpoint.has_given_up);
-        let index = match self.endpoints.iter().position(|endpoint| endpoint.tuple == ours) {
+        let is_request = segment.flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) == tcp_flags::SYN
+            && tuple.destination_port == SERVICE_PORT;
+        // Ends that are over stay for the checkers; a later connection may have the same addresses and ports.
+        let is_it =
+            |endpoint: &Endpoint| endpoint.tuple == ours && !(is_request && endpoint.may_be_followed_by(segment));
+        let index = match self.endpoints.iter().rposition(is_it) {
             Some(index) => index,
-            None if segment.flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) == tcp_flags::SYN
-                && tuple.destination_port == SERVICE_PORT =>
-            {
+            None if is_request => {
                 let window = WindowConfig { bytes: 1 << self.random.between(14, 18), shift: 3 };
                 let initial = self.initial_sequence();
                 self.endpoints.push(Endpoint::accept(now, ours, segment, window, initial));

@@ -168,6 +168,11 @@ impl Endpoint {
         self.received > theirs && self.sender.unacknowledged > ours
     }
 
+    /// Whether this SYN begins another connection: this one is over, and it is not a late copy of its own.
+    pub(crate) fn may_be_followed_by(&self, syn: &TcpSegment) -> bool {
+        matches!(self.state, State::Closed | State::Reset) && syn.sequence != self.initial_sequence_theirs
+    }
+
     /// The direction in which this end sends.
     pub(crate) const fn direction(&self) -> StreamDirection {
         self.way

@@ -404,6 +404,7 @@ impl ReplicationSet {
     pub(super) fn resume_deferral(&mut self) {
         self.unanswered.resume();
         self.deferral.iter_mut().for_each(|deferral| deferral.insertion.resume());
+        self.compact.iter_mut().for_each(|compact| compact.end_leaving());
     }
 
     /// Replicates the connections that are old enough by `now`, of `looks_max` that are looked at.
@@ -422,7 +423,7 @@ impl ReplicationSet {
     /// Replicates all that peers would need if this node left.
     pub(super) fn replicate_all(&mut self, now: Instant, pipeline: &Pipeline) {
         self.replicate_waiting(now, pipeline);
-        self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
+        self.compact.iter_mut().for_each(|compact| compact.begin_leaving(now));
         sessions(&mut self.peers).for_each(Session::ask_for_acknowledgement);
     }
 

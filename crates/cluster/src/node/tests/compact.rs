@@ -36,7 +36,13 @@ pub(super) fn client_segment_passes(
     cluster.server_receives().is_some_and(|got| got.tuple == outwards(port))
 }
 
-fn server_segment_passes(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
+pub(super) fn server_segment_passes(
+    cluster: &mut Cluster,
+    port: u16,
+    flags: u8,
+    sequence: u32,
+    acknowledgement: u32,
+) -> bool {
     let back = outwards(port).inverse();
     cluster.server_sends_frame(|envelope| envelope.tcp(&back, segment(flags, sequence, acknowledgement), b""));
     cluster.client_receives().is_some_and(|got| got.tuple == back)

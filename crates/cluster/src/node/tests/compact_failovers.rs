@@ -16,7 +16,7 @@ use replication::deferral;
 use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, SHARED_OUTSIDE, segment, syn, syn_ack};
 use super::compact::{
     MULTI_LEVEL, client_segment_passes, connect, connected, goes_on, going_on, is_replicated, options, outwards, ports,
-    take_over,
+    server_segment_passes, take_over,
 };
 use super::site::{FORWARDED, Site, ports_answered_elsewhere};
 use super::{ACK, FIN_ACK};
@@ -193,6 +193,29 @@ fn a_node_that_leaves_enters_deferred_connections_into_the_filter_first() {
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     cluster.kill(0);
     assert_eq!(going_on(&mut cluster, 100), 100);
+}
+
+#[test]
+fn a_node_that_leaves_hands_over_handshakes_that_its_filter_does_not_hold() {
+    const ANSWERED: u16 = 30_000;
+    for representation in Representation::ALL {
+        let mut cluster = connected(options(Compactly::of(representation)), 10);
+        cluster.client_sends(ANSWERED, syn(), b"");
+        assert!(cluster.server_receives().is_some());
+        assert!(server_segment_passes(&mut cluster, ANSWERED, tcp_flags::SYN | ACK, 5000, 1001));
+        // The handshake's last segment is lost on its way to the node.
+        let now = cluster.now;
+        cluster.node_mut(0).leave(now);
+        cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+        cluster.run_until("node 0 to end", |cluster| cluster.node(0).has_left());
+        cluster.kill(0);
+        assert!(client_segment_passes(&mut cluster, ANSWERED, ACK, 1001, 5001), "{}", representation.name());
+        assert_eq!(going_on(&mut cluster, 10), 10, "{}", representation.name());
+        // The other node's filter holds it from now on, or a record.
+        comes_back(&mut cluster, 0);
+        take_over(&mut cluster, 1);
+        assert!(client_segment_passes(&mut cluster, ANSWERED, ACK, 1001, 5001), "{}", representation.name());
+    }
 }
 
 /// A firewall that lets everything pass, and no translation.

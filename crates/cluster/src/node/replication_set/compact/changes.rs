@@ -9,6 +9,7 @@ use replication::representation::precise;
 use replication::{Handle, Session};
 
 use super::Compact;
+use super::leaving::Leaving;
 use super::mixture::Candidate;
 use super::standby::StandbyComparison;
 use crate::node::event::NodeEvent;
@@ -163,6 +164,7 @@ impl Compact {
             self.spend_precisely(now, PRECISE_BYTES_BESIDE, peers);
         }
         self.change(pipeline, slot, connection, is_worth);
+        self.note_lacking(now, pipeline, slot);
         !is_precise
     }
 
@@ -211,6 +213,35 @@ impl Compact {
     }
 }
 
+/// A node that leaves.
+impl Compact {
+    /// The node is about to leave: all that the filter holds is sent at once, and what it does not hold as records.
+    pub(in crate::node) fn begin_leaving(&mut self, now: Instant) {
+        self.leaving = Leaving::begin();
+        self.sender.flush(now);
+    }
+
+    /// The node stays.
+    pub(in crate::node) const fn end_leaving(&mut self) {
+        self.leaving = Leaving::No;
+    }
+
+    /// Replicates the connection as a record if the node leaves and the filter does not hold it, although an end may take it for established.
+    fn note_lacking(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
+        let holds_all = self.has_states && !self.is_of_established;
+        if holds_all || !self.leaving.is_in_progress() {
+            return;
+        }
+        let Some(connection) = self.own(pipeline, slot) else { return };
+        let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
+        let protocol = connection.original.protocol;
+        let is_lacking = state.is_answered(protocol) && !state.is_established(protocol);
+        if is_lacking && !self.cells.is_precise_as(slot, name) {
+            self.mixture.note_urgent(now, slot, name);
+        }
+    }
+}
+
 /// What is due.
 impl Compact {
     /// Does what is due. `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
@@ -221,6 +252,9 @@ impl Compact {
         peers: &mut Peers,
         forwards: bool,
     ) -> Option<NodeEvent> {
+        for slot in self.leaving.step(pipeline.table()) {
+            self.note_lacking(now, pipeline, slot);
+        }
         for _ in 0..PROMOTED_PER_TIMEOUT_MAX {
             let Some(candidate) = self.pop_due(now) else { break };
             self.promote(now, pipeline, peers, candidate);

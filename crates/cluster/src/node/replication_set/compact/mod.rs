@@ -18,6 +18,7 @@ mod cells;
 mod changes;
 mod claimed;
 mod inherited;
+mod leaving;
 mod mixture;
 mod receiving;
 mod standby;
@@ -36,6 +37,7 @@ pub(in crate::node) use cells::Cells;
 use claimed::ClaimedComparison;
 use inherited::InheritedFilters;
 pub(in crate::node) use inherited::Readvertised;
+use leaving::Leaving;
 use mixture::Mixture;
 pub use mixture::WhichPrecise;
 pub(in crate::node) use receiving::recovery_lookup;
@@ -81,6 +83,7 @@ pub(in crate::node) struct Compact {
     recovery: RecoveryConfig,
     standby: StandbyComparison,
     claimed: ClaimedComparison,
+    leaving: Leaving,
     counters: PrecisionCounters,
     /// A recovery begins if entries arrive until then.
     awaits_entries_until: Option<Instant>,
@@ -109,6 +112,7 @@ impl Compact {
             recovery: config.recovery.clone(),
             standby: StandbyComparison::default(),
             claimed: ClaimedComparison::default(),
+            leaving: Leaving::default(),
             counters: PrecisionCounters::default(),
             awaits_entries_until: None,
             attributes: Vec::new(),
@@ -145,7 +149,8 @@ impl Compact {
         let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
         let timeouts = [self.sender.poll_timeout(), self.inherited.poll_timeout(), precise_at];
         let timeouts = timeouts.into_iter().chain([self.standby.poll_timeout(), self.claimed.poll_timeout()]);
-        timeouts.chain([self.awaits_entries_until]).flatten().min()
+        let looks_at = self.leaving.is_looking().then_some(Instant::ZERO);
+        timeouts.chain([self.awaits_entries_until, looks_at]).flatten().min()
     }
 
     pub(in crate::node) fn status(&self, pipeline: &Pipeline) -> CompactStatus {

@@ -215,7 +215,7 @@ impl Compact {
         let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(Session::is_open);
         peers.iter().filter(listens).any(|peer| {
             let is_settled = self.sender.is_settled(peer.id) && self.inherited.is_settled(peer.id);
-            !is_settled || self.mixture.has_urgent()
+            !is_settled || self.mixture.has_urgent() || self.leaving.is_looking()
         })
     }
 }
